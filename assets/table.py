@@ -1,0 +1,69 @@
+"""What every table asset has in common, so that adding one takes a function and a decorator.
+
+    @table(group="marts", partitions=DAILY, partition_by={"date": "dt"}, unique=["dt", "origin"])
+    def delays_by_origin(flights: DataFrame) -> DataFrame:
+        \"\"\"Mean delay of each airport and day.\"\"\"
+        return flights.groupBy("dt", "origin").agg(F.mean("dep_delay").alias("mean_delay"))
+
+The argument names the upstream asset and the function's name is the table's. Backfills of a range are one run and one
+snapshot; one pool per table keeps two writers from waiting on each other's conflicts; lost races are retried.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from resources.partitions import PartitionBy
+
+OWNER = "team:flights"
+START, END = "2013-01-01", "2014-01-01"
+DAILY = dg.DailyPartitionsDefinition(START, end_date=END)
+MONTHLY = dg.MonthlyPartitionsDefinition(START, end_date=END)
+
+# A new upstream snapshot of any partition, old ones too, asks for the same partition downstream.
+FOLLOW_UPSTREAM = dg.AutomationCondition.eager().without(dg.AutomationCondition.in_latest_time_window())
+
+RETRY = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+
+
+def pool_of(asset: str) -> str:
+    """The pool that everything which writes the asset's table shares."""
+    return f"lake__{asset}"
+
+
+def table(
+    *,
+    group: str,
+    unique: Sequence[str],
+    partitions: dg.PartitionsDefinition | None = None,
+    partition_by: PartitionBy | None = None,
+    lineage: Mapping[str, Any] | None = None,
+    kinds: Iterable[str] = ("pyspark", "paimon"),
+    tags: Mapping[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """`dg.asset` with this project's defaults. `unique` are the columns that tell two rows apart: they are checked."""
+    declared: dict[str, Any] = {"unique_key": list(unique), **(metadata or {})}
+    declared |= {"partition_by": partition_by} if partition_by else {}
+    declared |= {"lineage": lineage} if lineage else {}
+
+    def decorate(function: Callable[..., Any]) -> dg.AssetsDefinition:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dg.BetaWarning)  # `backfill_policy` is the point of this project.
+            return dg.asset(
+                group_name=group,
+                partitions_def=partitions,
+                backfill_policy=dg.BackfillPolicy.single_run() if partitions else None,
+                metadata=declared,
+                kinds=set(kinds),
+                owners=[OWNER],
+                tags={"domain": "flights", **(tags or {})},
+                pool=pool_of(function.__name__),
+                retry_policy=RETRY,
+                **options,
+            )(function)
+
+    return decorate

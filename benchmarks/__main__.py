@@ -1,0 +1,30 @@
+"""Run benchmarks by name, all of them without one: `python -m benchmarks planning writing`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.measure import machine
+
+NAMES = ("planning", "writing", "commits", "upkeep", "spark_overwrite")
+BUILT = Path(__file__).resolve().parents[1] / ".bench"
+
+
+def main(names: list[str]) -> int:
+    if unknown := [n for n in names if n not in NAMES]:
+        print(f"no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}", file=sys.stderr)
+        return 2
+    print(machine(), flush=True)
+    BUILT.mkdir(exist_ok=True)
+    for name in names or NAMES:
+        with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=BUILT) as folder:
+            for figure in importlib.import_module(f"benchmarks.{name}").run(Path(folder)):
+                print(f"{name}: {figure}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

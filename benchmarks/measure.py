@@ -1,0 +1,75 @@
+"""A figure: how long we took, how long the peer took, and the ratio that is good enough."""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Seconds of runs by turns, ours and the peer's: the n-th of one stood beside the n-th of the other."""
+
+    what: str
+    peer: str
+    target: float  # The ratio, ours to the peer's, may be at most this.
+    ours_seconds: tuple[float, ...]
+    peer_seconds: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float:
+        """The median of the ratios of neighbouring runs: what slows the machine for a while slows both."""
+        return median(ours / peer for ours, peer in zip(self.ours_seconds, self.peer_seconds, strict=True))
+
+    @property
+    def met(self) -> bool:
+        return self.ratio <= self.target
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}: {_shown(median(self.ours_seconds))}, {self.peer} {_shown(median(self.peer_seconds))}, "
+            f"ratio {self.ratio:.3g} of at most {self.target:g}: {'met' if self.met else 'MISSED'} "
+            f"({len(self.ours_seconds)} runs each)"
+        )
+
+
+def by_turns(
+    what: str, peer: str, target: float, ours: Callable[[], float], theirs: Callable[[], float], runs: int
+) -> Figure:
+    """Run both once to warm up, then `runs` times by turns. Each call returns the seconds that count."""
+    ours(), theirs()
+    pairs = [(ours(), theirs()) if i % 2 == 0 else (theirs(), ours())[::-1] for i in range(runs)]
+    mine, others = zip(*pairs, strict=True)
+    return Figure(what, peer, target, mine, others)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long `work` takes, with the garbage of what came before collected first."""
+    gc.collect()
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def machine() -> str:
+    """What a figure depends on beside the code: processor, cores, memory, kernel, versions."""
+    with open("/proc/cpuinfo") as lines:
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{model}, {len(os.sched_getaffinity(0))} cores, {memory_gib:.0f} GiB, {platform.system()} {platform.release()}, "
+        f"Python {platform.python_version()}, pyarrow {pa.__version__}, numpy {np.__version__}, "
+        f"load {os.getloadavg()[0]:.1f}"
+    )
+
+
+def _shown(took: float) -> str:
+    return f"{took * 1000:.1f} ms" if took < 1 else f"{took:.2f} s"

@@ -1,0 +1,86 @@
+"""Planning a scan of 100,000 files in one manifest: against pypaimon, and against a bare Avro decode."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.measure import Figure, by_turns, seconds
+from benchmarks.peers.process import pypaimon
+from lakeformat import Lake
+from lakeformat.commit import commit
+from lakeformat.dialects.paimon import dialect as paimon
+from lakeformat.dialects.paimon import manifest
+from lakeformat.model.operation import Append, Request
+from lakeformat.model.work import ColumnStats, WrittenFile
+from lakeformat.storage.files import open_store
+
+FILES = 100_000
+_SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("name", pa.string()), ("dt", pa.string())])
+
+
+def run(folder: Path) -> Iterator[Figure]:
+    entries = declare(folder / "warehouse", FILES)
+    (folder / "manifest").write_bytes(entries)
+    names = count()
+
+    def cold() -> float:
+        """From nothing: decoded manifests are kept by the table's root, so every run sees the table at a new one."""
+        view = folder / f"view-{next(names)}"
+        view.symlink_to(folder / "warehouse")
+        return seconds(lambda: plan(view))
+
+    def warm() -> float:
+        return seconds(lambda: plan(folder / "warehouse"))
+
+    def decode() -> float:
+        return seconds(lambda: manifest.parse(entries, "the manifest"))
+
+    what = f"{FILES:,} files in one manifest"
+    with pypaimon() as peer:
+
+        def theirs() -> float:
+            return peer.ask(verb="plan", warehouse=str(folder / "warehouse"), table="bench.files", files=FILES)
+
+        def bare() -> float:
+            return peer.ask(verb="decode", path=str(folder / "manifest"), entries=FILES)
+
+        yield by_turns(f"plan {what}", "pypaimon 2.1", 0.1, cold, theirs, runs=3)
+        yield by_turns(f"plan {what}", "fastavro's decode of the manifest", 1.0, cold, bare, runs=5)
+        yield by_turns(f"decode {what}", "fastavro", 1.0, decode, bare, runs=5)
+    yield by_turns(f"plan {what} again", "the first time", 0.5, warm, cold, runs=5)
+
+
+def plan(warehouse: Path) -> None:
+    tasks = Lake(str(warehouse)).table("bench.files").scan().plan()
+    assert sum(len(task.paths) for task in tasks) == FILES, len(tasks)
+
+
+def declare(warehouse: Path, files: int) -> bytes:
+    """A table of files that need not be there, for planning opens none; returns the bytes of its only manifest."""
+    properties = {"manifest.target-file-size": "4 gb"}
+    Lake(str(warehouse)).create_table("bench.files", _SCHEMA, partition_by=["dt"], properties=properties)
+    store = open_store(str(warehouse / "bench.db" / "files"))
+    operation = Append(request=Request(id="bench"), added=tuple(_file(i) for i in range(files)))
+    commit(store, paimon.head(store), paimon, operation)
+    (only,) = [f.path for f in store.list("manifest") if "/manifest-list-" not in f.path]
+    return store.read(only)
+
+
+def _file(i: int) -> WrittenFile:
+    day = f"2024-01-{i % 30 + 1:02d}"
+    low = i * 10_000
+    stats = {
+        0: ColumnStats(low, low + 9_999, 0),
+        1: ColumnStats(i % 7 + 0.25, i % 7 + 100.5, i % 3),
+        2: ColumnStats(f"customer {i:08d}", f"customer {i + 1:08d}", 0),
+        3: ColumnStats(day, day, 0),
+    }
+    name = f"data-{uuid.uuid5(uuid.NAMESPACE_OID, str(i))}-0.parquet"
+    return WrittenFile(
+        f"dt={day}/bucket-0/{name}", (day,), 10_000, 250_000 + i % 1000, stats=stats, created_ms=1_700_000_000_000
+    )

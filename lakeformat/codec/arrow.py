@@ -1,0 +1,123 @@
+"""Logical types <-> Arrow types: the one mapping that engines, dialects and users' schemas share."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
+
+_PLAIN = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.TINYINT: pa.int8(),
+    Kind.SMALLINT: pa.int16(),
+    Kind.INT: pa.int32(),
+    Kind.BIGINT: pa.int64(),
+    Kind.FLOAT: pa.float32(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.CHAR: pa.string(),
+    Kind.VARCHAR: pa.string(),
+    Kind.STRING: pa.string(),
+    Kind.BINARY: pa.binary(),
+    Kind.VARBINARY: pa.binary(),
+    Kind.BYTES: pa.binary(),
+    Kind.DATE: pa.date32(),
+    Kind.TIME: pa.time32("ms"),
+    Kind.UUID: pa.binary(16),
+}
+
+_LOGICAL = {
+    pa.bool_(): scalar(Kind.BOOLEAN),
+    pa.int8(): scalar(Kind.TINYINT),
+    pa.int16(): scalar(Kind.SMALLINT),
+    pa.uint8(): scalar(Kind.SMALLINT),
+    pa.int32(): scalar(Kind.INT),
+    pa.uint16(): scalar(Kind.INT),
+    pa.int64(): scalar(Kind.BIGINT),
+    pa.uint32(): scalar(Kind.BIGINT),
+    pa.float16(): scalar(Kind.FLOAT),
+    pa.float32(): scalar(Kind.FLOAT),
+    pa.float64(): scalar(Kind.DOUBLE),
+    pa.string(): scalar(Kind.STRING),
+    pa.large_string(): scalar(Kind.STRING),
+    pa.string_view(): scalar(Kind.STRING),
+    pa.binary(): scalar(Kind.BYTES),
+    pa.large_binary(): scalar(Kind.BYTES),
+    pa.binary_view(): scalar(Kind.BYTES),
+    pa.date32(): scalar(Kind.DATE),
+    pa.date64(): scalar(Kind.DATE),
+    pa.null(): scalar(Kind.STRING),
+}
+
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def to_arrow(type: Type) -> pa.DataType:
+    """The Arrow type that holds `type` in memory. Timestamps: ms up to 3 digits, us up to 6, ns beyond."""
+    match type:
+        case Scalar(Kind.DECIMAL, (precision, scale)):
+            return pa.decimal128(precision, scale)
+        case Scalar(Kind.TIMESTAMP, (digits,)):
+            return pa.timestamp(_unit(digits))
+        case Scalar(Kind.TIMESTAMP_TZ, (digits,)):
+            return pa.timestamp(_unit(digits), "UTC")
+        case Scalar(kind) if kind in _PLAIN:
+            return _PLAIN[kind]
+        case ListOf(element):
+            return pa.list_(_field(element, "element"))
+        case MultisetOf(element):
+            return pa.map_(_field(element, "key").type, pa.field("value", pa.int32(), nullable=False))
+        case MapOf(key, value):
+            return pa.map_(_field(key, "key").type, _field(value, "value"))
+        case Row(fields):
+            return pa.struct([_field(f, f.name) for f in fields])
+    raise UnsupportedFeature(f"type {type} has no Arrow form in lakeformat; leave the column out of the read")
+
+
+def arrow_schema(fields: tuple[Field, ...]) -> pa.Schema:
+    """Columns as an Arrow schema, without ids."""
+    return pa.schema([_field(f, f.name) for f in fields])
+
+
+def from_arrow(type: pa.DataType) -> Type:
+    """The logical type that an Arrow type stands for; raises `UnsupportedFeature` where there is none."""
+    if type in _LOGICAL:
+        return _LOGICAL[type]
+    if pa.types.is_dictionary(type):
+        return from_arrow(type.value_type)
+    if pa.types.is_decimal128(type) or pa.types.is_decimal32(type) or pa.types.is_decimal64(type):
+        return scalar(Kind.DECIMAL, type.precision, type.scale)
+    if pa.types.is_decimal256(type) and type.precision <= 38:
+        return scalar(Kind.DECIMAL, type.precision, type.scale)
+    if pa.types.is_timestamp(type):
+        kind = Kind.TIMESTAMP_TZ if type.tz else Kind.TIMESTAMP
+        return scalar(kind, _DIGITS[type.unit])
+    if pa.types.is_time(type):
+        return scalar(Kind.TIME, min(_DIGITS[type.unit], 3) if pa.types.is_time32(type) else _DIGITS[type.unit])
+    if pa.types.is_fixed_size_binary(type):
+        return scalar(Kind.BINARY, type.byte_width)
+    if pa.types.is_map(type):
+        return MapOf(_part(type.key_field, "key"), _part(type.item_field, "value"))
+    if pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type):
+        return ListOf(_part(type.value_field, "element"))
+    if pa.types.is_struct(type):
+        return Row(tuple(_part(type.field(i), type.field(i).name) for i in range(type.num_fields)))
+    raise UnsupportedFeature(f"Arrow type {type} has no table type; cast the column first, e.g. to string or int64")
+
+
+def fields_from_arrow(schema: pa.Schema) -> tuple[Field, ...]:
+    """Columns with no ids yet; a format numbers them when the table is made."""
+    return tuple(_part(each, each.name) for each in schema)
+
+
+def _unit(digits: int) -> str:
+    return "ms" if digits <= 3 else "us" if digits <= 6 else "ns"
+
+
+def _field(each: Field, name: str) -> pa.Field:
+    return pa.field(name, to_arrow(each.type), nullable=each.nullable)
+
+
+def _part(each: pa.Field, name: str) -> Field:
+    comment = (each.metadata or {}).get(b"comment")
+    return Field(NO_ID, name, from_arrow(each.type), each.nullable, comment.decode() if comment else None)

@@ -1,0 +1,284 @@
+"""Avro object container files <-> Arrow tables, columnar both ways."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import lzma
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import cramjam
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec import avro_decode, avro_encode, avro_schema
+from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
+
+CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a file holds.
+
+    `schema` is the writer's, as its JSON said; where that is a union of a record with null, the record.
+    """
+
+    table: pa.Table
+    schema: dict[str, Any]
+    metadata: dict[str, bytes] = field(default_factory=dict)
+
+
+def decode(data: bytes, columns: Sequence[str] | None = None, logical: bool = False) -> Decoded:
+    """Every record of an Avro file, in order.
+
+    `columns`: the names to keep, in the file's order; `a.b` keeps field b of the nested record a. Names that the file
+    lacks are left out of the table. With `logical`, dates, times, timestamps and decimals get their Arrow types
+    (timestamps are zoned only under `adjust-to-utc`); without it they stay integers and bytes.
+
+    Raises `CorruptFile` for bytes that are not such a file, and `UnsupportedFeature` for a codec or type unknown here;
+    neither names the file.
+    """
+    metadata, sync, at = _header(data)
+    parsed = _schema_json(metadata)
+    record, null_at = _tree(metadata["avro.schema"])
+    codec = metadata.get("avro.codec", b"null").decode(errors="replace")
+    if codec not in CODECS:
+        raise UnsupportedFeature(f"Avro codec {codec!r}; known are {', '.join(CODECS)}")
+    wanted = record if columns is None else avro_schema.select(record, columns)
+    looks = avro_decode.Looks()
+    batches, number = [], 0
+    for buffer, blocks in _batches(data, at, sync, codec):
+        try:
+            batches.append(avro_decode.columns(wanted, null_at, buffer, blocks, logical, looks))
+        except CorruptFile as error:
+            raise CorruptFile(f"blocks {number} to {number + len(blocks) - 1} together: {error}") from error
+        number += len(blocks)
+    fields = [avro_schema.arrow_field(member, logical) for member in wanted.members if member.keep]
+    table = pa.Table.from_batches(batches, pa.schema(fields))
+    schema = parsed if null_at is None else next(each for each in parsed if each != "null")
+    return Decoded(table, schema, metadata)
+
+
+def encode(
+    table: pa.Table,
+    schema: Mapping[str, Any],
+    codec: str = "zstandard",
+    metadata: Mapping[str, bytes] | None = None,
+    level: int | None = None,
+    sync: bytes | None = None,
+    block_bytes: int = 64_000,
+) -> bytes:
+    """`table` as an Avro file with the writer schema `schema`, which goes into the header as it is.
+
+    Columns are taken by name; one that the table lacks is null where the schema lets it. A block is closed once it
+    holds `block_bytes`. With `sync` (16 bytes) equal input gives equal bytes. `level` is the codec's own, by default
+    1 for zstandard and 6 for deflate. Raises `InvalidInput` where table and schema do not fit.
+    """
+    if codec not in CODECS:
+        raise InvalidInput(f"Avro codec {codec!r}; known are {', '.join(CODECS)}")
+    if sync is not None and len(sync) != 16:
+        raise InvalidInput(f"an Avro sync marker has 16 bytes, not {len(sync)}")
+    reserved = [name for name in metadata or {} if name.startswith("avro.")]
+    if reserved:
+        raise InvalidInput(f"metadata {reserved[0]!r}: names that begin with 'avro.' belong to the format")
+    marker = os.urandom(16) if sync is None else sync
+    text = json.dumps(schema, separators=(",", ":"), ensure_ascii=False).encode()
+    record, null_at = _tree(text)
+    head = {"avro.schema": text, "avro.codec": codec.encode(), **(metadata or {})}
+    out = [_MAGIC, _varint(len(head))]
+    for name, value in head.items():
+        out += [_varint(len(name.encode())), name.encode(), _varint(len(value)), bytes(value)]
+    out += [_varint(0), marker]
+    for count, block in avro_encode.blocks(record, null_at, table, block_bytes):
+        packed = _compress(codec, block, level)
+        out += [_varint(count), _varint(len(packed)), packed, marker]
+    return b"".join(out)
+
+
+_MAGIC = b"Obj\x01"
+_BATCH_BYTES = 4 << 20  # Blocks are decoded together until so much is inflated: what numpy works on stays in cache.
+_BLOCK_BYTES_MAX = 1 << 30  # A block that inflates to more is refused.
+
+
+@lru_cache(maxsize=64)
+def _tree(text: bytes) -> tuple[avro_schema.Record, int | None]:
+    return avro_schema.parse(json.loads(text))
+
+
+def _header(data: bytes) -> tuple[dict[str, bytes], bytes, int]:
+    """(metadata, sync marker, where the blocks begin)."""
+    if data[:4] != _MAGIC:
+        raise CorruptFile(f"not an Avro file: it begins with {bytes(data[:4])!r}, not {_MAGIC!r}")
+    metadata: dict[str, bytes] = {}
+    try:
+        at = 4
+        while True:
+            count, at = avro_decode.varint(data, at)
+            if count < 0:
+                count = -count
+                _, at = avro_decode.varint(data, at)
+            if not count:
+                break
+            for _ in range(count):
+                name, at = _sized(data, at)
+                metadata[name.decode()], at = _sized(data, at)
+    except IndexError as error:
+        raise CorruptFile(f"the Avro header is cut off at byte {len(data)}") from error
+    except UnicodeDecodeError as error:
+        raise CorruptFile(f"a name in the Avro header is not UTF-8: {error}") from error
+    if at + 16 > len(data):
+        raise CorruptFile(f"the Avro header is cut off at byte {len(data)}, within its sync marker")
+    return metadata, bytes(data[at : at + 16]), at + 16
+
+
+def _sized(data: bytes, at: int) -> tuple[bytes, int]:
+    size, at = avro_decode.varint(data, at)
+    if size < 0 or at + size > len(data):
+        raise CorruptFile(f"the Avro header holds a length of {size} at byte {at} of {len(data)}")
+    return bytes(data[at : at + size]), at + size
+
+
+def _schema_json(metadata: Mapping[str, bytes]) -> Any:
+    if "avro.schema" not in metadata:
+        raise CorruptFile("the Avro header has no avro.schema")
+    try:
+        return json.loads(metadata["avro.schema"])
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(f"the Avro header's schema is not JSON: {error}") from error
+
+
+def _batches(data: bytes, at: int, sync: bytes, codec: str) -> Iterator[tuple[np.ndarray, list[avro_decode.Block]]]:
+    """Inflated blocks, some at a time, in a buffer that is used again."""
+    buffer = np.empty(2 * _BATCH_BYTES + avro_decode.PADDING, np.uint8)
+    blocks: list[avro_decode.Block] = []
+    end = 0
+    for number, (count, packed) in enumerate(_blocks(data, at, sync)):
+        while True:
+            size = _inflate(codec, packed, buffer[end : len(buffer) - avro_decode.PADDING], number)
+            if size is not None:
+                break
+            if end:
+                yield _padded(buffer, end), blocks
+                blocks, end = [], 0
+            elif len(buffer) > _BLOCK_BYTES_MAX:
+                raise CorruptFile(f"block {number} of {len(packed)} bytes inflates to more than {_BLOCK_BYTES_MAX}")
+            else:
+                buffer = np.empty(4 * len(buffer), np.uint8)
+        blocks.append(avro_decode.Block(end, end + size, count))
+        end += size
+        if end >= _BATCH_BYTES:
+            yield _padded(buffer, end), blocks
+            blocks, end = [], 0
+    if blocks:
+        yield _padded(buffer, end), blocks
+
+
+def _padded(buffer: np.ndarray, end: int) -> np.ndarray:
+    buffer[end : end + avro_decode.PADDING] = 0
+    return buffer
+
+
+def _blocks(data: bytes, at: int, sync: bytes) -> Iterator[tuple[int, memoryview]]:
+    """(number of records, bytes as they are packed) of each block."""
+    view = memoryview(data)
+    number = 0
+    while at < len(data):
+        try:
+            count, begin = avro_decode.varint(data, at)
+            size, begin = avro_decode.varint(data, begin)
+        except IndexError as error:
+            raise CorruptFile(f"cut off at byte {len(data)}, within the head of block {number}") from error
+        at = begin + size + 16
+        if count < 0 or size < 0 or at > len(data):
+            raise CorruptFile(
+                f"block {number} says {count} records in {size} bytes at byte {begin}; the file ends at {len(data)}"
+            )
+        if view[at - 16 : at] != sync:
+            raise CorruptFile(f"block {number} does not end with the file's sync marker at byte {at - 16}")
+        yield count, view[begin : begin + size]
+        number += 1
+
+
+def _inflate(codec: str, packed: memoryview, into: np.ndarray, number: int) -> int | None:
+    """How many bytes of `into` the block fills; None when there are too few."""
+    try:
+        match codec:
+            case "zstandard":
+                return int(cramjam.zstd.decompress_into(packed, into.data)) if len(packed) else 0
+            case "snappy":
+                return _unsnap(packed, into)
+            case "null":
+                plain: Any = packed
+            case "deflate":
+                stream = zlib.decompressobj(-15)
+                plain = stream.decompress(packed, len(into) + 1)
+                # fastavro leaves three bytes of zlib's checksum behind the stream.
+                _whole(stream.eof or len(plain) > len(into), stream.unused_data[4:])
+            case "bzip2":
+                bunzip = bz2.BZ2Decompressor()
+                plain = bunzip.decompress(packed, len(into) + 1)
+                _whole(bunzip.eof or len(plain) > len(into), bunzip.unused_data)
+            case "xz":
+                unxz = lzma.LZMADecompressor(memlimit=_BLOCK_BYTES_MAX)
+                plain = unxz.decompress(packed, len(into) + 1)
+                _whole(unxz.eof or len(plain) > len(into), unxz.unused_data)
+    except (cramjam.DecompressionError, zlib.error, lzma.LZMAError, OSError, ValueError, EOFError) as error:
+        if "failed to write whole buffer" in str(error):
+            return None
+        raise CorruptFile(f"block {number} of {len(packed)} bytes is no {codec}: {error}") from error
+    if len(plain) > len(into):
+        return None
+    into[: len(plain)] = np.frombuffer(plain, np.uint8)
+    return len(plain)
+
+
+def _whole(complete: bool, rest: bytes) -> None:
+    if not complete:
+        raise ValueError("it is cut off")
+    if rest:
+        raise ValueError(f"{len(rest)} bytes follow its end")
+
+
+def _unsnap(packed: memoryview, into: np.ndarray) -> int | None:
+    """Snappy's raw form and four bytes of CRC-32 of what is inflated, big-endian."""
+    if len(packed) < 5:
+        raise ValueError("shorter than its checksum")
+    size = cramjam.snappy.decompress_raw_len(packed[:-4])
+    if size > len(into):
+        return None
+    cramjam.snappy.decompress_raw_into(packed[:-4], into.data[:size])
+    if zlib.crc32(into.data[:size]) != int.from_bytes(packed[-4:], "big"):
+        raise ValueError("its checksum is wrong")
+    return int(size)
+
+
+def _compress(codec: str, plain: memoryview, level: int | None) -> bytes:
+    match codec:
+        case "zstandard":
+            return bytes(cramjam.zstd.compress(plain, 1 if level is None else level))
+        case "deflate":
+            stream = zlib.compressobj(6 if level is None else level, zlib.DEFLATED, -15)
+            return stream.compress(plain) + stream.flush()
+        case "snappy":
+            return bytes(cramjam.snappy.compress_raw(plain)) + zlib.crc32(plain).to_bytes(4, "big")
+        case "bzip2":
+            return bz2.compress(plain, 9 if level is None else level)
+        case "xz":
+            return lzma.compress(plain, preset=6 if level is None else level)
+    return bytes(plain)
+
+
+def _varint(value: int) -> bytes:
+    folded = value << 1
+    out = bytearray()
+    while folded > 0x7F:
+        out.append(folded & 0x7F | 0x80)
+        folded >>= 7
+    out.append(folded)
+    return bytes(out)

@@ -1,0 +1,259 @@
+"""Avro schemas as trees: what a writer schema says, which parts of it are wanted, and their Arrow types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat.errors import UnsupportedFeature
+
+_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_COMPLEX = ("record", "error", "array", "map", "fixed", "enum")
+_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A type without parts. `size` belongs to fixed, `symbols` to enum; `arrow` is what a logical read gives."""
+
+    kind: str
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    arrow: pa.DataType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A field of a record; not `keep`: it is stepped over."""
+
+    name: str
+    node: Node
+    keep: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    item: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A map; on the wire an array of (string, value) pairs."""
+
+    pair: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A union of `inner` and, at branch `null_at`, null; or of `inner` alone when `null_at` is None."""
+
+    inner: Node
+    null_at: int | None
+
+
+Node = Leaf | Record | Array | Map | Choice
+
+
+def parse(schema: Any) -> tuple[Record, int | None]:
+    """A writer schema of records: (tree, branch of null where the whole is a union of a record with null).
+
+    Raises `UnsupportedFeature` for a schema that is not one of records, and for unions of several types.
+    """
+    null_at = None
+    if isinstance(schema, list):
+        others = [each for each in schema if each != "null"]
+        if len(others) != 1 or len(schema) != 2:
+            raise UnsupportedFeature(f"Avro union of {len(schema)} branches as the top of a file; one record is needed")
+        null_at, schema = schema.index("null"), others[0]
+    if not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
+        raise UnsupportedFeature(f"Avro file of {_spell(schema)}; only files of records are read")
+    node = _node(schema, _Scope(str(schema.get("name", "record")), {}))
+    assert isinstance(node, Record), node
+    return node, null_at
+
+
+def select(record: Record, columns: Iterable[str]) -> Record:
+    """`record` with only `columns` kept: names, or dotted paths into nested records. Unknown names are ignored."""
+    heads: dict[str, list[str]] = {}
+    for each in columns:
+        head, _, rest = each.partition(".")
+        heads.setdefault(head, []).append(rest)
+    # A name may hold a dot of its own only in schemas that Avro forbids, so the first dot always parts.
+    return Record(tuple(_selected(member, heads.get(member.name)) for member in record.members))
+
+
+def min_bytes(node: Node) -> int:
+    """The fewest bytes that a value takes."""
+    match node:
+        case Leaf(kind, size):
+            return {"null": 0, "float": 4, "double": 8, "fixed": size}.get(kind, 1)
+        case Record(members):
+            return sum(min_bytes(member.node) for member in members)
+        case _:
+            return 1
+
+
+def arrow_type(node: Node, logical: bool) -> pa.DataType:
+    """The Arrow type of decoded values; without `logical`, dates and decimals stay integers and bytes."""
+    match node:
+        case Leaf(kind, size, _, arrow):
+            if logical and arrow is not None:
+                return arrow
+            return pa.binary(size) if kind == "fixed" else _RAW[kind]
+        case Record(members):
+            return pa.struct([arrow_field(member, logical) for member in members if member.keep])
+        case Array(item):
+            return pa.list_(_part("element", item, logical))
+        case Map(Record((key, value))):
+            return pa.map_(arrow_type(key.node, logical), _part("value", value.node, logical))
+        case Choice(inner):
+            return arrow_type(inner, logical)
+    raise AssertionError(node)
+
+
+def arrow_field(member: Member, logical: bool) -> pa.Field:
+    return _part(member.name, member.node, logical)
+
+
+_RAW = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+}
+
+
+def nullable(node: Node) -> bool:
+    """Whether a value may be null."""
+    if isinstance(node, Choice):
+        return node.null_at is not None or nullable(node.inner)
+    return isinstance(node, Leaf) and node.kind == "null"
+
+
+def _part(name: str, node: Node, logical: bool) -> pa.Field:
+    return pa.field(name, arrow_type(node, logical), nullable=nullable(node))
+
+
+def _selected(member: Member, paths: list[str] | None) -> Member:
+    if paths is None:
+        return replace(member, keep=False)
+    if "" in paths:
+        return member
+    match member.node:
+        case Record() as record:
+            return replace(member, node=select(record, paths))
+        case Choice(Record() as record, null_at):
+            return replace(member, node=Choice(select(record, paths), null_at))
+    return replace(member, keep=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Where in a schema a type stands. `named`, shared by all, collects definitions: later fields may refer to them."""
+
+    path: str
+    named: dict[str, Node]
+    space: str = ""
+    open_names: tuple[str, ...] = ()
+
+    def full(self, name: str) -> str:
+        return name if "." in name or not self.space else f"{self.space}.{name}"
+
+    def at(self, path: str) -> _Scope:
+        return replace(self, path=self.path + path)
+
+
+def _node(schema: Any, scope: _Scope) -> Node:
+    match schema:
+        case str() if schema in _PRIMITIVES:
+            return Leaf(schema)
+        case str():
+            name = scope.full(schema)
+            if name in scope.open_names:
+                raise UnsupportedFeature(f"{scope.path}: Avro type {schema} contains itself")
+            if name not in scope.named:
+                raise UnsupportedFeature(f"{scope.path}: Avro type {schema!r} is not defined in the schema")
+            return scope.named[name]
+        case list():
+            return _union(schema, scope)
+        case {"type": "record" | "error", "fields": list(fields)}:
+            name = _name(schema, scope)
+            inside = replace(scope, space=name.rpartition(".")[0], open_names=(*scope.open_names, name))
+            return _define(Record(tuple(_member(field, inside) for field in fields)), name, scope)
+        case {"type": "array", "items": items}:
+            return Array(_node(items, scope.at("[]")))
+        case {"type": "map", "values": values}:
+            return Map(Record((Member("key", Leaf("string")), Member("value", _node(values, scope.at("{}"))))))
+        case {"type": "fixed", "size": int(size)} if size >= 0:
+            return _define(Leaf("fixed", size, arrow=_logical("fixed", schema)), _name(schema, scope), scope)
+        case {"type": "enum", "symbols": list(symbols)}:
+            return _define(Leaf("enum", symbols=tuple(map(str, symbols))), _name(schema, scope), scope)
+        case {"type": str(kind)} if kind in _PRIMITIVES:
+            return Leaf(kind, arrow=_logical(kind, schema))
+        case {"type": (str() | dict() | list()) as inner} if inner not in _COMPLEX:
+            return _node(inner, scope)
+    raise UnsupportedFeature(f"{scope.path}: {_spell(schema)} is no Avro type")
+
+
+def _name(schema: dict[str, Any], scope: _Scope) -> str:
+    name, space = str(schema.get("name", "")), schema.get("namespace")
+    return f"{space}.{name}" if isinstance(space, str) and space and "." not in name else scope.full(name)
+
+
+def _define(node: Node, name: str, scope: _Scope) -> Node:
+    scope.named[name] = node
+    return node
+
+
+def _member(field: Any, scope: _Scope) -> Member:
+    if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
+        raise UnsupportedFeature(f"{scope.path}: {_spell(field)} is no field of an Avro record")
+    return Member(field["name"], _node(field["type"], scope.at(f".{field['name']}")))
+
+
+def _union(branches: list[Any], scope: _Scope) -> Choice:
+    if len(branches) == 1:
+        return Choice(_node(branches[0], scope), None)
+    others = [each for each in branches if each != "null"]
+    if len(branches) != 2 or len(others) != 1:
+        raise UnsupportedFeature(f"{scope.path}: Avro union {_spell(branches)}; only a type with null is read")
+    return Choice(_node(others[0], scope), branches.index("null"))
+
+
+def _logical(kind: str, schema: Mapping[str, Any]) -> pa.DataType | None:
+    """The Arrow type of a logical type; None where it is unknown or does not fit, which Avro says to ignore."""
+    name = str(schema.get("logicalType", ""))
+    match kind, name:
+        case "int", "date":
+            return pa.date32()
+        case "int", "time-millis":
+            return pa.time32("ms")
+        case "long", "time-micros":
+            return pa.time64("us")
+        case (("bytes" | "fixed"), "decimal"):
+            precision, scale = schema.get("precision"), schema.get("scale", 0)
+            if not (isinstance(precision, int) and isinstance(scale, int) and 1 <= precision <= 38):
+                return None
+            return pa.decimal128(precision, scale)
+    what, _, unit = name.rpartition("-")
+    if kind == "long" and what in ("timestamp", "local-timestamp") and unit in _UNITS:
+        return pa.timestamp(_UNITS[unit], "UTC" if schema.get("adjust-to-utc") is True else None)
+    return None
+
+
+def _spell(schema: Any) -> str:
+    text = repr(schema)
+    return text if len(text) <= 120 else text[:117] + "..."

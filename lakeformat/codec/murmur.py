@@ -1,0 +1,193 @@
+"""Hashes of byte strings and rows, and the buckets that Paimon puts rows into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec import binary_row, decimals, spans
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.schema import Kind, Scalar, Type
+
+PAIMON_SEED = 42
+FUNCTIONS = ("default", "mod", "hive")
+
+
+def murmur3_32(values: pa.Array, seed: int = 0) -> np.ndarray:
+    """MurmurHash3_x86_32 of byte strings, int32; null counts as empty. Iceberg's seed is 0, Paimon's `PAIMON_SEED`."""
+    data, offsets = spans.padded(values.cast(pa.binary()).fill_null(b""))
+    begin, size = offsets[:-1], np.diff(offsets)
+    order, reach = _by_length(size // 4)
+    words = _words32(data)
+    begin, size = begin[order], size[order]
+    state = np.full(len(order), seed, np.uint32)
+    for k, count in enumerate(reach):  # Longest first, so those that have a k-th word are the first `count`.
+        part = state[:count]
+        part ^= _scrambled(words[begin[:count] + 4 * k])
+        part[:] = _turned(part, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    rest = (size % 4).astype(np.uint32)
+    if rest.any():
+        tail = words[begin + size // 4 * 4] & ((np.uint32(1) << (rest * np.uint32(8))) - np.uint32(1))
+        state ^= np.where(rest > 0, _scrambled(tail), np.uint32(0))
+    state ^= size.astype(np.uint32)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        state ^= state >> np.uint32(shift)
+        state *= np.uint32(factor)
+    state ^= state >> np.uint32(16)
+    out = np.empty(len(order), np.uint32)
+    out[order] = state
+    return out.view(np.int32)
+
+
+def bucket(rows: pa.BinaryArray, count: int) -> np.ndarray:
+    """Paimon's default bucket of key rows (BinaryRows without their number of fields), int32."""
+    _counted(count)
+    hashed = murmur3_32(rows, PAIMON_SEED).astype(np.int64)
+    return (np.abs(hashed) % count).astype(np.int32)  # Java's |h % n| is |h| % n.
+
+
+def buckets(columns: Sequence[pa.Array], types: Sequence[Type], count: int, function: str = "default") -> np.ndarray:
+    """The bucket of each row by its bucket-key columns, int32. `function` is the option `bucket-function.type`.
+
+    Raises `InvalidInput` for an unknown function and for key types that it does not take.
+    """
+    match function:
+        case "default":
+            return bucket(binary_row.encode(columns, types), count)
+        case "mod":
+            return mod_bucket(columns, types, count)
+        case "hive":
+            return hive_bucket(columns, types, count)
+    raise InvalidInput(f"bucket-function.type={function!r}; known are {', '.join(FUNCTIONS)}")
+
+
+def mod_bucket(columns: Sequence[pa.Array], types: Sequence[Type], count: int) -> np.ndarray:
+    """The remainder of one INT or BIGINT key, never negative; a null counts as 0."""
+    _counted(count)
+    if len(types) != 1 or not isinstance(types[0], Scalar) or types[0].kind not in (Kind.INT, Kind.BIGINT):
+        raise InvalidInput(
+            f"bucket-function.type=mod takes one bucket-key column of int or bigint, not {', '.join(map(str, types))}"
+        )
+    return (_integers(columns[0]) % count).astype(np.int32)
+
+
+def hive_bucket(columns: Sequence[pa.Array], types: Sequence[Type], count: int) -> np.ndarray:
+    """Hive's bucket of the key columns (paimon-core: HiveBucketFunction, HiveHasher); a null counts as 0."""
+    _counted(count)
+    total = np.zeros(len(columns[0]), np.uint32)
+    for column, type in zip(columns, types, strict=True):
+        total = total * np.uint32(31) + _hive_hash(column.cast(to_arrow(type)), type)
+    return ((total & np.uint32(0x7FFFFFFF)).astype(np.int64) % count).astype(np.int32)
+
+
+def _counted(count: int) -> None:
+    if count < 1:
+        raise InvalidInput(f"{count} buckets; rows are hashed to 1 or more")
+
+
+_C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
+
+
+def _turned(words: np.ndarray, by: int) -> np.ndarray:
+    return (words << np.uint32(by)) | (words >> np.uint32(32 - by))
+
+
+def _scrambled(words: np.ndarray) -> np.ndarray:
+    return _turned(words * _C1, 15) * _C2
+
+
+def _words32(data: np.ndarray) -> np.ndarray:
+    """A little-endian uint32 beginning at each byte of `data`, which ends in `spans.WORD` zeros."""
+    return np.ndarray((len(data) - 4,), "<u4", data, 0, (1,))
+
+
+def _by_length(length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(longest first, how many are longer than 0, 1, 2, ...)."""
+    order = np.argsort(-length, kind="stable")
+    counts = np.bincount(length) if len(length) else np.zeros(1, np.int64)
+    return order, len(length) - np.cumsum(counts)[:-1]
+
+
+def _integers(column: pa.Array) -> np.ndarray:
+    return np.asarray(column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
+
+
+def _hive_hash(column: pa.Array, type: Type) -> np.ndarray:
+    kind = type.kind if isinstance(type, Scalar) else None
+    nulls = column.is_null().to_numpy(zero_copy_only=False)
+    match kind:
+        case Kind.BOOLEAN | Kind.TINYINT | Kind.SMALLINT | Kind.INT:
+            found = _integers(column).astype(np.uint32)
+        case Kind.DATE | Kind.TIME:
+            found = _integers(column.cast(pa.int32())).astype(np.uint32)
+        case Kind.BIGINT:
+            found = _folded(_integers(column).view(np.uint64))
+        case Kind.FLOAT | Kind.DOUBLE:
+            values = column.fill_null(0).to_numpy(zero_copy_only=False)
+            values = np.where(values == 0, values.dtype.type(0), values)  # -0.0 counts as 0.0.
+            values = np.where(np.isnan(values), values.dtype.type(np.nan), values)
+            found = values.view(np.uint32) if kind is Kind.FLOAT else _folded(values.view(np.uint64))
+        case Kind.CHAR | Kind.VARCHAR | Kind.STRING | Kind.BINARY | Kind.VARBINARY | Kind.BYTES:
+            found = _polynomial(column)
+        case Kind.DECIMAL:
+            found = _hive_decimal(column)
+        case _:
+            raise UnsupportedFeature(f"bucket-function.type=hive does not take a bucket key of {type}")
+    return np.where(nulls, np.uint32(0), found)
+
+
+def _folded(values: np.ndarray) -> np.ndarray:
+    return (values ^ (values >> np.uint64(32))).astype(np.uint32)
+
+
+def _polynomial(column: pa.Array) -> np.ndarray:
+    """31 * hash + byte, over signed bytes."""
+    data, offsets = spans.padded(column.cast(pa.binary()).fill_null(b""))
+    order, reach = _by_length(np.diff(offsets))
+    begin = offsets[:-1][order]
+    state = np.zeros(len(order), np.uint32)
+    signed = data.view(np.int8)
+    for k, count in enumerate(reach):
+        part = state[:count]
+        part[:] = part * np.uint32(31) + signed[begin[:count] + k].astype(np.uint32)
+    out = np.empty(len(order), np.uint32)
+    out[order] = state
+    return out
+
+
+def _hive_decimal(column: pa.Array) -> np.ndarray:
+    """Java's `BigDecimal.hashCode` once zeros at the end of the fraction are gone: 31 * hash of the number + scale."""
+    wide = decimals.little_endian(column.fill_null(0))
+    negative = wide[:, 15] >= 0x80
+    limbs = np.where(negative[:, None], ~wide, wide).view("<u4").astype(np.uint64)  # Lowest first.
+    carry = negative.astype(np.uint64)
+    for k in range(4):
+        limbs[:, k] += carry
+        carry = limbs[:, k] >> np.uint64(32)
+        limbs[:, k] &= np.uint64(0xFFFFFFFF)
+    scale = np.full(len(limbs), column.type.scale)
+    scale[(limbs == 0).all(axis=1)] = 0
+    while True:
+        shorter, rest = _tenth(limbs)
+        ends_in_zero = (rest == 0) & (scale > 0)
+        if not ends_in_zero.any():
+            break
+        limbs[ends_in_zero] = shorter[ends_in_zero]
+        scale[ends_in_zero] -= 1
+    number = np.zeros(len(limbs), np.uint32)
+    for k in (3, 2, 1, 0):
+        number = number * np.uint32(31) + limbs[:, k].astype(np.uint32)
+    number = np.where(negative, np.uint32(0) - number, number)
+    return number * np.uint32(31) + scale.astype(np.uint32)
+
+
+def _tenth(limbs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(quotient, remainder) of numbers of 32-bit limbs, lowest first, by 10."""
+    quotient, rest = np.empty_like(limbs), np.zeros(len(limbs), np.uint64)
+    for k in range(limbs.shape[1] - 1, -1, -1):
+        whole = (rest << np.uint64(32)) | limbs[:, k]
+        quotient[:, k], rest = whole // np.uint64(10), whole % np.uint64(10)
+    return quotient, rest

@@ -1,0 +1,83 @@
+"""One value <-> the bytes that Iceberg's manifests keep of it (spec, Appendix D: binary single-value serialization)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import decimals, spans
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.schema import Kind, Scalar, Type
+
+# How wide values of a type are on disk; an older one keeps its width when its column is widened.
+_WIDTHS: dict[Kind, dict[int, str]] = {
+    Kind.BOOLEAN: {1: "u1"},
+    Kind.INT: {4: "<i4"},
+    Kind.DATE: {4: "<i4"},
+    Kind.BIGINT: {8: "<i8", 4: "<i4"},
+    Kind.TIMESTAMP: {8: "<i8"},
+    Kind.TIMESTAMP_TZ: {8: "<i8"},
+    Kind.FLOAT: {4: "<f4"},
+    Kind.DOUBLE: {8: "<f8", 4: "<f4"},
+}
+_TEXTS = (Kind.STRING, Kind.BYTES, Kind.UUID)
+
+
+def encode(values: pa.Array, type: Type) -> pa.Array:
+    """Values of `type` -> binary; null stays null. Raises `UnsupportedFeature` for a type that has no such bytes."""
+    match type:
+        case Scalar(kind) if kind in _WIDTHS:
+            width, code = next(iter(_WIDTHS[kind].items()))
+            raw = values.cast(pa.int64()) if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ) else values
+            raw = raw.cast(pa.int32()) if kind is Kind.DATE else raw.cast(pa.uint8()) if kind is Kind.BOOLEAN else raw
+            numbers = np.ascontiguousarray(raw.fill_null(0).to_numpy(zero_copy_only=False).astype(code))
+            fixed = pa.Array.from_buffers(pa.binary(width), len(values), [None, pa.py_buffer(numbers)])
+            found = fixed.cast(pa.binary())
+        case Scalar(Kind.DECIMAL):
+            wide = decimals.little_endian(values.fill_null(0))
+            sizes = decimals.sizes(wide)
+            data = wide[:, ::-1][np.arange(16) >= 16 - sizes[:, None]]
+            found = spans.binary(np.concatenate([[0], np.cumsum(sizes)]), data).cast(pa.binary())
+        case Scalar(kind) if kind in _TEXTS:
+            return values.cast(pa.binary())
+        case _:
+            raise UnsupportedFeature(f"type {type} has no single value in manifests")
+    return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.binary())) if values.null_count else found
+
+
+def decode(data: pa.Array, type: Type) -> pa.Array:
+    """Binary -> values of `type`; null where there are no bytes, or none that such a value could have."""
+    target = to_arrow(type)
+    match type:
+        case Scalar(kind) if kind in _WIDTHS:
+            lengths = np.asarray(pc.fill_null(pc.binary_length(data), -1))
+            numbers = np.zeros(len(data), next(iter(_WIDTHS[kind].values())))
+            known = np.zeros(len(data), bool)
+            for width, code in _WIDTHS[kind].items():
+                at = np.flatnonzero(lengths == width)
+                if len(at):
+                    fixed = data.take(pa.array(at)).cast(pa.binary(width))
+                    numbers[at] = np.frombuffer(fixed.buffers()[1], code)[fixed.offset : fixed.offset + len(at)]
+                    known[at] = True
+            if kind is Kind.BOOLEAN:
+                return pa.array(numbers != 0, pa.bool_(), mask=~known)
+            return pa.array(numbers, mask=~known).cast(target)
+        case Scalar(Kind.DECIMAL):
+            lengths = np.asarray(pc.fill_null(pc.binary_length(data), 0))
+            known = (lengths >= 1) & (lengths <= 16)
+            buffer, offsets = spans.padded(data.fill_null(b""))
+            end = np.where(known, offsets[1:], offsets[:-1] + 1)
+            return decimals.from_big_endian(buffer, offsets[:-1], end, target, ~known)
+        case Scalar(Kind.STRING):
+            try:
+                return data.cast(pa.string())
+            except pa.ArrowInvalid:  # Some writers cut a text in the middle of a character.
+                return pa.nulls(len(data), pa.string())
+        case Scalar(Kind.BYTES):
+            return data
+        case Scalar(Kind.UUID):
+            lengths = pc.fill_null(pc.equal(pc.binary_length(data), 16), False)
+            return pc.if_else(lengths, data, pa.scalar(None, pa.binary())).cast(target)
+    raise UnsupportedFeature(f"type {type} has no single value in manifests")

@@ -1,0 +1,481 @@
+"""SQL text -> expressions: Spark's dialect, the part of it that lakeformat can evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import sqlglot
+from sqlglot import expressions as exp
+from sqlglot.errors import SqlglotError
+
+from lakeformat.errors import InvalidInput
+from lakeformat.model import predicate
+from lakeformat.model.predicate import (
+    OPERATORS,
+    Call,
+    Column,
+    Expression,
+    Literal,
+    and_,
+    call,
+    not_,
+    or_,
+)
+from lakeformat.model.schema import Scalar
+
+
+def parse(text: str | Expression, qualifiers: Collection[str] = ()) -> Expression:
+    """The expression that Spark SQL `text` spells; an expression is returned as it is.
+
+    A dotted name is a path, so that `t.id` has the qualifier `t` in `path[0]`; `qualifiers` (e.g. `{"t", "s"}`) are
+    those that are matched without regard to case and come out as given here. Raises `InvalidInput` with the position
+    of a syntax error, or the name of what is not known.
+    """
+    if isinstance(text, Column | Literal | Call):
+        return text
+    if isinstance(text, bool):
+        return Literal(text)
+    if not isinstance(text, str):
+        kind = f"{type(text).__module__}.{type(text).__qualname__}"
+        raise InvalidInput(
+            f"a condition is SQL text such as \"a > 1\" or a lakeformat predicate such as gt('a', 1), not {kind}"
+        )
+    try:
+        statements = sqlglot.parse(text, read="spark")
+        if len(statements) != 1 or statements[0] is None:
+            raise InvalidInput(
+                f"{text!r}: expected one SQL expression, found {'none' if not text.strip() else 'several'}"
+            )
+        return _Reading(text, {q.casefold(): q for q in qualifiers}).expression(statements[0])
+    except SqlglotError as error:
+        raise InvalidInput(f"{text!r}: {_position(error)}") from error
+    except KeyError as error:
+        raise InvalidInput(f"{text!r}: a function lacks its argument {error}") from error
+    except RecursionError as error:
+        raise InvalidInput(f"SQL of {len(text)} characters is nested too deeply: {text[:60]!r}...") from error
+
+
+_BINARY = {
+    "EQ": "eq",
+    "NEQ": "ne",
+    "LT": "lt",
+    "LTE": "le",
+    "GT": "gt",
+    "GTE": "ge",
+    "NullSafeEQ": "eq_null_safe",
+    "Add": "add",
+    "Sub": "sub",
+    "Mul": "mul",
+    "Div": "div",
+    "IntDiv": "int_div",
+    "Mod": "mod",
+    "Pow": "power",
+    "StartsWith": "starts_with",
+    "EndsWith": "ends_with",
+    "Contains": "contains",
+    "Nullif": "nullif",
+    "DateSub": "date_sub",
+}
+_UNARY = {
+    "Neg": "neg",
+    "Negative": "neg",
+    "IsNan": "is_nan",
+    "Upper": "upper",
+    "Lower": "lower",
+    "Length": "length",
+    "Abs": "abs",
+    "Sqrt": "sqrt",
+    "Sign": "sign",
+    "Floor": "floor",
+    "Ceil": "ceil",
+    "Year": "year",
+    "Month": "month",
+    "Day": "day",
+    "DayOfMonth": "day",
+    "Hour": "hour",
+    "Minute": "minute",
+    "Second": "second",
+}
+_NAMED: dict[str, Callable[..., Expression]] = {
+    "isnull": lambda a: call("is_null", a),
+    "isnotnull": lambda a: not_(call("is_null", a)),
+    "isnan": lambda a: call("is_nan", a),
+    "ifnull": lambda a, b: call("coalesce", a, b),
+    "nvl2": lambda a, b, c: call("case", not_(call("is_null", a)), b, c),
+    "startswith": lambda a, b: call("starts_with", a, b),
+    "endswith": lambda a, b: call("ends_with", a, b),
+    "negative": lambda a: call("neg", a),
+    "positive": lambda a: a,
+    "date_sub": lambda a, b: call("date_sub", a, b),
+}
+_TYPES = {
+    "TEXT": "string",
+    "VARCHAR": "string",
+    "CHAR": "string",
+    "BINARY": "bytes",
+    "VARBINARY": "bytes",
+    "BOOLEAN": "boolean",
+    "TINYINT": "tinyint",
+    "SMALLINT": "smallint",
+    "INT": "int",
+    "BIGINT": "bigint",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "DATE": "date",
+    "TIME": "time(6)",
+    "TIMESTAMP": "timestamp_tz(6)",
+    "TIMESTAMPTZ": "timestamp_tz(6)",
+    "TIMESTAMPLTZ": "timestamp_tz(6)",
+    "TIMESTAMPNTZ": "timestamp(6)",
+}
+
+
+class _Reading:
+    """One text being turned: its qualifiers, and its words for errors."""
+
+    def __init__(self, text: str, qualifiers: dict[str, str]) -> None:
+        self._text, self._qualifiers = text, qualifiers
+
+    def expression(self, node: Any) -> Expression:
+        name = type(node).__name__
+        reader = getattr(self, f"_read_{name.lower()}", None)
+        if reader is not None:
+            found: Expression = reader(node)
+            return found
+        if name in _BINARY:
+            return call(_BINARY[name], self.expression(node.this), self.expression(node.expression))
+        if name in _UNARY:
+            return self._unary(name, node)
+        raise self._unknown(node)
+
+    def _unary(self, name: str, node: Any) -> Expression:
+        extra = [key for key, value in node.args.items() if key != "this" and value not in (None, False, [], True)]
+        if extra:
+            raise self._unknown(node)
+        inner = self.expression(node.this)
+        if name == "Neg" and isinstance(inner, Literal) and isinstance(inner.value, int | float | Decimal):
+            return Literal(-inner.value)
+        return call(_UNARY[name], inner)
+
+    def _unknown(self, node: Any) -> InvalidInput:
+        name = node.this if isinstance(node, exp.Anonymous) else node.key if isinstance(node, exp.Expression) else node
+        shown = node.sql(dialect="spark") if isinstance(node, exp.Expression) else str(node)
+        known = sorted({*OPERATORS, *_NAMED, "if", "nvl", "between", "ilike", "left", "right", "to_date"})
+        return InvalidInput(f"{self._text!r}: {name} is not known, in {shown[:200]!r}; known are {', '.join(known)}")
+
+    def _all(self, nodes: Any) -> list[Expression]:
+        return [self.expression(each) for each in nodes]
+
+    # One method per node of sqlglot that is neither a plain operator nor a plain function.
+
+    def _read_paren(self, node: Any) -> Expression:
+        return self.expression(node.this)
+
+    def _read_and(self, node: Any) -> Expression:
+        return and_(*self._all(node.flatten()))
+
+    def _read_or(self, node: Any) -> Expression:
+        return or_(*self._all(node.flatten()))
+
+    def _read_not(self, node: Any) -> Expression:
+        return not_(self.expression(node.this))
+
+    def _read_column(self, node: Any) -> Expression:
+        if isinstance(node.this, exp.Star):
+            raise self._unknown(node)
+        return self._path([part.name for part in node.parts])
+
+    def _read_dot(self, node: Any) -> Expression:
+        parts: list[str] = []
+        while isinstance(node, exp.Dot):
+            if not isinstance(node.expression, exp.Identifier):
+                raise self._unknown(node)
+            parts.insert(0, node.expression.name)
+            node = node.this
+        if not isinstance(node, exp.Column):
+            raise self._unknown(node)
+        return self._path([part.name for part in node.parts] + parts)
+
+    def _path(self, parts: list[str]) -> Column:
+        first = self._qualifiers.get(parts[0].casefold(), parts[0]) if len(parts) > 1 else parts[0]
+        return Column((first, *parts[1:]))
+
+    def _read_boolean(self, node: Any) -> Expression:
+        return Literal(bool(node.this))
+
+    def _read_null(self, node: Any) -> Expression:
+        return Literal(None)
+
+    def _read_literal(self, node: Any) -> Expression:
+        if node.is_string:
+            return Literal(node.this)
+        text = node.this.lower()
+        if "e" in text:
+            return Literal(float(text))
+        return Literal(Decimal(text) if "." in text else int(text))
+
+    def _read_rawstring(self, node: Any) -> Expression:
+        return Literal(node.this)
+
+    def _read_hexstring(self, node: Any) -> Expression:
+        text = str(node.this)
+        try:
+            return Literal(bytes.fromhex("0" * (len(text) % 2) + text))
+        except ValueError as error:
+            raise InvalidInput(f"{self._text!r}: X'{text}' holds other than hexadecimal digits") from error
+
+    def _read_is(self, node: Any) -> Expression:
+        left, right = self.expression(node.this), node.expression
+        if isinstance(right, exp.Null):
+            return call("is_null", left)
+        if isinstance(right, exp.Boolean):
+            return call("eq_null_safe", left, Literal(bool(right.this)))
+        if isinstance(right, exp.Not) and isinstance(right.this, exp.Null):
+            return not_(call("is_null", left))
+        raise self._unknown(node)
+
+    def _read_nullsafeneq(self, node: Any) -> Expression:
+        return not_(call("eq_null_safe", self.expression(node.this), self.expression(node.expression)))
+
+    def _read_between(self, node: Any) -> Expression:
+        if node.args.get("symmetric"):
+            raise self._unknown(node)
+        low, high = self.expression(node.args["low"]), self.expression(node.args["high"])
+        operand = self.expression(node.this)
+        return and_(call("ge", operand, low), call("le", operand, high))
+
+    def _read_in(self, node: Any) -> Expression:
+        if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
+            raise self._unknown(node)
+        if isinstance(node.this, exp.Tuple):
+            return self._in_rows(self._all(node.this.expressions), node)
+        operand, members = self.expression(node.this), self._all(node.expressions)
+        if all(isinstance(each, Literal) for each in members):
+            return call("in", operand, Literal(frozenset(each.value for each in members if isinstance(each, Literal))))
+        return or_(*(call("eq", operand, each) for each in members))
+
+    def _in_rows(self, operands: list[Expression], node: Any) -> Expression:
+        found = []
+        for each in node.expressions:
+            members = self._all(each.expressions) if isinstance(each, exp.Tuple) else None
+            if members is None or len(members) != len(operands):
+                raise InvalidInput(
+                    f"{self._text!r}: {each.sql(dialect='spark')} is not a row of {len(operands)} values"
+                )
+            # Spark compares rows as wholes, in which null is equal to null.
+            found.append(and_(*(call("eq_null_safe", a, b) for a, b in zip(operands, members, strict=True))))
+        return or_(*found)
+
+    def _read_like(self, node: Any, escape: str = "\\") -> Expression:
+        pattern = self.expression(node.expression)
+        if node.args.get("negate"):
+            return not_(self._like(self.expression(node.this), pattern, escape, node))
+        return self._like(self.expression(node.this), pattern, escape, node)
+
+    def _like(self, operand: Expression, pattern: Expression, escape: str, node: Any) -> Expression:
+        if not isinstance(pattern, Literal):
+            raise InvalidInput(f"{self._text!r}: LIKE needs a pattern in quotes, not {predicate.to_sql(pattern)}")
+        if pattern.value is None:
+            return Literal(None)
+        return predicate.like(operand, pattern.value, escape)
+
+    def _read_ilike(self, node: Any) -> Expression:
+        pattern = self.expression(node.expression)
+        if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+            raise self._unknown(node)
+        return predicate.like(call("lower", self.expression(node.this)), pattern.value.lower())
+
+    def _read_escape(self, node: Any) -> Expression:
+        escape = self.expression(node.expression)
+        if not isinstance(node.this, exp.Like) or not isinstance(escape, Literal):
+            raise self._unknown(node)
+        return self._read_like(node.this, escape.value)
+
+    def _read_anonymous(self, node: Any) -> Expression:
+        name, arguments = str(node.this).lower(), self._all(node.expressions)
+        if name in _NAMED:
+            try:
+                return _NAMED[name](*arguments)
+            except TypeError as error:
+                raise InvalidInput(f"{self._text!r}: {name} does not take {len(arguments)} arguments") from error
+        if name in OPERATORS and name not in ("in", "in_tuples", "like", "case", "cast", "and", "or", "not"):
+            return call(name, *arguments)
+        raise self._unknown(node)
+
+    def _read_coalesce(self, node: Any) -> Expression:
+        return call("coalesce", *self._all([node.this, *node.expressions]))
+
+    def _read_greatest(self, node: Any) -> Expression:
+        return call("greatest", *self._all([node.this, *node.expressions]))
+
+    def _read_least(self, node: Any) -> Expression:
+        return call("least", *self._all([node.this, *node.expressions]))
+
+    def _read_concat(self, node: Any) -> Expression:
+        return call("concat", *self._all(node.expressions))
+
+    def _read_dpipe(self, node: Any) -> Expression:
+        left, right = self.expression(node.this), self.expression(node.expression)
+        first = left.arguments if isinstance(left, Call) and left.name == "concat" else (left,)
+        return call("concat", *first, right)
+
+    def _read_if(self, node: Any) -> Expression:
+        otherwise = node.args.get("false")
+        return call(
+            "case",
+            self.expression(node.this),
+            self.expression(node.args["true"]),
+            self.expression(otherwise) if otherwise is not None else Literal(None),
+        )
+
+    def _read_nvl2(self, node: Any) -> Expression:
+        otherwise = node.args.get("false")
+        return call(
+            "case",
+            not_(call("is_null", self.expression(node.this))),
+            self.expression(node.args["true"]),
+            self.expression(otherwise) if otherwise is not None else Literal(None),
+        )
+
+    def _read_case(self, node: Any) -> Expression:
+        flat: list[Expression] = []
+        for branch in node.args["ifs"]:
+            when = self.expression(branch.this)
+            if node.this is not None:
+                when = call("eq", self.expression(node.this), when)
+            flat += [when, self.expression(branch.args["true"])]
+        default = node.args.get("default")
+        return call("case", *flat, self.expression(default) if default is not None else Literal(None))
+
+    def _read_cast(self, node: Any) -> Expression:
+        return self._cast(node)
+
+    def _read_trycast(self, node: Any) -> Expression:
+        if node.args.get("safe"):
+            raise self._unknown(node)
+        return self._cast(node)
+
+    def _cast(self, node: Any) -> Expression:
+        target = node.args["to"]
+        text = self._type_text(target)
+        operand = self.expression(node.this)
+        if isinstance(operand, Literal) and operand.value is not None and not isinstance(node.this, exp.Cast):
+            return self._typed_literal(operand.value, text)
+        if isinstance(operand, Call) and operand.name == "cast" and operand.arguments[1] == Literal(text):
+            return operand
+        return call("cast", operand, Literal(text))
+
+    def _typed_literal(self, value: Any, text: str) -> Expression:
+        """DATE '...', TIMESTAMP '...', 5L, 1.5BD, or a cast of a value, as the value."""
+        try:
+            if isinstance(value, str) and text.startswith("timestamp"):
+                found, beyond = predicate.parse_timestamp(value)
+                return call("cast", Literal(value), Literal(text.replace("(6)", "(9)"))) if beyond else Literal(found)
+            if isinstance(value, str) and text == "date":
+                return Literal(predicate.parse_date(value))
+            if isinstance(value, str | int | Decimal) and not isinstance(value, bool) and text == "double":
+                return Literal(float(value))
+            if isinstance(value, str) and text.startswith("decimal"):
+                number = Decimal(value)
+                target = predicate.parse_type(text)
+                if isinstance(target, Scalar) and -int(number.as_tuple().exponent) == target.parameters[1]:
+                    return Literal(predicate.coerce(number, target, "decimal"))
+            if (
+                isinstance(value, int)
+                and not isinstance(value, bool)
+                and text in ("tinyint", "smallint", "int", "bigint")
+            ):
+                return Literal(predicate.coerce(value, predicate.parse_type(text), "literal"))
+        except (ValueError, InvalidOperation) as error:
+            raise InvalidInput(f"{self._text!r}: {value!r} is not a {text.partition('(')[0]}: {error}") from error
+        return call("cast", Literal(value), Literal(text))
+
+    def _type_text(self, target: Any) -> str:
+        name = getattr(target.this, "name", str(target.this))
+        if name == "DECIMAL":
+            numbers = [
+                each.this.this if isinstance(each, exp.DataTypeParam) else each.this for each in target.expressions
+            ]
+            return f"decimal({', '.join(map(str, numbers))})" if numbers else "decimal(10, 0)"
+        if name not in _TYPES:
+            raise InvalidInput(
+                f"{self._text!r}: CAST to {target.sql(dialect='spark')} is not known; known are "
+                "boolean, tinyint, smallint, int, bigint, float, double, decimal(p, s), string, binary, date, "
+                "timestamp, timestamp_ntz, timestamp_ltz"
+            )
+        return _TYPES[name]
+
+    def _read_tsordstodate(self, node: Any) -> Expression:
+        if node.args.get("format") is not None:
+            raise self._unknown(node)
+        operand = self.expression(node.this)
+        if isinstance(operand, Literal) and isinstance(operand.value, str):
+            return self._typed_literal(operand.value, "date")
+        if isinstance(operand, Call) and operand.name == "cast" and operand.arguments[1] == Literal("date"):
+            return operand
+        return predicate.cast(operand, "date")
+
+    def _read_date(self, node: Any) -> Expression:
+        return self._read_tsordstodate(node)
+
+    def _read_tsordsadd(self, node: Any) -> Expression:
+        if str(node.args.get("unit") or "DAY").upper() != "DAY":
+            raise self._unknown(node)
+        return call("date_add", self.expression(node.this), self.expression(node.expression))
+
+    def _read_dateadd(self, node: Any) -> Expression:
+        return self._read_tsordsadd(node)
+
+    def _read_datediff(self, node: Any) -> Expression:
+        if str(node.args.get("unit") or "DAY").upper() != "DAY":
+            raise self._unknown(node)
+        return call("date_diff", self.expression(node.this), self.expression(node.expression))
+
+    def _read_timestamptrunc(self, node: Any) -> Expression:
+        unit = str(node.args["unit"].name).lower()
+        return call("date_trunc", Literal(unit), self.expression(node.this))
+
+    def _read_round(self, node: Any) -> Expression:
+        digits = node.args.get("decimals")
+        return call("round", self.expression(node.this), *([self.expression(digits)] if digits is not None else []))
+
+    def _read_substring(self, node: Any) -> Expression:
+        length = node.args.get("length")
+        parts = [node.this, node.args["start"], *([length] if length is not None else [])]
+        return call("substring", *self._all(parts))
+
+    def _read_left(self, node: Any) -> Expression:
+        return call("substring", self.expression(node.this), Literal(1), self.expression(node.expression))
+
+    def _read_right(self, node: Any) -> Expression:
+        count = self.expression(node.expression)
+        if not isinstance(count, Literal) or not isinstance(count.value, int) or count.value <= 0:
+            raise self._unknown(node)
+        return call("substring", self.expression(node.this), Literal(-count.value))
+
+    def _read_trim(self, node: Any) -> Expression:
+        if node.args.get("expression") is not None:
+            raise self._unknown(node)
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
+        return call(name, self.expression(node.this))
+
+    def _read_replace(self, node: Any) -> Expression:
+        new = node.args.get("replacement")
+        return call(
+            "replace",
+            self.expression(node.this),
+            self.expression(node.expression),
+            self.expression(new) if new is not None else Literal(""),
+        )
+
+
+def _position(error: SqlglotError) -> str:
+    errors = getattr(error, "errors", None)
+    if not errors:
+        return str(error).partition("\n")[0]
+    first = errors[0]
+    found = first.get("highlight") or "the end"
+    where = f"line {first.get('line')}, column {first.get('col')}, near {found!r}"
+    return f"{first.get('description', 'syntax error')} at {where}"

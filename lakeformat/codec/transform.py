@@ -1,0 +1,117 @@
+"""Partition transforms over Arrow columns (Iceberg spec, Partition Transforms and Appendix B)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import decimals, murmur, single_value
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.partition import Transform, TransformKind
+from lakeformat.model.schema import Kind, Scalar, Type, scalar
+
+_INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
+_WHOLE = (Kind.INT, Kind.BIGINT)
+_MICROS_OF = {TransformKind.HOUR: 3_600_000_000, TransformKind.DAY: 86_400_000_000}
+_TAKES: dict[TransformKind, tuple[Kind, ...]] = {
+    TransformKind.BUCKET: (*_WHOLE, Kind.DECIMAL, Kind.DATE, *_INSTANTS, Kind.STRING, Kind.BYTES, Kind.UUID),
+    TransformKind.TRUNCATE: (*_WHOLE, Kind.DECIMAL, Kind.STRING, Kind.BYTES),
+    TransformKind.YEAR: (Kind.DATE, *_INSTANTS),
+    TransformKind.MONTH: (Kind.DATE, *_INSTANTS),
+    TransformKind.DAY: (Kind.DATE, *_INSTANTS),
+    TransformKind.HOUR: _INSTANTS,
+}
+_LONG_DECIMAL = 18  # Digits that 64 bits hold.
+
+
+def result_type(transform: Transform, source: Type, what: str = "column") -> Type:
+    """The type of the transform's values. Raises `InvalidInput`, naming `what`, for a source that it does not take."""
+    kind = transform.kind
+    if not isinstance(source, Scalar) or (kind in _TAKES and source.kind not in _TAKES[kind]):
+        raise InvalidInput(f"partition by {transform}({what}): {what} is {source}, which {kind} does not take")
+    if kind in (TransformKind.BUCKET, TransformKind.TRUNCATE) and not (transform.parameter or 0) > 0:
+        raise InvalidInput(f"partition by {transform}({what}): the number must be at least 1")
+    if kind is TransformKind.TRUNCATE and source.kind is Kind.DECIMAL and source.parameters[0] > _LONG_DECIMAL:
+        raise UnsupportedFeature(f"partition by {transform}({what}): {source} has more than {_LONG_DECIMAL} digits")
+    match kind:
+        case TransformKind.BUCKET | TransformKind.YEAR | TransformKind.MONTH | TransformKind.HOUR:
+            return scalar(Kind.INT)
+        case TransformKind.DAY:
+            return scalar(Kind.DATE)
+        case _:
+            return source
+
+
+def apply(transform: Transform, values: pa.Array, source: Type) -> pa.Array:
+    """`values`, a column of type `source`, as the transform's values, of the Arrow type of `result_type`.
+
+    Null gives null. Years, months and hours are counted from 1970, days are dates.
+    """
+    target = to_arrow(result_type(transform, source))
+    match transform.kind:
+        case TransformKind.IDENTITY:
+            return values
+        case TransformKind.VOID:
+            return pa.nulls(len(values), target)
+        case TransformKind.BUCKET:
+            hashed = murmur.murmur3_32(_hashed_bytes(values, source)).astype(np.int64) & 0x7FFFFFFF
+            return _numbers(hashed % (transform.parameter or 1), values, target)
+        case TransformKind.TRUNCATE:
+            return _truncated(values, source, transform.parameter or 1)
+        case kind:
+            return _numbers(_moments(values, kind), values, target)
+
+
+def _hashed_bytes(values: pa.Array, source: Type) -> pa.Array:
+    if isinstance(source, Scalar) and source.kind in (Kind.INT, Kind.DATE, *_INSTANTS):
+        return single_value.encode(_whole(values), scalar(Kind.BIGINT))  # Also an int is hashed as 8 bytes.
+    return single_value.encode(values, source)
+
+
+def _whole(values: pa.Array) -> pa.Array:
+    """As int64: dates in days, timestamps in microseconds."""
+    if pa.types.is_date32(values.type):
+        return values.cast(pa.int32()).cast(pa.int64())
+    if pa.types.is_timestamp(values.type):
+        return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(pa.int64())
+    return values.cast(pa.int64())
+
+
+def _moments(values: pa.Array, kind: TransformKind) -> np.ndarray:
+    numbers = _whole(values).fill_null(0).to_numpy(zero_copy_only=False)
+    if kind is TransformKind.HOUR:
+        return numbers // _MICROS_OF[kind]
+    days = numbers if pa.types.is_date32(values.type) else numbers // _MICROS_OF[TransformKind.DAY]
+    if kind is TransformKind.DAY:
+        return days
+    return days.astype("M8[D]").astype("M8[Y]" if kind is TransformKind.YEAR else "M8[M]").astype(np.int64)
+
+
+def _truncated(values: pa.Array, source: Type, width: int) -> pa.Array:
+    match source:
+        case Scalar(Kind.STRING):
+            return pc.utf8_slice_codeunits(values, 0, width)
+        case Scalar(Kind.BYTES):
+            return pc.binary_slice(values, 0, width)
+        case Scalar(Kind.DECIMAL):
+            filled = values.fill_null(0)
+            unscaled = np.ascontiguousarray(decimals.little_endian(filled)[:, :8]).view("<i8").reshape(-1)
+            mask = np.asarray(values.is_null().to_numpy(zero_copy_only=False))
+            return decimals.from_int64(unscaled - unscaled % width, values.type, mask)
+    numbers = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    bits = 32 if source == scalar(Kind.INT) else 64
+    least = -(2 ** (bits - 1))
+    with np.errstate(over="ignore"):
+        cut = numbers - numbers % width
+    if bits == 32:  # Java's arithmetic goes round at the lowest values.
+        cut = np.where(cut < least, cut + 2**32, cut)
+    return _numbers(cut, values, values.type)
+
+
+def _numbers(numbers: np.ndarray, like: pa.Array, target: pa.DataType) -> pa.Array:
+    mask = np.asarray(like.is_null().to_numpy(zero_copy_only=False))
+    if pa.types.is_date32(target):
+        return pa.array(numbers.astype(np.int32), pa.int32(), mask=mask).cast(target)
+    return pa.array(numbers, pa.int64(), mask=mask).cast(target)

@@ -1,0 +1,56 @@
+"""Python values as the waist has them (partitions, bounds) <-> Arrow columns and conditions; and bounds cut short."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.errors import InvalidInput
+from lakeformat.model.predicate import Call, Expression, Literal
+from lakeformat.model.schema import Kind, Scalar, Type
+
+
+def column(values: list[Any], kind: Type) -> pa.Array:
+    """Python values as the waist has them -> Arrow; timestamps come as Arrow's integers. Raises `InvalidInput`."""
+    arrow = to_arrow(kind)
+    if pa.types.is_timestamp(arrow):
+        return pa.array(values, pa.int64()).cast(arrow)
+    try:
+        return pa.array(values, arrow)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise InvalidInput(f"partition or bound {values[:3]!r} is no {kind}: {error}") from error
+
+
+def literal(value: Any, kind: Type) -> Expression:
+    """One such value, as conditions have it."""
+    match kind:
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as zone, (digits,)) if value is not None:
+            micros = value * 1000 if digits <= 3 else value if digits <= 6 else value // 1000
+            moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=micros)
+            if digits > 6:
+                text = f"{moment.isoformat(' ', 'microseconds')}{value % 1000:03d}"
+                return Call("cast", (Literal(text), Literal(str(kind))))
+            return Literal(moment.replace(tzinfo=datetime.UTC) if zone is Kind.TIMESTAMP_TZ else moment)
+        case _:
+            return Literal(value)
+
+
+def cut_low(value: str, length: int) -> str:
+    """A lower bound of at most `length` characters."""
+    return value[:length]
+
+
+def cut_high(value: str, length: int) -> str | None:
+    """An upper bound of at most `length` characters: the last one raised that can be; None when none can."""
+    if len(value) <= length:
+        return value
+    for end in range(length, 0, -1):
+        code = ord(value[end - 1]) + 1
+        if code > 0x10FFFF:
+            continue
+        # The code points from D800 to DFFF have no UTF-8 form: the next one up is E000.
+        return value[: end - 1] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
+    return None

@@ -1,0 +1,133 @@
+"""What a table format has to say: the functions that shared code calls. A dialect is a module that has them.
+
+Only `head` gets a Store; all else looks and never touches. Conditions are bound to the schema; a `scope` speaks of
+partition columns only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.model.operation import Operation
+from lakeformat.model.predicate import Expression
+from lakeformat.model.schema import Field, Schema
+from lakeformat.model.snapshot import Expiry, PartitionChange, Plan, Retention, Snapshot, Stamp, TableState
+from lakeformat.model.work import ReadTask, RewriteTask, WriteTask
+from lakeformat.storage.head import Head
+from lakeformat.storage.store import Listed, Reader, Store
+
+
+class Files(Protocol):
+    """Live files of one snapshot, columnar; `paths` relative to the table's location."""
+
+    @property
+    def paths(self) -> pa.Array: ...
+    @property
+    def row_count(self) -> int: ...
+    def __len__(self) -> int: ...
+    def filter(self, keep: pa.Array) -> Files: ...
+
+
+class Dialect(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_movable(self) -> bool:
+        """Whether a table may lie in another folder than it was made in."""
+        ...
+
+    @property
+    def INSPECTIONS(self) -> Mapping[str, Callable[..., pa.Table]]:
+        """Metadata as tables, by name."""
+        ...
+
+    def is_table(self, reader: Reader) -> bool: ...
+    def head(self, store: Store) -> Head: ...
+    def load(self, reader: Reader, version: int) -> TableState:
+        """The table at a version, with its newest schema; a schema of id -1 where there is no table."""
+        ...
+
+    def at(self, reader: Reader, version: int) -> TableState:
+        """The table as readers saw it then. Raises `NotFound`."""
+        ...
+
+    def at_tag(self, reader: Reader, name: str) -> TableState: ...
+    def at_time(self, reader: Reader, epoch_ms: int) -> TableState: ...
+    def require_readable(self, schema: Schema, where: str) -> None:
+        """Raise `UnsupportedFeature` for a table that could only be half-read."""
+        ...
+
+    def history(self, reader: Reader, base: Any, after: int = 0) -> list[Snapshot]:
+        """The snapshots that led to the current one, as far as they are kept, oldest first: those after `after`."""
+        ...
+
+    def scope_of(self, schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        """The condition on partition columns that holds for these partitions only."""
+        ...
+
+    def find(self, reader: Reader, operation: Operation, base: Any) -> Snapshot | None:
+        """The snapshot that `operation` became, if it has landed."""
+        ...
+
+    def check(self, reader: Reader, operation: Operation, base: Any) -> None:
+        """Raise `Conflict` if others changed what `operation` relied on."""
+        ...
+
+    def plan(self, reader: Reader, operation: Operation, base: Any, stamp: Stamp) -> Plan: ...
+    def scan(
+        self, reader: Reader, base: Any, columns: Sequence[str] | None = None, predicate: Expression = ...
+    ) -> list[ReadTask]: ...
+    def project(self, fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]: ...
+    def files(self, reader: Reader, base: Any, predicate: Expression = ...) -> Any:
+        """The live files that may hold a row for which `predicate` is true: `Files`."""
+        ...
+
+    def matching_wholly(self, reader: Reader, base: Any, found: Any, predicate: Expression) -> np.ndarray:
+        """For each file, whether bounds prove that `predicate` is true for all of its rows."""
+        ...
+
+    def tasks(
+        self,
+        reader: Reader,
+        base: Any,
+        found: Any,
+        fields: tuple[Field, ...],
+        predicate: Expression = ...,
+        alone: bool = ...,
+    ) -> list[ReadTask]:
+        """Tasks that read these files; with `alone`, one for each file, in order."""
+        ...
+
+    def count(self, reader: Reader, base: Any, predicate: Expression = ...) -> int | None:
+        """How many rows satisfy `predicate`, if metadata alone can tell."""
+        ...
+
+    def changes(self, reader: Reader, base: Any) -> tuple[PartitionChange, ...]:
+        """What the base's own snapshot changed in each partition."""
+        ...
+
+    def layout(self, base: Any) -> WriteTask: ...
+    def compaction(self, reader: Reader, base: Any, full: bool, scope: Expression) -> list[RewriteTask]: ...
+    def default_retention(self, schema: Schema, now_ms: int) -> Retention: ...
+    def expiry(self, reader: Reader, base: Any, retention: Retention, now_ms: int) -> Expiry: ...
+    def expired_partitions(self, reader: Reader, base: Any, now_ms: int) -> Expression | None:
+        """The partitions whose own time is over, as a scope; None when there is none."""
+        ...
+
+    def expired_tags(self, reader: Reader, base: Any, now_ms: int) -> list[str]: ...
+    def expiry_of_tag(self, reader: Reader, base: Any, name: str) -> Expiry: ...
+    def replaced_history(self, reader: Reader, version: int) -> Expiry: ...
+    def orphans(self, reader: Reader, base: Any, older_than_ms: int) -> list[Listed]: ...
+    def attempts(self, schema: Schema) -> int:
+        """How often a commit is tried."""
+        ...
+
+    def tag(
+        self, reader: Reader, base: Any, name: str, now_ms: int, retain_ms: int | None
+    ) -> Operation | tuple[str, bytes]:
+        """What keeps the snapshot of `base` by name: an operation, or the path and bytes of a file of the tag's own."""
+        ...

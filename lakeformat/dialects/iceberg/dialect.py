@@ -1,0 +1,69 @@
+"""Apache Iceberg, under the names that every format goes by."""
+
+from lakeformat.dialects.iceberg.compaction import compaction
+from lakeformat.dialects.iceberg.conflict import check
+from lakeformat.dialects.iceberg.expire import (
+    default_retention,
+    expired_partitions,
+    expiry,
+    expiry_of_tag,
+    orphans,
+    replaced_history,
+)
+from lakeformat.dialects.iceberg.inspect import INSPECTIONS
+from lakeformat.dialects.iceberg.layout import layout
+from lakeformat.dialects.iceberg.manifest import scope_of
+from lakeformat.dialects.iceberg.metadata import (
+    at,
+    at_tag,
+    at_time,
+    attempts,
+    expired_tags,
+    head,
+    history,
+    is_table,
+    load,
+    require_readable,
+    tag,
+)
+from lakeformat.dialects.iceberg.plan import changes, find, plan
+from lakeformat.dialects.iceberg.scan import count, files, matching_wholly, project, scan, tasks
+
+name = "iceberg"
+is_movable = False  # Metadata and manifests name their files by absolute paths.
+
+__all__ = [
+    "INSPECTIONS",
+    "at",
+    "at_tag",
+    "at_time",
+    "attempts",
+    "changes",
+    "check",
+    "compaction",
+    "count",
+    "default_retention",
+    "expired_partitions",
+    "expired_tags",
+    "expiry",
+    "expiry_of_tag",
+    "files",
+    "find",
+    "head",
+    "history",
+    "is_movable",
+    "is_table",
+    "layout",
+    "load",
+    "matching_wholly",
+    "name",
+    "orphans",
+    "plan",
+    "project",
+    "replaced_history",
+    "require_readable",
+    "scan",
+    "scope_of",
+    "tag",
+    "tasks",
+]

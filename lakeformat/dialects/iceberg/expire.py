@@ -1,0 +1,189 @@
+"""What a retention drops, and what nobody can reach any more. Commit first, then delete: only what no snapshot that is left
+can reach, by the table as it is once the snapshots are gone.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.dialects.iceberg import manifest, metadata, options
+from lakeformat.dialects.iceberg.manifest import Status
+from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, MAIN, METADATA_FOLDER, State
+from lakeformat.errors import CorruptTable, NoSuchFile, UnsupportedFeature
+from lakeformat.model.operation import DropSnapshots, DropTag, Request
+from lakeformat.model.predicate import Expression
+from lakeformat.model.schema import Schema
+from lakeformat.model.snapshot import Expiry, Retention
+from lakeformat.storage.paths import is_absolute, local_folder, scheme_of
+from lakeformat.storage.store import Listed, Reader
+
+NOTHING = Expiry((), ())
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_METADATA_NAME = re.compile(rf"snap-\d+-\d+-{_UUID}\.avro|{_UUID}-[a-z0-9]*-?m\d+\.avro")
+_DATA_NAME = re.compile(rf".*{_UUID}.*\.(parquet|orc|avro)")
+_TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|{_UUID}\.metadata\.json")
+
+
+def default_retention(schema: Schema, now_ms: int) -> Retention:
+    """What the table's own properties ask for (`history.expire.*`): five days, and one snapshot at least."""
+    given = schema.properties
+    return Retention(
+        retain_min=options.integer(given, "history.expire.min-snapshots-to-keep", 1),
+        older_than_ms=now_ms - options.integer(given, "history.expire.max-snapshot-age-ms", 5 * 86_400_000),
+    )
+
+
+def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
+    """The snapshots that `retention` lets go: of what led to the current one, and those that nothing names. What tags
+    name, and what led to other branches, stays."""
+    if not options.boolean(base.schema.properties, "gc.enabled", True):
+        raise UnsupportedFeature(f"{reader.root}: gc.enabled=false: others use this table's files, so none may go")
+    main = metadata.ancestry(base, metadata.current_id(base))
+    old = _old(main, retention)
+    kept = {s["snapshot-id"] for s in main} - old
+    for name, ref in (base.document.get("refs") or {}).items():
+        if name != MAIN and ref["type"] == "tag":
+            kept.add(ref["snapshot-id"])
+        elif name != MAIN:
+            kept |= {s["snapshot-id"] for s in metadata.ancestry(base, ref["snapshot-id"])}
+    floor = [s["sequence-number"] for s in main if s["snapshot-id"] == retention.keep_from]
+    expired = []
+    for snapshot_id, document in metadata.snapshots(base).items():
+        young = retention.older_than_ms is not None and document["timestamp-ms"] >= retention.older_than_ms
+        named = snapshot_id in old
+        later = bool(floor) and document.get("sequence-number", 0) >= floor[0]
+        if snapshot_id not in kept and (named or not (young or later)):
+            expired.append(snapshot_id)
+    if not expired:
+        return NOTHING
+    order = {i: d.get("sequence-number", 0) for i, d in metadata.snapshots(base).items()}
+    ids = tuple(sorted(expired, key=order.__getitem__))
+    return Expiry(
+        snapshots=ids,
+        waves=(),
+        operation=DropSnapshots(request=Request(id=str(uuid.uuid4()), absent_until=base.version), snapshots=ids),
+        then=lambda after: _unreachable(reader, base, after),
+    )
+
+
+def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
+    """The tag goes; its snapshot stays until it expires."""
+    return Expiry(
+        (), (), operation=DropTag(request=Request(id=str(uuid.uuid4()), absent_until=base.version), name=name)
+    )
+
+
+def replaced_history(reader: Reader, version: int) -> Expiry:
+    """Nothing: a snapshot that a restore undid is in no history, and expires like any that nothing names."""
+    return NOTHING
+
+
+def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression | None:
+    """None: Iceberg's partitions have no time of their own."""
+    return None
+
+
+def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
+    """Files that no snapshot names and that are older than `older_than_ms` (epoch). Candidates are listed first, so that
+    whatever is committed meanwhile is either among the names read afterwards, or no candidate."""
+    listed = [f for folder in (METADATA_FOLDER, DATA_FOLDER) for f in reader.list(folder)]
+    candidates = [f for f in listed if f.modified_ms < older_than_ms and _is_ours(f.path)]
+    if not candidates:
+        return []
+    now = metadata.newest(reader)
+    if now.schema.id < 0:
+        raise CorruptTable(f"{reader.root} has no metadata; orphans cannot be told from files in use")
+    try:
+        used = _reached(reader, now, list(metadata.snapshots(now).values()))
+    except NoSuchFile as error:
+        raise CorruptTable(f"{reader.root}: {error}; orphans cannot be told from files in use") from error
+    paths = {_relative(reader, p) for group in used for p in group.to_pylist()}
+    return [f for f in candidates if f.path not in paths]
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _old(main: Sequence[Mapping[str, Any]], retention: Retention) -> set[int]:
+    """Of a chain of snapshots, newest first, those that a retention lets go: from some point on all older ones. A snapshot
+    is as old as its successor, for until then it was the current one."""
+    first = len(main)
+    for place in range(len(main) - 1, max(retention.retain_min, 1) - 1, -1):
+        too_many = retention.retain_max is not None and place >= retention.retain_max
+        too_old = retention.older_than_ms is not None and main[place - 1]["timestamp-ms"] < retention.older_than_ms
+        if main[place]["snapshot-id"] == retention.keep_from or not (too_many or too_old):
+            break
+        first = place
+    if retention.limit is not None:
+        first = max(first, len(main) - retention.limit)
+    return {s["snapshot-id"] for s in main[first:]}
+
+
+def _unreachable(reader: Reader, before: State, after: State) -> Expiry:
+    """What the snapshots that are gone reached, and those that are there do not: data first, then what names it."""
+    there = metadata.snapshots(after)
+    gone = [s for i, s in metadata.snapshots(before).items() if i not in there]
+    lost, used = _reached(reader, before, gone, missing_ok=True), _reached(reader, after, list(there.values()))
+    waves = []
+    for old, new in zip(lost, used, strict=True):
+        free = old.filter(pc.invert(pc.is_in(old, value_set=new)))
+        inside = (_relative(reader, path) for path in free.to_pylist())
+        waves.append(tuple(path for path in inside if not is_absolute(path)))
+    return Expiry(tuple(s["snapshot-id"] for s in gone), tuple(waves))
+
+
+def _reached(
+    reader: Reader, base: State, snapshots: Sequence[Mapping[str, Any]], missing_ok: bool = False
+) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
+    """Paths of (data and delete files that are live, manifests, manifest lists, statistics) of these snapshots."""
+    lists = [s["manifest-list"] for s in snapshots if "manifest-list" in s]
+    tables = []
+    for path, data in zip(lists, reader.read_many(lists), strict=True):
+        if data is not None:
+            tables.append(manifest.parse_list(data, path))
+        elif (
+            not missing_ok
+        ):  # An expiry that was cut short may have got this far; a snapshot that stays may not lack it.
+            raise NoSuchFile(f"{path} is missing")
+    manifests = pc.unique(pa.concat_tables([manifest.EMPTY_METAS, *tables])["manifest_path"])
+    live = [pa.array([], pa.string())]
+    for table in manifest.read_raw(reader, manifests.to_pylist(), missing_ok):
+        there = table.filter(pc.not_equal(table["status"], int(Status.DELETED)))
+        live.append(there["file_path"].combine_chunks())
+    ids = {s["snapshot-id"] for s in snapshots}
+    told = [
+        s["statistics-path"]
+        for key in ("statistics", "partition-statistics")
+        for s in base.document.get(key) or ()
+        if s["snapshot-id"] in ids
+    ]
+    return pc.unique(pa.concat_arrays(live)), manifests, pa.array(lists, pa.string()), pa.array(told, pa.string())
+
+
+def _relative(reader: Reader, path: str) -> str:
+    """A path as listings show it; one that lies outside the table stays as it is."""
+    root = reader.root
+    if path.startswith(f"{root}/"):
+        return path[len(root) + 1 :]
+    if scheme_of(path) in (None, "file") and scheme_of(root) in (None, "file"):
+        name, folder = local_folder(path), local_folder(root)
+        if name.startswith(f"{folder}/"):
+            return name[len(folder) + 1 :]
+    return path
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a file has a place and a name that engines give; others are nobody's to delete."""
+    folder, _, name = path.rpartition("/")
+    if _TEMPORARY_NAME.fullmatch(name):
+        return True
+    if folder == METADATA_FOLDER:
+        return bool(_METADATA_NAME.fullmatch(name))
+    return bool(_DATA_NAME.fullmatch(name))

@@ -1,0 +1,193 @@
+"""A table's metadata as Arrow tables: snapshots, files, manifests, partitions, tags, schemas, options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.dialects.iceberg import manifest, metadata, options, scan
+from lakeformat.dialects.iceberg.compaction import SMALL
+from lakeformat.dialects.iceberg.layout import directory
+from lakeformat.dialects.iceberg.metadata import State
+from lakeformat.errors import UnsupportedFeature
+from lakeformat.storage.store import Reader
+
+_TIME = pa.timestamp("ms", "UTC")
+_SNAPSHOTS = pa.schema(
+    [
+        ("snapshot_id", pa.int64()),
+        ("parent_id", pa.int64()),
+        ("sequence_number", pa.int64()),
+        ("schema_id", pa.int64()),
+        ("operation", pa.string()),
+        ("commit_time", _TIME),
+        ("manifest_list", pa.string()),
+        ("total_record_count", pa.int64()),
+        ("summary", pa.map_(pa.string(), pa.string())),
+    ]
+)
+
+
+def snapshots(reader: Reader, base: State) -> pa.Table:
+    """One row a snapshot, also of those that nothing names any more, in the order they were made."""
+    there = sorted(metadata.snapshots(base).values(), key=lambda s: s.get("sequence-number", 0))
+    rows = [
+        [
+            s["snapshot-id"], s.get("parent-snapshot-id"), s.get("sequence-number"), s.get("schema-id"),
+            (s.get("summary") or {}).get("operation"), s["timestamp-ms"], s.get("manifest-list"),
+            metadata.to_snapshot(s).total_rows, list((s.get("summary") or {}).items()),
+        ]
+        for s in there
+    ]  # fmt: skip
+    return _table(rows, _SNAPSHOTS)
+
+
+def files(reader: Reader, base: State) -> pa.Table:
+    """One row a live data file, in the order of the manifests."""
+    entries = scan.files(reader, base).entries
+    return pa.table(
+        {
+            "partition": pa.array(_partition_texts(entries, base), pa.string()),
+            "path": entries["file_path"],
+            "file_format": pc.utf8_lower(entries["file_format"]),
+            "spec_id": entries["_spec"],
+            "row_count": entries["record_count"],
+            "size_bytes": entries["file_size_in_bytes"],
+            "sequence_number": entries["sequence_number"],
+            "snapshot_id": entries["snapshot_id"],
+            "split_offsets": entries["split_offsets"],
+        }
+    )
+
+
+def manifests(reader: Reader, base: State) -> pa.Table:
+    """One row a manifest of the current snapshot."""
+    metas = manifest.metas_of(reader, base.snapshot_document)
+    return pa.table(
+        {
+            "path": metas["manifest_path"],
+            "size_bytes": metas["manifest_length"],
+            "spec_id": metas["partition_spec_id"],
+            "content": metas["content"],
+            "snapshot_id": metas["added_snapshot_id"],
+            "added_files": metas["added_files_count"],
+            "existing_files": metas["existing_files_count"],
+            "deleted_files": metas["deleted_files_count"],
+        }
+    )
+
+
+def partitions(reader: Reader, base: State, small_file_bytes: int | None = None) -> pa.Table:
+    """One row a partition of the current spec that holds files: its fields, then `file_count`, `small_file_count` (below
+    `small_file_bytes`, by default 75 % of the target size), `row_count`, `size_bytes` and `last_modified_ms` (epoch
+    milliseconds, of the snapshot that wrote the newest file)."""
+    entries = manifest.live_entries(reader, base)
+    spec = base.spec
+    entries = entries.filter(pc.equal(entries["_spec"], spec.id))
+    codes, values = manifest.partitions(entries, spec)
+    count = len(values) if len(entries) else 0
+    values = values[:count]
+    sizes = np.asarray(entries["file_size_in_bytes"], np.int64)
+    if small_file_bytes is None:
+        target = options.integer(base.schema.properties, "write.target-file-size-bytes", 512 << 20)
+        small_file_bytes = int(target * SMALL)
+    times = {i: s["timestamp-ms"] for i, s in metadata.snapshots(base).items()}
+    by = pa.array(list(times), pa.int64())
+    made = pa.array(list(times.values()), pa.int64()).take(pc.index_in(entries["snapshot_id"].combine_chunks(), by))
+    newest = np.zeros(count, np.int64)
+    np.maximum.at(newest, codes, np.asarray(pc.fill_null(made, 0)))
+
+    def sums(weights: Any) -> pa.Array:
+        return pa.array(np.bincount(codes, weights, minlength=count).astype(np.int64))
+
+    arrays = manifest.partition_columns(values, spec).values()
+    columns: dict[str, Any] = dict(zip(spec.partitioning.names, arrays, strict=True))
+    columns |= {
+        "file_count": sums(np.ones(len(codes))),
+        "small_file_count": sums(sizes < small_file_bytes),
+        "row_count": sums(np.asarray(entries["record_count"])),
+        "size_bytes": sums(sizes),
+        "last_modified_ms": pa.array(newest),
+    }
+    table = pa.table(columns)
+    names = spec.partitioning.names
+    return table.sort_by([(n, "ascending") for n in names]) if names else table
+
+
+def tags(reader: Reader, base: State) -> pa.Table:
+    """One row a tag, by name."""
+    there = metadata.snapshots(base)
+    rows = []
+    for name, ref in sorted(metadata.tags(base).items()):
+        told = metadata.to_snapshot(there[ref["snapshot-id"]])
+        rows.append([name, told.id, told.schema_id, told.timestamp_ms, told.total_rows, ref.get("max-ref-age-ms")])
+    return _table(
+        rows,
+        pa.schema(
+            [
+                ("tag_name", pa.string()),
+                ("snapshot_id", pa.int64()),
+                ("schema_id", pa.int64()),
+                ("commit_time", _TIME),
+                ("record_count", pa.int64()),
+                ("retained_ms", pa.int64()),
+            ]
+        ),
+    )
+
+
+def schemas(reader: Reader, base: State) -> pa.Table:
+    """One row a schema, in the order of their ids; fields as JSON."""
+    rows = [
+        [s["schema-id"], json.dumps(s["fields"]), s.get("identifier-field-ids") or []]
+        for s in sorted(base.document["schemas"], key=lambda s: s["schema-id"])
+    ]
+    kinds = [("schema_id", pa.int64()), ("fields", pa.string()), ("identifier_field_ids", pa.list_(pa.int32()))]
+    return _table(rows, pa.schema(kinds))
+
+
+def table_options(reader: Reader, base: State) -> pa.Table:
+    """One row a property that is set, by key."""
+    return _table(
+        [list(i) for i in sorted(base.schema.properties.items())],
+        pa.schema([("key", pa.string()), ("value", pa.string())]),
+    )
+
+
+def consumers(reader: Reader, base: State) -> pa.Table:
+    """Raises `UnsupportedFeature`: Iceberg has none."""
+    raise UnsupportedFeature(f"{reader.root}: Iceberg tables have no consumers; keep a snapshot by a tag")
+
+
+INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
+    "snapshots": snapshots,
+    "files": files,
+    "manifests": manifests,
+    "partitions": partitions,
+    "tags": tags,
+    "schemas": schemas,
+    "options": table_options,
+    "consumers": consumers,
+}
+
+
+def _partition_texts(entries: pa.Table, base: State) -> list[str]:
+    shown = np.full(len(entries), "", object)
+    ids = np.asarray(entries["_spec"])
+    for spec_id in np.unique(ids):
+        rows = np.flatnonzero(ids == spec_id)
+        spec = base.specs[int(spec_id)]
+        codes, values = manifest.partitions(entries.take(pa.array(rows)), spec)
+        place = directory(spec)
+        shown[rows] = np.array(["/".join(place.partition(v)) for v in values], object)[codes]
+    return list(shown)
+
+
+def _table(rows: list[list[Any]], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)

@@ -1,0 +1,105 @@
+"""state -> WriteTask: where files go, how rows split over partitions."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from urllib.parse import quote_plus
+
+from lakeformat.dialects.iceberg import metadata, options
+from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, Spec, State
+from lakeformat.model.partition import TransformKind
+from lakeformat.model.schema import Kind, Scalar, Type
+from lakeformat.model.work import WriteTask
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_COMPRESSIONS = {"none": "uncompressed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """(partition values, no bucket) -> the folder of a data file, as Java names it (PartitionSpec.partitionToPath)."""
+
+    names: tuple[str, ...]
+    transforms: tuple[TransformKind, ...]
+    kinds: tuple[Type, ...]
+
+    def __call__(self, values: tuple[Any, ...], bucket: int | None) -> str:
+        return "/".join([DATA_FOLDER, *self.partition(values)])
+
+    def partition(self, values: tuple[Any, ...]) -> list[str]:
+        """`name=value` for each partition field."""
+        return [
+            f"{_escape(name)}={_escape(_text(value, transform, kind))}"
+            for name, transform, kind, value in zip(self.names, self.transforms, self.kinds, values, strict=True)
+        ]
+
+
+def layout(base: State) -> WriteTask:
+    """How rows become the files of this table. Raises `UnsupportedFeature` for a table that must not be written."""
+    metadata.require_writable(base, f"table {base.document['location']}")
+    schema, given = base.schema, base.schema.properties
+    compression = given.get("write.parquet.compression-codec", "zstd").lower()
+    level = given.get("write.parquet.compression-level")
+    asked = {"parquet.block.size": given.get("write.parquet.row-group-size-bytes")}
+    return WriteTask(
+        fields=schema.fields,
+        directory=directory(base.spec),
+        partition_by=schema.partitioning.fields,
+        file_format="parquet",
+        compression=_COMPRESSIONS.get(compression, compression),
+        compression_level=None if level is None else options.integer(given, "write.parquet.compression-level", 0),
+        target_size_bytes=options.integer(given, "write.target-file-size-bytes", 512 << 20),
+        name_prefix="00000-0-",
+        stats=options.stats_modes(given, schema.names),
+        options={key: value for key, value in asked.items() if value is not None},
+    )
+
+
+def directory(spec: Spec) -> Directory:
+    fields = spec.partitioning.fields
+    return Directory(tuple(f.name for f in fields), tuple(f.transform.kind for f in fields), spec.types)
+
+
+def _escape(text: str) -> str:
+    """As Java's `URLEncoder`."""
+    return quote_plus(text, safe="*").replace("~", "%7E")
+
+
+def _text(value: Any, transform: TransformKind, kind: Type) -> str:
+    """A partition value as its folder shows it."""
+    if value is None:
+        return "null"
+    match transform:
+        case TransformKind.YEAR:
+            return f"{1970 + value:04}"
+        case TransformKind.MONTH:
+            return f"{1970 + value // 12:04}-{value % 12 + 1:02}"
+        case TransformKind.HOUR:
+            return f"{_EPOCH + datetime.timedelta(hours=value):%Y-%m-%d-%H}"
+    match kind:
+        case Scalar(Kind.BOOLEAN):
+            return "true" if value else "false"
+        case Scalar(Kind.DATE):
+            return str(value.isoformat())
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as zone, _):
+            return _moment(value) + ("+00:00" if zone is Kind.TIMESTAMP_TZ else "")
+        case Scalar(Kind.DECIMAL, (_, scale)):
+            return f"{Decimal(value):.{scale}f}"
+        case Scalar(Kind.BYTES):
+            return base64.b64encode(value).decode()
+        case Scalar(Kind.UUID):
+            text = value.hex()
+            return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+    return str(value)
+
+
+def _moment(micros: int) -> str:
+    """As `LocalDateTime.toString`: no zero seconds, fractions in groups of three digits."""
+    moment = _EPOCH + datetime.timedelta(microseconds=micros)
+    if moment.microsecond:
+        return moment.isoformat("T", "microseconds" if moment.microsecond % 1000 else "milliseconds")
+    return moment.isoformat("T", "seconds" if moment.second else "minutes")

@@ -1,0 +1,693 @@
+"""Manifests and manifest lists: parse by field id, inherit, emit, merge. Entries live in Arrow tables only.
+
+An entry is a row of `ENTRY`, followed by a column `p<field id>` for each partition field that any spec of the table has,
+and, once it is read through a list, by `_spec` (the spec of its manifest) and `_manifest` (its row in the list).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import avro, expression, single_value, waist
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.dialects.iceberg import options
+from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER, Spec, State
+from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
+from lakeformat.model.partition import TransformKind
+from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, columns_of, eq_null_safe, in_tuples, or_
+from lakeformat.model.schema import Kind, Scalar, Schema, Type, scalar
+from lakeformat.storage.store import Reader
+
+
+class Status(IntEnum):
+    EXISTING = 0
+    ADDED = 1
+    DELETED = 2
+
+
+class FileContent(IntEnum):
+    DATA = 0
+    POSITION_DELETES = 1
+    EQUALITY_DELETES = 2
+
+
+def _pairs(value: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.struct([pa.field("key", pa.int32(), False), pa.field("value", value, False)]))
+
+
+_COUNTS, _BOUNDS = _pairs(pa.int64()), _pairs(pa.binary())
+# (field id, name, type): of an entry itself, and of the file it speaks of.
+_OWN = [
+    (0, "status", pa.int32()),
+    (1, "snapshot_id", pa.int64()),
+    (3, "sequence_number", pa.int64()),
+    (4, "file_sequence_number", pa.int64()),
+]
+_FILE = [
+    (134, "content", pa.int32()),
+    (100, "file_path", pa.string()),
+    (101, "file_format", pa.string()),
+    (103, "record_count", pa.int64()),
+    (104, "file_size_in_bytes", pa.int64()),
+    (108, "column_sizes", _COUNTS),
+    (109, "value_counts", _COUNTS),
+    (110, "null_value_counts", _COUNTS),
+    (137, "nan_value_counts", _COUNTS),
+    (125, "lower_bounds", _BOUNDS),
+    (128, "upper_bounds", _BOUNDS),
+    (131, "key_metadata", pa.binary()),
+    (132, "split_offsets", pa.list_(pa.int64())),
+    (135, "equality_ids", pa.list_(pa.int32())),
+    (140, "sort_order_id", pa.int32()),
+    (143, "referenced_data_file", pa.string()),
+]
+ENTRY = pa.schema([(name, type) for _, name, type in (*_OWN, *_FILE)])
+_SUMMARY = pa.struct(
+    [
+        pa.field("contains_null", pa.bool_(), False),
+        pa.field("contains_nan", pa.bool_()),
+        pa.field("lower_bound", pa.binary()),
+        pa.field("upper_bound", pa.binary()),
+    ]
+)
+_META = [
+    (500, "manifest_path", pa.string()),
+    (501, "manifest_length", pa.int64()),
+    (502, "partition_spec_id", pa.int32()),
+    (517, "content", pa.int32()),
+    (515, "sequence_number", pa.int64()),
+    (516, "min_sequence_number", pa.int64()),
+    (503, "added_snapshot_id", pa.int64()),
+    (504, "added_files_count", pa.int32()),
+    (505, "existing_files_count", pa.int32()),
+    (506, "deleted_files_count", pa.int32()),
+    (512, "added_rows_count", pa.int64()),
+    (513, "existing_rows_count", pa.int64()),
+    (514, "deleted_rows_count", pa.int64()),
+    (507, "partitions", pa.list_(_SUMMARY)),
+    (519, "key_metadata", pa.binary()),
+]
+META = pa.schema([(name, type) for _, name, type in _META])
+EMPTY_METAS = META.empty_table()
+_PARTITION_ID, _DATA_FILE_ID = 102, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """New manifests by path, and a row of `META` for each."""
+
+    files: Mapping[str, bytes]
+    metas: pa.Table
+
+
+NO_MANIFESTS = Manifests({}, EMPTY_METAS)
+
+
+# --- parse ------------------------------------------------------------------------------------------------------------
+
+
+def parse_list(data: bytes, where: str) -> pa.Table:
+    """A manifest list -> its manifests, as rows of `META`; what version 1 lacks is filled in."""
+    decoded = _decode(data, where)
+    ids = _ids(decoded.schema["fields"])
+    held = {ids[f["name"]]: decoded.table[f["name"]] for f in decoded.schema["fields"] if f["name"] in ids}
+    if 500 not in held:
+        raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(decoded.table.column_names)}")
+    if 520 in held and held[520].null_count < len(decoded.table):
+        raise UnsupportedFeature(f"{where}: manifests of format version 3: not supported yet")
+    table = _conform({name: held[id] for id, name, _ in _META if id in held}, META, len(decoded.table), where)
+    for name in ("content", "sequence_number", "min_sequence_number"):
+        place = META.get_field_index(name)
+        table = table.set_column(place, META.field(name), pc.fill_null(table[name], 0))
+    if table["key_metadata"].null_count < len(table):
+        raise UnsupportedFeature(f"{where}: encrypted manifests: not supported")
+    return table
+
+
+def parse(data: bytes, where: str) -> pa.Table:
+    """A manifest -> its entries as it holds them: rows of `ENTRY` and their partition columns, nothing inherited."""
+    decoded = _decode(data, where)
+    fields = {f["field-id"]: f for f in decoded.schema["fields"] if "field-id" in f}
+    if _DATA_FILE_ID not in fields:
+        raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(decoded.table.column_names)}")
+    columns = {name: decoded.table[fields[id]["name"]] for id, name, _ in _OWN if id in fields}
+    file_field = fields[_DATA_FILE_ID]
+    file = decoded.table[file_field["name"]].combine_chunks()
+    inside = {f["field-id"]: f for f in file_field["type"]["fields"] if "field-id" in f}
+    columns |= {name: pc.struct_field(file, inside[id]["name"]) for id, name, _ in _FILE if id in inside}
+    for id in (144, 142):
+        if id in inside and pc.struct_field(file, inside[id]["name"]).null_count < len(file):
+            raise UnsupportedFeature(f"{where}: {inside[id]['name']}: format version 3: not supported yet")
+    table = _conform(columns, ENTRY, len(decoded.table), where)
+    table = table.set_column(4, ENTRY.field("content"), pc.fill_null(table["content"], int(FileContent.DATA)))
+    if table["key_metadata"].null_count < len(table):
+        raise UnsupportedFeature(f"{where}: encrypted files: not supported")
+    if _PARTITION_ID in inside:
+        partition = pc.struct_field(file, inside[_PARTITION_ID]["name"])
+        for each in inside[_PARTITION_ID]["type"]["fields"]:
+            table = table.append_column(f"p{each['field-id']}", pc.struct_field(partition, each["name"]))
+    return table
+
+
+def metas_of(reader: Reader, snapshot: Mapping[str, Any] | None) -> pa.Table:
+    """The manifests of a snapshot, as rows of `META`."""
+    if snapshot is None:
+        return EMPTY_METAS
+    path = snapshot.get("manifest-list")
+    if path is None:
+        raise UnsupportedFeature(f"snapshot {snapshot['snapshot-id']} names its manifests itself: not supported")
+    return parse_list(reader.read(path), path)
+
+
+def read_all(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
+    """The entries of each manifest of `metas`, in order, with what they inherit; raises `CorruptTable` for one that holds
+    more or fewer than its list says."""
+    tables = [_empty(base)]
+    raw = read_raw(reader, metas["manifest_path"].to_pylist())
+    for place, (meta, table) in enumerate(zip(metas.to_pylist(), raw, strict=True)):
+        counts = [meta[f"{what}_files_count"] for what in ("added", "existing", "deleted")]
+        if None not in counts and sum(counts) != len(table):
+            raise CorruptTable(f"{meta['manifest_path']} holds {len(table)} entries, its list says {sum(counts)}")
+        tables.append(_inherited(table, base, meta, place))
+    return pa.concat_tables(tables)
+
+
+def read_raw(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
+    """The entries of each manifest as it holds them. Decoded manifests are kept by path, for none is written twice."""
+    found = {path: _CACHE.get(path) for path in paths}
+    absent = [path for path, table in found.items() if table is None]
+    for path, data in zip(absent, reader.read_many(absent), strict=True):
+        if data is None:
+            if not missing_ok:
+                raise NoSuchFile(f"{path} is missing: the snapshot that names it expired, or is damaged")
+            found[path] = ENTRY.empty_table()
+            continue
+        found[path] = parse(data, path)
+        _CACHE.put(path, found[path])
+    return [found[path] for path in paths]
+
+
+def live_entries(reader: Reader, base: State, scope: Expression = ALWAYS) -> pa.Table:
+    """The live data files in partitions that satisfy `scope`, and those of which their spec cannot tell.
+
+    Raises `UnsupportedFeature` for a table with delete files.
+    """
+    metas = metas_of(reader, base.snapshot_document)
+    require_no_deletes(reader, metas)
+    metas = prune_metas(metas, base, scope)
+    entries = read_all(reader, base, metas)
+    entries = entries.filter(pc.not_equal(entries["status"], int(Status.DELETED)))
+    return in_scope(entries, base, scope)
+
+
+def require_no_deletes(reader: Reader, metas: pa.Table) -> None:
+    """Refuse, by name, a table whose data files alone do not say what its rows are."""
+    deletes = pc.sum(pc.not_equal(metas["content"], 0)).as_py()
+    if deletes:
+        raise UnsupportedFeature(
+            f"{reader.root}: position or equality deletes ({deletes} delete manifests): not supported yet; let the engine "
+            "that wrote them rewrite the data files"
+        )
+
+
+def prune_metas(metas: pa.Table, base: State, scope: Expression) -> pa.Table:
+    """The manifests that can hold an entry of a partition that satisfies `scope`."""
+    if scope == ALWAYS or len(metas) == 0:
+        return metas
+    keep = np.ones(len(metas), bool)
+    ids = np.asarray(metas["partition_spec_id"])
+    summaries = metas["partitions"].combine_chunks()
+    counts = pc.add(pc.add(metas["added_files_count"], metas["existing_files_count"]), metas["deleted_files_count"])
+    for spec in base.specs.values():
+        rows = np.flatnonzero(ids == spec.id)
+        at = pa.array(rows)
+        lengths = pc.fill_null(pc.list_value_length(summaries.take(at)), 0)
+        if not len(rows) or not spec.types or pc.min(lengths).as_py() < len(spec.types):
+            continue
+        files = counts.combine_chunks().cast(pa.int64()).take(at)
+        bounds = {}
+        for place, kind in enumerate(spec.types):
+            summary = pc.list_element(summaries.take(at), place)
+            low, high = (single_value.decode(pc.struct_field(summary, n), kind) for n in ("lower_bound", "upper_bound"))
+            # No bounds: all null, or NaN alone. Whether all are null is not said, only whether one may be.
+            nulls = pc.if_else(pc.struct_field(summary, "contains_null"), pa.scalar(None, pa.int64()), 0)
+            if not (isinstance(kind, Scalar) and kind.kind in (Kind.FLOAT, Kind.DOUBLE)):
+                nothing = pc.and_(low.is_null(), pc.struct_field(summary, "contains_null"))
+                nulls = pc.if_else(nothing, files, nulls)
+            for name in _names_of(spec, place):
+                bounds[name] = expression.Bounds(low, high, nulls, files)
+        keep[rows] = np.asarray(expression.may_match(scope, bounds, len(rows)))
+    return metas.filter(pa.array(keep))
+
+
+def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = True) -> pa.Table:
+    """The entries whose partition satisfies `scope`; `unknown` is said of those whose spec lacks a column of it."""
+    if scope == ALWAYS or len(entries) == 0:
+        return entries
+    keep = np.full(len(entries), unknown)
+    ids = np.asarray(entries["_spec"])
+    for spec_id in np.unique(ids):
+        spec = base.specs[int(spec_id)]
+        if columns_of(scope) <= {n for place in range(len(spec.types)) for n in _names_of(spec, place)}:
+            rows = np.flatnonzero(ids == spec_id)
+            keep[rows] = np.asarray(expression.mask(scope, _scope_columns(entries.take(pa.array(rows)), spec)))
+    return entries.filter(pa.array(keep))
+
+
+def tells(base: State, entries: pa.Table, scope: Expression) -> bool:
+    """Whether the specs of all these entries have the columns that `scope` speaks of."""
+    if scope == ALWAYS:
+        return True
+    for spec_id in np.unique(np.asarray(entries["_spec"])):
+        spec = base.specs[int(spec_id)]
+        if not columns_of(scope) <= {n for place in range(len(spec.types)) for n in _names_of(spec, place)}:
+            return False
+    return True
+
+
+def partitions(entries: pa.Table, spec: Spec) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
+    """(for each entry the place of its partition, the partitions that occur, as the waist has them)."""
+    if not spec.types:
+        return np.zeros(len(entries), np.int64), [()]
+    codes = np.zeros(len(entries), np.int64)
+    columns = [entries[f"p{id}"].combine_chunks() for id in spec.field_ids]
+    for column in columns:
+        encoded = column.dictionary_encode("encode")
+        codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy(zero_copy_only=False)
+        _, codes = np.unique(codes, return_inverse=True)
+    _, first = np.unique(codes, return_index=True)
+    chosen = [_python(c.take(pa.array(first))) for c in columns]
+    return codes, list(zip(*chosen, strict=True))
+
+
+def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, pa.Array]:
+    """Partitions, as the waist has them, as the columns of entries."""
+    return {
+        f"p{id}": waist.column([row[place] for row in rows], kind)
+        for place, (id, kind) in enumerate(zip(spec.field_ids, spec.types, strict=True))
+    }
+
+
+def partition_table(rows: Sequence[tuple[Any, ...]], base: State) -> pa.Table:
+    """Partitions, as the waist has them, as a table that a scope is evaluated on."""
+    return _scope_columns(pa.table(partition_columns(rows, base.spec)), base.spec)
+
+
+def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+    """The condition on partition fields, called by their own names, that holds for these partitions only."""
+    fields = schema.partitioning.fields
+    if not fields:
+        return ALWAYS
+    kinds = [transform_type(schema, place) for place in range(len(fields))]
+    rows = [[waist.literal(v, k) for v, k in zip(p, kinds, strict=True)] for p in set(partitions)]
+    names = schema.partitioning.names
+    if all(isinstance(value, Literal) for row in rows for value in row):
+        return in_tuples(names, [tuple(v.value for v in row if isinstance(v, Literal)) for row in rows])
+    return or_(*(and_(*(eq_null_safe(n, v) for n, v in zip(names, row, strict=True))) for row in rows))
+
+
+def transform_type(schema: Schema, place: int) -> Type:
+    """The type of a partition field's values."""
+    each = schema.partitioning.fields[place]
+    match each.transform.kind:
+        case TransformKind.BUCKET | TransformKind.YEAR | TransformKind.MONTH | TransformKind.HOUR:
+            return scalar(Kind.INT)
+        case TransformKind.DAY:
+            return scalar(Kind.DATE)
+    return schema.field(each.source).type
+
+
+def look_up(column: pa.ChunkedArray, field_id: int) -> pa.Array:
+    """For each entry, what a map of field ids (counts or bounds) holds for one field; null where it holds nothing."""
+    lists = column.combine_chunks()
+    parents = pc.list_parent_indices(lists)
+    pairs = pc.list_flatten(lists)
+    at = np.flatnonzero(np.asarray(pc.struct_field(pairs, "key")) == field_id)
+    where = np.full(len(lists), -1)
+    where[np.asarray(parents)[at]] = at
+    return pc.struct_field(pairs, "value").take(pa.array(where, mask=where < 0))
+
+
+# --- emit -------------------------------------------------------------------------------------------------------------
+
+
+def emit(
+    entries: pa.Table, base: State, spec: Spec, name: str, snapshot_id: int, sequence_number: int, root: str
+) -> Manifests:
+    """Entries of one spec -> manifests called `name`-m0.avro, `name`-m1.avro, ..., each about
+    `commit.manifest.target-size-bytes` long. Entries that are ADDED without a sequence number inherit theirs."""
+    if len(entries) == 0:
+        return NO_MANIFESTS
+    schema, metadata = _entry_schema(spec), _manifest_metadata(base, spec)
+    codec = _codec(base.schema)
+    target = options.integer(base.schema.properties, "commit.manifest.target-size-bytes", 8 << 20)
+    whole = avro.encode(_nest(entries, spec), schema, codec, metadata)
+    count = max(int(len(whole) / (1.1 * target)), 1)
+    step = -(-len(entries) // count)
+    files, metas = {}, []
+    for number, start in enumerate(range(0, len(entries), step)):
+        part = entries.slice(start, step)
+        data = whole if count == 1 else avro.encode(_nest(part, spec), schema, codec, metadata)
+        path = f"{METADATA_FOLDER}/{name}-m{number}.avro"
+        files[path] = data
+        metas.append(_meta(part, spec, f"{root}/{path}", len(data), snapshot_id, sequence_number))
+    return Manifests(files, pa.concat_tables(metas))
+
+
+def emit_list(metas: pa.Table, base: State, snapshot_id: int, parent_id: int | None, sequence_number: int) -> bytes:
+    """Rows of `META` -> a manifest list."""
+    metadata = {
+        "snapshot-id": str(snapshot_id).encode(),
+        "parent-snapshot-id": b"null" if parent_id is None else str(parent_id).encode(),
+        "sequence-number": str(sequence_number).encode(),
+        "format-version": b"2",
+    }
+    return avro.encode(metas.select(META.names), LIST_SCHEMA, _codec(base.schema), metadata)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _decode(data: bytes, where: str) -> avro.Decoded:
+    try:
+        return avro.decode(data, logical=True)
+    except (CorruptFile, UnsupportedFeature) as error:
+        raise type(error)(f"{where}: {error}") from error
+
+
+def _ids(fields: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    return {f["name"]: f["field-id"] for f in fields if "field-id" in f}
+
+
+def _conform(columns: Mapping[str, Any], schema: pa.Schema, rows: int, where: str) -> pa.Table:
+    try:
+        arrays = [_cast(columns[f.name], f.type) if f.name in columns else pa.nulls(rows, f.type) for f in schema]
+    except (pa.ArrowException, ValueError) as error:
+        raise CorruptFile(f"{where}: {error}") from error
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _cast(column: Any, kind: pa.DataType) -> pa.Array:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if array.type == kind:
+        return array
+    if pa.types.is_map(array.type):  # Some writers have maps where the spec has arrays of pairs.
+        array = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])))
+    return array.cast(kind)
+
+
+def _empty(base: State) -> pa.Table:
+    columns = [(f"p{id}", to_arrow(kind)) for id, kind in _partition_types(base).items()]
+    tail = [("_spec", pa.int32()), ("_manifest", pa.int32())]
+    return pa.schema([*ENTRY, *(pa.field(*c) for c in (*columns, *tail))]).empty_table()
+
+
+def _partition_types(base: State) -> dict[int, Type]:
+    """The type of every partition field that there ever was, by id."""
+    return {id: kind for spec in base.specs.values() for id, kind in zip(spec.field_ids, spec.types, strict=True)}
+
+
+def _inherited(table: pa.Table, base: State, meta: Mapping[str, Any], place: int) -> pa.Table:
+    spec_id, first = meta["partition_spec_id"], meta["sequence_number"]
+    if spec_id not in base.specs:
+        raise CorruptTable(f"{meta['manifest_path']}: partition spec {spec_id} is not in the table's metadata")
+    added = pc.or_(pc.equal(table["status"], int(Status.ADDED)), pa.scalar(first == 0))
+    numbers = {}
+    for name in ("sequence_number", "file_sequence_number"):
+        numbers[name] = pc.if_else(pc.and_(table[name].is_null(), added), pa.scalar(first, pa.int64()), table[name])
+    if numbers["sequence_number"].null_count:
+        raise CorruptTable(f"{meta['manifest_path']}: entries that are not new have no sequence number")
+    numbers["snapshot_id"] = pc.fill_null(table["snapshot_id"], meta["added_snapshot_id"])
+    arrays = [numbers.get(f.name, table[f.name]) for f in ENTRY]
+    names = list(ENTRY.names)
+    for id, kind in _partition_types(base).items():
+        name, target = f"p{id}", to_arrow(kind)
+        held = table[name] if name in table.column_names else pa.nulls(len(table), target)
+        if pa.types.is_integer(held.type) and pa.types.is_date(target):
+            held = held.cast(pa.int32())
+        if pa.types.is_fixed_size_binary(held.type) and not pa.types.is_fixed_size_binary(target):
+            held = held.cast(pa.binary())
+        arrays.append(held.cast(target))
+        names.append(name)
+    arrays += [pa.array(np.full(len(table), each, np.int32)) for each in (spec_id, place)]
+    return pa.table(arrays, names=[*names, "_spec", "_manifest"])
+
+
+def _names_of(spec: Spec, place: int) -> tuple[str, ...]:
+    """What a scope may call a partition field: by its own name, and by its column's where it is that column."""
+    each = spec.partitioning.fields[place]
+    return (each.name, each.source) if each.transform.kind is TransformKind.IDENTITY else (each.name,)
+
+
+def _scope_columns(entries: pa.Table, spec: Spec) -> pa.Table:
+    columns = {}
+    for place, id in enumerate(spec.field_ids):
+        for name in _names_of(spec, place):
+            columns[name] = entries[f"p{id}"]
+    return pa.table(columns)
+
+
+def _python(column: pa.Array) -> list[Any]:
+    """Partition values as the waist has them: timestamps as integers."""
+    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+
+
+def _nest(entries: pa.Table, spec: Spec) -> pa.Table:
+    columns = {n: entries[n].combine_chunks() for n in entries.column_names}
+    parts = [columns[f"p{id}"] for id in spec.field_ids]
+    names = [_legal(f.name) for f in spec.partitioning.fields]
+    if parts:
+        partition = pa.StructArray.from_arrays(parts, names)
+    else:
+        partition = pa.StructArray.from_buffers(pa.struct([]), len(entries), [None])
+    inside = {"content": columns["content"], "file_path": columns["file_path"], "file_format": columns["file_format"]}
+    inside["partition"] = partition
+    inside |= {name: columns[name] for _, name, _ in _FILE if name not in inside}
+    file = pa.StructArray.from_arrays(list(inside.values()), list(inside))
+    return pa.table([*(columns[n] for _, n, _ in _OWN), file], names=[*(n for _, n, _ in _OWN), "data_file"])
+
+
+def _meta(entries: pa.Table, spec: Spec, path: str, size: int, snapshot_id: int, sequence_number: int) -> pa.Table:
+    status, rows = np.asarray(entries["status"]), np.asarray(entries["record_count"])
+    files = {s: int((status == s).sum()) for s in Status}
+    counts = {s: int(rows[status == s].sum()) for s in Status}
+    live = entries.filter(pa.array(status != Status.DELETED))
+    least = pc.min(pc.fill_null(live["sequence_number"], sequence_number)).as_py()
+    row = {
+        "manifest_path": path,
+        "manifest_length": size,
+        "partition_spec_id": spec.id,
+        "content": 0,
+        "sequence_number": sequence_number,
+        "min_sequence_number": sequence_number if least is None else least,
+        "added_snapshot_id": snapshot_id,
+        "added_files_count": files[Status.ADDED],
+        "existing_files_count": files[Status.EXISTING],
+        "deleted_files_count": files[Status.DELETED],
+        "added_rows_count": counts[Status.ADDED],
+        "existing_rows_count": counts[Status.EXISTING],
+        "deleted_rows_count": counts[Status.DELETED],
+        "partitions": [
+            _summary(entries[f"p{id}"].combine_chunks(), kind)
+            for id, kind in zip(spec.field_ids, spec.types, strict=True)
+        ],
+        "key_metadata": None,
+    }
+    return pa.Table.from_pylist([row], META)
+
+
+def _summary(column: pa.Array, kind: Type) -> dict[str, Any]:
+    nan = False
+    if pa.types.is_floating(column.type):
+        nan = bool(pc.any(pc.is_nan(column)).as_py())
+        column = column.filter(pc.invert(pc.fill_null(pc.is_nan(column), False)))
+    if pa.types.is_fixed_size_binary(column.type):
+        column = column.cast(pa.binary())
+    bounds = pc.min_max(column) if column.null_count < len(column) else None
+    low, high = (
+        (None, None) if bounds is None else (_bytes(bounds[n].as_py(), column.type, kind) for n in ("min", "max"))
+    )
+    return {"contains_null": column.null_count > 0, "contains_nan": nan, "lower_bound": low, "upper_bound": high}
+
+
+def _bytes(value: Any, arrow: pa.DataType, kind: Type) -> bytes:
+    found: bytes = single_value.encode(pa.array([value], arrow), kind)[0].as_py()
+    return found
+
+
+def _codec(schema: Schema) -> str:
+    asked = schema.properties.get("write.manifest.compression-codec", "gzip").lower()
+    known = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "none": "null", "snappy": "snappy"}
+    if asked not in known:
+        raise UnsupportedFeature(f"write.manifest.compression-codec={asked!r}; known are {', '.join(known)}")
+    return known[asked]
+
+
+class _ManifestCache:
+    """Decoded manifests by path, the least recently used dropped beyond `limit_bytes`."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
+        self._tables: OrderedDict[str, pa.Table] = OrderedDict()
+
+    def get(self, path: str) -> pa.Table | None:
+        with self._lock:
+            table = self._tables.get(path)
+            if table is not None:
+                self._tables.move_to_end(path)
+            return table
+
+    def put(self, path: str, table: pa.Table) -> None:
+        with self._lock:
+            if path not in self._tables:
+                self._tables[path] = table
+                self._size += table.nbytes
+            while self._size > self._limit and len(self._tables) > 1:
+                self._size -= self._tables.popitem(last=False)[1].nbytes
+
+
+_CACHE = _ManifestCache(512 << 20)
+
+
+# --- Avro schemas, as Java writes them ---------------------------------------------------------------------------------
+
+
+def _field(id: int, name: str, type: Any, optional: bool = False) -> dict[str, Any]:
+    if optional:
+        return {"name": name, "type": ["null", type], "default": None, "field-id": id}
+    return {"name": name, "type": type, "field-id": id}
+
+
+def _map(key_id: int, value_id: int, value: str) -> dict[str, Any]:
+    name = f"k{key_id}_v{value_id}"
+    fields = [_field(key_id, "key", "int"), _field(value_id, "value", value)]
+    return {"type": "array", "items": {"type": "record", "name": name, "fields": fields}, "logicalType": "map"}
+
+
+def _array(element_id: int, items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items, "element-id": element_id}
+
+
+def _legal(name: str) -> str:
+    """A name as Avro allows it (AvroSchemaUtil.sanitize)."""
+    plain = [c if c.isascii() and (c.isalnum() or c == "_") else f"_x{ord(c):X}" for c in name]
+    return "".join(plain) if plain and not name[:1].isdigit() else "_" + "".join(plain)
+
+
+def _avro_type(kind: Type) -> Any:
+    match kind:
+        case Scalar(Kind.BOOLEAN | Kind.INT | Kind.FLOAT | Kind.DOUBLE | Kind.STRING as plain):
+            return str(plain)
+        case Scalar(Kind.BIGINT):
+            return "long"
+        case Scalar(Kind.BYTES):
+            return "bytes"
+        case Scalar(Kind.DATE):
+            return {"type": "int", "logicalType": "date"}
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as zone, _):
+            return {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": zone is Kind.TIMESTAMP_TZ}
+        case Scalar(Kind.UUID):
+            return {"type": "fixed", "name": "uuid_fixed", "size": 16, "logicalType": "uuid"}
+        case Scalar(Kind.DECIMAL, (precision, scale)):
+            size = next(n for n in range(1, 17) if 10**precision <= 2 ** (8 * n - 1))
+            return {
+                "type": "fixed", "name": f"decimal_{precision}_{scale}", "size": size, "logicalType": "decimal",
+                "precision": precision, "scale": scale,
+            }  # fmt: skip
+    raise UnsupportedFeature(f"partition values of type {kind} cannot be written")
+
+
+def _entry_schema(spec: Spec) -> dict[str, Any]:
+    partition, named = [], set()
+    for each, kind in zip(spec.partitioning.fields, spec.types, strict=True):
+        type, name = _avro_type(kind), _legal(each.name)
+        if isinstance(type, dict) and "name" in type:
+            if type["name"] in named:  # Avro defines a name once, and refers to it then.
+                type = type["name"]
+            else:
+                named.add(type["name"])
+        field = _field(each.id, name, type, optional=True)
+        partition.append(field if name == each.name else {**field, "iceberg-field-name": each.name})
+    counts = [
+        _field(108, "column_sizes", _map(117, 118, "long"), True),
+        _field(109, "value_counts", _map(119, 120, "long"), True),
+        _field(110, "null_value_counts", _map(121, 122, "long"), True),
+        _field(137, "nan_value_counts", _map(138, 139, "long"), True),
+        _field(125, "lower_bounds", _map(126, 127, "bytes"), True),
+        _field(128, "upper_bounds", _map(129, 130, "bytes"), True),
+    ]
+    file = [
+        _field(134, "content", "int"),
+        _field(100, "file_path", "string"),
+        _field(101, "file_format", "string"),
+        _field(102, "partition", {"type": "record", "name": "r102", "fields": partition}),
+        _field(103, "record_count", "long"),
+        _field(104, "file_size_in_bytes", "long"),
+        *counts,
+        _field(131, "key_metadata", "bytes", True),
+        _field(132, "split_offsets", _array(133, "long"), True),
+        _field(135, "equality_ids", _array(136, "int"), True),
+        _field(140, "sort_order_id", "int", True),
+        _field(143, "referenced_data_file", "string", True),
+    ]
+    fields = [
+        _field(0, "status", "int"),
+        _field(1, "snapshot_id", "long", True),
+        _field(3, "sequence_number", "long", True),
+        _field(4, "file_sequence_number", "long", True),
+        _field(2, "data_file", {"type": "record", "name": "r2", "fields": file}),
+    ]
+    return {"type": "record", "name": "manifest_entry", "fields": fields}
+
+
+def _manifest_metadata(base: State, spec: Spec) -> dict[str, bytes]:
+    schema = next(s for s in base.document["schemas"] if s["schema-id"] == base.document["current-schema-id"])
+    fields = next(s for s in base.document["partition-specs"] if s["spec-id"] == spec.id)["fields"]
+    return {
+        "schema": json.dumps(schema, ensure_ascii=False).encode(),
+        "schema-id": str(schema["schema-id"]).encode(),
+        "partition-spec": json.dumps(fields, ensure_ascii=False).encode(),
+        "partition-spec-id": str(spec.id).encode(),
+        "format-version": b"2",
+        "content": b"data",
+    }
+
+
+_SUMMARY_SCHEMA = {
+    "type": "record",
+    "name": "r508",
+    "fields": [
+        _field(509, "contains_null", "boolean"),
+        _field(518, "contains_nan", "boolean", True),
+        _field(510, "lower_bound", "bytes", True),
+        _field(511, "upper_bound", "bytes", True),
+    ],
+}
+_LIST_TYPES: dict[str, Any] = {
+    "manifest_path": "string",
+    "partitions": _array(508, _SUMMARY_SCHEMA),
+    "key_metadata": "bytes",
+}
+LIST_SCHEMA = {
+    "type": "record",
+    "name": "manifest_file",
+    "fields": [
+        _field(
+            id,
+            name,
+            _LIST_TYPES.get(name) or ("long" if type == pa.int64() else "int"),
+            optional=name in ("partitions", "key_metadata"),
+        )
+        for id, name, type in _META
+    ],
+}

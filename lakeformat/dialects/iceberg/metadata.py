@@ -1,0 +1,513 @@
+"""The root document: table metadata; parse, emit, and find an operation in history. The Hadoop layout alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lakeformat.codec import transform
+from lakeformat.dialects.iceberg import options, types
+from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.model import evolution
+from lakeformat.model.operation import Append, Operation, Overwrite, Request, Restore, Rewrite, SetTag
+from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
+from lakeformat.model.schema import Field, Scalar, Schema, Type, walk
+from lakeformat.model.snapshot import Snapshot, Stamp
+from lakeformat.storage.head import CreateHead
+from lakeformat.storage.store import Reader, Store
+
+METADATA_FOLDER = "metadata"
+DATA_FOLDER = "data"
+MAIN = "main"
+HINT = f"{METADATA_FOLDER}/version-hint.text"
+
+# In a snapshot's summary: which request it is, and which verb where Iceberg's `operation` says less.
+OPERATION_ID = "lakeformat.operation-id"
+VERB = "lakeformat.verb"
+# In the document, for changes that make no snapshot. Other readers skip a name that they do not know.
+DOCUMENT_OPERATION = "lakeformat-operation"
+
+_SUFFIX = ".metadata.json"
+_WRITTEN_VERSION = 2
+_FIRST_PARTITION_ID = 1000
+_COMMENT = "comment"
+_TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
+_TRANSFORM = re.compile(r"(?P<kind>[a-z]+)(\[(?P<number>\d+)\])?")
+_VERBS = {"replace": "compact"}
+_OWN_SUMMARY = re.compile(
+    r"operation|(added|deleted|removed|total)-.*|changed-partition-count|partition.*|manifests-.*|entries-processed|"
+    r"replace-partitions|lakeformat\..*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A partition spec: its fields, the id of each one's source column, and the types of their values."""
+
+    id: int
+    partitioning: Partitioning
+    source_ids: tuple[int, ...]
+    types: tuple[Type, ...]
+
+    @property
+    def field_ids(self) -> tuple[int, ...]:
+        return tuple(f.id for f in self.partitioning.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """An Iceberg table at one version of its metadata, looked at from one of its snapshots."""
+
+    version: int
+    schema: Schema
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    snapshot_document: Mapping[str, Any] | None = None
+    specs: Mapping[int, Spec] = field(default_factory=dict)
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return None if self.snapshot_document is None else to_snapshot(self.snapshot_document)
+
+    @property
+    def spec(self) -> Spec:
+        """The spec that new files are written with."""
+        return self.specs[self.document["default-spec-id"]]
+
+
+NOTHING = State(0, Schema(fields=(), id=-1))
+
+
+def head(store: Store) -> CreateHead:
+    return CreateHead(store, METADATA_FOLDER, "v", _SUFFIX)
+
+
+def is_table(reader: Reader) -> bool:
+    """Whether there is an Iceberg table of the Hadoop layout at the reader's root."""
+    numbered = re.compile(rf"v\d+(\.gz)?{re.escape(_SUFFIX)}(\.gz)?")
+    return any(numbered.fullmatch(name) for name in reader.names(METADATA_FOLDER))
+
+
+def load(reader: Reader, version: int) -> State:
+    """The table as version `version` of its metadata says; `NOTHING` where there is no table."""
+    _refuse_compressed(reader, version + 1)
+    if version == 0:
+        return NOTHING
+    return parse(reader.read(metadata_path(version)), version, f"{reader.root}/{metadata_path(version)}")
+
+
+def metadata_path(version: int) -> str:
+    return f"{METADATA_FOLDER}/v{version}{_SUFFIX}"
+
+
+def parse(data: bytes, version: int, where: str) -> State:
+    """A metadata file -> State. Raises `UnsupportedFeature` for format versions other than 1 and 2."""
+    document = _json(data, where)
+    try:
+        format_version = document["format-version"]
+        if format_version not in (1, 2):
+            raise UnsupportedFeature(f"{where}: Iceberg format version {format_version}; lakeformat reads 1 and 2")
+        document = _normal(document)
+        schemas = {s["schema-id"]: s for s in document["schemas"]}
+        types_by_id: dict[int, Field] = {}
+        for each in schemas.values():
+            types_by_id |= {f.id: f for f in walk(types.parse_fields(each))}
+        current = schemas[document["current-schema-id"]]
+        specs = {s["spec-id"]: _spec(s, types.parse_fields(current), types_by_id) for s in document["partition-specs"]}
+        schema = _schema(document, current, specs[document["default-spec-id"]].partitioning)
+        state = State(version, schema, document, None, specs)
+        current_snapshot = _current_id(document)
+        if current_snapshot is None:
+            return state
+        if current_snapshot not in _snapshots(document):
+            raise CorruptFile(f"{where}: the current snapshot {current_snapshot} is not among the snapshots")
+        return replace(state, snapshot_document=_snapshots(document)[current_snapshot])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorruptFile(f"{where}: not table metadata that Iceberg writes ({error!r})") from error
+    except UnsupportedFeature as error:
+        if where in str(error):
+            raise
+        raise UnsupportedFeature(f"{where}: {error}") from error
+
+
+def emit(document: Mapping[str, Any]) -> bytes:
+    """A document -> a metadata file."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def new_document(schema: Schema, location: str, stamp: Stamp) -> dict[str, Any]:
+    """The first document of a table that was `declare`d."""
+    properties = dict(schema.properties) | ({_COMMENT: schema.comment} if schema.comment else {})
+    fields = [
+        {"source-id": schema.field(f.source).id, "field-id": f.id, "name": f.name, "transform": str(f.transform)}
+        for f in schema.partitioning.fields
+    ]
+    return {
+        "format-version": _WRITTEN_VERSION,
+        "table-uuid": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{stamp.nonce}/table")),
+        "location": location,
+        "last-sequence-number": 0,
+        "last-updated-ms": stamp.now_ms,
+        "last-column-id": schema.last_field_id,
+        "current-schema-id": 0,
+        "schemas": [emit_schema(schema.fields, 0, [])],
+        "default-spec-id": 0,
+        "partition-specs": [{"spec-id": 0, "fields": fields}],
+        "last-partition-id": max((f.id for f in schema.partitioning.fields), default=_FIRST_PARTITION_ID - 1),
+        "default-sort-order-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "properties": properties,
+        "current-snapshot-id": -1,
+        "refs": {},
+        "snapshots": [],
+        "statistics": [],
+        "partition-statistics": [],
+        "snapshot-log": [],
+        "metadata-log": [],
+    }
+
+
+def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
+    """The base's document as the next version begins: the file of the base joins the log."""
+    document = {k: v for k, v in base.document.items() if k != DOCUMENT_OPERATION}
+    previous = {
+        "timestamp-ms": document["last-updated-ms"],
+        "metadata-file": reader.location(metadata_path(base.version)),
+    }
+    kept = max(options.integer(base.schema.properties, "write.metadata.previous-versions-max", 100), 1)
+    document["metadata-log"] = [*document.get("metadata-log", []), previous][-kept:]
+    document["last-updated-ms"] = now_ms
+    return document
+
+
+def emit_schema(fields: tuple[Field, ...], schema_id: int, identifiers: list[int]) -> dict[str, Any]:
+    """Fields as a schema of the document."""
+    return {
+        "type": "struct",
+        "schema-id": schema_id,
+        **({"identifier-field-ids": identifiers} if identifiers else {}),
+        "fields": [types.emit_field(f) for f in fields],
+    }
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+def at(reader: Reader, version: int) -> State:
+    """The table as readers saw it at the snapshot of id `version`, with that snapshot's schema. Raises `NotFound`."""
+    base = newest(reader)
+    found = snapshots(base).get(version)
+    if found is None:
+        shown = ", ".join(str(s.id) for s in history(reader, base)[-10:]) or "none"
+        raise NotFound(f"{reader.root}: no snapshot {version}; the newest are: {shown}")
+    return _seen_from(base, found)
+
+
+def at_tag(reader: Reader, name: str) -> State:
+    """The table as the tag keeps it. Raises `NotFound`."""
+    base = newest(reader)
+    kept = tags(base)
+    if name not in kept:
+        raise NotFound(f"{reader.root}: no tag {name!r}; there are: {', '.join(sorted(kept)) or 'none'}")
+    return _seen_from(base, snapshots(base)[kept[name]["snapshot-id"]])
+
+
+def at_time(reader: Reader, epoch_ms: int) -> State:
+    """What was current at a time, by the snapshot log. Raises `NotFound` when all is younger."""
+    base = newest(reader)
+    log = base.document.get("snapshot-log", [])
+    there = snapshots(base)
+    passed = [e["snapshot-id"] for e in log if e["timestamp-ms"] <= epoch_ms and e["snapshot-id"] in there]
+    if not passed:
+        oldest = f"the oldest is {log[0]['snapshot-id']}" if log else "there is none"
+        raise NotFound(f"{reader.root}: no snapshot as old as {epoch_ms} ms since 1970; {oldest}")
+    return _seen_from(base, there[passed[-1]])
+
+
+def newest(reader: Reader) -> State:
+    """The table at its newest version; `NOTHING` where there is none."""
+    numbered = re.compile(rf"v([1-9]\d*){re.escape(_SUFFIX)}")
+    found = [int(m[1]) for m in map(numbered.fullmatch, reader.names(METADATA_FOLDER)) if m]
+    return load(reader, max(found, default=0))
+
+
+def snapshots(base: State) -> dict[int, Mapping[str, Any]]:
+    """Every snapshot of the document, by id."""
+    return _snapshots(base.document)
+
+
+def ancestry(base: State, snapshot_id: int | None) -> list[Mapping[str, Any]]:
+    """A snapshot and what it came from, newest first, as far back as history goes."""
+    there, chain = snapshots(base), []
+    while snapshot_id is not None and snapshot_id in there:
+        chain.append(there[snapshot_id])
+        snapshot_id = chain[-1].get("parent-snapshot-id")
+        assert len(chain) <= len(there), "snapshots that come from each other"
+    return chain
+
+
+def current_id(base: State) -> int | None:
+    return _current_id(base.document)
+
+
+def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:
+    """The snapshots that led to the current one, oldest first; with `after`, those that came after that one."""
+    found = []
+    for document in ancestry(base, _current_id(base.document)):
+        if document["snapshot-id"] == after:
+            break
+        found.append(to_snapshot(document))
+    return found[::-1]
+
+
+def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
+    """What a snapshot says in the nouns that both formats share."""
+    summary = document.get("summary") or {}
+    operation = summary.get("operation", "append")
+    rows = summary.get("total-records")
+    return Snapshot(
+        id=document["snapshot-id"],
+        kind=summary.get(VERB) or _VERBS.get(operation, operation),
+        timestamp_ms=document["timestamp-ms"],
+        schema_id=document.get("schema-id", 0),
+        operation_id=summary.get(OPERATION_ID),
+        parent_id=document.get("parent-snapshot-id"),
+        total_rows=None if rows is None else int(rows),
+        properties={k: v for k, v in summary.items() if not _OWN_SUMMARY.fullmatch(k)},
+    )
+
+
+def find(reader: Reader, operation: Operation, base: State) -> Mapping[str, Any] | int | None:
+    """The snapshot (or, for what makes none, the version) that `operation` became, if it has landed."""
+    request = operation.request
+    if base.version <= request.absent_until:
+        return None
+    if isinstance(operation, Append | Overwrite | Rewrite | Restore):
+        for document in snapshots(base).values():
+            if (document.get("summary") or {}).get(OPERATION_ID) == request.id:
+                return document
+        return None
+    for version in range(base.version, request.absent_until, -1):
+        try:
+            document = _json(reader.read(metadata_path(version)), metadata_path(version))
+        except NoSuchFile:
+            return None  # Older ones were cleaned away.
+        if document.get(DOCUMENT_OPERATION) == request.id:
+            return version
+    return None
+
+
+# --- tags -------------------------------------------------------------------------------------------------------------
+
+
+def tags(base: State) -> dict[str, Mapping[str, Any]]:
+    """Tag name -> its reference."""
+    return {name: ref for name, ref in (base.document.get("refs") or {}).items() if ref["type"] == "tag"}
+
+
+def check_tag_name(base: State, name: str) -> None:
+    """Raise `InvalidInput` for a name that a tag cannot have."""
+    if not _TAG_NAME.fullmatch(name) or name in {".", ".."} or not name.strip() or name.isdigit():
+        raise InvalidInput(f"tag {name!r}: a name must not be empty, a number, or hold slashes or control characters")
+    if name == MAIN or (base.document.get("refs") or {}).get(name, {}).get("type") == "branch":
+        raise InvalidInput(f"tag {name!r}: there is a branch of that name")
+
+
+def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | None) -> SetTag:
+    """The operation by which a tag keeps the snapshot of `base`, for `retain_ms` or for ever."""
+    check_tag_name(base, name)
+    if base.snapshot_document is None:
+        raise NotFound(f"{reader.root}: the table has no snapshot that tag {name!r} could keep; write something first")
+    request = Request(id=str(uuid.uuid4()), absent_until=base.version)
+    snapshot_id = base.snapshot_document["snapshot-id"]
+    return SetTag(request=request, name=name, snapshot_id=snapshot_id, retain_ms=retain_ms)
+
+
+def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
+    """Tags whose own time is over: their snapshot is older than `max-ref-age-ms`."""
+    there = snapshots(base)
+    return sorted(
+        name
+        for name, ref in tags(base).items()
+        if "max-ref-age-ms" in ref and now_ms - there[ref["snapshot-id"]]["timestamp-ms"] >= ref["max-ref-age-ms"]
+    )
+
+
+# --- what may be read and written -------------------------------------------------------------------------------------
+
+
+def attempts(schema: Schema) -> int:
+    """`commit.retry.num-retries`, by default Paimon's ten rather than Iceberg's four, and the first try."""
+    return max(options.integer(schema.properties, "commit.retry.num-retries", 10), 0) + 1
+
+
+def require_readable(schema: Schema, where: str) -> None:
+    """Nothing of a schema that was parsed is half-read; files and deletes are checked where they are planned."""
+
+
+def require_writable(base: State, where: str) -> None:
+    """Refuse, by name, what a write would break."""
+    version = base.document["format-version"]
+    if version != _WRITTEN_VERSION:
+        raise UnsupportedFeature(f"{where}: Iceberg format version {version} is read, not written; upgrade it to 2")
+    options.require_writable(base.schema.properties, where)
+
+
+def declare(schema: Schema, where: str) -> Schema:
+    """What the user asked for as Iceberg keeps it: ids given, types Iceberg has, partitions checked."""
+    if schema.primary_key:
+        raise UnsupportedFeature(
+            f"{where}: primary key ({', '.join(schema.primary_key)}): identifier fields are not supported yet"
+        )
+    fields = tuple(replace(f, type=types.iceberg_type(f.type)) for f in schema.fields)
+    types.check_supported(fields)
+    names = [f.name for f in fields]
+    check_names(names, where)
+    numbered, last = evolution.number(fields, 0, collections_have_ids=True)
+    by_name = {f.name: f for f in numbered}
+    partition: list[PartitionField] = []
+    for each in schema.partitioning.fields:
+        if each.source not in by_name:
+            raise InvalidInput(
+                f"{where}: partition_by names {each.source!r}, which is no column; there are {', '.join(names)}"
+            )
+        source = by_name[each.source].type
+        if not isinstance(source, Scalar):
+            raise InvalidInput(
+                f"{where}: partition_by names {each.source!r}, of type {source}; it must be a plain value"
+            )
+        transform.result_type(each.transform, source, each.source)
+        is_identity = each.transform.kind is TransformKind.IDENTITY
+        if each.name in by_name and not (is_identity and each.name == each.source):
+            raise InvalidInput(
+                f"{where}: the partition field {each.name!r} has the name of a column; rename the column"
+            )
+        if any(p.name == each.name or (p.source, p.transform) == (each.source, each.transform) for p in partition):
+            raise InvalidInput(f"{where}: partition_by names {each.name!r} twice")
+        partition.append(replace(each, id=_FIRST_PARTITION_ID + len(partition)))
+    options.check_new(schema.properties, where)
+    options.require_writable(schema.properties, where)
+    partitioning = Partitioning(tuple(partition), 0)
+    return replace(schema, fields=numbered, id=0, last_field_id=last, partitioning=partitioning)
+
+
+def check_names(names: list[str], where: str) -> None:
+    """Raise `InvalidInput` for columns without a name, or with one that another has."""
+    seen: set[str] = set()
+    for name in names:
+        if not name:
+            raise InvalidInput(f"{where}: a column has no name")
+        if name in seen:
+            raise InvalidInput(f"{where}: two columns are called {name!r}")
+        seen.add(name)
+    if not names:
+        raise InvalidInput(f"{where}: a table needs a column")
+
+
+def parse_transform(text: str) -> Transform:
+    """`bucket[16]` and its like. Raises `UnsupportedFeature` for one that is not known."""
+    found = _TRANSFORM.fullmatch(text)
+    if not found or found["kind"] not in list(TransformKind):
+        raise UnsupportedFeature(f"partition transform {text!r}: not known to lakeformat")
+    return Transform(TransformKind(found["kind"]), int(found["number"]) if found["number"] else None)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _seen_from(base: State, snapshot: Mapping[str, Any]) -> State:
+    """The table as it was at a snapshot: its schema, and its rows."""
+    schema_id = snapshot.get("schema-id", base.schema.id)
+    found = next((s for s in base.document["schemas"] if s["schema-id"] == schema_id), None)
+    if found is None:
+        raise CorruptFile(f"snapshot {snapshot['snapshot-id']} names schema {schema_id}, which is not there")
+    fields = types.parse_fields(found)
+    names = {f.id: f.name for f in fields}
+    partitioning = Partitioning(
+        tuple(
+            replace(f, source=names.get(source, f.source))
+            for f, source in zip(base.spec.partitioning.fields, base.spec.source_ids, strict=True)
+        ),
+        base.spec.id,
+    )
+    schema = replace(base.schema, fields=fields, id=schema_id, partitioning=partitioning)
+    known = {f.id: f for each in base.document["schemas"] for f in walk(types.parse_fields(each))}
+    specs = {s["spec-id"]: _spec(s, fields, known) for s in base.document["partition-specs"]}
+    return replace(base, schema=schema, snapshot_document=snapshot, specs=specs)
+
+
+def _schema(document: Mapping[str, Any], current: Mapping[str, Any], partitioning: Partitioning) -> Schema:
+    properties = dict(document.get("properties") or {})
+    comment = properties.pop(_COMMENT, None)
+    return Schema(
+        fields=types.parse_fields(current),
+        partitioning=partitioning,
+        properties=properties,
+        comment=comment,
+        id=current["schema-id"],
+        last_field_id=document["last-column-id"],
+    )
+
+
+def _spec(spec: Mapping[str, Any], fields: tuple[Field, ...], known: Mapping[int, Field]) -> Spec:
+    """A spec of the document; its sources are called as `fields` call them."""
+    now = {f.id: f for f in fields}
+    partition, sources, kinds = [], [], []
+    for each in spec["fields"]:
+        if "source-id" not in each:
+            raise UnsupportedFeature(f"partition field {each['name']!r} of several columns: not supported yet")
+        source = now.get(each["source-id"]) or known.get(each["source-id"])
+        if source is None:
+            raise CorruptFile(f"partition field {each['name']!r}: no schema has its column {each['source-id']}")
+        # Of a column that is dropped or lies inside another nothing is asked by name.
+        name = source.name if each["source-id"] in now else f"#{source.id}"
+        function = parse_transform(each["transform"])
+        partition.append(PartitionField(name, function, each["name"], each["field-id"]))
+        sources.append(source.id)
+        kinds.append(transform.result_type(function, source.type, source.name))
+    return Spec(spec["spec-id"], Partitioning(tuple(partition), spec["spec-id"]), tuple(sources), tuple(kinds))
+
+
+def _normal(document: dict[str, Any]) -> dict[str, Any]:
+    """A document of version 1 with what version 2 has in it."""
+    document = dict(document)
+    if "schemas" not in document:
+        schema = {"schema-id": 0, **document["schema"]}
+        document |= {"schemas": [schema], "current-schema-id": schema["schema-id"]}
+    if "partition-specs" not in document:
+        fields = [{"field-id": _FIRST_PARTITION_ID + i, **f} for i, f in enumerate(document["partition-spec"])]
+        document |= {"partition-specs": [{"spec-id": 0, "fields": fields}], "default-spec-id": 0}
+    document.setdefault("last-sequence-number", 0)
+    document["refs"] = document.get("refs") or {}
+    if (current := _current_id(document)) is not None:
+        document["refs"].setdefault(MAIN, {"snapshot-id": current, "type": "branch"})
+    return document
+
+
+def _snapshots(document: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    return {s["snapshot-id"]: s for s in document.get("snapshots") or ()}
+
+
+def _current_id(document: Mapping[str, Any]) -> int | None:
+    found = document.get("current-snapshot-id")
+    return None if found in (None, -1) else found
+
+
+def _refuse_compressed(reader: Reader, version: int) -> None:
+    """A version that others wrote compressed must not be overlooked: ours would be a second one of that number."""
+    for name in (f"v{version}.gz{_SUFFIX}", f"v{version}{_SUFFIX}.gz"):
+        if reader.exists(f"{METADATA_FOLDER}/{name}"):
+            raise UnsupportedFeature(f"{reader.root}/{METADATA_FOLDER}/{name}: compressed metadata: not supported yet")
+
+
+def _json(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise CorruptFile(f"{where}: not JSON ({error})") from error
+    if not isinstance(document, dict):
+        raise CorruptFile(f"{where}: a JSON {type(document).__name__}, not an object")
+    return document

@@ -1,0 +1,108 @@
+"""Iceberg's table properties: which name a feature that is refused, and their typed values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.work import StatsMode
+
+Options = Mapping[str, str]
+
+# Names that engines give a meaning of their own; a table cannot have them (TableProperties.RESERVED_PROPERTIES).
+_RESERVED = {
+    "format-version", "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary",
+    "current-snapshot-timestamp-ms", "current-schema", "default-partition-spec", "default-sort-order",
+}  # fmt: skip
+# What a table may ask for that a write would not do: (key, does the value ask for it, what to say).
+_REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("write.format.default", lambda v: v.lower() != "parquet", "data files in {value}"),
+    ("write.object-storage.enabled", lambda v: v.lower() == "true", "the object store layout"),
+    ("write.location-provider.impl", bool, "location providers"),
+    ("write.data.path", bool, "data files outside the table's folder"),
+    ("write.folder-storage.path", bool, "data files outside the table's folder"),
+    ("write.metadata.path", bool, "metadata outside the table's folder"),
+    ("write.metadata.compression-codec", lambda v: v.lower() != "none", "compressed metadata"),
+    ("encryption.key-id", bool, "encryption"),
+    ("write.wap.enabled", lambda v: v.lower() == "true", "write-audit-publish"),
+)
+_MODE = re.compile(r"(none|counts|full)|truncate\(([1-9]\d*)\)")
+_INFERRED_COLUMNS = 100
+
+
+def require_writable(options: Options, where: str) -> None:
+    """Raise `UnsupportedFeature` for a feature that a write would have to take part in."""
+    for key, asks, feature in _REFUSED_ON_WRITE:
+        value = options.get(key)
+        if value is not None and asks(value):
+            raise UnsupportedFeature(f"{where}: {feature.format(value=value)} ({key}={value}): not supported yet")
+
+
+def check_new(options: Options, where: str) -> None:
+    """Raise `InvalidInput` for properties that cannot be: reserved names, values that do not parse."""
+    for key, value in options.items():
+        if not isinstance(value, str):
+            raise InvalidInput(f"{where}: property {key!r} is {value!r}; properties are text, e.g. {str(value)!r}")
+        if key in _RESERVED:
+            raise InvalidInput(f"{where}: property {key!r} is reserved: it says what the table is, and is not set")
+        if key in _TYPED:
+            _TYPED[key](options, key, 0)
+        if key == "write.metadata.metrics.default" or key.startswith("write.metadata.metrics.column."):
+            _mode(key, value)
+
+
+def integer(options: Options, key: str, default: int) -> int:
+    """A whole number; raises `InvalidInput`."""
+    value = options.get(key)
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        raise InvalidInput(f"property {key!r} is {value!r}; it must be a whole number") from None
+
+
+def boolean(options: Options, key: str, default: bool) -> bool:
+    """`true` or `false`; raises `InvalidInput`."""
+    value = options.get(key)
+    if value is None:
+        return default
+    if value.strip().lower() not in {"true", "false"}:
+        raise InvalidInput(f"property {key!r} is {value!r}; it must be 'true' or 'false'")
+    return value.strip().lower() == "true"
+
+
+def stats_modes(options: Options, columns: tuple[str, ...]) -> tuple[tuple[StatsMode, int], ...]:
+    """`write.metadata.metrics.*`: (mode, length) for each column; beyond the first 100, none unless asked for."""
+    given = options.get("write.metadata.metrics.default")
+    inferred = integer(options, "write.metadata.metrics.max-inferred-column-defaults", _INFERRED_COLUMNS)
+    found = []
+    for place, name in enumerate(columns):
+        general = given or ("truncate(16)" if place < inferred else "none")
+        key = f"write.metadata.metrics.column.{name}"
+        found.append(_mode(key, options.get(key, general)))
+    return tuple(found)
+
+
+def _mode(key: str, text: str) -> tuple[StatsMode, int]:
+    if found := _MODE.fullmatch(text.strip().lower()):
+        return StatsMode(found[1] or StatsMode.TRUNCATE), int(found[2] or 0)
+    raise InvalidInput(f"property {key!r} is {text!r}; it must be none, counts, full or truncate(length)")
+
+
+_TYPED: dict[str, Callable[..., object]] = {
+    "write.target-file-size-bytes": integer,
+    "write.parquet.row-group-size-bytes": integer,
+    "write.parquet.compression-level": integer,
+    "commit.manifest.target-size-bytes": integer,
+    "commit.manifest.min-count-to-merge": integer,
+    "commit.manifest-merge.enabled": boolean,
+    "commit.retry.num-retries": integer,
+    "history.expire.max-snapshot-age-ms": integer,
+    "history.expire.min-snapshots-to-keep": integer,
+    "write.metadata.previous-versions-max": integer,
+    "read.split.target-size": integer,
+    "read.split.open-file-cost": integer,
+    "gc.enabled": boolean,
+}

@@ -1,0 +1,162 @@
+"""Logical types <-> Iceberg's: type JSON, which types a table can hold, and how a column may widen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, rebuild, scalar, walk
+
+_NAMES = {
+    "boolean": scalar(Kind.BOOLEAN),
+    "int": scalar(Kind.INT),
+    "long": scalar(Kind.BIGINT),
+    "float": scalar(Kind.FLOAT),
+    "double": scalar(Kind.DOUBLE),
+    "date": scalar(Kind.DATE),
+    "timestamp": scalar(Kind.TIMESTAMP, 6),
+    "timestamptz": scalar(Kind.TIMESTAMP_TZ, 6),
+    "string": scalar(Kind.STRING),
+    "uuid": scalar(Kind.UUID),
+    "binary": scalar(Kind.BYTES),
+}
+_TEXTS = {type: name for name, type in _NAMES.items()}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_WIDER = {(Kind.INT, Kind.BIGINT), (Kind.FLOAT, Kind.DOUBLE)}
+
+
+def parse_type(value: Any) -> Type:
+    """A type as schema JSON spells it. Raises `UnsupportedFeature` for one that is not read yet."""
+    if isinstance(value, str):
+        if value in _NAMES:
+            return _NAMES[value]
+        if found := _DECIMAL.fullmatch(value):
+            return scalar(Kind.DECIMAL, int(found[1]), int(found[2]))
+        raise UnsupportedFeature(f"type {value}: lakeformat neither reads nor writes it in Iceberg tables yet")
+    try:
+        match value["type"]:
+            case "struct":
+                return Row(parse_fields(value))
+            case "list":
+                return ListOf(_part(value, "element", value["element-required"]))
+            case "map":
+                return MapOf(_part(value, "key", True), _part(value, "value", value["value-required"]))
+            case other:
+                raise UnsupportedFeature(f"type {other}: lakeformat neither reads nor writes it in Iceberg tables yet")
+    except (KeyError, TypeError) as error:
+        raise CorruptFile(f"type {value!r} is not one that Iceberg writes") from error
+
+
+def parse_fields(struct: Any) -> tuple[Field, ...]:
+    """The fields of a struct, or of a schema."""
+    return tuple(_field(f) for f in struct["fields"])
+
+
+def emit_type(type: Type) -> Any:
+    """A type as schema JSON spells it: text, or an object for one with parts."""
+    match type:
+        case Scalar(Kind.DECIMAL, (precision, scale)):
+            return f"decimal({precision}, {scale})"
+        case Scalar() if type in _TEXTS:
+            return _TEXTS[type]
+        case Row(fields):
+            return {"type": "struct", "fields": [emit_field(f) for f in fields]}
+        case ListOf(element):
+            return {
+                "type": "list",
+                "element-id": element.id,
+                "element": emit_type(element.type),
+                "element-required": not element.nullable,
+            }
+        case MapOf(key, value):
+            return {
+                "type": "map",
+                "key-id": key.id,
+                "key": emit_type(key.type),
+                "value-id": value.id,
+                "value": emit_type(value.type),
+                "value-required": not value.nullable,
+            }
+    raise UnsupportedFeature(f"Iceberg: a column of type {type} cannot be written; choose another type")
+
+
+def emit_field(field: Field) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "id": field.id,
+        "name": field.name,
+        "required": not field.nullable,
+        "type": emit_type(field.type),
+    }
+    if field.comment is not None:
+        value["doc"] = field.comment
+    return value
+
+
+def iceberg_type(type: Type) -> Type:
+    """The nearest type that Iceberg has: small integers become int, bounded texts and bytes lose their bounds, timestamps
+    get six digits. Finer timestamps stay as they are, and are refused by `check_supported`."""
+    match type:
+        case Scalar(Kind.TINYINT | Kind.SMALLINT):
+            return scalar(Kind.INT)
+        case Scalar(Kind.CHAR | Kind.VARCHAR):
+            return scalar(Kind.STRING)
+        case Scalar(Kind.BINARY | Kind.VARBINARY):
+            return scalar(Kind.BYTES)
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind, (digits,)) if digits <= 6:
+            return scalar(kind, 6)
+        case Scalar():
+            return type
+        case _:
+            return rebuild(type, lambda part: replace(part, type=iceberg_type(part.type)))
+
+
+def check_supported(fields: tuple[Field, ...]) -> None:
+    """Refuse, by name, a column that a table of format version 2 cannot hold, or not yet here."""
+    for field in fields:
+        for part in walk((field,)):
+            match part.type:
+                case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)) if digits > 6:
+                    raise UnsupportedFeature(
+                        f"column {field.name}: {part.type}: Iceberg has nanoseconds from format version 3 on; "
+                        "cast the column to microseconds"
+                    )
+                case Scalar() if part.type not in _TEXTS and part.type.kind is not Kind.DECIMAL:
+                    raise UnsupportedFeature(
+                        f"column {field.name}: Iceberg: a column of type {part.type} cannot be written; choose another type"
+                    )
+            if part.default is not None:
+                raise UnsupportedFeature(
+                    f"column {field.name}: a default: Iceberg has defaults from format version 3 on, and lakeformat "
+                    "writes version 2"
+                )
+        emit_type(field.type)
+
+
+def check_widened(before: tuple[Field, ...], after: tuple[Field, ...]) -> None:
+    """Raise `InvalidInput` for a change of type that Iceberg's readers do not know."""
+    old = {f.id: f for f in walk(before)}
+    for field in walk(after):
+        was = old.get(field.id)
+        if was is None or was.type == field.type or not isinstance(field.type, Scalar):
+            continue
+        match was.type, field.type:
+            case Scalar(Kind.DECIMAL, (_, low)), Scalar(Kind.DECIMAL, (_, high)) if low == high:
+                continue
+            case Scalar(a), Scalar(b) if (a, b) in _WIDER:
+                continue
+        raise InvalidInput(
+            f"column {field.name} is {was.type} and cannot become {field.type}: Iceberg widens int to bigint, float to "
+            "double and a decimal's digits, nothing else; add a column of that type instead"
+        )
+
+
+def _field(value: Any) -> Field:
+    if "initial-default" in value or "write-default" in value:
+        raise UnsupportedFeature(f"column {value['name']}: default values: not supported yet")
+    return Field(value["id"], value["name"], parse_type(value["type"]), not value["required"], value.get("doc"))
+
+
+def _part(value: Any, role: str, required: bool) -> Field:
+    return Field(value[f"{role}-id"], role, parse_type(value[role]), not required)

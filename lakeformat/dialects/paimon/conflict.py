@@ -1,0 +1,122 @@
+"""Which concurrent changes break an operation. Others are harmless: the operation is evaluated again on the new base.
+
+    operation         what others did since                                 outcome
+    Append            changed the number of buckets of a partition          InvalidInput: overwrite the partition first
+    Overwrite         anything                                              none: the last writer wins inside the scope
+    Overwrite pinned  added or removed rows inside the scope                Conflict
+    Rewrite           removed one of the files it read                      Conflict
+                      changed the number of buckets of a partition          InvalidInput, unless it is a compaction
+    Rewrite pinned    added or removed rows inside the scope                Conflict
+    Restore           expired the snapshot                                  NotFound
+    Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
+
+Compaction changes no rows, so a pinned operation does not mind it. (core/operation/commit/*ConflictDetection.java)
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import expression
+from lakeformat.dialects.paimon import manifest, metadata, options, scan
+from lakeformat.dialects.paimon.metadata import State
+from lakeformat.errors import Conflict, InvalidInput, NotFound, OutsideScope
+from lakeformat.model.operation import Append, Operation, Overwrite, Request, Rewrite
+from lakeformat.model.predicate import ALWAYS, Expression, to_sql
+from lakeformat.model.schema import Schema
+from lakeformat.model.work import WrittenFile
+from lakeformat.storage.store import Reader
+
+
+def check(reader: Reader, operation: Operation, base: State) -> None:
+    """Raise `Conflict` if others changed what `operation` relied on, or what says that it never could be."""
+    if base.schema.id < 0 and isinstance(operation, Append | Overwrite | Rewrite):
+        raise NotFound(f"{reader.root}: the table is gone")
+    match operation:
+        case Append(request=request, added=added):
+            _require_same_buckets(reader, base, request, added)
+        case Overwrite(added=added, scope=scope, pinned_to=pinned_to):
+            require_inside(added, base.schema, scope)
+            if pinned_to is not None:
+                _require_untouched(reader, base, scope, pinned_to)
+        case Rewrite(request=request, added=added, kind=kind, scope=scope, pinned_to=pinned_to):
+            removed(reader, base, operation)
+            if kind != "compact":  # Which keeps the buckets of what it reads.
+                _require_same_buckets(reader, base, request, added)
+            if pinned_to is not None:
+                _require_untouched(reader, base, scope, pinned_to)
+        case _:
+            pass
+
+
+def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
+    """The live entries of the files that a Rewrite removes; raises `Conflict` if one is no longer live."""
+    entries = manifest.live_entries(reader, base.document, base.schema, operation.scope)
+    paths = scan.paths(entries, base.schema)
+    wanted = pa.array(operation.removed, pa.string())
+    chosen = pc.is_in(paths, value_set=wanted)
+    found = entries.filter(chosen)
+    if len(found) < len(wanted):
+        gone = pc.filter(wanted, pc.invert(pc.is_in(wanted, value_set=paths)))
+        raise Conflict(
+            f"{reader.root}: {operation.kind} read {len(wanted)} files, of which {len(gone)} are no longer in the table at "
+            f"snapshot {base.version}, e.g. {gone[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
+        )
+    return found
+
+
+def require_inside(added: tuple[WrittenFile, ...], schema: Schema, scope: Expression) -> None:
+    """Raise `OutsideScope` if a file lies in a partition that the overwrite does not cover."""
+    if scope == ALWAYS:
+        return
+    names = schema.partitioning.names
+    partitions = sorted({f.partition for f in added}, key=str)
+    inside = expression.mask(scope, manifest.partition_table(partitions, schema)).to_pylist() if partitions else []
+    outside = [p for p, ok in zip(partitions, inside, strict=True) if not ok]
+    if outside:
+        shown = ", ".join(str(dict(zip(names, p, strict=True))) for p in outside[:10])
+        raise OutsideScope(
+            f"rows of {len(outside)} partitions lie outside the overwrite's scope: {shown}. Nothing was committed: leave "
+            f"these rows out, or declare their partitions too"
+        )
+
+
+def _require_same_buckets(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
+    """A partition keeps the number of buckets it was written with, until it is overwritten."""
+    schema = metadata.schema_at(reader, base, request.schema_id)
+    buckets = options.integer(schema.properties, "bucket", -1)
+    if buckets <= 0 or base.schema.id == 0 or not added:
+        return
+    entries = manifest.live_entries(
+        reader, base.document, base.schema, manifest.scope_of(base.schema, {f.partition for f in added})
+    )
+    different = pc.not_equal(entries["_TOTAL_BUCKETS"], buckets)
+    if pc.any(different).as_py():
+        old = entries.filter(different)["_TOTAL_BUCKETS"][0].as_py()
+        raise InvalidInput(
+            f"{reader.root}: a partition has {old} buckets and the table now {buckets}; rows cannot be added to it before "
+            f"it is rewritten: overwrite_partitions with its rows gives it {buckets}"
+        )
+
+
+def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to: int) -> None:
+    ids = [i for i in metadata.snapshot_ids(reader) if pinned_to < i <= base.version]
+    documents = metadata.read_snapshots(reader, ids)
+    if len(documents) < base.version - pinned_to or base.version < pinned_to:
+        raise Conflict(
+            f"{reader.root}: pinned to snapshot {pinned_to}, but history from there to {base.version} is not complete "
+            f"(expired or rolled back), so nobody can tell what changed. Nothing was changed: read again and pin anew"
+        )
+    for document in documents:
+        if document["commitKind"] in {"COMPACT", "ANALYZE"}:
+            continue
+        metas = manifest.prune_metas(manifest.read_list(reader, document["deltaManifestList"]), base.schema, scope)
+        for entries in manifest.read_all(reader, metas):
+            inside = manifest.in_scope(entries, base.schema, scope)
+            if len(inside):
+                where = "the table" if scope == ALWAYS else to_sql(scope)
+                raise Conflict(
+                    f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) changed "
+                    f"{len(inside)} files in {where[:300]} after snapshot {pinned_to}. Nothing was changed: read again and pin anew"
+                )

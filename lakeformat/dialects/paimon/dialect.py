@@ -1,0 +1,69 @@
+"""Apache Paimon, under the names that every format goes by."""
+
+from lakeformat.dialects.paimon.compaction import compaction
+from lakeformat.dialects.paimon.conflict import check
+from lakeformat.dialects.paimon.expire import (
+    default_retention,
+    expired_partitions,
+    expiry,
+    expiry_of_tag,
+    orphans,
+    replaced_history,
+)
+from lakeformat.dialects.paimon.inspect import INSPECTIONS
+from lakeformat.dialects.paimon.layout import layout
+from lakeformat.dialects.paimon.manifest import scope_of
+from lakeformat.dialects.paimon.metadata import (
+    at,
+    at_tag,
+    at_time,
+    attempts,
+    expired_tags,
+    head,
+    history,
+    is_table,
+    load,
+    require_readable,
+    tag,
+)
+from lakeformat.dialects.paimon.plan import changes, find, plan
+from lakeformat.dialects.paimon.scan import count, files, matching_wholly, project, scan, tasks
+
+name = "paimon"
+is_movable = True
+
+__all__ = [
+    "INSPECTIONS",
+    "at",
+    "at_tag",
+    "at_time",
+    "attempts",
+    "changes",
+    "check",
+    "compaction",
+    "count",
+    "default_retention",
+    "expired_partitions",
+    "expired_tags",
+    "expiry",
+    "expiry_of_tag",
+    "files",
+    "find",
+    "head",
+    "history",
+    "is_movable",
+    "is_table",
+    "layout",
+    "load",
+    "matching_wholly",
+    "name",
+    "orphans",
+    "plan",
+    "project",
+    "replaced_history",
+    "require_readable",
+    "scan",
+    "scope_of",
+    "tag",
+    "tasks",
+]

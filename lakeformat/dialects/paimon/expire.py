@@ -1,0 +1,361 @@
+"""What a retention drops, and what nobody can reach any more. Nothing is listed here without proof.
+
+Proof, for a data file: it is live in no snapshot that stays and in no tag. For metadata: no snapshot that stays, tag,
+changelog or branch names it. Whatever cannot be read ends the work with an error, and nothing is deleted.
+"""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.dialects.paimon import layout, manifest, metadata, options, scan
+from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, STATISTICS_FOLDER, State
+from lakeformat.dialects.paimon.plan import RESTORED_FROM
+from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, UnsupportedFeature
+from lakeformat.model.predicate import Expression
+from lakeformat.model.schema import Schema
+from lakeformat.model.snapshot import Expiry, Retention
+from lakeformat.storage.store import Listed, Reader
+
+NOTHING = Expiry((), ())
+
+# The names that engines give the files of a table; anything else is left alone.
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_METADATA_NAME = re.compile(rf"(manifest|manifest-list|index-manifest|index|stat|statistics)-{_UUID}-\d+(-\d+)?")
+_DATA_NAME = re.compile(rf".*{_UUID}(-\d+)?(\.[a-z0-9]+)*\.(parquet|orc|avro|index)")
+_TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|_temporary.*")
+_HINTS = {"LATEST", "EARLIEST"}
+
+
+def default_retention(schema: Schema, now_ms: int) -> Retention:
+    """What the table's own options ask for (`snapshot.num-retained.*`, `snapshot.time-retained`)."""
+    given = schema.properties
+    return Retention(
+        retain_min=options.integer(given, "snapshot.num-retained.min", 10),
+        retain_max=options.integer(given, "snapshot.num-retained.max", None),
+        older_than_ms=now_ms - options.duration(given, "snapshot.time-retained", 3_600_000),
+        limit=options.integer(given, "snapshot.expire.limit", 50),
+    )
+
+
+def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
+    """The snapshots that `retention` lets go, oldest first, and the files that only they can reach."""
+    metadata.require_readable(base.schema, reader.root)
+    _require_plain_lifecycle(base.schema, reader.root)
+    ids = metadata.snapshot_ids(reader)
+    documents = {d["id"]: d for d in metadata.read_snapshots(reader, ids)}
+    ids = [i for i in ids if i in documents]
+    expired = _replaced(documents) | set(_old(reader, ids, documents, retention))
+    if not expired:
+        return NOTHING
+    kept = [documents[i] for i in ids if i not in expired]
+    gone = [documents[i] for i in ids if i in expired]
+    keepers = [*kept, *metadata.tags(reader).values(), *_branch_documents(reader)]
+    found = _unreachable(reader, base, gone, kept, keepers)
+    clean = options.boolean(base.schema.properties, "snapshot.clean-empty-directories", False)
+    return Expiry(
+        snapshots=tuple(d["id"] for d in gone),
+        waves=(*found, tuple(metadata.snapshot_path(d["id"]) for d in gone)),
+        folders=tuple(sorted({p.rsplit("/", 1)[0] for p in found[0]})) if clean else (),
+        hints={f"{metadata.SNAPSHOT_FOLDER}/EARLIEST": str(kept[0]["id"]).encode()},
+    )
+
+
+def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
+    """The tag's file first, then the files that only it could reach."""
+    metadata.require_readable(base.schema, reader.root)
+    document = metadata.read_tag(reader, name)
+    tags = metadata.tags(reader)
+    tags.pop(name, None)
+    kept = metadata.read_snapshots(reader, metadata.snapshot_ids(reader))
+    if any(d["id"] == document["id"] for d in kept):
+        return Expiry((), ((metadata.tag_path(name),),))
+    keepers = [*kept, *tags.values(), *_branch_documents(reader)]
+    data = _data_paths(reader, base, _live(reader, document), keepers)
+    named = _names(reader, [document])
+    return Expiry((), ((metadata.tag_path(name),), data, _metadata_paths(named - _names(reader, keepers))))
+
+
+def replaced_history(reader: Reader, version: int) -> Expiry:
+    """The snapshots between the one a table was restored from and `version`, which restored it. Their files stay for the
+    sweep: the deletes that they tell of are undone, and no engine that expires snapshots may act on them."""
+    documents = metadata.read_snapshots(reader, metadata.snapshot_ids(reader))
+    ids = sorted(_replaced({d["id"]: d for d in documents if d["id"] <= version}), reverse=True)
+    return Expiry(tuple(ids), (tuple(metadata.snapshot_path(i) for i in ids),))
+
+
+def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression | None:
+    """The partitions older than `partition.expiration-time`, by their value or by their newest file; at most
+    `partition.expiration-max-num` (100) of them, oldest first. None when there is none, or no such option."""
+    given = base.schema.properties
+    kept_ms = options.duration(given, "partition.expiration-time", None)
+    if kept_ms is None or not base.schema.partitioning:
+        return None
+    now = metadata.local_ms(now_ms)  # Files and partitions are dated by the local clock.
+    entries = manifest.live_entries(reader, base.document, base.schema)
+    codes, values = manifest.partitions(entries, base.schema)
+    tuples = scan.partition_values(values, base.schema)
+    moments: list[int | None]
+    match given.get("partition.expiration-strategy", "values-time"):
+        case "values-time":
+            moments = [_moment(base.schema, v) for v in tuples]
+        case "update-time":
+            newest = np.zeros(len(tuples), np.int64)
+            np.maximum.at(newest, codes, np.asarray(pc.fill_null(entries["_CREATION_TIME"], now), np.int64))
+            moments = [int(m) for m in newest]
+        case other:
+            raise UnsupportedFeature(f"{reader.root}: partition.expiration-strategy={other}: not supported")
+    over = sorted((m, i) for i, m in enumerate(moments) if m is not None and m < now - kept_ms)
+    chosen = over[: options.integer(given, "partition.expiration-max-num", 100)]
+    return manifest.scope_of(base.schema, [tuples[i] for _, i in chosen]) if chosen else None
+
+
+def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
+    """Files that nothing names and that are older than `older_than_ms` (epoch). Candidates are listed first, so that
+    whatever is committed meanwhile is either among the names read afterwards, or no candidate."""
+    metadata.require_readable(base.schema, reader.root)
+    candidates = [f for f in reader.list("") if f.modified_ms < older_than_ms and _is_ours(f.path)]
+    if not candidates:
+        return []
+    used: set[str] = set()
+    for branch in ["", *metadata.branches(reader)]:
+        if not any(f.path.startswith(f"{branch}schema/schema-") for f in reader.list(f"{branch}schema")):
+            raise CorruptTable(
+                f"{reader.root}: {branch or 'the table'} has no schema; orphans cannot be told from files in use"
+            )
+        used |= _used(reader, branch)
+    return [f for f in candidates if f.path.rsplit("/", 1)[-1] not in used]
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _moment(schema: Schema, values: tuple[Any, ...]) -> int | None:
+    """The time that a partition's value names, in milliseconds since 1970; None where it names none.
+
+    `partition.timestamp-pattern` (`$dt $hour`) puts the columns together, the first alone by default;
+    `partition.timestamp-formatter` (`yyyyMMdd`) reads the text, two common forms by default (PartitionTimeExtractor).
+    """
+    names = schema.partitioning.names
+    kinds = manifest.partition_types(schema)
+    shown = {n: None if v is None else layout.sql_text(v, k) for n, v, k in zip(names, values, kinds, strict=True)}
+    text = schema.properties.get("partition.timestamp-pattern", f"${names[0]}")
+    for name in sorted(names, key=len, reverse=True):
+        if f"${name}" in text:
+            if shown[name] is None:
+                return None
+            text = text.replace(f"${name}", str(shown[name]))
+    formatter = schema.properties.get("partition.timestamp-formatter")
+    forms = [_strptime_form(formatter)] if formatter else ["%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d"]
+    for form in forms:
+        try:
+            return calendar.timegm(datetime.datetime.strptime(text.split(".")[0], form).timetuple()) * 1000
+        except ValueError:
+            continue
+    return None
+
+
+def _strptime_form(pattern: str) -> str:
+    """A DateTimeFormatter pattern as strptime spells it; raises `InvalidInput` for a letter that it has no word for."""
+    words = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+    parts = [m.group(0) for m in re.finditer(r"'[^']*'|([A-Za-z])\1*|.", pattern)]
+    for part in parts:
+        if part[0].isalpha() and part not in words:
+            raise InvalidInput(
+                f"partition.timestamp-formatter {pattern!r}: {part!r} is not known; use {', '.join(words)}"
+            )
+    return "".join(words.get(p, p.strip("'").replace("%", "%%")) for p in parts)
+
+
+def _old(reader: Reader, ids: Sequence[int], documents: Mapping[int, Any], retention: Retention) -> list[int]:
+    """The ids that a retention lets go: a run from the oldest on. A snapshot is as old as its successor, for until then it
+    was the current one (ExpireSnapshotsImpl)."""
+    consumed = min(metadata.consumers(reader).values(), default=None)
+    expired: list[int] = []
+    for place, snapshot_id in enumerate(ids[: max(len(ids) - max(retention.retain_min, 1), 0)]):
+        if consumed is not None and snapshot_id >= consumed:
+            break
+        if retention.keep_from is not None and snapshot_id >= retention.keep_from:
+            break
+        if retention.limit is not None and place >= retention.limit:
+            break
+        too_many = retention.retain_max is not None and place < len(ids) - retention.retain_max
+        successor_ms = documents[ids[place + 1]]["timeMillis"]
+        too_old = retention.older_than_ms is not None and successor_ms < retention.older_than_ms
+        if not (too_many or too_old):
+            break
+        expired.append(snapshot_id)
+    return expired
+
+
+def _replaced(documents: Mapping[int, Mapping[str, Any]]) -> set[int]:
+    """Snapshots that a later one undid: see `replaced_history`."""
+    undone: set[int] = set()
+    for snapshot_id, document in documents.items():
+        origin = (document.get("properties") or {}).get(RESTORED_FROM)
+        if origin is not None and origin.isdecimal():
+            undone |= {i for i in documents if int(origin) < i < snapshot_id}
+    return undone
+
+
+def _unreachable(
+    reader: Reader,
+    base: State,
+    gone: Sequence[Mapping[str, Any]],
+    kept: Sequence[Mapping[str, Any]],
+    keepers: Sequence[Mapping[str, Any]],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(data files, metadata files) that only the snapshots `gone` can reach."""
+    # What a snapshot's delta adds or deletes; the first that stays tells of the deletes that made it.
+    tellers = [*gone, *kept[:1]]
+    tables = []
+    for document in tellers:
+        names = _manifest_names(reader, document, ["deltaManifestList"], missing_ok=True)
+        tables += manifest.read_entries(reader, names, missing_ok=True)
+    candidates = pa.concat_tables(tables) if tables else manifest.EMPTY_ENTRIES
+    data = _data_paths(reader, base, candidates, keepers)
+    return data, _metadata_paths(_names(reader, gone, missing_ok=True) - _names(reader, keepers))
+
+
+def _data_paths(
+    reader: Reader, base: State, candidates: pa.Table, keepers: Sequence[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """The paths of those `candidates` (rows of ENTRY) that are live in none of `keepers`, with their extra files."""
+    if len(candidates) == 0:
+        return ()
+    names = pc.unique(candidates["_FILE_NAME"])
+    small: dict[str, pa.Table] = {}  # Manifest -> its entries that speak of candidates.
+    reachable: list[pa.Array] = []
+    lists: dict[str, list[str]] = {}
+    for document in keepers:
+        chain = []
+        for key in ("baseManifestList", "deltaManifestList"):
+            name = document[key]
+            if name not in lists:
+                lists[name] = manifest.read_list(reader, name)["_FILE_NAME"].to_pylist()
+            chain += lists[name]
+        absent = [n for n in chain if n not in small]
+        for name, table in zip(absent, manifest.read_entries(reader, absent), strict=True):
+            small[name] = table.filter(pc.is_in(table["_FILE_NAME"], value_set=names))
+        told = [small[n] for n in chain if len(small[n])]
+        if told:
+            reachable.append(pc.unique(manifest.fold(told)[0]["_FILE_NAME"]))
+    in_use = pa.chunked_array(reachable, pa.string()).combine_chunks() if reachable else pa.array([], pa.string())
+    free = candidates.filter(pc.invert(pc.is_in(candidates["_FILE_NAME"], value_set=in_use)))
+    paths = scan.paths(free, base.schema).to_pylist()
+    found = dict.fromkeys(paths)
+    for path, extra in zip(paths, free["_EXTRA_FILES"].to_pylist(), strict=True):
+        found |= dict.fromkeys(f"{path.rsplit('/', 1)[0]}/{name}" for name in extra or ())
+    return tuple(found)
+
+
+def _live(reader: Reader, document: Mapping[str, Any]) -> pa.Table:
+    return manifest.fold(manifest.read_all(reader, manifest.read_metas(reader, document)))[0]
+
+
+def _names(reader: Reader, documents: Iterable[Mapping[str, Any]], missing_ok: bool = False) -> set[str]:
+    """Names of all metadata files that the documents reach: lists, manifests, index and statistics files."""
+    names: set[str] = set()
+    for document in documents:
+        keys = ["baseManifestList", "deltaManifestList", "changelogManifestList"]
+        names |= {document[k] for k in (*keys, "indexManifest", "statistics") if document.get(k)}
+        names |= set(_manifest_names(reader, document, keys, missing_ok))
+        names |= _index_names(reader, document, missing_ok)
+    return names
+
+
+def _manifest_names(reader: Reader, document: Mapping[str, Any], keys: Sequence[str], missing_ok: bool) -> list[str]:
+    found: list[str] = []
+    for key in keys:
+        try:
+            found += manifest.read_list(reader, document.get(key))["_FILE_NAME"].to_pylist()
+        except NoSuchFile:
+            if (
+                not missing_ok
+            ):  # An expiry that was cut short may have got this far; a snapshot that stays may not lack it.
+                raise
+    return found
+
+
+def _index_names(reader: Reader, document: Mapping[str, Any], missing_ok: bool) -> set[str]:
+    name = document.get("indexManifest")
+    if not name:
+        return set()
+    path = f"{MANIFEST_FOLDER}/{name}"
+    try:
+        return set(manifest.parse_index(reader.read(path), f"{reader.root}/{path}")["_FILE_NAME"].to_pylist())
+    except NoSuchFile:
+        if not missing_ok:
+            raise
+        return set()
+
+
+def _metadata_paths(names: Iterable[str]) -> tuple[str, ...]:
+    def path(name: str) -> str:
+        if name.startswith(("manifest-", "index-manifest-")):
+            return f"{MANIFEST_FOLDER}/{name}"
+        return f"{STATISTICS_FOLDER if name.startswith('stat') else INDEX_FOLDER}/{name}"
+
+    # Lists after manifests, so that what an interruption leaves can still be walked.
+    return tuple(sorted(map(path, names), key=lambda p: ("/manifest-list-" in p, p)))
+
+
+def _branch_documents(reader: Reader) -> list[dict[str, Any]]:
+    documents: list[dict[str, Any]] = []
+    for branch in metadata.branches(reader):
+        documents += metadata.tags(reader, branch).values()
+        documents += _documents(reader, f"{branch}{metadata.SNAPSHOT_FOLDER}/snapshot-")
+    return documents
+
+
+def _documents(reader: Reader, prefix: str) -> list[dict[str, Any]]:
+    found = [f.path for f in reader.list(prefix.rsplit("/", 1)[0]) if f.path.startswith(prefix)]
+    found = [p for p in found if p[len(prefix) :].isdecimal()]
+    read = zip(found, reader.read_many(found), strict=True)
+    return [metadata.parse_snapshot(data, f"{reader.root}/{path}") for path, data in read if data is not None]
+
+
+def _used(reader: Reader, branch: str) -> set[str]:
+    """Names of all files that a branch's snapshots, tags and changelogs reach."""
+    documents = [
+        *_documents(reader, f"{branch}{metadata.SNAPSHOT_FOLDER}/snapshot-"),
+        *_documents(reader, f"{branch}{metadata.CHANGELOG_FOLDER}/changelog-"),
+        *metadata.tags(reader, branch).values(),
+    ]
+    try:
+        names = _names(reader, documents)
+        manifests = [n for n in names if n.startswith("manifest-") and not n.startswith("manifest-list-")]
+        for table in manifest.read_entries(reader, manifests):
+            names |= set(table["_FILE_NAME"].to_pylist())
+            names |= {name for extra in table["_EXTRA_FILES"].to_pylist() for name in extra or ()}
+    except NoSuchFile as error:
+        raise CorruptTable(f"{reader.root}: {error}; orphans cannot be told from files in use") from error
+    return names
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a file has a place and a name that engines give; others are nobody's to delete."""
+    folder, _, name = path.rpartition("/")
+    if _TEMPORARY_NAME.fullmatch(name):
+        return True
+    top = folder.split("/", 1)[0]
+    if top in {MANIFEST_FOLDER, INDEX_FOLDER, STATISTICS_FOLDER}:
+        return bool(_METADATA_NAME.fullmatch(name))
+    if top in {metadata.SCHEMA_FOLDER, metadata.SNAPSHOT_FOLDER, metadata.TAG_FOLDER, metadata.CONSUMER_FOLDER,
+               metadata.CHANGELOG_FOLDER, metadata.BRANCH_FOLDER}:  # fmt: skip
+        return False
+    return folder.rsplit("/", 1)[-1].startswith("bucket-") and bool(_DATA_NAME.fullmatch(name))
+
+
+def _require_plain_lifecycle(schema: Schema, where: str) -> None:
+    for key in ("changelog.num-retained.min", "changelog.num-retained.max", "changelog.time-retained"):
+        if key in schema.properties:
+            raise UnsupportedFeature(f"{where}: {key}: changelogs that outlive their snapshots are not supported yet")

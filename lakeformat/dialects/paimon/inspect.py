@@ -1,0 +1,217 @@
+"""A table's metadata as Arrow tables: snapshots, files, manifests, partitions, tags, schemas, options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.dialects.paimon import manifest, metadata, options, scan, types
+from lakeformat.dialects.paimon.layout import directory
+from lakeformat.dialects.paimon.metadata import State
+from lakeformat.storage.store import Reader
+
+_TIME = pa.timestamp("ms", "UTC")
+_SNAPSHOTS = pa.schema(
+    [
+        ("snapshot_id", pa.int64()),
+        ("schema_id", pa.int64()),
+        ("commit_user", pa.string()),
+        ("commit_identifier", pa.int64()),
+        ("commit_kind", pa.string()),
+        ("operation", pa.string()),
+        ("commit_time", _TIME),
+        ("base_manifest_list", pa.string()),
+        ("delta_manifest_list", pa.string()),
+        ("changelog_manifest_list", pa.string()),
+        ("index_manifest", pa.string()),
+        ("total_record_count", pa.int64()),
+        ("delta_record_count", pa.int64()),
+        ("changelog_record_count", pa.int64()),
+        ("watermark", pa.int64()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+    ]
+)
+
+
+def snapshots(reader: Reader, base: State) -> pa.Table:
+    """One row a snapshot, oldest first."""
+    rows = [
+        [
+            d["id"], d["schemaId"], d["commitUser"], d["commitIdentifier"], d["commitKind"], d.get("operation"), d["timeMillis"],
+            d["baseManifestList"], d["deltaManifestList"], d.get("changelogManifestList"), d.get("indexManifest"),
+            d.get("totalRecordCount"), d.get("deltaRecordCount"), d.get("changelogRecordCount"), d.get("watermark"),
+            list((d.get("properties") or {}).items()),
+        ]
+        for d in metadata.read_snapshots(reader, metadata.snapshot_ids(reader))
+    ]  # fmt: skip
+    return _table(rows, _SNAPSHOTS)
+
+
+def files(reader: Reader, base: State) -> pa.Table:
+    """One row a live data file, in the order of the manifests."""
+    found = scan.files(reader, base)
+    entries = found.entries
+    stats = entries["_VALUE_STATS"].combine_chunks()
+    return pa.table(
+        {
+            "partition": pa.array(_partition_texts(entries, base), pa.string()),
+            "bucket": entries["_BUCKET"],
+            "path": found.paths,
+            "file_format": scan.file_formats(entries),
+            "schema_id": entries["_SCHEMA_ID"],
+            "level": entries["_LEVEL"],
+            "row_count": entries["_ROW_COUNT"],
+            "size_bytes": entries["_FILE_SIZE"],
+            "null_counts": pc.struct_field(stats, "_NULL_COUNTS"),
+            "min_sequence_number": entries["_MIN_SEQUENCE_NUMBER"],
+            "max_sequence_number": entries["_MAX_SEQUENCE_NUMBER"],
+            "creation_time": entries["_CREATION_TIME"].cast(pa.timestamp("ms")),
+            "source": _sources(entries["_FILE_SOURCE"]),
+        }
+    )
+
+
+def manifests(reader: Reader, base: State) -> pa.Table:
+    """One row a manifest of the current snapshot, older before newer."""
+    metas = manifest.read_metas(reader, base.document)
+    return pa.table(
+        {
+            "file_name": metas["_FILE_NAME"],
+            "size_bytes": metas["_FILE_SIZE"],
+            "added_files": metas["_NUM_ADDED_FILES"],
+            "deleted_files": metas["_NUM_DELETED_FILES"],
+            "schema_id": metas["_SCHEMA_ID"],
+            "min_bucket": metas["_MIN_BUCKET"],
+            "max_bucket": metas["_MAX_BUCKET"],
+        }
+    )
+
+
+def partitions(reader: Reader, base: State, small_file_bytes: int | None = None) -> pa.Table:
+    """One row a partition that holds files: its columns, then `file_count`, `small_file_count` (below `small_file_bytes`,
+    by default 70 % of the target size), `row_count`, `size_bytes` and `last_modified_ms` (epoch milliseconds, the newest file's)."""
+    schema = base.schema
+    entries = manifest.live_entries(reader, base.document, schema)
+    codes, values = manifest.partitions(entries, schema)
+    count = len(values)
+    sizes = np.asarray(entries["_FILE_SIZE"], np.int64)
+    if small_file_bytes is None:
+        small_file_bytes = options.size(schema.properties, "target-file-size", 256 << 20) * 7 // 10
+    small = sizes < small_file_bytes
+    created = np.asarray(pc.fill_null(entries["_CREATION_TIME"], 0), np.int64)
+    newest = np.zeros(count, np.int64)
+    np.maximum.at(newest, codes, created)
+
+    def sums(weights: Any) -> pa.Array:
+        return pa.array(np.bincount(codes, weights, minlength=count).astype(np.int64))
+
+    columns = {n: values[n] for n in schema.partitioning.names}
+    columns |= {
+        "file_count": sums(np.ones(len(codes))),
+        "small_file_count": sums(small),
+        "row_count": sums(np.asarray(entries["_ROW_COUNT"])),
+        "size_bytes": sums(sizes),
+        "last_modified_ms": pa.array([metadata.epoch_ms(ms) for ms in newest.tolist()], pa.int64()),
+    }
+    table = pa.table(columns)
+    return table.sort_by([(n, "ascending") for n in schema.partitioning.names]) if schema.partitioning else table
+
+
+def tags(reader: Reader, base: State) -> pa.Table:
+    """One row a tag, by name."""
+    rows = [
+        [name, d["id"], d["schemaId"], d["timeMillis"], d.get("totalRecordCount"), _retained(d)]
+        for name, d in sorted(metadata.tags(reader).items())
+    ]
+    return _table(
+        rows,
+        pa.schema(
+            [
+                ("tag_name", pa.string()),
+                ("snapshot_id", pa.int64()),
+                ("schema_id", pa.int64()),
+                ("commit_time", _TIME),
+                ("record_count", pa.int64()),
+                ("retained_ms", pa.int64()),
+            ]
+        ),
+    )
+
+
+def schemas(reader: Reader, base: State) -> pa.Table:
+    """One row a schema, oldest first; fields and options as JSON."""
+    read = [metadata.read_schema(reader, i) for i in metadata.schema_ids(reader)]
+    rows = [
+        [
+            s.id, json.dumps([types.emit_field(f) for f in s.fields]), list(s.partitioning.names), list(s.primary_key),
+            json.dumps(dict(s.properties)), s.comment,
+        ]
+        for s in read
+    ]  # fmt: skip
+    keys = pa.list_(pa.string())
+    return _table(
+        rows,
+        pa.schema(
+            [
+                ("schema_id", pa.int64()),
+                ("fields", pa.string()),
+                ("partition_keys", keys),
+                ("primary_keys", keys),
+                ("options", pa.string()),
+                ("comment", pa.string()),
+            ]
+        ),
+    )
+
+
+def table_options(reader: Reader, base: State) -> pa.Table:
+    """One row an option that is set, by key."""
+    return _table(
+        [list(i) for i in sorted(base.schema.properties.items())],
+        pa.schema([("key", pa.string()), ("value", pa.string())]),
+    )
+
+
+def consumers(reader: Reader, base: State) -> pa.Table:
+    """One row a consumer: the next snapshot it will read, which expiry keeps."""
+    rows = [list(i) for i in sorted(metadata.consumers(reader).items())]
+    return _table(rows, pa.schema([("consumer_id", pa.string()), ("next_snapshot_id", pa.int64())]))
+
+
+INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
+    "snapshots": snapshots,
+    "files": files,
+    "manifests": manifests,
+    "partitions": partitions,
+    "tags": tags,
+    "schemas": schemas,
+    "options": table_options,
+    "consumers": consumers,
+}
+
+
+def _partition_texts(entries: pa.Table, base: State) -> Any:
+    codes, values = manifest.partitions(entries, base.schema)
+    place = directory(base.schema)
+    shown = np.array(["/".join(place.partition(v)) for v in scan.partition_values(values, base.schema)], object)
+    return shown[codes]
+
+
+def _sources(codes: pa.ChunkedArray) -> pa.ChunkedArray:
+    names = pa.array([s.name.lower() for s in manifest.FileSource])
+    return names.take(codes.combine_chunks())
+
+
+def _retained(document: Any) -> int | None:
+    retained = document.get("tagTimeRetained")
+    return None if retained is None else round(float(retained) * 1000)
+
+
+def _table(rows: list[list[Any]], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)

@@ -1,0 +1,199 @@
+"""state -> WriteTask: where files go, how rows split over partitions and buckets."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from lakeformat.dialects.paimon import metadata, options, types
+from lakeformat.dialects.paimon.metadata import State
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.schema import Kind, Scalar, Schema, Type
+from lakeformat.model.work import BucketRule, StatsMode, WriteTask
+
+UNAWARE_BUCKET = 0
+DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
+
+_ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
+# Character.isWhitespace: unlike Python's, without the spaces that do not break a line, and without U+0085.
+_BLANK = re.compile(r"[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]*")
+_MODE = re.compile(r"(none|counts|full)|truncate\(([1-9]\d*)\)")
+_COMPRESSIONS = {"none": "uncompressed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """(partition values, bucket) -> the folder of a data file, as Java names it (FileStorePathFactory)."""
+
+    names: tuple[str, ...]
+    kinds: tuple[Type, ...]
+    default_name: str = DEFAULT_PARTITION
+    legacy_names: bool = True
+    parent: str = ""
+
+    def __call__(self, values: tuple[Any, ...], bucket: int | None) -> str:
+        folders = [self.parent] if self.parent else []
+        folders += self.partition(values)
+        folders.append(f"bucket-{UNAWARE_BUCKET if bucket is None else bucket}")
+        return "/".join(folders)
+
+    def partition(self, values: tuple[Any, ...]) -> list[str]:
+        """`k=v` for each partition column."""
+        return [
+            f"{_escape(name)}={_escape(self.text(value, kind))}"
+            for name, kind, value in zip(self.names, self.kinds, values, strict=True)
+        ]
+
+    def text(self, value: Any, kind: Type) -> str:
+        """A partition value as its folder shows it; null, empty and blank share the default name."""
+        if value is None:
+            return self.default_name
+        shown = _legacy_text(value, kind) if self.legacy_names else sql_text(value, kind)
+        return self.default_name if _BLANK.fullmatch(shown) else shown
+
+
+def layout(base: State) -> WriteTask:
+    """How rows become the files of this table. Raises `UnsupportedFeature` for a table that must not be written."""
+    schema = base.schema
+    metadata.require_writable(schema, f"table at schema {schema.id}")
+    given = schema.properties
+    format = options.file_format(given)
+    buckets, bucket_key = options.integer(given, "bucket", -1), metadata.bucket_key(schema)
+    if buckets > 1 and not bucket_key:
+        raise UnsupportedFeature(
+            f"{buckets} buckets without a bucket-key: old engines hashed whole rows; such a table can only be read"
+        )
+    compression = options.compression(given)
+    return WriteTask(
+        fields=types.with_file_ids(schema.fields),
+        directory=directory(schema),
+        partition_by=schema.partitioning.fields,
+        bucket=BucketRule(bucket_key, buckets, given.get("bucket-function.type", "default"))
+        if buckets > 0 and bucket_key  # One bucket needs no key.
+        else None,
+        default_bucket=UNAWARE_BUCKET,
+        file_format=format,
+        compression=_COMPRESSIONS.get(compression, compression),
+        compression_level=options.integer(given, "file.compression.zstd-level", 1) if compression == "zstd" else None,
+        target_size_bytes=options.size(given, "target-file-size", (128 if schema.primary_key else 256) << 20),
+        name_prefix=given.get("data-file.prefix", "data-"),
+        stats=stats_modes(schema),
+        options={k: v for k, v in given.items() if k.startswith((f"{format}.", "file.block-size"))},
+    )
+
+
+def directory(schema: Schema) -> Directory:
+    given = schema.properties
+    return Directory(
+        schema.partitioning.names,
+        tuple(schema.field(n).type for n in schema.partitioning.names),
+        given.get("partition.default-name", DEFAULT_PARTITION),
+        options.boolean(given, "partition.legacy-name", True),
+        given.get("data-file.path-directory", "").strip("/"),
+    )
+
+
+def stats_modes(schema: Schema) -> tuple[tuple[StatsMode, int], ...]:
+    """`metadata.stats-mode`, or a column's own `fields.<name>.stats-mode`: (mode, length) for each column."""
+    general = schema.properties.get("metadata.stats-mode", "truncate(16)")
+    return tuple(_mode(schema.properties.get(f"fields.{f.name}.stats-mode", general)) for f in schema.fields)
+
+
+def _mode(text: str) -> tuple[StatsMode, int]:
+    if found := _MODE.fullmatch(text.strip().lower()):
+        return StatsMode(found[1] or StatsMode.TRUNCATE), int(found[2] or 0)
+    raise InvalidInput(f"stats mode {text!r}: it must be none, counts, full or truncate(length)")
+
+
+def _escape(text: str) -> str:
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def _legacy_text(value: Any, kind: Type) -> str:
+    """Java's `toString` of Paimon's internal value: days for dates, milliseconds for times."""
+    match kind:
+        case Scalar(Kind.DATE):
+            return str((value - datetime.date(1970, 1, 1)).days)
+        case Scalar(Kind.TIME):
+            return str(_milliseconds(value))
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)):
+            return _local_date_time(value, digits)
+        case _:
+            return sql_text(value, kind)
+
+
+def sql_text(value: Any, kind: Type) -> str:
+    """The value cast to a string, as SQL does it."""
+    match kind:
+        case Scalar(Kind.BOOLEAN):
+            return "true" if value else "false"
+        case Scalar(Kind.FLOAT):
+            return _java_float(float(np.float32(value)), str(np.float32(value)))
+        case Scalar(Kind.DOUBLE):
+            return _java_float(value, repr(float(value)))
+        case Scalar(Kind.DECIMAL, (_, scale)):
+            return f"{Decimal(value):.{scale}f}"
+        case Scalar(Kind.DATE):
+            return value.isoformat()
+        case Scalar(Kind.TIME, (digits,)):
+            seconds, fraction = divmod(_milliseconds(value), 1000)
+            clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+            return f"{clock}.{fraction:03}"[: 9 + digits] if digits else clock
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)):
+            whole, nanos = _split(value, digits)
+            clock = whole.isoformat(" ", "seconds")
+            return f"{clock}.{nanos:09}"[: 20 + digits] if digits else clock
+        case Scalar(Kind.BINARY | Kind.VARBINARY | Kind.BYTES):
+            return value.decode("utf-8", "replace")
+        case _:
+            return str(value)
+
+
+def _milliseconds(value: datetime.time) -> int:
+    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
+
+
+def _split(value: int, digits: int) -> tuple[datetime.datetime, int]:
+    """An Arrow integer of a timestamp -> (its whole second, the nanoseconds beyond)."""
+    per_second = 1000 if digits <= 3 else 1_000_000 if digits <= 6 else 1_000_000_000
+    seconds, rest = divmod(value, per_second)
+    return datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds), rest * (1_000_000_000 // per_second)
+
+
+def _local_date_time(value: int, digits: int) -> str:
+    """As `LocalDateTime.toString`: no zero seconds, fractions in groups of three digits."""
+    whole, nanos = _split(value, digits)
+    text = whole.isoformat("T", "minutes")
+    if whole.second or nanos:
+        text += f":{whole:%S}"
+    if nanos:
+        fraction = f"{nanos:09}"
+        text += "." + (fraction[:3] if nanos % 1_000_000 == 0 else fraction[:6] if nanos % 1000 == 0 else fraction)
+    return text
+
+
+def _java_float(value: float, shortest: str) -> str:
+    """As `Double.toString`, from the shortest digits that round-trip; at least two."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return "-0.0" if str(value).startswith("-") else "0.0"
+    sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
+    if len(digits) == 1:
+        sign, digits, exponent = Decimal(f"{value:.1e}").normalize().as_tuple()
+    text = "".join(map(str, digits))
+    point = len(text) + int(exponent)  # 0.d1d2... * 10^point
+    if -3 < point <= 7:
+        text = text.ljust(point, "0") if point > 0 else "0" * (1 - point) + text
+        whole = max(point, 1)
+        shown = f"{text[:whole]}.{text[whole:] or '0'}"
+    else:
+        shown = f"{text[0]}.{text[1:] or '0'}E{point - 1}"
+    return "-" + shown if sign else shown

@@ -1,0 +1,656 @@
+"""Manifests and manifest lists: parse, emit, merge, fold into the live files. Entries live in Arrow tables only."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import orc
+
+from lakeformat.codec import avro, binary_row, expression, waist
+from lakeformat.dialects.paimon import options
+from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER
+from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
+from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
+from lakeformat.model.schema import Schema, Type
+from lakeformat.storage.store import Reader
+
+
+class EntryKind(IntEnum):
+    ADD = 0
+    DELETE = 1
+
+
+class FileSource(IntEnum):
+    APPEND = 0
+    COMPACT = 1
+
+
+_STATS = pa.struct([("_MIN_VALUES", pa.binary()), ("_MAX_VALUES", pa.binary()), ("_NULL_COUNTS", pa.list_(pa.int64()))])
+# A manifest entry with its file's fields beside it, in the order of the file.
+_FILE_FIELDS = [
+    pa.field("_FILE_NAME", pa.string()),
+    pa.field("_FILE_SIZE", pa.int64()),
+    pa.field("_ROW_COUNT", pa.int64()),
+    pa.field("_MIN_KEY", pa.binary()),
+    pa.field("_MAX_KEY", pa.binary()),
+    pa.field("_KEY_STATS", _STATS),
+    pa.field("_VALUE_STATS", _STATS),
+    pa.field("_MIN_SEQUENCE_NUMBER", pa.int64()),
+    pa.field("_MAX_SEQUENCE_NUMBER", pa.int64()),
+    pa.field("_SCHEMA_ID", pa.int64()),
+    pa.field("_LEVEL", pa.int32()),
+    pa.field("_EXTRA_FILES", pa.list_(pa.string())),
+    pa.field("_CREATION_TIME", pa.int64()),
+    pa.field("_DELETE_ROW_COUNT", pa.int64()),
+    pa.field("_EMBEDDED_FILE_INDEX", pa.binary()),
+    pa.field("_FILE_SOURCE", pa.int32()),
+    pa.field("_VALUE_STATS_COLS", pa.list_(pa.string())),
+    pa.field("_EXTERNAL_PATH", pa.string()),
+    pa.field("_FIRST_ROW_ID", pa.int64()),
+    pa.field("_WRITE_COLS", pa.list_(pa.string())),
+]
+_ENTRY_FIELDS = [
+    pa.field("_KIND", pa.int32()),
+    pa.field("_PARTITION", pa.binary()),
+    pa.field("_BUCKET", pa.int32()),
+    pa.field("_TOTAL_BUCKETS", pa.int32()),
+]
+ENTRY = pa.schema(_ENTRY_FIELDS + _FILE_FIELDS)
+_NESTED_ENTRY = pa.schema(
+    [pa.field("_VERSION", pa.int32()), *_ENTRY_FIELDS, pa.field("_FILE", pa.struct(_FILE_FIELDS))]
+)
+META = pa.schema(
+    [
+        ("_VERSION", pa.int32()),
+        ("_FILE_NAME", pa.string()),
+        ("_FILE_SIZE", pa.int64()),
+        ("_NUM_ADDED_FILES", pa.int64()),
+        ("_NUM_DELETED_FILES", pa.int64()),
+        ("_PARTITION_STATS", _STATS),
+        ("_SCHEMA_ID", pa.int64()),
+        ("_MIN_BUCKET", pa.int32()),
+        ("_MAX_BUCKET", pa.int32()),
+        ("_MIN_LEVEL", pa.int32()),
+        ("_MAX_LEVEL", pa.int32()),
+        ("_MIN_ROW_ID", pa.int64()),
+        ("_MAX_ROW_ID", pa.int64()),
+    ]
+)
+INDEX_ENTRY = pa.schema(
+    [
+        ("_VERSION", pa.int32()),
+        ("_KIND", pa.int32()),
+        ("_PARTITION", pa.binary()),
+        ("_BUCKET", pa.int32()),
+        ("_INDEX_TYPE", pa.string()),
+        ("_FILE_NAME", pa.string()),
+        ("_FILE_SIZE", pa.int64()),
+        ("_ROW_COUNT", pa.int64()),
+        (
+            "_DELETIONS_VECTORS_RANGES",
+            pa.list_(
+                pa.struct([("f0", pa.string()), ("f1", pa.int32()), ("f2", pa.int32()), ("_CARDINALITY", pa.int64())])
+            ),
+        ),
+    ]
+)
+_ENTRY_VERSION = 2
+_INDEX_ENTRY_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """New manifests by path, and a row of `META` for each."""
+
+    files: Mapping[str, bytes]
+    metas: pa.Table
+
+
+EMPTY_ENTRIES = ENTRY.empty_table()
+EMPTY_METAS = META.empty_table()
+NO_MANIFESTS = Manifests({}, EMPTY_METAS)
+
+
+# --- parse ------------------------------------------------------------------------------------------------------------
+
+
+def parse(data: bytes, where: str) -> pa.Table:
+    """A manifest -> its entries, as rows of `ENTRY`; whatever version of Paimon wrote it, in Avro or ORC."""
+    table = _decode(data, where)
+    if "_FILE" not in table.column_names:
+        raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(table.column_names)}")
+    _check_version(table, _ENTRY_VERSION, where)
+    file = table["_FILE"].combine_chunks()
+    file_names = [f.name for f in file.type]
+    _check_unknown(file, file_names, {f.name for f in _FILE_FIELDS}, where)
+    kinds = pc.is_in(table["_KIND"], value_set=pa.array(list(EntryKind), table["_KIND"].type))
+    if not pc.all(kinds, min_count=0).as_py():
+        raise CorruptFile(f"{where}: entries of a kind that is neither ADD nor DELETE")
+    columns = {f.name: table[f.name] for f in _ENTRY_FIELDS if f.name in table.column_names}
+    columns |= {name: pc.struct_field(file, name) for name in file_names}
+    return _conform(columns, ENTRY, len(table), where)
+
+
+def parse_list(data: bytes, where: str) -> pa.Table:
+    """A manifest list -> its manifests, as rows of `META`."""
+    table = _decode(data, where)
+    if "_NUM_ADDED_FILES" not in table.column_names:
+        raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(table.column_names)}")
+    _check_version(table, _ENTRY_VERSION, where)
+    return _conform({n: table[n] for n in table.column_names}, META, len(table), where)
+
+
+def parse_index(data: bytes, where: str) -> pa.Table:
+    """An index manifest -> its entries, as rows of `INDEX_ENTRY`."""
+    table = _decode(data, where)
+    if "_INDEX_TYPE" not in table.column_names:
+        raise CorruptFile(f"{where}: not an index manifest; its fields are {', '.join(table.column_names)}")
+    _check_version(table, _INDEX_ENTRY_VERSION, where)
+    return _conform({n: table[n] for n in table.column_names}, INDEX_ENTRY, len(table), where)
+
+
+def read_list(reader: Reader, name: str | None) -> pa.Table:
+    """The manifests that a manifest list names; none for no list. Decoded lists are kept by name, as manifests are."""
+    if not name:
+        return EMPTY_METAS
+    metas = _CACHE.get(reader.root, name)
+    if metas is None:
+        path = f"{MANIFEST_FOLDER}/{name}"
+        metas = parse_list(reader.read(path), f"{reader.root}/{path}")
+        _CACHE.put(reader.root, name, metas)
+    return metas
+
+
+def read_metas(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
+    """All manifests of a snapshot, older before newer: its base list, then its delta list."""
+    if document is None:
+        return EMPTY_METAS
+    return pa.concat_tables(
+        [read_list(reader, document["baseManifestList"]), read_list(reader, document["deltaManifestList"])]
+    )
+
+
+def read_all(reader: Reader, metas: pa.Table) -> list[pa.Table]:
+    """The entries of each manifest of `metas`, in order; raises `CorruptTable` where one holds more or fewer than said."""
+    names = metas["_FILE_NAME"].to_pylist()
+    tables = read_entries(reader, names)
+    counts = pc.add(metas["_NUM_ADDED_FILES"], metas["_NUM_DELETED_FILES"]).to_pylist()
+    for name, table, count in zip(names, tables, counts, strict=True):
+        if len(table) != count:
+            raise CorruptTable(
+                f"{reader.root}: {MANIFEST_FOLDER}/{name} holds {len(table)} entries, its list says {count}"
+            )
+    return tables
+
+
+def read_entries(reader: Reader, names: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
+    """The entries of each manifest, in order. Decoded manifests are kept by name, for names are never used twice."""
+    found = {name: _CACHE.get(reader.root, name) for name in names}
+    absent = [name for name, table in found.items() if table is None]
+    paths = [f"{MANIFEST_FOLDER}/{name}" for name in absent]
+    for name, path, data in zip(absent, paths, reader.read_many(paths), strict=True):
+        if data is None:
+            if not missing_ok:
+                raise NoSuchFile(f"{reader.root}: {path} is missing: the snapshot that names it expired, or is damaged")
+            found[name] = EMPTY_ENTRIES
+            continue
+        found[name] = parse(data, f"{reader.root}/{path}")
+        _CACHE.put(reader.root, name, found[name])
+    return [found[name] for name in names]
+
+
+def fold(tables: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
+    """Entries in order -> (files that are live, DELETE entries that met no ADD), both as rows of `ENTRY`."""
+    entries = pa.concat_tables(tables) if tables else EMPTY_ENTRIES
+    kinds = entries["_KIND"]
+    is_delete = pc.equal(kinds, int(EntryKind.DELETE))
+    deletes = entries.filter(is_delete)
+    if len(deletes) == 0:
+        return entries, deletes
+    adds = entries.filter(pc.invert(is_delete))
+    add_keys, delete_keys = identity(adds), identity(deletes)
+    gone = pc.is_in(add_keys, value_set=delete_keys)
+    matched = pc.is_in(delete_keys, value_set=add_keys)
+    live, unmatched = adds.filter(pc.invert(gone)), deletes.filter(pc.invert(matched))
+    came, went = pc.filter(add_keys, gone), pc.filter(delete_keys, matched)
+    if len(pc.unique(came)) < len(came) or len(pc.unique(went)) < len(went):
+        # A file may come back (an upgrade takes it away and adds it again): what counts is how often it came and went.
+        net = _net(came, went)
+        back, excess = (pc.filter(net["key"], pc.equal(net["net"], sign)) for sign in (1, -1))
+        live = pa.concat_tables([live, _last_of_each(adds.filter(pc.is_in(add_keys, value_set=back)))])
+        again = deletes.filter(pc.is_in(delete_keys, value_set=excess))
+        unmatched = pa.concat_tables([unmatched, _last_of_each(again)])
+    return live, unmatched
+
+
+def identity(entries: pa.Table) -> pa.ChunkedArray:
+    """What makes two entries speak of the same file: partition, bucket, level and name, and what belongs to the file."""
+    extra = pc.binary_join(pc.fill_null(entries["_EXTRA_FILES"], []), "\x01")
+    return pc.binary_join_element_wise(
+        entries["_FILE_NAME"].cast(pa.binary()),
+        entries["_LEVEL"].cast(pa.string()).cast(pa.binary()),
+        entries["_BUCKET"].cast(pa.string()).cast(pa.binary()),
+        extra.cast(pa.binary()),
+        pc.fill_null(entries["_EXTERNAL_PATH"], "").cast(pa.binary()),
+        pc.fill_null(entries["_EMBEDDED_FILE_INDEX"], b""),
+        entries["_PARTITION"],
+        b"\x00",
+    )
+
+
+def live_entries(
+    reader: Reader, document: Mapping[str, Any] | None, schema: Schema, scope: Expression = ALWAYS
+) -> pa.Table:
+    """The live files of a snapshot in the partitions that satisfy `scope` (a condition on partition columns only)."""
+    metas = prune_metas(read_metas(reader, document), schema, scope)
+    tables = read_all(reader, metas)
+    return fold([in_scope(t, schema, scope) for t in tables])[0]
+
+
+def prune_metas(metas: pa.Table, schema: Schema, scope: Expression) -> pa.Table:
+    """The manifests that can hold an entry of a partition that satisfies `scope`."""
+    if scope == ALWAYS or len(metas) == 0 or not schema.partitioning:
+        return metas
+    stats = metas["_PARTITION_STATS"].combine_chunks()
+    kinds = partition_types(schema)
+    low = binary_row.decode(pc.struct_field(stats, "_MIN_VALUES"), kinds)
+    high = binary_row.decode(pc.struct_field(stats, "_MAX_VALUES"), kinds)
+    counts = pc.struct_field(stats, "_NULL_COUNTS")
+    rows = pc.add(metas["_NUM_ADDED_FILES"], metas["_NUM_DELETED_FILES"]).combine_chunks()
+    bounds = {}
+    for i, name in enumerate(schema.partitioning.names):
+        lengths = pc.fill_null(pc.list_value_length(counts), 0)
+        nulls = pc.list_element(counts, i) if pc.min(lengths).as_py() > i else pa.nulls(len(metas), pa.int64())
+        bounds[name] = expression.Bounds(low[i], high[i], nulls, rows)
+    return metas.filter(pa.array(expression.may_match(scope, bounds)))
+
+
+def in_scope(entries: pa.Table, schema: Schema, scope: Expression) -> pa.Table:
+    """The entries whose partition satisfies `scope`."""
+    if scope == ALWAYS or len(entries) == 0:
+        return entries
+    codes, values = partitions(entries, schema)
+    keep = np.asarray(expression.mask(scope, values), dtype=bool)
+    return entries.filter(pa.array(keep[codes]))
+
+
+def partitions(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, pa.Table]:
+    """(for each entry the row of its partition, the partitions that occur as a table of their values)."""
+    encoded = entries["_PARTITION"].combine_chunks().dictionary_encode()
+    columns = binary_row.decode(encoded.dictionary, partition_types(schema))
+    fields = [pa.field(n, c.type) for n, c in zip(schema.partitioning.names, columns, strict=True)]
+    values = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    if not fields:  # A table without columns would have no rows either.
+        values = pa.table({"": pa.nulls(len(encoded.dictionary))})
+    return encoded.indices.to_numpy(zero_copy_only=False), values
+
+
+def partition_table(partitions: Sequence[tuple[Any, ...]], schema: Schema) -> pa.Table:
+    """Partitions, as the waist has them, as a table of their values."""
+    kinds = partition_types(schema)
+    columns = [waist.column([p[i] for p in partitions], kind) for i, kind in enumerate(kinds)]
+    return pa.table(columns, names=list(schema.partitioning.names))
+
+
+def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+    """The condition on partition columns that holds for these partitions only."""
+    names, kinds = schema.partitioning.names, partition_types(schema)
+    if not names:
+        return ALWAYS
+    rows = [[waist.literal(v, k) for v, k in zip(p, kinds, strict=True)] for p in set(partitions)]
+    if all(isinstance(value, Literal) for row in rows for value in row):
+        return in_tuples(names, [tuple(v.value for v in row if isinstance(v, Literal)) for row in rows])
+    return or_(*(and_(*(eq_null_safe(n, v) for n, v in zip(names, row, strict=True))) for row in rows))
+
+
+def partition_types(schema: Schema) -> list[Type]:
+    return [schema.field(n).type for n in schema.partitioning.names]
+
+
+# --- emit -------------------------------------------------------------------------------------------------------------
+
+
+def emit(entries: pa.Table, schema: Schema, name: str) -> Manifests:
+    """Entries -> manifests called `name`-0, `name`-1, ..., each about as large as `manifest.target-file-size`, none smaller:
+    what is smaller would be merged again and again."""
+    if len(entries) == 0:
+        return NO_MANIFESTS
+    codec = options.manifest_codec(schema.properties)
+    target = options.size(schema.properties, "manifest.target-file-size", 8 << 20)
+    whole = avro.encode(_nest(entries), ENTRY_SCHEMA, codec)
+    count = max(int(len(whole) / (1.1 * target)), 1)
+    step = -(-len(entries) // count)
+    files, metas = {}, []
+    for i in range(count):
+        part = entries.slice(i * step, step)
+        if len(part) == 0:
+            break
+        data = whole if count == 1 else avro.encode(_nest(part), ENTRY_SCHEMA, codec)
+        files[f"{MANIFEST_FOLDER}/{name}-{i}"] = data
+        metas.append(_meta(part, schema, f"{name}-{i}", len(data)))
+    return Manifests(files, pa.concat_tables(metas))
+
+
+def emit_list(metas: pa.Table, schema: Schema) -> bytes:
+    """Rows of `META` -> a manifest list."""
+    return avro.encode(metas.select(META.names), META_SCHEMA, options.manifest_codec(schema.properties))
+
+
+def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> bytes:
+    """An index manifest with those of its entries for which `keep` is true, and all that its writer said of them."""
+    if data[:3] == b"ORC":
+        raise UnsupportedFeature(f"{where}: index manifests in ORC are read, not written")
+    decoded = avro.decode(data)
+    return avro.encode(decoded.table.filter(keep), decoded.schema, options.manifest_codec(schema.properties))
+
+
+def merge(reader: Reader, metas: pa.Table, schema: Schema, name: str) -> Manifests:
+    """Manifests -> fewer manifests that say the same (ManifestFileMerger): all of them when much is deleted or small,
+    else neighbours into files of the target size. `files` holds the new ones; `metas` names old and new, in order."""
+    target = options.size(schema.properties, "manifest.target-file-size", 8 << 20)
+    threshold = options.size(schema.properties, "manifest.full-compaction-threshold-size", 16 << 20)
+    least = options.integer(schema.properties, "manifest.merge-min-count", 30)
+    sizes = metas["_FILE_SIZE"].to_numpy()
+    worth = (metas["_NUM_DELETED_FILES"].to_numpy() > 0) | (sizes < target)
+    if len(metas) > 1 and sizes[worth].sum() >= threshold:
+        return _merge_all(reader, metas, worth, schema, name)
+    return _merge_neighbours(reader, metas, sizes, target, least, schema, name)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _merge_all(reader: Reader, metas: pa.Table, worth: np.ndarray, schema: Schema, name: str) -> Manifests:
+    """Everything worth it becomes ADD entries only; large manifests that lose nothing stay as they are."""
+    tables = read_all(reader, metas)
+    deletes = pa.concat_tables([t.filter(pc.equal(t["_KIND"], int(EntryKind.DELETE))) for t in tables])
+    keys = identity(deletes)
+    touched = [
+        bool(w) or (len(keys) > 0 and pc.any(pc.is_in(identity(t), value_set=keys)).as_py())
+        for w, t in zip(worth, tables, strict=True)
+    ]
+    live, _ = fold([t for t, hit in zip(tables, touched, strict=True) if hit])
+    merged = emit(live, schema, name)
+    kept = metas.filter(pa.array([not hit for hit in touched]))
+    return Manifests(merged.files, pa.concat_tables([kept, merged.metas]))
+
+
+def _merge_neighbours(
+    reader: Reader, metas: pa.Table, sizes: np.ndarray, target: int, least: int, schema: Schema, name: str
+) -> Manifests:
+    """Bins of neighbours that reach the target size become one; the rest at the end once there are `least` of them."""
+    bins: list[tuple[int, int]] = []
+    start, total = 0, 0
+    for i, size_bytes in enumerate(sizes):
+        total += int(size_bytes)
+        if total >= target:
+            bins.append((start, i + 1))
+            start, total = i + 1, 0
+    tail = len(sizes) - start
+    files: dict[str, bytes] = {}
+    result = []
+    for n, (low, high) in enumerate([*bins, (start, len(sizes))]):
+        part = metas.slice(low, high - low)
+        if high - low < 2 or (low == start and tail < least):
+            result.append(part)
+            continue
+        live, unmatched = fold(read_all(reader, part))
+        # A DELETE whose ADD lies in an older manifest must stay, and stand before nothing that it would take away.
+        merged = emit(pa.concat_tables([unmatched, live]), schema, f"{name}-{n}")
+        files |= merged.files
+        result.append(merged.metas)
+    return Manifests(files, pa.concat_tables(result) if result else metas)
+
+
+def _meta(entries: pa.Table, schema: Schema, name: str, size_bytes: int) -> pa.Table:
+    added = pc.sum(pc.equal(entries["_KIND"], int(EntryKind.ADD)).cast(pa.int64())).as_py()
+    codes, values = partitions(entries, schema)
+    kinds = partition_types(schema)
+    occurrences = np.bincount(codes, minlength=len(values))
+    lows, highs, nulls = [], [], []
+    for each in values.columns if kinds else []:
+        column = each.combine_chunks()
+        bounds = pc.min_max(column)
+        lows.append(pa.array([bounds["min"]], column.type))
+        highs.append(pa.array([bounds["max"]], column.type))
+        nulls.append(int(occurrences[np.asarray(column.is_null())].sum()))
+    buckets, levels = pc.min_max(entries["_BUCKET"]), pc.min_max(entries["_LEVEL"])
+    stats = stats_struct(lows, highs, kinds, [nulls])
+    row = {
+        "_VERSION": [_ENTRY_VERSION],
+        "_FILE_NAME": [name],
+        "_FILE_SIZE": [size_bytes],
+        "_NUM_ADDED_FILES": [added],
+        "_NUM_DELETED_FILES": [len(entries) - added],
+        "_PARTITION_STATS": stats,
+        "_SCHEMA_ID": [schema.id],
+        "_MIN_BUCKET": [buckets["min"].as_py()],
+        "_MAX_BUCKET": [buckets["max"].as_py()],
+        "_MIN_LEVEL": [levels["min"].as_py()],
+        "_MAX_LEVEL": [levels["max"].as_py()],
+        "_MIN_ROW_ID": [None],
+        "_MAX_ROW_ID": [None],
+    }
+    return pa.table(row, schema=META)
+
+
+def stats_struct(
+    lows: Sequence[pa.Array],
+    highs: Sequence[pa.Array],
+    kinds: Sequence[Type],
+    null_counts: Sequence[Sequence[int | None]],
+) -> pa.StructArray:
+    """Columns of lower and upper bounds -> one statistics record a row."""
+    count = len(null_counts)
+    low = binary_row.with_arity(binary_row.encode(lows, kinds), len(kinds)) if kinds else empty_rows(count)
+    high = binary_row.with_arity(binary_row.encode(highs, kinds), len(kinds)) if kinds else empty_rows(count)
+    return pa.StructArray.from_arrays([low, high, pa.array(null_counts, pa.list_(pa.int64()))], fields=list(_STATS))
+
+
+def empty_rows(count: int) -> pa.BinaryArray:
+    """The row of no columns, `count` times: arity 0 and eight bytes of flags."""
+    return pa.array([EMPTY_ROW] * count, pa.binary())
+
+
+EMPTY_ROW = bytes(12)
+
+
+def _nest(entries: pa.Table) -> pa.Table:
+    columns = {f.name: entries[f.name].combine_chunks() for f in ENTRY}
+    file = pa.StructArray.from_arrays([columns[f.name] for f in _FILE_FIELDS], fields=_FILE_FIELDS)
+    version = pa.array(np.full(len(entries), _ENTRY_VERSION, np.int32))
+    return pa.Table.from_arrays([version, *(columns[f.name] for f in _ENTRY_FIELDS), file], schema=_NESTED_ENTRY)
+
+
+def _net(adds: pa.ChunkedArray, deletes: pa.ChunkedArray) -> pa.Table:
+    keys = pa.chunked_array([*adds.chunks, *deletes.chunks], type=pa.binary())
+    weights = pa.array(np.r_[np.ones(len(adds), np.int64), -np.ones(len(deletes), np.int64)])
+    grouped = pa.table({"key": keys, "net": weights}).group_by("key").aggregate([("net", "sum")])
+    return grouped.rename_columns({"net_sum": "net"})
+
+
+def _last_of_each(entries: pa.Table) -> pa.Table:
+    keys = identity(entries)
+    order = pa.array(np.arange(len(entries)))
+    last = pa.table({"key": keys, "at": order}).group_by("key").aggregate([("at", "max")])["at_max"]
+    return entries.take(pc.take(last, pc.sort_indices(last)))
+
+
+def _decode(data: bytes, where: str) -> pa.Table:
+    if data[:3] == b"ORC":
+        try:
+            return orc.ORCFile(io.BytesIO(data)).read()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise CorruptFile(f"{where}: {error}") from error
+    try:
+        return avro.decode(data).table
+    except CorruptFile as error:
+        raise CorruptFile(f"{where}: {error}") from error
+
+
+def _check_version(table: pa.Table, known: int, where: str) -> None:
+    if "_VERSION" in table.column_names and len(table):
+        highest = pc.max(table["_VERSION"]).as_py()
+        if highest != known or pc.min(table["_VERSION"]).as_py() != known:
+            raise UnsupportedFeature(f"{where}: entries of version {highest}; lakeformat knows version {known}")
+
+
+def _check_unknown(file: pa.StructArray, names: list[str], known: set[str], where: str) -> None:
+    for name in names:
+        if name not in known:
+            column = pc.struct_field(file, name)
+            if column.null_count < len(column):
+                raise UnsupportedFeature(
+                    f"{where}: files have {name}, which lakeformat does not know; it reads no half tables"
+                )
+
+
+def _conform(columns: Mapping[str, Any], schema: pa.Schema, rows: int, where: str) -> pa.Table:
+    try:
+        arrays = [_cast(columns[f.name], f.type) if f.name in columns else pa.nulls(rows, f.type) for f in schema]
+    except (pa.ArrowException, ValueError) as error:
+        raise CorruptFile(f"{where}: {error}") from error
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _cast(column: Any, kind: pa.DataType) -> pa.Array:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if array.type == kind:
+        return array
+    if pa.types.is_struct(kind):
+        names = [f.name for f in array.type]
+        parts = [
+            _cast(pc.struct_field(array, f.name), f.type) if f.name in names else pa.nulls(len(array), f.type)
+            for f in kind
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if pa.types.is_timestamp(array.type):
+        return array.cast(pa.timestamp("ms"), safe=False).cast(pa.int64()).cast(kind)
+    return array.cast(kind)
+
+
+class _ManifestCache:
+    """Decoded manifests and lists by table and name, the least recently used dropped beyond `limit_bytes`."""
+
+    TABLE_BYTES = 32 << 10  # About what an Arrow table of so many columns takes before it holds anything.
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
+        self._tables: OrderedDict[tuple[str, str], pa.Table] = OrderedDict()
+
+    def get(self, root: str, name: str) -> pa.Table | None:
+        with self._lock:
+            table = self._tables.get((root, name))
+            if table is not None:
+                self._tables.move_to_end((root, name))
+            return table
+
+    def put(self, root: str, name: str, table: pa.Table) -> None:
+        with self._lock:
+            if (root, name) not in self._tables:
+                self._tables[root, name] = table
+                self._size += table.nbytes + self.TABLE_BYTES
+            while self._size > self._limit and len(self._tables) > 1:
+                self._size -= self._tables.popitem(last=False)[1].nbytes + self.TABLE_BYTES
+
+
+_CACHE = _ManifestCache(512 << 20)
+
+
+# --- Avro schemas, as Java writes them ---------------------------------------------------------------------------------
+
+
+def _optional(kind: Any) -> list[Any]:
+    return ["null", kind]
+
+
+def _array(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _record(name: str, fields: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    return {
+        "type": "record",
+        "name": name,
+        "namespace": "org.apache.paimon.avro.generated",
+        "fields": [
+            {"name": n, "type": t, "default": None} if isinstance(t, list) else {"name": n, "type": t}
+            for n, t in fields
+        ],
+    }
+
+
+def _stats_record(name: str) -> dict[str, Any]:
+    return _record(
+        name,
+        [("_MIN_VALUES", "bytes"), ("_MAX_VALUES", "bytes"), ("_NULL_COUNTS", _optional(_array(_optional("long"))))],
+    )
+
+
+_MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+
+ENTRY_SCHEMA = _record(
+    "record",
+    [
+        ("_VERSION", "int"),
+        ("_KIND", "int"),
+        ("_PARTITION", "bytes"),
+        ("_BUCKET", "int"),
+        ("_TOTAL_BUCKETS", "int"),
+        (
+            "_FILE",
+            _record(
+                "record__FILE",
+                [
+                    ("_FILE_NAME", "string"),
+                    ("_FILE_SIZE", "long"),
+                    ("_ROW_COUNT", "long"),
+                    ("_MIN_KEY", "bytes"),
+                    ("_MAX_KEY", "bytes"),
+                    ("_KEY_STATS", _stats_record("record__FILE__KEY_STATS")),
+                    ("_VALUE_STATS", _stats_record("record__FILE__VALUE_STATS")),
+                    ("_MIN_SEQUENCE_NUMBER", "long"),
+                    ("_MAX_SEQUENCE_NUMBER", "long"),
+                    ("_SCHEMA_ID", "long"),
+                    ("_LEVEL", "int"),
+                    ("_EXTRA_FILES", _array("string")),
+                    ("_CREATION_TIME", _optional(_MILLIS)),
+                    ("_DELETE_ROW_COUNT", _optional("long")),
+                    ("_EMBEDDED_FILE_INDEX", _optional("bytes")),
+                    ("_FILE_SOURCE", _optional("int")),
+                    ("_VALUE_STATS_COLS", _optional(_array("string"))),
+                    ("_EXTERNAL_PATH", _optional("string")),
+                    ("_FIRST_ROW_ID", _optional("long")),
+                    ("_WRITE_COLS", _optional(_array("string"))),
+                ],
+            ),
+        ),
+    ],
+)
+META_SCHEMA = _record(
+    "record",
+    [
+        ("_VERSION", "int"),
+        ("_FILE_NAME", "string"),
+        ("_FILE_SIZE", "long"),
+        ("_NUM_ADDED_FILES", "long"),
+        ("_NUM_DELETED_FILES", "long"),
+        ("_PARTITION_STATS", _stats_record("record__PARTITION_STATS")),
+        ("_SCHEMA_ID", "long"),
+        ("_MIN_BUCKET", _optional("int")),
+        ("_MAX_BUCKET", _optional("int")),
+        ("_MIN_LEVEL", _optional("int")),
+        ("_MAX_LEVEL", _optional("int")),
+        ("_MIN_ROW_ID", _optional("long")),
+        ("_MAX_ROW_ID", _optional("long")),
+    ],
+)

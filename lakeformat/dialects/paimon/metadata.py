@@ -1,0 +1,565 @@
+"""The root documents: schema and snapshot files, hints and tags; parse, emit, and find an operation in history."""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import UnionType
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat.codec import murmur
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.dialects.paimon import options, types
+from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.model.operation import Create, Evolve, Operation
+from lakeformat.model.partition import identity, require_identity
+from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, walk
+from lakeformat.model.snapshot import Snapshot
+from lakeformat.storage.head import CreateHead
+from lakeformat.storage.store import Reader, Store
+
+SCHEMA_FOLDER = "schema"
+SNAPSHOT_FOLDER = "snapshot"
+MANIFEST_FOLDER = "manifest"
+TAG_FOLDER = "tag"
+CONSUMER_FOLDER = "consumer"
+CHANGELOG_FOLDER = "changelog"
+BRANCH_FOLDER = "branch"
+INDEX_FOLDER = "index"
+STATISTICS_FOLDER = "statistics"
+
+BATCH_IDENTIFIER = 2**63 - 1
+_SNAPSHOT_VERSION = 3
+_SCHEMA_VERSION = 3
+_OPERATION_KEY = (
+    "lakeformatOperation"  # In a schema file, which has no commit user: who made it. Other readers skip it.
+)
+_NO_WATERMARK = -(2**63)
+_SCHEMA_KEYS: dict[str, type | UnionType] = {
+    "version": int | None, "id": int, "fields": list, "highestFieldId": int, "partitionKeys": list | None,
+    "primaryKeys": list | None, "options": dict, "comment": str | None,
+}  # fmt: skip
+_SNAPSHOT_KEYS: dict[str, type | UnionType] = {
+    "version": int | None, "id": int, "schemaId": int, "baseManifestList": str, "deltaManifestList": str,
+    "changelogManifestList": str | None, "indexManifest": str | None, "commitUser": str, "commitIdentifier": int,
+    "commitKind": str, "operation": str | None, "timeMillis": int, "totalRecordCount": int | None,
+    "deltaRecordCount": int | None, "changelogRecordCount": int | None, "watermark": int | None, "statistics": str | None,
+    "properties": dict | None, "nextRowId": int | None, "tagCreateTime": list | None,
+    "tagTimeRetained": int | float | None,
+}  # fmt: skip
+_RESERVED = {"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID"}
+_BYTES = {Kind.BINARY, Kind.VARBINARY, Kind.BYTES}
+_AVRO_NAME = re.compile(r"[^\W\d]\w*")
+_TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A Paimon table at one version: the snapshot's own document, and the schema that a write would use."""
+
+    version: int
+    schema: Schema
+    document: Mapping[str, Any] | None = None
+    schemas: dict[int, Schema] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return None if self.document is None else to_snapshot(self.document)
+
+
+NOTHING = State(0, Schema(fields=(), id=-1))
+
+
+def head(store: Store) -> CreateHead:
+    return CreateHead(store, SNAPSHOT_FOLDER, "snapshot-")
+
+
+def load(reader: Reader, version: int) -> State:
+    """The table as it is at snapshot `version` (0: before the first), with its newest schema; `NOTHING` where there is
+    no table."""
+    document = None if version == 0 else read_snapshot(reader, version)
+    newest = newest_schema(reader, 0 if document is None else document["schemaId"])
+    if newest is None:
+        return NOTHING
+    return State(version, newest, document, {newest.id: newest})
+
+
+def at(reader: Reader, version: int) -> State:
+    """The table as readers saw it at snapshot `version`: with that snapshot's schema. Raises `NotFound`."""
+    try:
+        return _historical(reader, read_snapshot(reader, version))
+    except NoSuchFile:
+        there = snapshot_ids(reader)
+        span = f"there are {there[0]} to {there[-1]}" if there else "there is none"
+        raise NotFound(f"{reader.root}: no snapshot {version}; {span}") from None
+
+
+def at_tag(reader: Reader, name: str) -> State:
+    """The table as the tag keeps it. Raises `NotFound`."""
+    try:
+        return _historical(reader, read_tag(reader, name))
+    except NoSuchFile:
+        names = ", ".join(sorted(tags(reader))) or "none"
+        raise NotFound(f"{reader.root}: no tag {name!r}; there are: {names}") from None
+
+
+def at_time(reader: Reader, epoch_ms: int) -> State:
+    """The newest snapshot made at or before a time. Raises `NotFound` when all are younger."""
+    ids = snapshot_ids(reader)
+    low, high, found = 0, len(ids) - 1, None
+    while low <= high:
+        middle = (low + high) // 2
+        document = read_snapshot(reader, ids[middle])
+        if document["timeMillis"] <= epoch_ms:
+            found, low = document, middle + 1
+        else:
+            high = middle - 1
+    if found is None:
+        oldest = f"the oldest is {ids[0]}" if ids else "there is none"
+        raise NotFound(f"{reader.root}: no snapshot as old as {epoch_ms} ms since 1970; {oldest}")
+    return _historical(reader, found)
+
+
+def schema_at(reader: Reader, state: State, schema_id: int) -> Schema:
+    """The schema that files of `schema_id` were written with."""
+    if schema_id not in state.schemas:
+        state.schemas[schema_id] = read_schema(reader, schema_id)
+    return state.schemas[schema_id]
+
+
+def is_table(reader: Reader) -> bool:
+    """Whether there is a Paimon table at the reader's root."""
+    return reader.exists(f"{SCHEMA_FOLDER}/schema-0") or bool(schema_ids(reader))
+
+
+# --- schema -----------------------------------------------------------------------------------------------------------
+
+
+def newest_schema(reader: Reader, at_least: int = 0) -> Schema | None:
+    """The schema with the highest id. Probes upward from `at_least`; lists the folder when that is not there."""
+    try:
+        newest = read_schema(reader, at_least)
+        while True:
+            try:
+                newest = read_schema(reader, newest.id + 1)
+            except NoSuchFile:
+                return newest
+    except NoSuchFile:
+        ids = schema_ids(reader)
+        return read_schema(reader, ids[-1]) if ids else None
+
+
+def schema_ids(reader: Reader) -> list[int]:
+    return _numbered(reader, SCHEMA_FOLDER, "schema-")
+
+
+def schema_path(schema_id: int) -> str:
+    return f"{SCHEMA_FOLDER}/schema-{schema_id}"
+
+
+def read_schema(reader: Reader, schema_id: int) -> Schema:
+    path = schema_path(schema_id)
+    found = parse_schema(reader.read(path), f"{reader.root}/{path}")
+    if found.id != schema_id:
+        raise CorruptFile(f"{reader.root}/{path}: says that it is schema {found.id}")
+    return found
+
+
+def parse_schema(data: bytes, where: str) -> Schema:
+    """A schema file -> Schema. Older versions get the options that were implied then (SchemaSerializer)."""
+    document = _json(data, where, _SCHEMA_KEYS)
+    given = dict(document["options"])
+    version = document.get("version") or 1
+    if version <= 1:
+        given.setdefault("bucket", "1")
+    if version <= 2:
+        given.setdefault("file.format", "orc")
+    if version > _SCHEMA_VERSION:
+        raise UnsupportedFeature(f"{where}: schema version {version}; lakeformat knows up to {_SCHEMA_VERSION}")
+    try:
+        fields = tuple(types.parse_field(f) for f in document["fields"])
+    except (CorruptFile, UnsupportedFeature) as error:
+        raise type(error)(f"{where}: {error}") from error
+    keys = {role: tuple(document.get(role) or ()) for role in ("partitionKeys", "primaryKeys")}
+    for role, columns in keys.items():
+        if strange := [c for c in columns if c not in {f.name for f in fields}]:
+            raise CorruptFile(f"{where}: {role} names {strange[0]!r}, which is no column")
+    if not all(isinstance(v, str) for v in given.values()):
+        raise CorruptFile(f"{where}: options that are not text: {given}")
+    return Schema(
+        fields=fields,
+        partitioning=identity(*keys["partitionKeys"]),
+        primary_key=keys["primaryKeys"],
+        properties=given,
+        comment=document.get("comment") or None,
+        id=document["id"],
+        last_field_id=document["highestFieldId"],
+    )
+
+
+def emit_schema(schema: Schema, now_ms: int, operation_id: str) -> bytes:
+    """Schema -> a schema file."""
+    document: dict[str, Any] = {
+        "version": _SCHEMA_VERSION,
+        "id": schema.id,
+        "fields": [types.emit_field(f) for f in schema.fields],
+        "highestFieldId": schema.last_field_id,
+        "partitionKeys": list(schema.partitioning.names),
+        "primaryKeys": list(schema.primary_key),
+        "options": dict(schema.properties),
+    }
+    if schema.comment:
+        document["comment"] = schema.comment
+    document |= {"timeMillis": now_ms, _OPERATION_KEY: operation_id}
+    return _emit(document)
+
+
+def declare(schema: Schema, where: str) -> Schema:
+    """What the user asked for as Paimon keeps it: ids given, types Paimon has, keys checked. Raises `InvalidInput`."""
+    require_identity(schema.partitioning, "paimon")
+    fields = tuple(replace(f, type=types.paimon_type(f.type)) for f in schema.fields)
+    types.check_supported(fields)
+    names = [f.name for f in fields]
+    check_names(fields, where)
+    for role, columns in (("partition_by", schema.partitioning.names), ("primary_key", schema.primary_key)):
+        for column in columns:
+            if column not in names:
+                raise InvalidInput(
+                    f"{where}: {role} names {column!r}, which is no column; there are {', '.join(names)}"
+                )
+            kind = next(f.type for f in fields if f.name == column)
+            if not isinstance(kind, Scalar) or (role == "partition_by" and kind.kind in _BYTES):
+                raise InvalidInput(
+                    f"{where}: {role} names {column!r}, of type {kind}; it must be of a type that has a text"
+                )
+        if len(set(columns)) < len(columns):
+            raise InvalidInput(f"{where}: {role} names a column twice: {', '.join(columns)}")
+    numbered, last = types.number(fields)
+    declared = replace(schema, fields=numbered, id=0, last_field_id=last, properties=dict(schema.properties))
+    check_options(declared, where)
+    return declared
+
+
+def check_names(fields: tuple[Field, ...], where: str) -> None:
+    """Raise `InvalidInput` for names of columns that cannot be, at any depth."""
+    for each in fields:
+        if each.name.startswith("_KEY_") or each.name in _RESERVED:
+            raise InvalidInput(f"{where}: column {each.name!r} has a name that Paimon keeps for itself")
+    _check_row(fields, where)
+    for part in walk(fields):
+        if isinstance(part.type, Row):
+            _check_row(part.type.fields, f"{where}: {part.name}")
+
+
+def check_options(schema: Schema, where: str) -> None:
+    """Raise for options that cannot be, or that ask for what lakeformat does not write."""
+    if set(schema.partitioning.names) == set(schema.names):
+        raise InvalidInput(f"{where}: every column is a partition column; a table needs one that is not")
+    options.check_new(schema.properties, where)
+    require_writable(schema, where)
+    buckets = options.integer(schema.properties, "bucket", -1)
+    keys = bucket_key(schema)
+    if buckets == 0 or buckets < -2:
+        raise InvalidInput(f"{where}: bucket={buckets}; it must be -1 or at least 1")
+    if keys and buckets == -1:
+        raise InvalidInput(f"{where}: bucket-key needs a fixed number of buckets: set bucket to 1 or more")
+    if buckets > 0 and not keys:
+        raise InvalidInput(f"{where}: bucket={buckets} needs bucket-key, the columns whose hash chooses the bucket")
+    for key in keys:
+        if key not in schema.names:
+            raise InvalidInput(
+                f"{where}: bucket-key names {key!r}, which is no column; there are {', '.join(schema.names)}"
+            )
+        if key in schema.partitioning.names:
+            raise InvalidInput(
+                f"{where}: bucket-key names the partition column {key!r}; all its rows would share a bucket"
+            )
+        if not isinstance(schema.field(key).type, Scalar):
+            raise InvalidInput(
+                f"{where}: bucket-key names {key!r}, a {schema.field(key).type}; it must be a plain value"
+            )
+    if keys:  # Whether the function takes them shows without a row.
+        kinds = [schema.field(key).type for key in keys]
+        nothing = [pa.nulls(0, to_arrow(kind)) for kind in kinds]
+        murmur.buckets(nothing, kinds, buckets, schema.properties.get("bucket-function.type", "default"))
+    if options.file_format(schema.properties) == "avro":
+        for each in walk(schema.fields):
+            if not _AVRO_NAME.fullmatch(each.name):
+                raise InvalidInput(f"{where}: column {each.name!r}: Avro's names are letters, digits and underscores")
+    options.compression(schema.properties)
+    options.manifest_codec(schema.properties)
+
+
+def bucket_key(schema: Schema) -> tuple[str, ...]:
+    return tuple(k.strip() for k in schema.properties.get("bucket-key", "").split(",") if k.strip())
+
+
+def require_readable(schema: Schema, where: str) -> None:
+    """Refuse, by name, what would be half-read."""
+    if schema.primary_key:
+        raise UnsupportedFeature(f"{where}: primary key ({', '.join(schema.primary_key)}): not supported yet")
+    options.require_readable(schema.properties, where)
+
+
+def require_writable(schema: Schema, where: str) -> None:
+    """Refuse, by name, what a write would break."""
+    require_readable(schema, where)
+    options.require_writable(schema.properties, where)
+    if options.integer(schema.properties, "bucket", -1) == -2:
+        raise UnsupportedFeature(
+            f"{where}: bucket=-2 (postpone) cannot be written; create it with bucket=-1 or bucket>0"
+        )
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+def snapshot_path(snapshot_id: int) -> str:
+    return f"{SNAPSHOT_FOLDER}/snapshot-{snapshot_id}"
+
+
+def snapshot_ids(reader: Reader) -> list[int]:
+    """The ids of the snapshots there are, rising; there may be gaps."""
+    return _numbered(reader, SNAPSHOT_FOLDER, "snapshot-")
+
+
+def read_snapshot(reader: Reader, snapshot_id: int) -> dict[str, Any]:
+    return _snapshot(reader, snapshot_id, reader.read(snapshot_path(snapshot_id)))
+
+
+def read_snapshots(reader: Reader, ids: list[int]) -> list[dict[str, Any]]:
+    """The documents of those snapshots that are still there, in the order of `ids`."""
+    found = zip(ids, reader.read_many([snapshot_path(i) for i in ids]), strict=True)
+    return [_snapshot(reader, i, data) for i, data in found if data is not None]
+
+
+def parse_snapshot(data: bytes, where: str) -> dict[str, Any]:
+    """A snapshot or tag file -> its document, checked for what every reader needs."""
+    document = _json(data, where, _SNAPSHOT_KEYS)
+    if (document.get("version") or 1) > _SNAPSHOT_VERSION:
+        raise UnsupportedFeature(
+            f"{where}: snapshot version {document['version']}; lakeformat knows up to {_SNAPSHOT_VERSION}"
+        )
+    if not all(isinstance(v, str) for v in (document.get("properties") or {}).values()):
+        raise CorruptFile(f"{where}: properties that are not text: {document['properties']}")
+    return document
+
+
+def emit_snapshot(document: Mapping[str, Any]) -> bytes:
+    """A document -> a snapshot file; what is None is left out, as Java does."""
+    return _emit({"version": _SNAPSHOT_VERSION} | {k: v for k, v in document.items() if v is not None})
+
+
+def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
+    """What a document says in the nouns that both formats share."""
+    operation = document.get("operation")
+    kind = document["commitKind"].lower()
+    if kind == "overwrite" and operation in {"DELETE", "UPDATE", "TRUNCATE", "MERGE"}:
+        kind = operation.lower()
+    return Snapshot(
+        id=document["id"],
+        kind=kind,
+        timestamp_ms=document["timeMillis"],
+        schema_id=document["schemaId"],
+        operation_id=document["commitUser"],
+        parent_id=document["id"] - 1 or None,
+        total_rows=document.get("totalRecordCount"),
+        properties=document.get("properties") or {},
+    )
+
+
+def watermark(document: Mapping[str, Any] | None, given: int | None) -> int | None:
+    """The larger of the last snapshot's watermark and the one given."""
+    old = None if document is None else document.get("watermark")
+    if old == _NO_WATERMARK:
+        old = None
+    return max((w for w in (old, given) if w is not None), default=None)
+
+
+def find(reader: Reader, operation: Operation, base: State) -> dict[str, Any] | int | None:
+    """The document (or the schema id) that `operation` became, if it has landed; looks from the newest backwards."""
+    request = operation.request
+    if isinstance(operation, Create | Evolve):
+        for schema_id in reversed(schema_ids(reader)):
+            data = _json(reader.read(schema_path(schema_id)), f"{reader.root}/{schema_path(schema_id)}", {})
+            if data.get(_OPERATION_KEY) == request.id:
+                return schema_id
+        return None
+    if base.version <= request.absent_until:
+        return None
+    ids = [i for i in snapshot_ids(reader) if request.absent_until < i <= base.version]
+    for end in range(len(ids), 0, -64):
+        for document in reversed(read_snapshots(reader, ids[max(0, end - 64) : end])):
+            if document["commitUser"] == request.id and document["commitIdentifier"] == BATCH_IDENTIFIER:
+                return document
+    return None
+
+
+# --- tags, consumers, branches ----------------------------------------------------------------------------------------
+
+
+def tag_path(name: str) -> str:
+    if (
+        not isinstance(name, str)
+        or not _TAG_NAME.fullmatch(name)
+        or name in {".", ".."}
+        or not name.strip()
+        or name.isdigit()
+    ):
+        raise InvalidInput(f"tag {name!r}: a name must not be empty, a number, or hold slashes or control characters")
+    return f"{TAG_FOLDER}/tag-{name}"
+
+
+def read_tag(reader: Reader, name: str) -> dict[str, Any]:
+    path = tag_path(name)
+    return parse_snapshot(reader.read(path), f"{reader.root}/{path}")
+
+
+def tags(reader: Reader, branch: str = "") -> dict[str, dict[str, Any]]:
+    """Tag name -> its document."""
+    folder = f"{branch}{TAG_FOLDER}"
+    paths = [f.path for f in reader.list(folder) if f.path.startswith(f"{folder}/tag-")]
+    found = zip(paths, reader.read_many(paths), strict=True)
+    prefix = len(f"{folder}/tag-")
+    return {p[prefix:]: parse_snapshot(d, f"{reader.root}/{p}") for p, d in found if d is not None}
+
+
+def emit_tag(document: Mapping[str, Any], now_ms: int, retain_ms: int | None) -> bytes:
+    """A snapshot's document -> a tag file that keeps it, for `retain_ms` or for ever."""
+    created = [*time.localtime(now_ms // 1000)[:6], now_ms % 1000 * 1_000_000]
+    retained = None if retain_ms is None else retain_ms / 1000
+    return emit_snapshot({**document, "tagCreateTime": created, "tagTimeRetained": retained})
+
+
+def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | None) -> tuple[str, bytes]:
+    """The path and bytes of a tag that keeps the snapshot of `base`, for `retain_ms` or for ever."""
+    if base.document is None:
+        raise NotFound(f"{reader.root}: the table has no snapshot that tag {name!r} could keep; write something first")
+    return tag_path(name), emit_tag(base.document, now_ms, retain_ms)
+
+
+def attempts(schema: Schema) -> int:
+    """`commit.max-retries`, and the first try."""
+    return max(options.integer(schema.properties, "commit.max-retries", 10), 0) + 1
+
+
+def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:
+    """Every snapshot there is with an id above `after`, oldest first."""
+    return [to_snapshot(d) for d in read_snapshots(reader, [i for i in snapshot_ids(reader) if i > after])]
+
+
+def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
+    """Tags whose own time is over."""
+    over = []
+    for name, document in tags(reader).items():
+        created, retained = document.get("tagCreateTime"), document.get("tagTimeRetained")
+        if created is not None and retained is not None:
+            try:
+                moment = datetime.datetime(*created[:6], *(n // 1000 for n in created[6:]))
+            except (TypeError, ValueError) as error:
+                raise CorruptFile(f"{reader.root}/{tag_path(name)}: tagCreateTime is {created!r} ({error})") from error
+            if epoch_ms(calendar.timegm(moment.timetuple()) * 1000) + retained * 1000 < now_ms:
+                over.append(name)
+    return sorted(over)
+
+
+def consumers(reader: Reader) -> dict[str, int]:
+    """Consumer -> the next snapshot it will read, which expiry must keep. A file half written is read again."""
+    found: dict[str, int] = {}
+    for each in reader.list(CONSUMER_FOLDER):
+        name = each.path.rsplit("/", 1)[-1]
+        if not name.startswith("consumer-"):
+            continue
+        where = f"{reader.root}/{each.path}"
+        for attempt in range(10):
+            try:
+                found[name.removeprefix("consumer-")] = _json(reader.read(each.path), where, {"nextSnapshot": int})[
+                    "nextSnapshot"
+                ]
+                break
+            except NoSuchFile:
+                break
+            except CorruptFile:
+                if attempt == 9:
+                    raise
+                time.sleep(0.01 * (attempt + 1))
+    return found
+
+
+def local_ms(epoch_ms: int) -> int:
+    """A time as Java's LocalDateTime tells it: the local clock's, in milliseconds as if it were UTC."""
+    return epoch_ms + time.localtime(epoch_ms // 1000).tm_gmtoff * 1000
+
+
+def epoch_ms(local_ms: int) -> int:
+    """Such a time in milliseconds since 1970."""
+    seconds, rest = divmod(local_ms, 1000)
+    return int(time.mktime((*time.gmtime(seconds)[:8], -1))) * 1000 + rest
+
+
+def branches(reader: Reader) -> list[str]:
+    """Folders of the branches, each with a slash at its end."""
+    return [f"{BRANCH_FOLDER}/{name}/" for name in reader.folders(BRANCH_FOLDER) if name.startswith("branch-")]
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _historical(reader: Reader, document: dict[str, Any]) -> State:
+    schema = read_schema(reader, document["schemaId"])
+    return State(document["id"], schema, document, {schema.id: schema})
+
+
+def _numbered(reader: Reader, folder: str, prefix: str) -> list[int]:
+    start = f"{folder}/{prefix}"
+    names = (f.path[len(start) :] for f in reader.list(folder) if f.path.startswith(start))
+    return sorted(int(n) for n in names if n.isdecimal())
+
+
+def _check_row(fields: tuple[Field, ...], where: str) -> None:
+    if not fields:
+        raise InvalidInput(f"{where}: a table, and a row inside it, needs a column")
+    seen: dict[str, str] = {}
+    for each in fields:
+        if not each.name:
+            raise InvalidInput(f"{where}: a column has no name")
+        if (other := seen.get(each.name.casefold())) is not None:
+            raise InvalidInput(f"{where}: two columns are called {other!r} and {each.name!r}: one name to Spark")
+        seen[each.name.casefold()] = each.name
+
+
+def _snapshot(reader: Reader, snapshot_id: int, data: bytes) -> dict[str, Any]:
+    where = f"{reader.root}/{snapshot_path(snapshot_id)}"
+    document = parse_snapshot(data, where)
+    if document["id"] != snapshot_id:
+        raise CorruptFile(f"{where}: says that it is snapshot {document['id']}")
+    return document
+
+
+def _json(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> dict[str, Any]:
+    """A JSON object whose `keys` are of these types; further ones are of no concern."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(f"{where}: not JSON ({error})") from error
+    if not isinstance(document, dict):
+        raise CorruptFile(f"{where}: a JSON {type(document).__name__}, not an object")
+    for key, kind in keys.items():
+        value = document.get(key)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise CorruptFile(f"{where}: {key} is {value!r}")
+    return document
+
+
+def _emit(document: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(document, indent=2, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{error.object[error.start - 20 : error.end]!r} is no text that a file can hold") from error

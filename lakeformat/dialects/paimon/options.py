@@ -1,0 +1,332 @@
+"""Paimon's table options: which are known, which name a feature that is refused, and their typed values."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+
+Options = Mapping[str, str]
+
+ACCEPTED = "lakeformat.accepted-options"
+
+# Keys that change nothing about which bytes make up the table, or that lakeformat honours.
+_KNOWN_PREFIXES = (
+    "lakeformat.",
+    "parquet.",
+    "orc.",
+    "avro.",
+    "scan.",
+    "source.",
+    "read.",
+    "lookup.",
+    "sink.",
+    "log.",
+    "flink.",
+    "spark.",
+    "hive.",
+    "metastore.",
+    "metadata.",
+    "manifest.",
+    "manifest-",
+    "snapshot.",
+    "tag.",
+    "consumer",
+    "commit.",
+    "write-",
+    "compaction.",
+    "full-compaction.",
+    "partition.",
+    "file.",
+    "file-reader-",
+    "file-operation.",
+    "fields.",
+    "num-sorted-run.",
+    "num-levels",
+    "sort-",
+    "sort-engine",
+    "local-",
+    "streaming-",
+    "dynamic-bucket.",
+    "dynamic-partition-overwrite",
+    "changelog.",
+    "changelog-file.",
+    "local-merge-buffer-size",
+    "page-size",
+    "cache-",
+    "async-file-write",
+    "auto-create",
+    "end-input.",
+    "incremental-between",
+    "zorder.",
+    "lookup-",
+    "visibility-callback.",
+    "delta.",
+    "unaware-bucket.",
+    "overwrite-upgrade",
+    "postpone.",
+    "user.",
+    "owner",
+    "comment",
+    "delete-file.",
+    "delete.",
+    "cross-partition-upsert.",
+    "record-level.",
+    "alter-column-null-to-not-null.",
+    "add-column-before-partition",
+    "disable-alter-column-null-to-not-null",
+    "disable-explicit-type-casting",
+    "table-read.",
+    "clustering.",
+    "variant.",
+    "global-index.",
+    "btree-index.",
+    "bitmap-index.",
+    "scalar-index.",
+    "vector-index.",
+    "full-text-index.",
+    "sorted-index.",
+    "blob.",
+    "blob-as-descriptor",
+    "vector.",
+    "mosaic.",
+    "query-auth.",
+    "row-tracking.partition",
+    "data-evolution.row",
+    "data-evolution.write",
+    "chain-table.",
+    "deletion-vector.",
+    "deletion-vectors.",
+    "pk-",
+    "upsert-key",
+    "materialized-table.",
+)
+_KNOWN = {
+    "bucket", "bucket-key", "bucket-append-ordered", "bucket-function.type", "data-file.prefix", "data-file.thin-mode",
+    "data-file.path-directory", "changelog-file.prefix", "changelog-producer", "changelog-producer.row-deduplicate",
+    "changelog-producer.row-deduplicate-ignore-fields", "continuous.discovery-interval", "deletion-vectors.enabled",
+    "merge-engine", "ignore-delete", "sequence.field", "sequence.field.sort-order", "sequence.snapshot-ordering",
+    "rowkind.field", "rowkind.field-ignore", "partial-update.remove-record-on-delete", "aggregation.remove-record-on-delete",
+    "partial-update.remove-record-on-sequence-group", "partial-update.ignore-delete", "deduplicate.ignore-delete",
+    "first-row.ignore-delete", "type", "path", "branch", "target-file-size", "target-file-row-num", "primary-key",
+    "primary-key.nullable", "row-tracking.enabled", "data-evolution.enabled", "index-file-in-data-file-dir",
+    "data-file.external-paths", "data-file.external-paths.strategy", "data-file.external-paths.specific-fs",
+    "data-file.external-paths.weights", "default-value", "write-mode", "catalog-default-db", "force-lookup",
+    "need-lookup", "fallback-branch", "partition", "blob-field", "vector-field", "bucket-append-only",
+    "precommit-compact", "append-compact-remove-dangling-deletes", "image-column", "video-frame-field", "row-deduplicate",
+    "object-location", "format-table.implementation", "format-table.file.compression", "format-table.partition-path-only-value",
+}  # fmt: skip
+
+# What a table may be that lakeformat would only half understand: (key, does the value ask for it, what to say).
+_REFUSED_ALWAYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("type", lambda v: v.lower() not in {"table", ""}, "a table of type {value} is not a data table of Paimon"),
+    ("data-evolution.enabled", lambda v: _true(v), "data evolution (columns split over files)"),
+    ("blob-field", lambda v: bool(v), "blob columns"),
+    ("vector-field", lambda v: bool(v), "vector columns"),
+    ("query-auth.enabled", lambda v: _true(v), "query authorization"),
+    ("chain-table.enabled", lambda v: _true(v), "chain tables (rows of other branches)"),
+    ("scan.fallback-branch", lambda v: bool(v), "a fallback branch {value}"),
+    ("fallback-branch", lambda v: bool(v), "a fallback branch {value}"),
+)
+_REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("row-tracking.enabled", lambda v: _true(v), "row tracking"),
+    ("deletion-vectors.enabled", lambda v: _true(v), "deletion vectors"),
+    ("clustering.incremental", lambda v: _true(v), "incremental clustering"),
+    ("data-file.external-paths", lambda v: bool(v), "data files outside the table's folder"),
+    ("index-file-in-data-file-dir", lambda v: _true(v), "index files beside data files"),
+    ("manifest.format", lambda v: v.lower() != "avro", "manifests in {value}; they are read, not written"),
+)
+# Set once, when the table is made.
+_IMMUTABLE = {
+    "bucket-key", "bucket-function.type", "type", "path", "branch", "primary-key", "partition", "merge-engine", "sequence.field",
+    "rowkind.field", "row-tracking.enabled", "data-evolution.enabled", "partition.default-name", "partition.legacy-name",
+    "data-file.path-directory", "changelog-producer",
+}  # fmt: skip
+
+_SIZE = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.IGNORECASE)
+_SIZE_UNITS = {"": 1, "b": 1, "bytes": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "kibibytes": 1 << 10, "mebibytes": 1 << 20}  # fmt: skip
+_TIME_UNITS = {
+    "": 1, "ms": 1, "milli": 1, "millis": 1, "millisecond": 1, "milliseconds": 1, "s": 1000, "sec": 1000, "secs": 1000,
+    "second": 1000, "seconds": 1000, "min": 60_000, "m": 60_000, "minute": 60_000, "minutes": 60_000, "h": 3_600_000,
+    "hour": 3_600_000, "hours": 3_600_000, "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
+}  # fmt: skip
+
+
+def require_readable(options: Options, where: str) -> None:
+    """Raise `UnsupportedFeature` for a feature without which the rows could not be read right."""
+    _refuse(options, _REFUSED_ALWAYS, where)
+
+
+def require_writable(options: Options, where: str) -> None:
+    """Raise `UnsupportedFeature` for a feature that a write would have to take part in, or for an option nobody knows."""
+    require_readable(options, where)
+    _refuse(options, _REFUSED_ON_WRITE, where)
+    accepted = _accepted(options)
+    for key in options:
+        if not is_known(key) and key not in accepted:
+            raise UnsupportedFeature(
+                f"{where}: option {key!r} is not one that lakeformat knows, so it might ask for something a write would "
+                f"break; if it is harmless, name it in the option {ACCEPTED!r}"
+            )
+
+
+def check_new(options: Options, where: str) -> None:
+    """Raise `InvalidInput` for options that cannot be: unknown names, values that do not parse."""
+    accepted = _accepted(options)
+    for key, value in options.items():
+        if not isinstance(value, str):
+            raise InvalidInput(f"{where}: option {key!r} is {value!r}; options are text, e.g. {str(value)!r}")
+        if not is_known(key) and key not in accepted:
+            near = difflib.get_close_matches(key, _KNOWN | _TYPED.keys(), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; name it in {ACCEPTED!r} to keep it all the same"
+            raise InvalidInput(f"{where}: unknown option {key!r}{hint}")
+        if key in _TYPED:
+            _TYPED[key](options, key, None)
+
+
+def check_alter(before: Options, after: Options, where: str) -> None:
+    """Raise `InvalidInput` where options change that are set once, when the table is made."""
+    check_new({k: v for k, v in after.items() if before.get(k) != v}, where)
+    for key in sorted(_IMMUTABLE):
+        if before.get(key) != after.get(key):
+            raise InvalidInput(
+                f"{where}: option {key!r} is set when a table is made and cannot change; make a new table"
+            )
+    old, new = integer(before, "bucket", -1), integer(after, "bucket", -1)
+    if old != new and (old < 0 or new < 0):
+        raise InvalidInput(f"{where}: bucket cannot change from {old} to {new}; make a new table")
+
+
+def is_known(key: str) -> bool:
+    return key in _KNOWN or key.startswith(_KNOWN_PREFIXES) or key.startswith("file-index.")
+
+
+def integer(options: Options, key: str, default: int | None) -> int:
+    """A whole number; raises `InvalidInput`."""
+    value = options.get(key)
+    if value is None:
+        return default  # type: ignore[return-value]
+    try:
+        return int(value)
+    except ValueError:
+        raise InvalidInput(f"option {key!r} is {value!r}; it must be a whole number") from None
+
+
+def size(options: Options, key: str, default: int | None) -> int:
+    """A memory size such as `128 mb`, in bytes; raises `InvalidInput`."""
+    value = options.get(key)
+    if value is None:
+        return default  # type: ignore[return-value]
+    found = _SIZE.fullmatch(value)
+    if not found or found[2].lower() not in _SIZE_UNITS:
+        raise InvalidInput(f"option {key!r} is {value!r}; it must be a size such as '128 mb'")
+    return int(found[1]) * _SIZE_UNITS[found[2].lower()]
+
+
+def positive(options: Options, key: str, default: int | None) -> int:
+    """A size above zero."""
+    found = size(options, key, default)
+    if found is not None and found <= 0:
+        raise InvalidInput(f"option {key!r} is {options[key]!r}; it must be above zero")
+    return found
+
+
+def duration(options: Options, key: str, default: int | None) -> int:
+    """A duration such as `1 h`, in milliseconds; raises `InvalidInput`."""
+    value = options.get(key)
+    if value is None:
+        return default  # type: ignore[return-value]
+    found = _SIZE.fullmatch(value)
+    if not found or found[2].lower() not in _TIME_UNITS:
+        raise InvalidInput(f"option {key!r} is {value!r}; it must be a duration such as '1 h'")
+    return int(found[1]) * _TIME_UNITS[found[2].lower()]
+
+
+def boolean(options: Options, key: str, default: bool | None) -> bool:
+    """`true` or `false`; raises `InvalidInput`."""
+    value = options.get(key)
+    if value is None:
+        return default  # type: ignore[return-value]
+    if value.strip().lower() not in {"true", "false"}:
+        raise InvalidInput(f"option {key!r} is {value!r}; it must be 'true' or 'false'")
+    return _true(value)
+
+
+def file_format(options: Options) -> str:
+    """`file.format`: parquet (the default), orc or avro."""
+    value = options.get("file.format", "parquet").lower()
+    if value not in {"parquet", "orc", "avro"}:
+        raise UnsupportedFeature(
+            f"option 'file.format' is {value!r}; lakeformat reads and writes parquet, orc and avro"
+        )
+    return value
+
+
+def compression(options: Options) -> str:
+    """`file.compression`: zstd by default; raises `InvalidInput` for one that the file format does not have."""
+    format, value = file_format(options), options.get("file.compression", "zstd").lower()
+    if value not in _COMPRESSIONS[format]:
+        raise InvalidInput(
+            f"option 'file.compression' is {value!r}; {format} files know {', '.join(sorted(_COMPRESSIONS[format]))}"
+        )
+    return value
+
+
+def manifest_codec(options: Options) -> str:
+    """`manifest.compression` as Avro calls it; raises `InvalidInput`."""
+    value = options.get("manifest.compression", "zstd").lower()
+    if value not in _AVRO_CODECS:
+        raise InvalidInput(f"option 'manifest.compression' is {value!r}; it must be one of {', '.join(_AVRO_CODECS)}")
+    return _AVRO_CODECS[value]
+
+
+def _accepted(options: Options) -> set[str]:
+    return {key.strip() for key in options.get(ACCEPTED, "").split(",")} - {""}
+
+
+def _true(value: str) -> bool:
+    return value.strip().lower() == "true"
+
+
+def _refuse(options: Options, rules: tuple[tuple[str, Callable[[str], bool], str], ...], where: str) -> None:
+    for key, asks, feature in rules:
+        value = options.get(key)
+        if value is not None and asks(value):
+            raise UnsupportedFeature(f"{where}: {feature.format(value=value)} ({key}={value}): not supported")
+
+
+_AVRO_CODECS = {
+    "zstd": "zstandard", "zstandard": "zstandard", "none": "null", "uncompressed": "null", "null": "null", "gzip": "deflate",
+    "deflate": "deflate", "snappy": "snappy", "bzip2": "bzip2", "xz": "xz", "lz4": "zstandard",
+}  # fmt: skip
+_COMPRESSIONS = {
+    "parquet": {"none", "uncompressed", "zstd", "snappy", "gzip", "lz4", "brotli"},
+    "orc": {"none", "uncompressed", "zstd", "snappy", "zlib", "lz4"},
+    "avro": _AVRO_CODECS.keys() - {"lz4"},
+}
+
+_TYPED: dict[str, Callable[..., object]] = {
+    "bucket": integer,
+    "target-file-size": positive,
+    "manifest.target-file-size": positive,
+    "manifest.merge-min-count": integer,
+    "manifest.full-compaction-threshold-size": size,
+    "snapshot.num-retained.min": integer,
+    "snapshot.num-retained.max": integer,
+    "snapshot.time-retained": duration,
+    "snapshot.expire.limit": integer,
+    "compaction.min.file-num": integer,
+    "commit.max-retries": integer,
+    "commit.timeout": duration,
+    "commit.min-retry-wait": duration,
+    "commit.max-retry-wait": duration,
+    "partition.expiration-time": duration,
+    "source.split.target-size": size,
+    "source.split.open-file-cost": size,
+    "dynamic-partition-overwrite": boolean,
+    "partition.legacy-name": boolean,
+    "metadata.stats-dense-store": boolean,
+    "file.compression.zstd-level": integer,
+}

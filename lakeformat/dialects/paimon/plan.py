@@ -1,0 +1,400 @@
+"""operation + state -> the files and the root that make it so."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import binary_row, waist
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.dialects.paimon import conflict, layout, manifest, metadata, options, scan, types
+from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSource
+from lakeformat.dialects.paimon.metadata import State
+from lakeformat.errors import AlreadyExists, NoSuchFile, NotFound
+from lakeformat.model import evolution
+from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwrite, Request, Restore, Rewrite
+from lakeformat.model.predicate import Expression
+from lakeformat.model.schema import Field, Scalar, Schema, Type
+from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
+from lakeformat.model.work import ColumnStats, StatsMode, WrittenFile
+from lakeformat.storage.store import Reader
+
+RESTORED_FROM = "lakeformat.restored-from"
+
+# Operation kind -> (commitKind, operation)
+_KINDS = {
+    "append": ("APPEND", "WRITE"),
+    "overwrite": ("OVERWRITE", "OVERWRITE"),
+    "truncate": ("OVERWRITE", "TRUNCATE"),
+    "delete": ("OVERWRITE", "DELETE"),
+    "update": ("OVERWRITE", "UPDATE"),
+    "merge": ("OVERWRITE", "MERGE"),
+    "compact": ("COMPACT", None),
+    "restore": ("OVERWRITE", None),
+}
+
+
+def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Plan:
+    """What to stage and what to publish so that `operation` becomes the version after `base`."""
+    match operation:
+        case Create(request=request, schema=schema):
+            return _create(reader, request, schema, base, stamp)
+        case Evolve(request=request, changes=changes):
+            return _evolve(reader, request, changes, base, stamp)
+        case Append(request=request, added=added):
+            return _commit(reader, request, "append", base, stamp, EMPTY_ENTRIES, added)
+        case Overwrite(request=request, added=added, scope=scope, kind=kind):
+            gone = manifest.live_entries(reader, base.document, base.schema, scope)
+            index = _index_without(reader, base, scope, stamp)
+            return _commit(reader, request, kind, base, stamp, gone, added, index)
+        case Rewrite(request=request, added=added, kind=kind):
+            return _commit(reader, request, kind, base, stamp, conflict.removed(reader, base, operation), added)
+        case Restore():
+            return _restore(reader, operation, base, stamp)
+    raise AssertionError(f"{operation}: tags and snapshots are files of their own in Paimon")
+
+
+def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:
+    """The snapshot that `operation` became, if it has landed."""
+    landed = metadata.find(reader, operation, base)
+    if landed is None:
+        return None
+    if isinstance(landed, int):
+        return Snapshot(base.version, "evolve", 0, landed, operation.request.id)
+    return replace(metadata.to_snapshot(landed), partitions=_changes_of(reader, landed, base.schema))
+
+
+def changes(reader: Reader, base: State) -> tuple[PartitionChange, ...]:
+    """What the base's own snapshot added and removed in each partition."""
+    return () if base.document is None else _changes_of(reader, base.document, base.schema)
+
+
+def _changes_of(reader: Reader, document: Mapping[str, Any], schema: Schema) -> tuple[PartitionChange, ...]:
+    metas = manifest.read_list(reader, document["deltaManifestList"])
+    tables = manifest.read_all(reader, metas)
+    return _changes(pa.concat_tables(tables) if tables else EMPTY_ENTRIES, schema)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _create(reader: Reader, request: Request, schema: Schema, base: State, stamp: Stamp) -> Plan:
+    if base.schema.id >= 0:
+        raise AlreadyExists(f"{reader.root}: there is a table already; pass if_exists='ignore' to take it as it is")
+    declared = metadata.declare(schema, reader.root)
+    layout.layout(State(0, declared))  # What the first write would refuse is refused now.
+    return _schema_plan(declared, request, base, stamp, "create")
+
+
+def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
+    if base.schema.id < 0:
+        raise NotFound(f"{reader.root}: the table is gone")
+    before = base.schema
+    after = evolution.apply(before, asked)
+    after = replace(
+        after, id=before.id + 1, fields=tuple(replace(f, type=types.paimon_type(f.type)) for f in after.fields)
+    )
+    types.check_supported(after.fields)
+    metadata.check_names(after.fields, reader.root)
+    options.check_alter(before.properties, after.properties, reader.root)
+    metadata.check_options(after, reader.root)
+    layout.layout(replace(base, schema=after))
+    return _schema_plan(after, request, base, stamp, "evolve")
+
+
+def _schema_plan(schema: Schema, request: Request, base: State, stamp: Stamp, kind: str) -> Plan:
+    made = Snapshot(base.version, kind, stamp.now_ms, schema.id, request.id)
+    return Plan({}, metadata.schema_path(schema.id), metadata.emit_schema(schema, stamp.now_ms, request.id), made)
+
+
+def _commit(
+    reader: Reader,
+    request: Request,
+    kind: str,
+    base: State,
+    stamp: Stamp,
+    gone: pa.Table,
+    added: tuple[WrittenFile, ...],
+    index: tuple[str | None, dict[str, bytes]] | None = None,
+) -> Plan:
+    schema = base.schema
+    metadata.require_writable(schema, reader.root)
+    if index is None:
+        index = (base.document or {}).get("indexManifest"), {}
+    delta = pa.concat_tables([_deleted(gone), _added(reader, request, kind, base, gone, added)])
+    document = base.document or {}
+    before = manifest.read_metas(reader, base.document)
+    merged = manifest.merge(reader, before, schema, f"manifest-{_derived(stamp, 'base')}")
+    fresh = manifest.emit(delta, schema, f"manifest-{_derived(stamp, 'delta')}")
+    removed_rows = pc.sum(gone["_ROW_COUNT"]).as_py() or 0
+    rows = sum(f.row_count for f in added) - removed_rows
+    commit_kind, operation = _KINDS[kind]
+    return _publish(
+        base,
+        stamp,
+        request,
+        lists=(merged.metas, fresh.metas),
+        files={**merged.files, **fresh.files, **index[1]},
+        partitions=_changes(delta, schema),
+        document={
+            "indexManifest": index[0],
+            "commitKind": commit_kind,
+            "operation": operation,
+            "totalRecordCount": (document.get("totalRecordCount") or 0) + rows,
+            "deltaRecordCount": rows,
+            "statistics": document.get("statistics") if document.get("schemaId") == schema.id else None,
+        },
+    )
+
+
+def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> Plan:
+    """The manifests of the old snapshot as the base list, and an empty delta: nothing is added a second time."""
+    metadata.require_writable(base.schema, reader.root)
+    snapshot_id, request = operation.snapshot_id, operation.request
+    try:
+        target = (
+            metadata.read_tag(reader, operation.tag) if operation.tag else metadata.read_snapshot(reader, snapshot_id)
+        )
+    except NoSuchFile:
+        raise NotFound(f"{reader.root}: no snapshot {snapshot_id}; it may have expired") from None
+    total = target.get("totalRecordCount") or 0
+    return _publish(
+        base,
+        stamp,
+        replace(request, properties={**request.properties, RESTORED_FROM: str(snapshot_id)}),
+        lists=(manifest.read_metas(reader, target), manifest.EMPTY_METAS),
+        files={},
+        partitions=(),
+        document={
+            "indexManifest": target.get("indexManifest"),
+            "commitKind": "OVERWRITE",
+            "operation": None,
+            "totalRecordCount": total,
+            "deltaRecordCount": total - ((base.document or {}).get("totalRecordCount") or 0),
+            "statistics": target.get("statistics") if target["schemaId"] == base.schema.id else None,
+        },
+    )
+
+
+def _publish(
+    base: State,
+    stamp: Stamp,
+    request: Request,
+    lists: tuple[pa.Table, pa.Table],
+    files: dict[str, bytes],
+    partitions: tuple[PartitionChange, ...],
+    document: dict[str, Any],
+) -> Plan:
+    schema, version = base.schema, base.version + 1
+    names = [f"manifest-list-{_derived(stamp, 'list')}-{i}" for i in range(2)]
+    emitted = [manifest.emit_list(metas, schema) for metas in lists]
+    files |= {f"{metadata.MANIFEST_FOLDER}/{n}": data for n, data in zip(names, emitted, strict=True)}
+    now_ms = max(stamp.now_ms, (base.document or {}).get("timeMillis", 0))  # Time travel needs history in order.
+    full = {
+        "id": version,
+        "schemaId": schema.id,
+        "baseManifestList": names[0],
+        "baseManifestListSize": len(emitted[0]),
+        "deltaManifestList": names[1],
+        "deltaManifestListSize": len(emitted[1]),
+        "commitUser": request.id,
+        "commitIdentifier": metadata.BATCH_IDENTIFIER,
+        "timeMillis": now_ms,
+        "watermark": metadata.watermark(base.document, request.watermark),
+        "properties": dict(request.properties) or None,
+        "nextRowId": (base.document or {}).get("nextRowId") or 0,
+        "uuid": _derived(stamp, "snapshot"),
+        **document,
+    }
+    hints = {f"{metadata.SNAPSHOT_FOLDER}/LATEST": str(version).encode()}
+    if base.version == 0:
+        hints[f"{metadata.SNAPSHOT_FOLDER}/EARLIEST"] = b"1"
+    made = replace(metadata.to_snapshot(full), partitions=partitions, parent_id=base.version or None)
+    return Plan(files, metadata.snapshot_path(version), metadata.emit_snapshot(full), made, hints)
+
+
+def _deleted(entries: pa.Table) -> pa.Table:
+    kinds = pa.array(np.full(len(entries), int(EntryKind.DELETE), np.int32))
+    return entries.set_column(0, manifest.ENTRY.field("_KIND"), kinds)
+
+
+def _added(
+    reader: Reader, request: Request, kind: str, base: State, gone: pa.Table, added: tuple[WrittenFile, ...]
+) -> pa.Table:
+    """New files as rows of `manifest.ENTRY`. `gone`: the entries of those that they replace."""
+    if not added:
+        return EMPTY_ENTRIES
+    schema = metadata.schema_at(reader, base, request.schema_id)
+    buckets = options.integer(schema.properties, "bucket", -1)
+    count = len(added)
+    row_counts = np.array([f.row_count for f in added], np.int64)
+    partitions = partition_rows([f.partition for f in added], schema)
+    first, totals = np.zeros(count, np.int64), np.full(count, buckets, np.int32)
+    if buckets > 0 and kind == "compact":
+        first, totals = _in_place_of(gone, added, partitions.to_pylist())
+    elif buckets > 0:
+        first = _first_sequence_numbers(reader, base, added, partitions.to_pylist())
+    stats, stats_columns = _value_stats(added, schema)
+    no_key = manifest.empty_rows(count)
+    columns: dict[str, Any] = {
+        "_KIND": np.full(count, int(EntryKind.ADD), np.int32),
+        "_PARTITION": partitions,
+        "_BUCKET": [f.bucket for f in added],
+        "_TOTAL_BUCKETS": totals,
+        "_FILE_NAME": [f.path.rsplit("/", 1)[-1] for f in added],
+        "_FILE_SIZE": [f.size_bytes for f in added],
+        "_ROW_COUNT": row_counts,
+        "_MIN_KEY": no_key,
+        "_MAX_KEY": no_key,
+        "_KEY_STATS": manifest.stats_struct([], [], [], [[]] * count),
+        "_VALUE_STATS": stats,
+        "_MIN_SEQUENCE_NUMBER": first,
+        "_MAX_SEQUENCE_NUMBER": first + row_counts - 1,
+        "_SCHEMA_ID": np.full(count, schema.id, np.int64),
+        "_LEVEL": np.zeros(count, np.int32),
+        "_EXTRA_FILES": [[]] * count,
+        "_CREATION_TIME": [metadata.local_ms(f.created_ms) for f in added],
+        "_DELETE_ROW_COUNT": np.zeros(count, np.int64),
+        "_FILE_SOURCE": np.full(count, int(FileSource.COMPACT if kind == "compact" else FileSource.APPEND), np.int32),
+        "_VALUE_STATS_COLS": pa.array([stats_columns] * count, pa.list_(pa.string())),
+    }
+    arrays = [
+        pa.nulls(count, f.type)
+        if f.name not in columns
+        else columns[f.name]
+        if isinstance(columns[f.name], pa.Array)
+        else pa.array(columns[f.name], f.type)
+        for f in manifest.ENTRY
+    ]
+    return pa.Table.from_arrays(arrays, schema=manifest.ENTRY)
+
+
+def partition_rows(partitions: list[tuple[Any, ...]], schema: Schema) -> pa.Array:
+    """Partitions as manifests hold them: BinaryRows with their arity."""
+    kinds = manifest.partition_types(schema)
+    if not kinds:
+        return manifest.empty_rows(len(partitions))
+    columns = [waist.column([p[i] for p in partitions], kind) for i, kind in enumerate(kinds)]
+    return binary_row.with_arity(binary_row.encode(columns, kinds), len(kinds))
+
+
+def _in_place_of(
+    gone: pa.Table, added: tuple[WrittenFile, ...], partitions: list[bytes]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(first sequence number, number of buckets) of the files of a compaction: those of the rows that they hold. A bucket's
+    files are in order, and together have as many rows as those that went."""
+    codes = {key: code for code, key in enumerate(dict.fromkeys(_buckets_of(gone)))}
+    old = np.array([codes[key] for key in _buckets_of(gone)], np.int64)
+    new = np.array([codes[p, f.bucket] for p, f in zip(partitions, added, strict=True)], np.int64)
+    lowest, old_rows = np.asarray(gone["_MIN_SEQUENCE_NUMBER"]), np.asarray(gone["_ROW_COUNT"])
+    old_order, new_order = np.lexsort((lowest, old)), np.argsort(new, kind="stable")
+    old_ends = np.cumsum(old_rows[old_order])
+    new_rows = np.array([f.row_count for f in added], np.int64)[new_order]
+    new_starts = np.cumsum(new_rows) - new_rows
+    at = np.searchsorted(old_ends, new_starts, side="right")
+    place, within = old_order[at], new_starts - (old_ends[at] - old_rows[old_order][at])
+    assert int(old_ends[-1]) == int(new_rows.sum()), (gone, added)
+    first, totals = np.zeros(len(added), np.int64), np.zeros(len(added), np.int32)
+    first[new_order] = lowest[place] + within
+    totals[new_order] = np.asarray(gone["_TOTAL_BUCKETS"])[place]
+    return first, totals
+
+
+def _first_sequence_numbers(
+    reader: Reader, base: State, added: tuple[WrittenFile, ...], partitions: list[bytes]
+) -> np.ndarray:
+    """In a bucket, rows are numbered on from the largest number there is."""
+    live = manifest.live_entries(
+        reader, base.document, base.schema, manifest.scope_of(base.schema, {f.partition for f in added})
+    )
+    taken = live.group_by(["_PARTITION", "_BUCKET"]).aggregate([("_MAX_SEQUENCE_NUMBER", "max")])
+    following = dict(zip(_buckets_of(taken), taken["_MAX_SEQUENCE_NUMBER_max"].to_pylist(), strict=True))
+    first = np.zeros(len(added), np.int64)
+    for i, (partition, file) in enumerate(zip(partitions, added, strict=True)):
+        first[i] = following.get((partition, file.bucket), -1) + 1
+        following[partition, file.bucket] = int(first[i]) + file.row_count - 1
+    return first
+
+
+def _buckets_of(entries: pa.Table) -> list[tuple[bytes, int]]:
+    return list(zip(entries["_PARTITION"].to_pylist(), entries["_BUCKET"].to_pylist(), strict=True))
+
+
+def _value_stats(added: tuple[WrittenFile, ...], schema: Schema) -> tuple[pa.StructArray, list[str] | None]:
+    """Bounds and null counts of the files' columns, and which columns those are (None: all of the schema's)."""
+    dense = options.boolean(schema.properties, "metadata.stats-dense-store", True)
+    kept: list[tuple[Field, StatsMode, int]] = [
+        (field, mode, length)
+        for field, (mode, length) in zip(schema.fields, layout.stats_modes(schema), strict=True)
+        if mode is not StatsMode.NONE or not dense
+    ]
+    lows, highs, nulls = [], [], []
+    kinds: list[Type] = []
+    for field, mode, length in kept:
+        told = [f.stats.get(field.id, ColumnStats()) for f in added]
+        bounded = mode in (StatsMode.FULL, StatsMode.TRUNCATE) and isinstance(field.type, Scalar)
+        low = [s.minimum if bounded else None for s in told]
+        high = [s.maximum if bounded else None for s in told]
+        if mode is StatsMode.TRUNCATE:
+            high = [waist.cut_high(v, length) if isinstance(v, str) else v for v in high]
+            low = [waist.cut_low(v, length) if isinstance(v, str) else v for v in low]
+        kind = field.type if isinstance(field.type, Scalar) else types.NESTED_STATS
+        # Java keeps no bounds of bytes.
+        if to_arrow(kind) == pa.binary():
+            low = high = [None] * len(added)
+        kinds.append(kind)
+        lows.append(waist.column([None if h is None else v for v, h in zip(low, high, strict=True)], kind))
+        highs.append(waist.column([None if v is None else h for v, h in zip(low, high, strict=True)], kind))
+        nulls.append([None if mode is StatsMode.NONE else s.null_count for s in told])
+    columns = None if len(kept) == len(schema.fields) else [f.name for f, _, _ in kept]
+    counts = [list(row) for row in zip(*nulls, strict=True)] if nulls else [[] for _ in added]
+    return manifest.stats_struct(lows, highs, kinds, counts), columns
+
+
+def _changes(delta: pa.Table, schema: Schema) -> tuple[PartitionChange, ...]:
+    """Entries summed up by partition."""
+    if len(delta) == 0:
+        return ()
+    codes, values = manifest.partitions(delta, schema)
+    is_add = np.asarray(delta["_KIND"]) == int(EntryKind.ADD)
+    count = len(values)
+
+    def sums(weights: np.ndarray, chosen: np.ndarray) -> list[int]:
+        return np.bincount(codes[chosen], weights=weights[chosen], minlength=count).astype(np.int64).tolist()
+
+    ones, rows, sizes = np.ones(len(delta)), np.asarray(delta["_ROW_COUNT"]), np.asarray(delta["_FILE_SIZE"])
+    from_scan = zip(
+        scan.partition_values(values, schema),
+        *(sums(w, chosen) for w in (ones, rows, sizes) for chosen in (is_add, ~is_add)),
+        strict=True,
+    )
+    return tuple(PartitionChange(v, fa, fr, ra, rr, ba, br) for v, fa, fr, ra, rr, ba, br in from_scan)
+
+
+def _index_without(reader: Reader, base: State, scope: Expression, stamp: Stamp) -> tuple[str | None, dict[str, bytes]]:
+    """The index manifest without the entries of overwritten partitions: (its name, new files)."""
+    name = (base.document or {}).get("indexManifest")
+    if not name:
+        return None, {}
+    path = f"{metadata.MANIFEST_FOLDER}/{name}"
+    data, where = reader.read(path), f"{reader.root}/{path}"
+    entries = manifest.parse_index(data, where)
+    gone = manifest.in_scope(entries, base.schema, scope)
+    if len(gone) == 0:
+        return name, {}
+    if len(gone) == len(entries):
+        return None, {}
+    keep = pc.invert(pc.is_in(entries["_PARTITION"], value_set=gone["_PARTITION"].combine_chunks()))
+    renewed = f"index-manifest-{_derived(stamp, 'index')}-0"
+    return renewed, {f"{metadata.MANIFEST_FOLDER}/{renewed}": manifest.filter_index(data, keep, base.schema, where)}
+
+
+def _derived(stamp: Stamp, what: str) -> str:
+    """A name of its own for each kind of file of an attempt."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{stamp.nonce}/{stamp.attempt}/{what}"))

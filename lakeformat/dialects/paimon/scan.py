@@ -1,0 +1,297 @@
+"""state + predicate -> ReadTasks: live files, pruned by partition and by bounds, packed into tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import binary_row, expression
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.dialects.paimon import manifest, metadata, options
+from lakeformat.dialects.paimon.layout import directory
+from lakeformat.dialects.paimon.metadata import State
+from lakeformat.errors import UnsupportedFeature
+from lakeformat.model import predicate as conditions
+from lakeformat.model.predicate import ALWAYS, Expression
+from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
+from lakeformat.model.work import ReadTask
+from lakeformat.storage.store import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Live files of one snapshot: rows of `manifest.ENTRY`, and the path of each."""
+
+    entries: pa.Table
+    paths: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def filter(self, keep: pa.Array) -> Files:
+        return Files(self.entries.filter(keep), self.paths.filter(keep))
+
+    @property
+    def row_count(self) -> int:
+        return pc.sum(self.entries["_ROW_COUNT"]).as_py() or 0
+
+
+def scan(
+    reader: Reader, base: State, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
+) -> list[ReadTask]:
+    """The tasks that together read the rows for which `predicate` (bound to the schema) is true."""
+    found = files(reader, base, predicate)
+    residual = _residual(base.schema, predicate)
+    fields = project(base.schema.fields, columns)
+    return tasks(reader, base, found, _with_columns_of(residual, fields, base.schema), residual)
+
+
+def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
+    """The live files that may hold a row for which `predicate` is true."""
+    entries = _entries(reader, base, predicate)
+    return Files(entries, paths(entries, base.schema))
+
+
+def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
+    """The number of rows for which `predicate` is true, where metadata alone can tell it exactly; else None."""
+    entries = _entries(reader, base, predicate)
+    if _residual(base.schema, predicate) != ALWAYS and not _must_match(reader, base, entries, predicate).all():
+        return None
+    return pc.sum(entries["_ROW_COUNT"]).as_py() or 0
+
+
+def matching_wholly(reader: Reader, base: State, found: Files, predicate: Expression) -> np.ndarray:
+    """For each file, whether bounds prove that every row satisfies `predicate`."""
+    return _must_match(reader, base, found.entries, predicate)
+
+
+def tasks(
+    reader: Reader,
+    base: State,
+    found: Files,
+    fields: tuple[Field, ...],
+    predicate: Expression = ALWAYS,
+    alone: bool = False,
+) -> list[ReadTask]:
+    """Files -> tasks of about `source.split.target-size`; the files of a task share format and columns. With `alone`, a
+    task for each file, in the order of the files."""
+    if alone:
+        one = [found.filter(pa.array(np.arange(len(found)) == i)) for i in range(len(found))]
+        return [task for each in one for task in tasks(reader, base, each, fields, predicate)]
+    given = base.schema.properties
+    target = options.size(given, "source.split.target-size", 128 << 20)
+    opening = options.size(given, "source.split.open-file-cost", 4 << 20)
+    result = []
+    for schema_id, format, rows in _kinds(found):
+        file_fields = metadata.schema_at(reader, base, schema_id).fields
+        sizes = np.asarray(found.entries["_FILE_SIZE"])[rows]
+        weights = np.cumsum(np.maximum(sizes, opening))
+        part = found.paths.take(pa.array(rows)).to_pylist()
+        row_counts = np.asarray(found.entries["_ROW_COUNT"])[rows].tolist()
+        start, before = 0, 0
+        while start < len(rows):
+            end = max(int(np.searchsorted(weights, before + target, side="right")), start + 1)
+            result.append(
+                ReadTask(
+                    paths=tuple(part[start:end]),
+                    row_counts=tuple(row_counts[start:end]),
+                    sizes_bytes=tuple(sizes[start:end].tolist()),
+                    file_format=format,
+                    fields=fields,
+                    file_fields=file_fields,
+                    predicate=predicate,
+                )
+            )
+            start, before = end, int(weights[end - 1])
+    return result
+
+
+def paths(entries: pa.Table, schema: Schema) -> pa.Array:
+    """The path of each file, relative to the table's location; an external one is absolute."""
+    if len(entries) == 0:
+        return pa.array([], pa.string())
+    codes, values = manifest.partitions(entries, schema)
+    buckets = np.asarray(entries["_BUCKET"])
+    low = int(buckets.min())
+    spread = int(buckets.max()) - low + 1
+    pairs = pa.array(codes.astype(np.int64) * spread + (buckets - low)).dictionary_encode()
+    place = directory(schema)
+    rows = partition_values(values, schema)
+    folders = [place(rows[pair // spread], low + pair % spread) for pair in pairs.dictionary.to_pylist()]
+    inside = pc.binary_join_element_wise(
+        pa.array(folders, pa.string()).take(pairs.indices), entries["_FILE_NAME"].combine_chunks(), "/"
+    )
+    elsewhere = entries["_EXTERNAL_PATH"].combine_chunks()
+    return inside if elsewhere.null_count == len(elsewhere) else pc.coalesce(elsewhere, inside)
+
+
+def file_formats(entries: pa.Table) -> pa.Array:
+    """The ending of each file's name; null for a name that has none."""
+    names = entries["_FILE_NAME"].combine_chunks()
+    return pc.struct_field(pc.extract_regex(names, r"\.(?P<ending>[^.]+)$"), "ending")
+
+
+def partition_values(values: pa.Table, schema: Schema) -> list[tuple[object, ...]]:
+    """Partitions as tuples of Python values; timestamps as Arrow's integers."""
+    if not schema.partitioning:
+        return [()] * len(values)
+    columns = []
+    for column in values.columns:
+        kind = column.type
+        columns.append((column.cast(pa.int64()) if pa.types.is_timestamp(kind) else column).to_pylist())
+    return list(zip(*columns, strict=True))
+
+
+def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:
+    """The columns asked for, in the order asked for; `a.b` keeps only `b` of the row `a`. Raises `NotFound`."""
+    if columns is None:
+        return fields
+    chosen: dict[str, list[str] | None] = {}
+    whole = {f.name for f in fields}
+    for name in columns:
+        first, _, rest = name.partition(".")
+        if name in whole or not rest:
+            chosen[name] = None
+        elif chosen.setdefault(first, []) is not None:
+            chosen[first].append(rest)  # type: ignore[union-attr]
+    return tuple(_part(find_field(fields, name), inner) for name, inner in chosen.items())
+
+
+def require_plain(reader: Reader, base: State) -> None:
+    """Refuse, by name, tables whose files alone do not say what their rows are."""
+    metadata.require_readable(base.schema, reader.root)
+    name = (base.document or {}).get("indexManifest")
+    if name:
+        path = f"{metadata.MANIFEST_FOLDER}/{name}"
+        kinds = set(manifest.parse_index(reader.read(path), f"{reader.root}/{path}")["_INDEX_TYPE"].to_pylist())
+        if "DELETION_VECTORS" in kinds:
+            raise UnsupportedFeature(f"{reader.root}: deletion vectors: not supported yet")
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _part(field: Field, inner: list[str] | None) -> Field:
+    if inner is None:
+        return field
+    if not isinstance(field.type, Row):
+        return find_field((field,), f"{field.name}.{inner[0]}")
+    return replace(field, type=Row(project(field.type.fields, inner)))
+
+
+def _with_columns_of(predicate: Expression, fields: tuple[Field, ...], schema: Schema) -> tuple[Field, ...]:
+    """`fields`, and whole the columns that the condition needs."""
+    needed = conditions.columns_of(predicate)
+    chosen = [find_field(schema.fields, f.name) if f.name in needed else f for f in fields]
+    return (*chosen, *(f for f in schema.fields if f.name in needed and f.name not in {c.name for c in chosen}))
+
+
+def _residual(schema: Schema, predicate: Expression) -> Expression:
+    """What is left to test on rows once whole partitions are chosen."""
+    return conditions.split(predicate, schema.partitioning.names)[1]
+
+
+def _entries(reader: Reader, base: State, predicate: Expression) -> pa.Table:
+    """The live entries of files that may hold a row for which `predicate` is true."""
+    require_plain(reader, base)
+    scope, rest = conditions.split(predicate, base.schema.partitioning.names)
+    entries = manifest.live_entries(reader, base.document, base.schema, scope)
+    if rest != ALWAYS and len(entries):
+        entries = entries.filter(_may_match(reader, base, entries, predicate))
+    return entries
+
+
+def _may_match(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Array:
+    keep = np.ones(len(entries), bool)
+    for rows, bounds in _bounds(reader, base, entries, conditions.columns_of(predicate)):
+        keep[rows] = np.asarray(expression.may_match(predicate, bounds, len(rows)))
+    return pa.array(keep)
+
+
+def _must_match(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> np.ndarray:
+    if len(entries) == 0:
+        return np.asarray(expression.must_match(predicate, {}, files=0))
+    result = np.zeros(len(entries), bool)
+    for rows, bounds in _bounds(reader, base, entries, conditions.columns_of(predicate)):
+        result[rows] = np.asarray(expression.must_match(predicate, bounds, len(rows)))
+    return result
+
+
+def _bounds(
+    reader: Reader, base: State, entries: pa.Table, names: Sequence[str] | frozenset[str]
+) -> Iterator[tuple[np.ndarray, Mapping[str, expression.Bounds]]]:
+    """(rows of `entries`, bounds of the columns `names` in them), for files that share schema and columns of stats."""
+    stats = entries["_VALUE_STATS"].combine_chunks()
+    low_rows, high_rows = pc.struct_field(stats, "_MIN_VALUES"), pc.struct_field(stats, "_MAX_VALUES")
+    null_counts = pc.struct_field(stats, "_NULL_COUNTS")
+    wanted = [find_field(base.schema.fields, n) for n in names]
+    for schema_id, columns, rows in _stat_kinds(entries):
+        schema = metadata.schema_at(reader, base, schema_id)
+        named = {f.name: f for f in schema.fields}
+        if not named.keys() >= set(columns or ()):
+            yield rows, {}  # Bounds of system columns among them.
+            continue
+        present = schema.fields if columns is None else tuple(named[n] for n in columns)
+        places = {f.id: i for i, f in enumerate(present)}
+        needed = sorted({places[f.id] for f in wanted if f.id in places})
+        low, high = (
+            dict(zip(needed, binary_row.decode(_rows(each, rows), [f.type for f in present], needed), strict=True))
+            for each in (low_rows, high_rows)
+        )
+        counts = _rows(null_counts, rows)
+        complete = pc.min(pc.fill_null(pc.list_value_length(counts), 0)).as_py() >= len(present)
+        row_count = _rows(entries["_ROW_COUNT"].combine_chunks(), rows)
+        bounds = {}
+        for field in wanted:
+            place = places.get(field.id)
+            if place is None:
+                if all(f.id != field.id for f in schema.fields):  # A column these files are older than: all null.
+                    nothing = pa.nulls(len(rows), to_arrow(field.type)) if isinstance(field.type, Scalar) else None
+                    if nothing is not None:
+                        bounds[field.name] = expression.Bounds(nothing, nothing, row_count, row_count)
+                continue
+            if present[place].type != field.type or not isinstance(field.type, Scalar):
+                continue
+            nulls = pc.list_element(counts, place) if complete else pa.nulls(len(rows), pa.int64())
+            bounds[field.name] = expression.Bounds(low[place], high[place], nulls, row_count)
+        yield rows, bounds
+
+
+def _stat_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:
+    ids = np.asarray(entries["_SCHEMA_ID"])
+    # A file with some of the columns only has stats of no others.
+    lists = pc.coalesce(entries["_VALUE_STATS_COLS"].combine_chunks(), entries["_WRITE_COLS"].combine_chunks())
+    if lists.null_count == len(lists):  # As Java writes it while it keeps stats of every column.
+        codes = np.zeros(len(lists), np.int32)
+    else:
+        texts = pc.binary_join(lists, "\x00").dictionary_encode(null_encoding="encode")
+        codes = texts.indices.to_numpy(zero_copy_only=False)
+    for schema_id in np.unique(ids):
+        for code in np.unique(codes[ids == schema_id]):
+            rows = np.flatnonzero((ids == schema_id) & (codes == code))
+            yield int(schema_id), lists[int(rows[0])].as_py(), rows
+
+
+def _rows(column: pa.Array, rows: np.ndarray) -> pa.Array:
+    """The values at `rows`, which rise; all of them without a copy."""
+    return column if len(rows) == len(column) else column.take(pa.array(rows))
+
+
+def _kinds(found: Files) -> Iterator[tuple[int, str, np.ndarray]]:
+    """(schema id, file format, rows) for the files that can share a task."""
+    if len(found) == 0:
+        return
+    ids = np.asarray(found.entries["_SCHEMA_ID"])
+    formats = file_formats(found.entries).dictionary_encode(null_encoding="encode")
+    codes, names = formats.indices.to_numpy(zero_copy_only=False), formats.dictionary.to_pylist()
+    for schema_id in np.unique(ids):
+        for code in sorted(np.unique(codes[ids == schema_id]).tolist(), key=lambda code: str(names[code])):
+            if names[code] not in {"parquet", "orc", "avro"}:
+                raise UnsupportedFeature(
+                    f"data files of format {names[code]!r}: lakeformat reads parquet, orc and avro"
+                )
+            yield int(schema_id), names[code], np.flatnonzero((ids == schema_id) & (codes == code))

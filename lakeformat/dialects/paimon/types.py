@@ -1,0 +1,228 @@
+"""Logical types <-> Paimon's: type JSON, field numbering, and the value types of rows in manifests."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from lakeformat.errors import CorruptFile, UnsupportedFeature
+from lakeformat.model.schema import (
+    NO_ID,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    MultisetOf,
+    Row,
+    Scalar,
+    Type,
+    rebuild,
+    scalar,
+)
+
+# Paimon's spelling, and how many parameters it takes with the value of those left out.
+_NAMES = {
+    "BOOLEAN": (Kind.BOOLEAN, ()),
+    "TINYINT": (Kind.TINYINT, ()),
+    "SMALLINT": (Kind.SMALLINT, ()),
+    "INT": (Kind.INT, ()),
+    "INTEGER": (Kind.INT, ()),
+    "BIGINT": (Kind.BIGINT, ()),
+    "FLOAT": (Kind.FLOAT, ()),
+    "DOUBLE": (Kind.DOUBLE, ()),
+    "DECIMAL": (Kind.DECIMAL, (10, 0)),
+    "CHAR": (Kind.CHAR, (1,)),
+    "VARCHAR": (Kind.VARCHAR, (1,)),
+    "STRING": (Kind.STRING, ()),
+    "BINARY": (Kind.BINARY, (1,)),
+    "VARBINARY": (Kind.VARBINARY, (1,)),
+    "BYTES": (Kind.BYTES, ()),
+    "DATE": (Kind.DATE, ()),
+    "TIME": (Kind.TIME, (0,)),
+    "TIMESTAMP": (Kind.TIMESTAMP, (6,)),
+    "TIMESTAMP_LTZ": (Kind.TIMESTAMP_TZ, (6,)),
+}
+_TEXT = re.compile(
+    r"\s*(?P<name>[A-Z_]+)\s*(?:\(\s*(?P<parameters>\d+(?:\s*,\s*\d+)?)\s*\))?"
+    r"(?P<zone>\s+WITH LOCAL TIME ZONE|\s+WITHOUT TIME ZONE)?(?P<not_null>\s+NOT NULL)?\s*$"
+)
+_MAX_LENGTH = 2**31 - 1
+NESTED_STATS = scalar(Kind.BYTES)  # A null of any type with parts takes the same room in a row of bounds.
+
+# Ids in data files of the parts of collections, which the schema does not number (SpecialFields).
+_COLLECTION_BASE = 536870911
+_COLLECTION_STEP = 1024
+
+
+def parse_type(value: Any) -> tuple[Type, bool]:
+    """A type as schema JSON spells it -> (type, nullable)."""
+    if isinstance(value, str):
+        return _parse_text(value)
+    try:
+        text = value["type"]
+        nullable = not text.endswith(" NOT NULL")
+        match text.removesuffix(" NOT NULL"):
+            case "ARRAY":
+                return ListOf(_part("element", value["element"])), nullable
+            case "MULTISET":
+                return MultisetOf(_part("element", value["element"])), nullable
+            case "MAP":
+                return MapOf(_part("key", value["key"]), _part("value", value["value"])), nullable
+            case "ROW":
+                return Row(tuple(parse_field(f) for f in value["fields"])), nullable
+            case other:
+                raise UnsupportedFeature(f"type {other}: lakeformat neither reads nor writes it")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorruptFile(f"type {value!r} is not one that Paimon writes") from error
+
+
+def parse_field(value: Any) -> Field:
+    """A field as schema JSON spells it."""
+    try:
+        id, name, text = value["id"], value["name"], value["type"]
+        comment, default = value.get("description"), value.get("defaultValue")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorruptFile(f"field {value!r} is not one that Paimon writes") from error
+    if (
+        type(id) is not int
+        or not isinstance(name, str)
+        or not all(isinstance(t, str | None) for t in (comment, default))
+    ):
+        raise CorruptFile(f"field {value!r} is not one that Paimon writes")
+    kind, nullable = parse_type(text)
+    return Field(id, name, kind, nullable, comment, default)
+
+
+def emit_type(type: Type, nullable: bool) -> Any:
+    """A type as schema JSON spells it: text, or an object for one with parts."""
+    suffix = "" if nullable else " NOT NULL"
+    match type:
+        case ListOf(element):
+            return {"type": f"ARRAY{suffix}", "element": emit_type(element.type, element.nullable)}
+        case MultisetOf(element):
+            return {"type": f"MULTISET{suffix}", "element": emit_type(element.type, element.nullable)}
+        case MapOf(key, value):
+            return {
+                "type": f"MAP{suffix}",
+                "key": emit_type(key.type, key.nullable),
+                "value": emit_type(value.type, value.nullable),
+            }
+        case Row(fields):
+            return {"type": f"ROW{suffix}", "fields": [emit_field(f) for f in fields]}
+        case Scalar(Kind.DECIMAL, (precision, scale)):
+            return f"DECIMAL({precision}, {scale}){suffix}"
+        case Scalar(Kind.TIMESTAMP_TZ, (digits,)):
+            return f"TIMESTAMP({digits}) WITH LOCAL TIME ZONE{suffix}"
+        case Scalar(Kind.UUID | Kind.VARIANT as kind):
+            raise UnsupportedFeature(f"Paimon: a column of type {kind} cannot be written; use BYTES or STRING")
+        case Scalar(kind, parameters):
+            name = kind.name if kind is not Kind.TIMESTAMP_TZ else "TIMESTAMP_LTZ"
+            return f"{name}({parameters[0]}){suffix}" if parameters else f"{name}{suffix}"
+
+
+def emit_field(field: Field) -> dict[str, Any]:
+    """A field as schema JSON spells it."""
+    value: dict[str, Any] = {"id": field.id, "name": field.name, "type": emit_type(field.type, field.nullable)}
+    if field.comment is not None:
+        value["description"] = field.comment
+    if field.default is not None:
+        value["defaultValue"] = field.default
+    return value
+
+
+def number(fields: tuple[Field, ...], last: int = -1) -> tuple[tuple[Field, ...], int]:
+    """Fields with ids in Paimon's order, depth first; parts of collections get none. Also the last id given."""
+
+    def visit(field: Field, is_column: bool) -> Field:
+        nonlocal last
+        if is_column:
+            last += 1
+        own = last if is_column else NO_ID
+        in_row = isinstance(field.type, Row)
+        return replace(field, id=own, type=rebuild(field.type, lambda part: visit(part, in_row)))
+
+    return tuple(visit(f, True) for f in fields), last
+
+
+def with_file_ids(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Fields with the ids that Paimon gives the parts of collections inside data files."""
+
+    def visit(field: Field, owner: int, depth: int) -> Field:
+        match field.type:
+            case Row(parts):
+                type: Type = Row(tuple(visit(p, p.id, 0) for p in parts))
+            case ListOf(element):
+                type = ListOf(part(element, owner, depth + 1, 1))
+            case MultisetOf(element):
+                type = MultisetOf(part(element, owner, depth + 1, -1))
+            case MapOf(key, value):
+                type = MapOf(part(key, owner, depth + 1, -1), part(value, owner, depth + 1, 1))
+            case other:
+                type = other
+        return replace(field, type=type)
+
+    def part(field: Field, owner: int, depth: int, sign: int) -> Field:
+        own = _COLLECTION_BASE + sign * (_COLLECTION_STEP * owner + depth)
+        return replace(visit(field, owner, depth), id=own)
+
+    return tuple(visit(f, f.id, 0) for f in fields)
+
+
+def check_supported(fields: tuple[Field, ...]) -> None:
+    """Refuse, by name, a column that Paimon cannot hold."""
+    for field in fields:
+        try:
+            emit_type(field.type, field.nullable)
+        except UnsupportedFeature as error:
+            raise UnsupportedFeature(f"column {field.name}: {error}") from error
+
+
+def paimon_type(type: Type) -> Type:
+    """The nearest type that Paimon has: UUIDs become 16 bytes, times finer than milliseconds lose what Paimon cuts."""
+    match type:
+        case Scalar(Kind.UUID):
+            return scalar(Kind.BINARY, 16)
+        case Scalar(Kind.TIME, (digits,)) if digits > 3:
+            return scalar(Kind.TIME, 3)
+        case Scalar():
+            return type
+        case _:
+            return rebuild(type, lambda part: replace(part, type=paimon_type(part.type)))
+
+
+def _parse_text(text: str) -> tuple[Type, bool]:
+    found = _TEXT.match(text)
+    if not found:
+        raise CorruptFile(f"type {text!r} is not one that Paimon writes")
+    name = found["name"]
+    if (found["zone"] or "").strip() == "WITH LOCAL TIME ZONE":
+        name = "TIMESTAMP_LTZ"
+    if name not in _NAMES:
+        raise UnsupportedFeature(f"type {name}: lakeformat neither reads nor writes it")
+    kind, defaults = _NAMES[name]
+    given = tuple(int(p) for p in found["parameters"].split(",")) if found["parameters"] else ()
+    parameters = given + defaults[len(given) :]
+    if len(parameters) > len(defaults) or not _sound(kind, parameters):
+        raise CorruptFile(f"type {text!r} is not one that Paimon writes")
+    if kind is Kind.VARCHAR and parameters == (_MAX_LENGTH,):
+        kind, parameters = Kind.STRING, ()
+    if kind is Kind.VARBINARY and parameters == (_MAX_LENGTH,):
+        kind, parameters = Kind.BYTES, ()
+    return Scalar(kind, parameters), found["not_null"] is None
+
+
+def _sound(kind: Kind, parameters: tuple[int, ...]) -> bool:
+    match kind, parameters:
+        case Kind.DECIMAL, (precision, scale):
+            return 1 <= precision <= 38 and scale <= precision
+        case ((Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMP_TZ), (digits,)):
+            return digits <= 9
+        case _, (length,):
+            return 1 <= length <= _MAX_LENGTH
+    return not parameters
+
+
+def _part(name: str, value: Any) -> Field:
+    type, nullable = parse_type(value)
+    return Field(NO_ID, name, type, nullable)

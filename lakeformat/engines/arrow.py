@@ -1,0 +1,218 @@
+"""The engine that runs the worker in this process, over Arrow data and whatever turns into it."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from queue import Full, Queue
+from threading import Event
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat.codec.arrow import arrow_schema
+from lakeformat.engines import worker
+from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.model.schema import Field
+from lakeformat.model.work import ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.storage.store import Store
+
+_WAITING_BATCHES = 4  # Of each task that is being read ahead.
+
+
+class ArrowEngine:
+    """Runs here, on `threads` threads (by default one per core)."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = max(1, threads or os.cpu_count() or 1)
+
+    def read(
+        self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...], limit: int | None = None
+    ) -> pa.RecordBatchReader:
+        """The rows of all tasks in order, read ahead by a few batches; raises as `worker.read` while it is consumed."""
+        batches = _limited(_ahead(store, tasks, fields, self.threads), limit)
+        return pa.RecordBatchReader.from_batches(arrow_schema(fields), batches)
+
+    def write(self, store: Store, data: Any, task: WriteTask) -> list[WrittenFile]:
+        """Rows to files; `data` is whatever `batches` takes."""
+        return worker.write(store, batches(data, task.fields), task, threads=self.threads)
+
+    def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
+        """For each task, how many rows satisfy its predicate."""
+        if len(tasks) <= 1:
+            return [worker.count(store, each) for each in tasks]
+        with ThreadPoolExecutor(self.threads, "count") as pool:
+            return list(pool.map(lambda each: worker.count(store, each), tasks))
+
+    def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
+        """What each task wrote; when one fails, what the others wrote is deleted as far as storage lets."""
+        if len(tasks) <= 1 or self.threads == 1:
+            return _all_or_nothing(store, (worker.rewrite(store, each) for each in tasks))
+        with ThreadPoolExecutor(self.threads, "rewrite") as pool:
+            waiting = [pool.submit(worker.rewrite, store, each) for each in tasks]
+            try:
+                return _all_or_nothing(store, (each.result() for each in waiting))
+            except BaseException:
+                _discard(store, waiting)
+                raise
+
+
+def batches(data: Any, fields: tuple[Field, ...] = ()) -> Iterator[pa.RecordBatch]:
+    """Rows in whatever form users have them, as Arrow.
+
+    `pyarrow` tables, batches and readers; pandas and polars frames; anything with `__arrow_c_stream__` or
+    `__arrow_c_array__`; a dict of columns; a list of dicts (read by the types of `fields`); an iterable of batches.
+    Raises `InvalidInput` for anything else, and where Arrow cannot make columns of it.
+    """
+    try:
+        yield from _batches(data, fields)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InvalidInput(f"the data does not make Arrow columns: {error}") from error
+
+
+def _batches(data: Any, fields: tuple[Field, ...]) -> Iterable[pa.RecordBatch]:
+    if isinstance(data, pa.Table):
+        return _typed(data.schema, data.to_batches())
+    if isinstance(data, pa.RecordBatch):
+        return [data]
+    if isinstance(data, pa.RecordBatchReader):
+        return _typed(data.schema, data)
+    if type(data).__module__.partition(".")[0] == "pandas":
+        return _batches(pa.Table.from_pandas(data, preserve_index=False), fields)
+    if hasattr(data, "__arrow_c_stream__"):
+        return _batches(pa.RecordBatchReader.from_stream(data), fields)
+    if hasattr(data, "__arrow_c_array__"):
+        return [pa.record_batch(data)]
+    if isinstance(data, Mapping):
+        try:
+            return _batches(pa.table(dict(data)), fields)
+        except TypeError as error:
+            raise InvalidInput(f"the data does not make Arrow columns: {error}") from error
+    if isinstance(data, list | tuple) and all(isinstance(each, Mapping) for each in data):
+        return _rows(data, fields).to_batches()
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes):
+        return _checked(data)
+    raise InvalidInput(
+        f"{type(data).__name__} is not data that can be written; give a pyarrow.Table, a RecordBatchReader, "
+        f"a pandas or polars DataFrame, a Spark DataFrame or a list of dicts"
+    )
+
+
+def _typed(schema: pa.Schema, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches after one without rows, so that columns are checked even if there is no other."""
+    yield pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
+    yield from found
+
+
+def _rows(data: Sequence[Mapping[str, Any]], fields: tuple[Field, ...]) -> pa.Table:
+    known = {each.name: each for each in arrow_schema(fields)}
+    names = dict.fromkeys(name for row in data for name in row)
+    columns = []
+    for name in names:
+        values = [row.get(name) for row in data]
+        try:
+            columns.append(pa.array(values, known[name].type) if name in known else pa.array(values))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+            raise InvalidInput(f"column {name!r}: {error}") from error
+    return pa.table(columns, list(names)) if columns else pa.table({})
+
+
+def _checked(data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    for each in data:
+        if isinstance(each, pa.Table):
+            yield from each.to_batches()
+        elif isinstance(each, pa.RecordBatch):
+            yield each
+        else:
+            raise InvalidInput(f"an iterable of {type(each).__name__} is not data; give Arrow record batches")
+
+
+def _limited(found: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    if limit is None:
+        yield from found
+        return
+    left = limit
+    while left > 0:
+        batch = next(found, None)
+        if batch is None:
+            return
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+
+
+def _ahead(
+    store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...], threads: int
+) -> Iterator[pa.RecordBatch]:
+    """The batches of all tasks in order, while `threads` of them are read; each waits when it is too far ahead."""
+    if threads == 1 or len(tasks) <= 1:
+        for task in tasks:
+            for batch in worker.read(store, task):
+                yield worker.columns(batch, fields, task.fields)
+        return
+    stop = Event()
+    queues: deque[Queue[Any]] = deque()
+    left = iter(tasks)
+    with ThreadPoolExecutor(threads, "read") as pool:
+
+        def start() -> None:
+            task = next(left, None)
+            if task is not None:
+                queues.append(Queue(_WAITING_BATCHES))
+                pool.submit(_fill, store, task, fields, queues[-1], stop)
+
+        try:
+            for _ in range(threads):
+                start()
+            while queues:
+                found = queues[0].get()
+                if isinstance(found, BaseException):
+                    raise found
+                if found is None:
+                    queues.popleft()
+                    start()
+                else:
+                    yield found
+        finally:
+            stop.set()
+
+
+def _fill(store: Store, task: ReadTask, fields: tuple[Field, ...], queue: Queue[Any], stop: Event) -> None:
+    """Put a task's batches into `queue`, and then None, or the error that ended it; give up once `stop` is set."""
+    last: BaseException | None = None
+    try:
+        for batch in worker.read(store, task):
+            if not _put(queue, worker.columns(batch, fields, task.fields), stop):
+                return
+    except BaseException as error:
+        last = error
+    _put(queue, last, stop)
+
+
+def _put(queue: Queue[Any], item: Any, stop: Event) -> bool:
+    while not stop.is_set():
+        with suppress(Full):
+            queue.put(item, timeout=0.1)
+            return True
+    return False
+
+
+def _all_or_nothing(store: Store, results: Iterator[list[WrittenFile]]) -> list[list[WrittenFile]]:
+    written: list[list[WrittenFile]] = []
+    try:
+        written.extend(results)
+    except BaseException:
+        with suppress(LakeError):
+            store.delete([file.path for files in written for file in files])
+        raise
+    return written
+
+
+def _discard(store: Store, waiting: Sequence[Future[list[WrittenFile]]]) -> None:
+    """Cancel what has not begun, and delete what the rest still writes."""
+    for each in waiting:
+        if not each.cancel() and each.exception() is None:
+            with suppress(LakeError):
+                store.delete([file.path for file in each.result()])

@@ -1,0 +1,204 @@
+"""Users' columns as the table declares them: names, types, nulls and lengths, with every misfit named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec.arrow import arrow_schema, from_arrow, to_arrow
+from lakeformat.engines import casts
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type
+
+_INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
+_NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
+_TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
+_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.UUID)
+
+
+def check(schema: pa.Schema, fields: tuple[Field, ...]) -> None:
+    """Raise `InvalidInput` if columns of `schema` cannot go into `fields`: extra, missing, twice or of another type."""
+    known = {field.name: field for field in fields}
+    for name in schema.names:
+        if name not in known:
+            raise InvalidInput(
+                f"column {name!r} is not in the table, which has {', '.join(known)}; "
+                f"drop it from the data or add it to the table (alter().add_column)"
+            )
+        if schema.names.count(name) > 1:
+            raise InvalidInput(f"column {name!r} is in the data twice; rename one")
+    for field in fields:
+        place = schema.get_field_index(field.name)
+        if place >= 0:
+            _check_type(schema.field(place).type, field, field.name)
+        elif not field.nullable and field.default is None:
+            raise InvalidInput(f"column {field.name!r} is NOT NULL and has no default, and the data does not hold it")
+
+
+def assign(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:
+    """`batch` (checked by `check`) with exactly the columns `fields`, typed by `codec.arrow`.
+
+    A missing column is its default or null. Raises `InvalidInput` for nulls in NOT NULL columns, numbers that
+    overflow, digits that would be lost, and texts or bytes that are too long.
+    """
+    columns = []
+    for field in fields:
+        place = batch.schema.get_field_index(field.name)
+        if place >= 0:
+            column = _assign(casts.flat(batch.column(place)), field, field.name)
+        elif field.default is not None:
+            column = default(field, batch.num_rows)
+        else:
+            column = casts.nulls(batch.num_rows, to_arrow(field.type))
+        if column.null_count and not field.nullable:
+            raise _nulls(field.name, column.null_count)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(fields))
+
+
+def default(field: Field, length: int) -> pa.Array:
+    """The column's declared default, `length` times."""
+    text = pa.array([field.default], pa.string())
+    try:
+        value = casts.project(text, Scalar(Kind.STRING), field.type, field.name)
+    except InvalidInput as error:
+        raise InvalidInput(f"column {field.name!r}: default {field.default!r} is no {field.type}") from error
+    return pa.repeat(value[0], length)
+
+
+def _check_type(found: pa.DataType, field: Field, name: str) -> None:
+    if pa.types.is_null(found):
+        return None
+    found = casts.flat_type(found)
+    match field.type:
+        case Row(parts) if pa.types.is_struct(found):
+            names = [found.field(i).name for i in range(found.num_fields)]
+            known = {part.name: part for part in parts}
+            for extra in names:
+                if extra not in known:
+                    raise InvalidInput(
+                        f"column {name}: part {extra!r} is not in the table, which has {', '.join(known)}"
+                    )
+            for part in parts:
+                if part.name in names:
+                    _check_type(found.field(part.name).type, part, f"{name}.{part.name}")
+                elif not part.nullable:
+                    raise InvalidInput(f"column {name}: part {part.name!r} is NOT NULL, and the data does not hold it")
+            return None
+        case ListOf(element) if pa.types.is_list(found):
+            return _check_type(found.value_type, element, f"{name}[]")
+        case MapOf(key, value) if pa.types.is_map(found):
+            _check_type(found.key_type, key, f"{name}[key]")
+            return _check_type(found.item_type, value, f"{name}[value]")
+        case MultisetOf(element) if pa.types.is_map(found):
+            _check_type(found.key_type, element, f"{name}[key]")
+            return _check_type(found.item_type, Field(-1, "value", Scalar(Kind.INT)), f"{name}[count]")
+        case Scalar() if _fits(found, field.type):
+            return None
+    raise InvalidInput(f"column {name}: {found} does not fit {field.type}; {_way_out(found, field.type)}")
+
+
+def _fits(found: pa.DataType, type: Scalar) -> bool:
+    if to_arrow(type) == found:
+        return True
+    try:
+        have = from_arrow(found)
+    except UnsupportedFeature:
+        return type.kind is Kind.BIGINT and pa.types.is_uint64(found)
+    if not isinstance(have, Scalar):
+        return False
+    for family in (_NUMBERS, _TEXTS, _BLOBS):
+        if type.kind in family:
+            return have.kind in family
+    return have.kind is type.kind or (have.kind is Kind.DATE and type.kind is Kind.TIMESTAMP)
+
+
+def _way_out(found: pa.DataType, type: Type) -> str:
+    if pa.types.is_timestamp(found) and isinstance(type, Scalar):
+        if type.kind is Kind.TIMESTAMP:
+            return "the data is an instant, the column has no time zone: convert it to the wall clock you mean first"
+        if type.kind is Kind.TIMESTAMP_TZ:
+            return "the data has no time zone: say which one it is in first"
+    return "cast the column first"
+
+
+def _assign(array: pa.Array, field: Field, name: str) -> pa.Array:
+    type, target = field.type, to_arrow(field.type)
+    if pa.types.is_null(array.type):
+        return casts.nulls(len(array), target)
+    match type:
+        case Row(parts):
+            columns = []
+            for part in parts:
+                if array.type.get_field_index(part.name) >= 0:
+                    child = pc.struct_field(array, [array.type.get_field_index(part.name)])
+                    column = _assign(casts.flat(child), part, f"{name}.{part.name}")
+                else:
+                    column = casts.nulls(len(array), to_arrow(part.type))
+                if not part.nullable and column.null_count > array.null_count:
+                    raise _nulls(f"{name}.{part.name}", column.null_count - array.null_count)
+                columns.append(column)
+            return casts.struct(array, columns, target)
+        case ListOf(element):
+            return casts.relist(array, target, _part(casts.items(array), element, f"{name}[]"))
+        case MapOf(key, value):
+            keys, values = casts.entries(array)
+            return casts.remap(
+                array, target, _part(keys, key, f"{name}[key]", key=True), _part(values, value, f"{name}[value]")
+            )
+        case MultisetOf(element):
+            keys, values = casts.entries(array)
+            count = Field(-1, "count", Scalar(Kind.INT), nullable=False)
+            return casts.remap(
+                array, target, _part(keys, element, f"{name}[key]", key=True), _part(values, count, f"{name}[count]")
+            )
+        case Scalar():
+            return _scalar(array, type, target, name)
+    raise InvalidInput(f"column {name}: {type} cannot be written")
+
+
+def _part(array: pa.Array, field: Field, name: str, key: bool = False) -> pa.Array:
+    array = _assign(casts.flat(array), field, name)
+    if array.null_count and (key or not field.nullable):
+        raise _nulls(name, array.null_count)
+    return array
+
+
+def _scalar(array: pa.Array, type: Scalar, target: pa.DataType, name: str) -> pa.Array:
+    if array.type != target:
+        try:
+            if pa.types.is_timestamp(target) and pa.types.is_timestamp(array.type):
+                array = array.view(pa.timestamp(array.type.unit)).cast(pa.timestamp(target.unit)).view(target)
+            elif pa.types.is_decimal(target) and pa.types.is_integer(array.type):
+                array = casts.project(array, from_arrow(array.type), type, name)
+            elif pa.types.is_float32(target) and pa.types.is_float64(array.type):
+                array = array.cast(target, safe=False)
+            else:
+                array = array.cast(target)
+        except pa.ArrowInvalid as error:
+            raise InvalidInput(f"column {name}: a value does not fit {type} without loss: {error}") from error
+        except pa.ArrowNotImplementedError as error:
+            raise InvalidInput(f"column {name}: {array.type} does not fit {type}; cast the column first") from error
+    match type:
+        case Scalar(Kind.CHAR | Kind.VARCHAR, (length,)):
+            _limit(array, pc.utf8_length, length, type, "characters", name)
+        case Scalar(Kind.BINARY | Kind.VARBINARY, (length,)):
+            _limit(array, pc.binary_length, length, type, "bytes", name)
+    return array
+
+
+def _limit(
+    array: pa.Array, measure: Callable[[pa.Array], pa.Array], length: int, type: Scalar, unit: str, name: str
+) -> None:
+    longest = pc.max(measure(array)).as_py()
+    if longest is not None and longest > length:
+        count = pc.sum(pc.greater(measure(array), length)).as_py()
+        raise InvalidInput(
+            f"column {name}: {count} values are longer than {type} holds; the longest has {longest} {unit}"
+        )
+
+
+def _nulls(name: str, count: int) -> InvalidInput:
+    return InvalidInput(f"column {name} is NOT NULL, and the data has {count} null{'s' * (count > 1)} in it")

@@ -1,0 +1,193 @@
+"""Avro data files: columns by name; and the writer, with the schemas that Java Paimon writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import avro
+from lakeformat.engines import casts, statistics
+from lakeformat.engines.parquet import present
+from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
+from lakeformat.model.work import ColumnStats, WriteTask
+
+PIECE_OPTION = None
+
+_RECORD = "org.apache.paimon.avro.generated.record"
+_PLAIN = {
+    Kind.BOOLEAN: "boolean",
+    Kind.TINYINT: "int",
+    Kind.SMALLINT: "int",
+    Kind.INT: "int",
+    Kind.BIGINT: "long",
+    Kind.FLOAT: "float",
+    Kind.DOUBLE: "double",
+    Kind.CHAR: "string",
+    Kind.VARCHAR: "string",
+    Kind.STRING: "string",
+    Kind.BINARY: "bytes",
+    Kind.VARBINARY: "bytes",
+    Kind.BYTES: "bytes",
+}
+
+
+class File:
+    """An Avro file opened for reading."""
+
+    row_count: int | None = None
+
+    def __init__(self, source: Any, path: str) -> None:
+        self._source, self._path = source, path
+
+    def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
+        """The columns of `named`, matched by name; which of them are there shows when the rows are read."""
+        if named is None:
+            raise UnsupportedFeature(f"{self._path}: Avro columns are known by name only, and no names were given")
+        self._table = avro.decode(self._source.read(), [each.name for each in named], logical=True).table
+        arrays = []
+        known = {each.name: each for each in named}
+        for name in self._table.column_names:
+            arrays.append(_mapped(casts.flat(self._table.column(name)), known[name].type))
+        self._table = pa.Table.from_arrays(arrays, self._table.column_names) if arrays else self._table
+        return present(named, list(self._table.schema))
+
+    def batches(
+        self, fields: tuple[Field, ...], pushed: pc.Expression | None, batch_rows: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """(position of the first row, rows) with the columns `fields`; nothing is pruned."""
+        position = 0
+        for batch in self._table.select([each.name for each in fields]).to_batches(batch_rows):
+            yield position, batch
+            position += batch.num_rows
+
+
+class Output:
+    """An Avro file being written to `sink`."""
+
+    def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
+        self._sink, self._fields = sink, task.fields
+        self._schema = _type(Row(task.fields), _RECORD, False)
+        self._codec = {"zstd": "zstandard", "none": "null", "uncompressed": "null", "gzip": "deflate"}.get(
+            task.compression.lower(), task.compression.lower()
+        )
+        self._level = task.compression_level
+        self._sync = os.urandom(16)
+        # The header is the same each time, so that what follows it can be appended to one file.
+        self._header = avro.encode(self._empty(), self._schema, self._codec, level=self._level, sync=self._sync)
+        self._sink.write(self._header)
+        self._stats: list[dict[int, ColumnStats]] = []
+
+    def add(self, table: pa.Table) -> None:
+        self._stats.append(statistics.of_rows(table, self._fields))
+        encoded = avro.encode(table, self._schema, self._codec, level=self._level, sync=self._sync)
+        self._sink.write(memoryview(encoded)[len(self._header) :])
+
+    def give_up(self) -> None:
+        """The file will not be."""
+
+    def size(self) -> int:
+        """Bytes so far."""
+        return self._sink.tell()
+
+    def close(self) -> tuple[dict[int, ColumnStats], tuple[int, ...]]:
+        """(statistics by field id, no offsets); the sink stays open."""
+        return {each.id: statistics.merge(part[each.id] for part in self._stats) for each in self._fields}, ()
+
+    def _empty(self) -> pa.Table:
+        return pa.table({each.name: pa.nulls(0) for each in self._fields})
+
+
+def _mapped(array: pa.Array, type: Type) -> pa.Array:
+    """Maps with keys other than strings, which Avro holds as lists of pairs, as maps; at any depth."""
+    match type:
+        case Row(parts) if pa.types.is_struct(array.type):
+            types = {part.name: part.type for part in parts}
+            names = [array.type.field(i).name for i in range(array.type.num_fields)]
+            columns = [
+                _mapped(pc.struct_field(array, [i]), types[name]) if name in types else pc.struct_field(array, [i])
+                for i, name in enumerate(names)
+            ]
+            held = pa.struct([pa.field(name, column.type) for name, column in zip(names, columns, strict=True)])
+            return casts.struct(array, columns, held)
+        case ListOf(element) if pa.types.is_list(array.type):
+            items = _mapped(casts.items(array), element.type)
+            return casts.relist(array, pa.list_(items.type), items)
+        case MapOf() | MultisetOf():
+            key_type, value_type = (
+                (type.key.type, type.value.type) if isinstance(type, MapOf) else (type.element.type, scalar(Kind.INT))
+            )
+            if pa.types.is_map(array.type):
+                keys, values = casts.entries(array)
+            elif pa.types.is_list(array.type):
+                pairs = casts.items(array)
+                keys, values = (pc.struct_field(pairs, [i]) for i in (0, 1))
+            else:
+                return array
+            keys, values = _mapped(keys, key_type), _mapped(values, value_type)
+            return casts.remap(array, pa.map_(keys.type, values.type), keys, values)
+    return array
+
+
+def _type(type: Type, name: str, nullable: bool) -> Any:
+    """The Avro type, as Java Paimon's `AvroSchemaConverter` names it; `["null", type]` if it is nullable."""
+    found: Any
+    match type:
+        case Scalar(kind) if kind in _PLAIN:
+            found = _PLAIN[kind]
+        case Scalar(Kind.DATE):
+            found = {"type": "int", "logicalType": "date"}
+        case Scalar(Kind.TIME):
+            found = {"type": "int", "logicalType": "time-millis"}
+        case Scalar(Kind.DECIMAL, (precision, scale)):
+            found = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind, (digits,)) if digits <= 6:
+            # Java Paimon has it this way round: `local-` is its instant.
+            local = "local-" if kind is Kind.TIMESTAMP_TZ else ""
+            found = {"type": "long", "logicalType": f"{local}timestamp-{'millis' if digits <= 3 else 'micros'}"}
+        case Row(parts):
+            found = {
+                "type": "record",
+                "name": name.rpartition(".")[2],
+                "fields": [_field(each, name) for each in parts],
+            }
+            if "." in name:
+                found["namespace"] = name.rpartition(".")[0]
+        case ListOf(element):
+            found = {"type": "array", "items": _type(element.type, name, element.nullable)}
+        case MapOf(key, value):
+            found = _map(key, value, name)
+        case MultisetOf(element):
+            found = _map(element, Field(-1, "value", scalar(Kind.INT)), name)
+        case _:
+            raise UnsupportedFeature(f"Paimon's Avro files have no {type}; use Parquet")
+    return ["null", found] if nullable else found
+
+
+def _field(field: Field, name: str) -> dict[str, Any]:
+    found = {"name": field.name, "type": _type(field.type, f"{name}_{field.name}", field.nullable)}
+    return {**found, "default": None} if field.nullable else found
+
+
+def _map(key: Field, value: Field, name: str) -> dict[str, Any]:
+    if isinstance(key.type, Scalar) and key.type.kind in (Kind.STRING, Kind.VARCHAR, Kind.CHAR):
+        return {"type": "map", "values": _type(value.type, name, value.nullable)}
+    # Avro's own maps have string keys only.
+    pair = {
+        "type": "record",
+        "name": name.rpartition(".")[2],
+        "namespace": name.rpartition(".")[0],
+        "fields": [
+            {"name": "key", "type": _type(key.type, f"{name}_key", key.nullable)},
+            {
+                "name": "value",
+                "type": _type(value.type, f"{name}_value", value.nullable),
+                **({"default": None} if value.nullable else {}),
+            },
+        ],
+    }
+    return {"type": "array", "items": pair, "logicalType": "map"}

@@ -1,0 +1,350 @@
+"""Columns of one logical type as another: evolution's widening, SQL's casts, and files' own units and widths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.errors import InvalidInput
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type
+
+_INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
+_NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
+_TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
+_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.UUID)
+_INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
+_BIT_WIDTH = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
+
+
+def constant(value: object, type: Type, length: int) -> pa.Array:
+    """`length` times `value`, in the form that `model.work` gives values: timestamps are integers in the Arrow unit."""
+    target = to_arrow(type)
+    if value is None:
+        return nulls(length, target)
+    if isinstance(value, int) and (pa.types.is_timestamp(target) or pa.types.is_time(target)):
+        return pa.repeat(pa.scalar(value, pa.int64()), length).cast(pa.int64()).cast(target)
+    return pa.repeat(pa.scalar(value, target), length)
+
+
+def nulls(length: int, type: pa.DataType) -> pa.Array:
+    """`length` nulls; `pa.nulls` would put nulls into a row's parts that may not be null."""
+    if not pa.types.is_struct(type):
+        return pa.nulls(length, type)
+    return struct(pa.nulls(length), [nulls(length, part.type) for part in type], type)
+
+
+def project(array: pa.Array, source: Type, target: Type, name: str) -> pa.Array:
+    """A column of logical type `source` as `target`, whose parts are found by field id (collections' parts: by place).
+
+    `array` may be any Arrow form of `source`. Widening, and casts as SQL has them; a value that does not fit raises
+    `InvalidInput` with the column's `name`. A part that `source` lacks is null.
+    """
+    array = flat(array)
+    match source, target:
+        case Row(parts), Row(wanted):
+            by_id = {part.id: (part, place) for place, part in enumerate(parts)}
+            columns = []
+            for each in wanted:
+                if each.id in by_id:
+                    part, place = by_id[each.id]
+                    columns.append(project(_child(array, part, place), part.type, each.type, f"{name}.{each.name}"))
+                else:
+                    columns.append(nulls(len(array), to_arrow(each.type)))
+            return struct(array, columns, to_arrow(target))
+        case ListOf(element), ListOf(wanted_element):
+            return relist(
+                array, to_arrow(target), project(items(array), element.type, wanted_element.type, f"{name}[]")
+            )
+        case ((MapOf() | MultisetOf()), (MapOf() | MultisetOf())):
+            keys, values = entries(array)
+            (key, value), (wanted_key, wanted_value) = _map_parts(source), _map_parts(target)
+            return remap(
+                array,
+                to_arrow(target),
+                project(keys, key, wanted_key, f"{name}[key]"),
+                project(values, value, wanted_value, f"{name}[value]"),
+            )
+        case Scalar(), Scalar():
+            return _cast(normal(array, source, name), source, target, name)
+    raise InvalidInput(f"column {name}: {source} cannot be read as {target}")
+
+
+def normal(array: pa.Array, type: Scalar, name: str) -> pa.Array:
+    """A column as a file holds it, in the one Arrow form of its logical type: units, zones and widths of files go."""
+    target, found = to_arrow(type), array.type
+    if found == target:
+        return array
+    try:
+        if pa.types.is_timestamp(target):
+            if pa.types.is_timestamp(found):
+                return _to_unit(array, target)
+            if pa.types.is_int64(found):
+                return array.cast(target)
+        elif type.kind is Kind.TIME:
+            if pa.types.is_int32(found):
+                return array.cast(target)
+            if pa.types.is_time(found):
+                return array.cast(target, safe=False)
+        return array.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInput(f"column {name}: {found} values cannot be read as {type}: {error}") from error
+
+
+def flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """One array without dictionaries, runs, views, extension types or other forms of a list."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    plain = flat_type(array.type)
+    if plain == array.type:
+        return array
+    if pa.types.is_dictionary(array.type):
+        return flat(array.dictionary_decode())
+    if pa.types.is_run_end_encoded(array.type):
+        return flat(pc.run_end_decode(array))
+    return array.cast(plain)
+
+
+def flat_type(type: pa.DataType) -> pa.DataType:
+    """What `flat` makes of an array of `type`, at its top."""
+    if isinstance(type, pa.BaseExtensionType):
+        return flat_type(type.storage_type)
+    if pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type):
+        return flat_type(type.value_type)
+    if pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type) or _is_list_view(type):
+        return pa.list_(type.value_field)
+    return type
+
+
+def items(array: pa.Array) -> pa.Array:
+    """The elements of a list array, those of its rows alone."""
+    first, last = _span(array)
+    return array.values.slice(first, last - first)
+
+
+def entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Keys and values of a map array, those of its rows alone."""
+    first, last = _span(array)
+    return array.keys.slice(first, last - first), array.items.slice(first, last - first)
+
+
+def struct(array: pa.Array, columns: Sequence[pa.Array], type: pa.DataType) -> pa.Array:
+    """`columns` as the parts of a struct that is null where `array` is."""
+    filled = [column if part.nullable else _filled(column) for part, column in zip(type, columns, strict=True)]
+    return pa.Array.from_buffers(type, len(array), [_validity(array)], children=filled)
+
+
+def relist(array: pa.Array, type: pa.DataType, elements: pa.Array) -> pa.Array:
+    """A list array shaped as `array`, of `elements` (see `items`)."""
+    return pa.Array.from_buffers(type, len(array), [_validity(array), _offsets(array)], children=[elements])
+
+
+def remap(array: pa.Array, type: pa.DataType, keys: pa.Array, values: pa.Array) -> pa.Array:
+    """A map array shaped as `array`, of `keys` and `values` (see `entries`)."""
+    pairs = pa.StructArray.from_arrays([keys, values], fields=[type.key_field, type.item_field])
+    return pa.Array.from_buffers(type, len(array), [_validity(array), _offsets(array)], children=[pairs])
+
+
+def _filled(array: pa.Array) -> pa.Array:
+    """A part that is never null where its row is not: what stands below null rows must be something else than null."""
+    if not array.null_count:
+        return array
+    places = np.arange(len(array))
+    places[array.is_null().to_numpy(zero_copy_only=False)] = len(array)
+    return pa.concat_arrays([array, pa.array([_blank(array.type)], array.type)]).take(pa.array(places))
+
+
+def _blank(type: pa.DataType) -> Any:
+    if pa.types.is_struct(type):
+        return {part.name: _blank(part.type) for part in type}
+    if pa.types.is_nested(type):
+        return []
+    if pa.types.is_string(type) or pa.types.is_binary(type):
+        return b""
+    if pa.types.is_fixed_size_binary(type):
+        return bytes(type.byte_width)
+    if pa.types.is_decimal(type):
+        return Decimal(0)
+    return False if pa.types.is_boolean(type) else 0
+
+
+def _is_list_view(type: pa.DataType) -> bool:
+    return pa.types.is_list_view(type) or pa.types.is_large_list_view(type)
+
+
+def _child(array: pa.Array, part: Field, place: int) -> pa.Array:
+    """A struct's part by its name in the file, or by its place where the file knows no names."""
+    index = array.type.get_field_index(part.name)
+    return pc.struct_field(array, [index if index >= 0 else place])
+
+
+def _span(array: pa.Array) -> tuple[int, int]:
+    if len(array) == 0:
+        return 0, 0
+    offsets = array.offsets
+    return offsets[0].as_py(), offsets[-1].as_py()
+
+
+def _offsets(array: pa.Array) -> pa.Buffer:
+    if len(array) == 0:
+        return pa.array([0], pa.int32()).buffers()[1]
+    offsets = array.offsets.to_numpy()
+    return pa.py_buffer(np.ascontiguousarray(offsets - offsets[0], np.int32))
+
+
+def _validity(array: pa.Array) -> pa.Buffer | None:
+    return array.is_valid().buffers()[1] if array.null_count else None
+
+
+def _map_parts(type: MapOf | MultisetOf) -> tuple[Type, Type]:
+    if isinstance(type, MapOf):
+        return type.key.type, type.value.type
+    return type.element.type, Scalar(Kind.INT)
+
+
+def _to_unit(array: pa.Array, target: pa.TimestampType) -> pa.Array:
+    """Timestamps in another unit, towards the past where digits are cut; a zone is a label, the number stays."""
+    found = array.type
+    bare = array.view(pa.timestamp(found.unit)) if found.tz else array
+    if found.unit != target.unit:
+        if _UNITS[found.unit] < _UNITS[target.unit]:
+            bare = bare.cast(pa.timestamp(target.unit))
+        else:
+            step = _UNITS[found.unit] // _UNITS[target.unit]
+            numbers = bare.view(pa.int64())
+            floor = pc.divide(numbers, step)
+            bare = pc.if_else(pc.greater(pc.multiply(floor, step), numbers), pc.subtract(floor, 1), floor)
+    return bare.view(target)
+
+
+_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def _cast(array: pa.Array, source: Scalar, target: Scalar, name: str) -> pa.Array:
+    wanted = to_arrow(target)
+    if source == target or (array.type == wanted and source.kind is target.kind and source.kind not in _TEXTS + _BLOBS):
+        return array
+    try:
+        return _cast_by_kind(array, source, target, wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInput(f"column {name}: a value of {source} cannot become {target}: {error}") from error
+    except KeyError:
+        raise InvalidInput(f"column {name}: {source} cannot be read as {target}") from None
+
+
+def _cast_by_kind(array: pa.Array, source: Scalar, target: Scalar, wanted: pa.DataType) -> pa.Array:
+    have, want = source.kind, target.kind
+    if want in _TEXTS:
+        return _shorten(_text(array, source), target)
+    if want in _BLOBS and have in _BLOBS + _TEXTS:
+        blobs = array.cast(pa.binary())
+        if want in (Kind.BINARY, Kind.VARBINARY):
+            blobs = pc.binary_slice(blobs, 0, target.parameters[0])
+        return blobs.cast(wanted)
+    if have in _TEXTS:
+        return _parse(array, target, wanted)
+    if have is Kind.BOOLEAN and want in _NUMBERS:
+        return array.cast(pa.int8()).cast(wanted)
+    if want is Kind.BOOLEAN and have in _INTEGERS:
+        return pc.not_equal(array, pa.scalar(0, array.type))
+    if have in _NUMBERS and want in _NUMBERS:
+        return _number(array, source, target, wanted)
+    if have is Kind.DATE and want in _INSTANTS:
+        return array.cast(pa.timestamp(wanted.unit)).view(wanted)
+    if have in _INSTANTS and want is Kind.DATE:
+        return pc.floor_temporal(array.view(pa.timestamp(array.type.unit)), unit="day").cast(pa.date32())
+    if have in _INSTANTS and want is have:
+        return _to_unit(array, wanted)
+    if have is Kind.TIME and want is Kind.TIME:
+        return array.cast(wanted)
+    raise KeyError(have, want)
+
+
+def _number(array: pa.Array, source: Scalar, target: Scalar, wanted: pa.DataType) -> pa.Array:
+    have, want = source.kind, target.kind
+    if want is Kind.DECIMAL:
+        scale = target.parameters[1]
+        if have is Kind.DECIMAL:
+            if scale < source.parameters[1]:
+                array = pc.round(array, ndigits=scale, round_mode="half_towards_infinity")
+            return array.cast(wanted)
+        if have in _INTEGERS:
+            return array.cast(pa.decimal128(38, 0)).cast(pa.decimal256(76, scale)).cast(wanted)
+        return array.cast(wanted)
+    if have is Kind.DECIMAL:
+        if want in _INTEGERS:
+            return pc.trunc(array).cast(wanted)
+        return array.cast(pa.float64()).cast(wanted)
+    if have in (Kind.FLOAT, Kind.DOUBLE) and want in _INTEGERS:
+        return pc.trunc(array).cast(wanted)
+    if want in (Kind.FLOAT, Kind.DOUBLE):
+        return array.cast(wanted, safe=False)
+    return array.cast(wanted)
+
+
+def _text(array: pa.Array, source: Scalar) -> pa.Array:
+    """Values as SQL spells them (Paimon's casts to string)."""
+    match source.kind:
+        case Kind.BOOLEAN:
+            return pc.if_else(array, "true", "false")
+        case Kind.FLOAT | Kind.DOUBLE:
+            return _per_distinct(array, lambda value: _java_double(value, single=source.kind is Kind.FLOAT))
+        case Kind.DECIMAL:
+            return _per_distinct(array, lambda value: format(value, "f"))
+        case Kind.TIMESTAMP:
+            return array.cast(pa.string())
+        case Kind.TIMESTAMP_TZ:
+            raise KeyError(source.kind)
+        case _:
+            return array.cast(pa.string())
+
+
+def _shorten(texts: pa.Array, target: Scalar) -> pa.Array:
+    if target.kind is Kind.STRING:
+        return texts
+    return pc.utf8_slice_codeunits(texts, 0, target.parameters[0])
+
+
+def _parse(texts: pa.Array, target: Scalar, wanted: pa.DataType) -> pa.Array:
+    texts = pc.utf8_trim_whitespace(texts)
+    match target.kind:
+        case Kind.TIMESTAMP:
+            return texts.cast(wanted)
+        case Kind.BOOLEAN:
+            lower = pc.utf8_lower(texts)
+            yes = pc.is_in(lower, pa.array(["t", "true", "y", "yes", "1"]))
+            no = pc.is_in(lower, pa.array(["f", "false", "n", "no", "0"]))
+            odd = pc.and_(pc.invert(pc.or_(yes, no)), texts.is_valid())
+            if pc.any(odd, min_count=0).as_py():
+                raise pa.ArrowInvalid(f"not a boolean: {texts.filter(odd)[0].as_py()!r}")
+            return pc.if_else(texts.is_valid(), yes, pa.scalar(None, pa.bool_()))
+        case kind if kind in _NUMBERS or kind in (Kind.DATE, Kind.TIME):
+            return texts.cast(wanted)
+    raise KeyError(target.kind)
+
+
+def _per_distinct(array: pa.Array, spell: Callable[[Any], str | None]) -> pa.Array:
+    encoded = array.dictionary_encode()
+    spelled = pa.array([spell(value) for value in encoded.dictionary.to_pylist()], pa.string())
+    return spelled.take(encoded.indices)
+
+
+def _java_double(value: float, single: bool) -> str:
+    """A number as Java 19 and later spells it (`Double.toString`, `Float.toString`): the shortest that is exact."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    shortest = np.format_float_scientific(np.float32(value) if single else np.float64(value), trim="0", exp_digits=1)
+    mantissa, exponent = shortest.split("e")
+    power = int(exponent)
+    if value == 0 or not -3 <= power < 7:
+        return mantissa if value == 0 else f"{mantissa}E{power}"
+    return np.format_float_positional(np.float32(value) if single else np.float64(value), trim="0")

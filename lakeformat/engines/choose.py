@@ -1,0 +1,26 @@
+"""Which engine: it follows the data. PySpark is an optional package, imported only once a session is there."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.engines.engine import Engine
+from lakeformat.model.schema import Field
+
+
+def engine_for(data: Any = None, spark: Any = None) -> Engine:
+    """Spark for a Spark DataFrame or a session, this process for everything else."""
+    session = spark if spark is not None else data.sparkSession if is_spark(data) else None
+    return ArrowEngine() if session is None else import_module("lakeformat.engines.spark").SparkEngine(session)
+
+
+def is_spark(value: Any) -> bool:
+    """Whether a value is one of PySpark's, classic or Connect."""
+    return type(value).__module__.startswith("pyspark.")
+
+
+def fields_from_spark(schema: Any) -> tuple[Field, ...]:
+    """The columns of a StructType."""
+    return import_module("lakeformat.engines.spark").fields_from_spark(schema)

@@ -1,0 +1,290 @@
+"""ORC data files: columns by name, stripe by stripe; and the writer, within what Paimon's ORC has a type for."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+import cramjam
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc as po
+
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.engines import casts, statistics
+from lakeformat.engines.parquet import present
+from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, walk
+from lakeformat.model.work import ColumnStats, WriteTask
+
+PIECE_OPTION = "orc.stripe.size"
+
+_STRIPE_BYTES = 64 << 20
+_NANOS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_SECONDS = (2**63 - 1) // 1_000_000_000  # As far as the reader gets on either side of 1970: until 2262.
+
+
+class File:
+    """An ORC file opened for reading."""
+
+    def __init__(self, source: Any, path: str) -> None:
+        self._source, self._path = source, path
+        self._file = po.ORCFile(source)
+        self.row_count: int | None = self._file.nrows
+
+    def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
+        """The columns of `named` that are there, matched by name."""
+        if named is None:
+            raise UnsupportedFeature(f"{self._path}: ORC columns are known by name only, and no names were given")
+        return present(named, list(self._file.schema))
+
+    def batches(
+        self, fields: tuple[Field, ...], pushed: pc.Expression | None, batch_rows: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """(position of the first row, rows) with the columns `fields`; nothing is pruned."""
+        if any(isinstance(each.type, Scalar) and each.type.kind in _INSTANTS for each in walk(fields)):
+            self._refuse_far_timestamps()
+        names = [each.name for each in fields]
+        if not names:
+            yield from _empty_columns(self._file.nrows, batch_rows)
+            return
+        # The reader takes a dot for a path into a part, so that a name with one is found by reading all columns.
+        columns = None if any("." in name for name in names) else names
+        position = 0
+        for stripe in range(self._file.nstripes):
+            batch = self._file.read_stripe(stripe, columns=columns).select(names)
+            batch = pa.RecordBatch.from_arrays(
+                [_texts(batch.column(i), each.type) for i, each in enumerate(fields)], names=names
+            )
+            for start in range(0, batch.num_rows, batch_rows):
+                yield position + start, batch.slice(start, batch_rows)
+            position += batch.num_rows
+        if position != self._file.nrows:
+            raise CorruptFile(f"{self._path}: stripes hold {position} rows, the footer says {self._file.nrows}")
+
+    def _refuse_far_timestamps(self) -> None:
+        """Arrow reads ORC timestamps as nanoseconds, and before version 24 does not say when they overflow."""
+        reach = max((abs(millis) for millis in _timestamp_bounds(self._source)), default=0)
+        if reach > _SECONDS * 1000:
+            raise UnsupportedFeature(
+                f"{self._path}: holds timestamps outside 1677 to 2262, too far for Arrow's ORC reader; "
+                f"have the writing engine rewrite the table in Parquet"
+            )
+
+
+class Output:
+    """An ORC file being written to `sink`."""
+
+    def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
+        for each in walk(task.fields):
+            if isinstance(each.type, Scalar) and each.type.kind in _BYTES_LIMITED:
+                raise UnsupportedFeature(
+                    f"column {each.name}: Paimon's ORC has no {each.type}; declare it BYTES or use Parquet"
+                )
+        self._fields = task.fields
+        self._schema = pa.schema([pa.field(each.name, _file_type(each.type)) for each in task.fields])
+        self._stats: list[dict[int, ColumnStats]] = []
+        try:
+            self._writer = po.ORCWriter(
+                sink,
+                compression=_codec(task.compression),
+                stripe_size=min(
+                    int(task.options.get("orc.stripe.size", _STRIPE_BYTES)), max(1 << 16, task.target_size_bytes // 4)
+                ),
+            )
+        except (ValueError, OSError) as error:
+            raise InvalidInput(f"options of the table for ORC, compression {task.compression!r}: {error}") from error
+        self._sink = sink
+        self._rows = self._added = self._in_stripe = 0  # The last two: bytes in memory.
+        self._seen = sink.tell()
+
+    def add(self, table: pa.Table) -> None:
+        self._stats.append(statistics.of_rows(table, self._fields))
+        columns = [_storable(casts.flat(table.column(i)), each.type, each.name) for i, each in enumerate(self._fields)]
+        self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
+        self._rows += table.num_rows
+        self._in_stripe = self._in_stripe + table.nbytes if self._sink.tell() == self._seen else 0
+        self._added += table.nbytes
+        self._seen = self._sink.tell()
+
+    def give_up(self) -> None:
+        """The file will not be."""
+
+    def size(self) -> int:
+        """Bytes so far, and an estimate of the stripe that waits to be written."""
+        ratio = self._seen / (self._added - self._in_stripe) if self._added > self._in_stripe else 1.0
+        return self._seen + int(self._in_stripe * ratio)
+
+    def close(self) -> tuple[dict[int, ColumnStats], tuple[int, ...]]:
+        """(statistics by field id, no offsets); the sink stays open."""
+        if not self._rows:
+            self._writer.write(self._schema.empty_table())
+        self._writer.close()
+        return {each.id: statistics.merge(part[each.id] for part in self._stats) for each in self._fields}, ()
+
+
+def _timestamp_bounds(source: Any) -> Iterator[int]:
+    """The least and greatest timestamps that the footer tells, in milliseconds, of all columns.
+
+    ORC specification v1, "File Tail": postscript, footer, `ColumnStatistics.timestampStatistics`.
+    """
+    size = source.seek(0, 2)
+    source.seek(max(0, size - 256))
+    tail = source.read()
+    postscript = dict(_messages(tail[-1 - tail[-1] : -1]))
+    footer_size, codec = postscript.get(1, 0), postscript.get(2, 0)
+    source.seek(size - 1 - tail[-1] - footer_size)
+    for number, found in _messages(_inflated(source.read(footer_size), codec)):
+        if number == 7:
+            for kind, of_timestamps in _messages(found):
+                if kind == 9:
+                    yield from ((zigzag >> 1) ^ -(zigzag & 1) for at, zigzag in _messages(of_timestamps) if at <= 4)
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, Any]]:
+    """The fields of a protocol buffer: (number, integer or bytes)."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        match key & 7:
+            case 0:
+                value, at = _varint(data, at)
+                yield key >> 3, value
+            case 2:
+                length, at = _varint(data, at)
+                yield key >> 3, data[at : at + length]
+                at += length
+            case 1 | 5 as fixed:
+                at += 8 if fixed == 1 else 4
+            case other:
+                raise ValueError(f"wire type {other} in the footer")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def _inflated(data: bytes, codec: int) -> bytes:
+    """What the chunks of a compressed stream hold; each says in three bytes how long it is, and whether it is as it was."""
+    if codec == 0:
+        return data
+    parts, at = [], 0
+    while at < len(data):
+        head = int.from_bytes(data[at : at + 3], "little")
+        chunk = data[at + 3 : at + 3 + (head >> 1)]
+        parts.append(chunk if head & 1 else bytes(_DECOMPRESS[codec](chunk)))
+        at += 3 + len(chunk)
+    return b"".join(parts)
+
+
+_DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
+    1: lambda chunk: zlib.decompress(chunk, -15),
+    2: lambda chunk: bytes(cramjam.snappy.decompress_raw(chunk)),
+    4: lambda chunk: bytes(cramjam.lz4.decompress_block(chunk, output_len=1 << 24)),
+    5: lambda chunk: bytes(cramjam.zstd.decompress(chunk)),
+}
+
+_INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
+_TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
+_BYTES_LIMITED = (Kind.BINARY, Kind.VARBINARY, Kind.UUID)
+
+
+def _empty_columns(rows: int, batch_rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for start in range(0, rows, batch_rows):
+        length = min(batch_rows, rows - start)
+        yield start, pa.RecordBatch.from_struct_array(pa.array([{}] * length, pa.struct([])))
+
+
+def _texts(array: pa.Array, type: Type) -> pa.Array:
+    """Texts checked to be UTF-8, and CHAR without the blanks that ORC pads it with; at any depth."""
+    match type:
+        case Scalar(Kind.CHAR):
+            return pc.utf8_rtrim(_utf8(array), characters=" ")
+        case Scalar(Kind.VARCHAR | Kind.STRING):
+            return _utf8(array)
+        case Row(parts) if _has_text(type):
+            places = [array.type.get_field_index(part.name) for part in parts]
+            children = [_texts(pc.struct_field(array, [i]), part.type) for i, part in zip(places, parts, strict=True)]
+            return casts.struct(array, children, pa.struct([array.type.field(i) for i in places]))
+        case ListOf(element) if _has_text(type):
+            return casts.relist(array, array.type, _texts(casts.items(array), element.type))
+        case MapOf() | MultisetOf() if _has_text(type):
+            keys, values = casts.entries(array)
+            key, value = (type.key, type.value) if isinstance(type, MapOf) else (type.element, None)
+            values = _texts(values, value.type) if value else values
+            return casts.remap(array, array.type, _texts(keys, key.type), values)
+    return array
+
+
+def _utf8(array: pa.Array) -> pa.Array:
+    return array.cast(pa.binary()).cast(pa.string()) if pa.types.is_string(array.type) else array
+
+
+def _has_text(type: Type) -> bool:
+    return any(isinstance(each.type, Scalar) and each.type.kind in _TEXTS for each in walk((Field(-1, "", type),)))
+
+
+def _file_type(type: Type) -> pa.DataType:
+    match type:
+        case Scalar(Kind.TIME):
+            return pa.int32()
+        case Row(parts):
+            return pa.struct([pa.field(each.name, _file_type(each.type)) for each in parts])
+        case ListOf(element):
+            return pa.list_(pa.field("element", _file_type(element.type)))
+        case MapOf(key, value):
+            return pa.map_(_file_type(key.type), _file_type(value.type))
+        case MultisetOf(element):
+            return pa.map_(_file_type(element.type), pa.int32())
+        case _:
+            return to_arrow(type)
+
+
+def _storable(array: pa.Array, type: Type, name: str) -> pa.Array:
+    """A column as the ORC writer takes it: times are integers; timestamps only as far as Arrow reads them back."""
+    match type:
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ):
+            step = _NANOS[array.type.unit]
+            values = array.view(pa.int64())
+            bounds = pc.min_max(values).as_py()
+            if bounds["min"] is not None and not -_SECONDS * step <= bounds["min"] <= bounds["max"] <= _SECONDS * step:
+                raise InvalidInput(
+                    f"column {name}: ORC timestamps outside 1677 to 2262 cannot be read back; use Parquet"
+                )
+            # Arrow writes the fraction of such a moment as a negative number, at which other engines fail or go wrong.
+            early = pc.filter(values, pc.less(values, 0))
+            if pc.any(pc.not_equal(pc.multiply(pc.divide(early, step), step), early)).as_py():
+                raise InvalidInput(
+                    f"column {name}: ORC files with fractions of a second before 1970 are not read alike by all engines; "
+                    f"use Parquet"
+                )
+            return array
+        case Scalar(Kind.TIME):
+            return array.cast(pa.int32())
+        case Row(parts):
+            children = [
+                _storable(pc.struct_field(array, [i]), part.type, f"{name}.{part.name}") for i, part in enumerate(parts)
+            ]
+            return casts.struct(array, children, _file_type(type))
+        case ListOf(element):
+            return casts.relist(array, _file_type(type), _storable(casts.items(array), element.type, f"{name}[]"))
+        case MapOf(key, value):
+            keys, values = casts.entries(array)
+            keys, values = _storable(keys, key.type, f"{name}[key]"), _storable(values, value.type, f"{name}[value]")
+            return casts.remap(array, _file_type(type), keys, values)
+        case MultisetOf(element):
+            keys, values = casts.entries(array)
+            return casts.remap(array, _file_type(type), _storable(keys, element.type, f"{name}[key]"), values)
+        case _:
+            return array
+
+
+def _codec(name: str) -> str:
+    return {"none": "uncompressed", "gzip": "zlib"}.get(name.lower(), name.lower())

@@ -1,0 +1,390 @@
+"""Parquet data files: columns by name or field id, pruned to leaves and row groups; and the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from lakeformat.codec.arrow import from_arrow, to_arrow
+from lakeformat.engines import statistics
+from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
+from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, walk
+from lakeformat.model.work import ColumnStats, WriteTask
+
+_ARROW = int(pa.__version__.partition(".")[0])
+
+PIECE_OPTION = "parquet.block.size"
+
+_MICROS = (2**63 - 1) // 1000  # As far as nanoseconds reach on either side of 1970.
+
+_SAMPLES, _SAMPLE_ROWS = 8, 1 << 12  # Pieces and rows of a sample.
+
+_ID = b"PARQUET:field_id"
+
+
+class File:
+    """A Parquet file opened for reading."""
+
+    def __init__(self, source: Any, path: str) -> None:
+        self._source, self._path = source, path
+        # Reading ahead takes the whole file into memory, and saves requests only where there are any.
+        ahead = not isinstance(source, pa.OSFile)
+        self._file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=ahead)
+        self.row_count: int | None = self._file.metadata.num_rows
+
+    def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
+        """The columns that are there: those of `named`, matched by name; without, as the ids in the file tell."""
+        schema = self._file.schema_arrow
+        if named is not None:
+            return present(named, list(schema))
+        fields = tuple(_own_field(each) for each in schema)
+        if fields and all(each.id == NO_ID for each in fields):
+            raise CorruptFile(f"{self._path}: no column has a field id")
+        return fields
+
+    def batches(
+        self, fields: tuple[Field, ...], pushed: pc.Expression | None, batch_rows: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """(position of the first row, rows): only the parts `fields`, no row group that `pushed` excludes."""
+        metadata = self._file.metadata
+        columns = _paths(metadata.schema, self._file.schema_arrow, fields)
+        groups = list(range(metadata.num_row_groups)) if pushed is None else self._surviving(pushed)
+        starts = np.concatenate(
+            ([0], np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]))
+        )
+        for run in _runs(groups):
+            position = int(starts[run[0]])
+            for batch in self._run(run, columns, fields, batch_rows):
+                yield position, batch
+                position += batch.num_rows
+            if position != starts[run[-1] + 1]:
+                raise CorruptFile(
+                    f"{self._path}: row groups {run[0]} to {run[-1]} end at row {position}, not {starts[run[-1] + 1]}"
+                )
+
+    def _run(
+        self, groups: list[int], columns: list[str], fields: tuple[Field, ...], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        options = {"batch_size": batch_rows, "row_groups": groups, "columns": columns}
+        digits = max((_digits(each.type) for each in walk(fields)), default=-1)
+        if digits < 0 or not _has_int96(self._file.metadata.schema):
+            yield from self._file.iter_batches(**options)
+            return
+        micros = pq.ParquetFile(self._source, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+        if digits <= 6:
+            yield from micros.iter_batches(**options)
+            return
+        # Arrow does not say when nanoseconds overflow: microseconds tell where they would.
+        for nanos, wide in zip(self._file.iter_batches(**options), micros.iter_batches(**options), strict=True):
+            found = [self._reaching(nanos.column(each.name), wide.column(each.name), each) for each in fields]
+            yield pa.RecordBatch.from_arrays(found, names=[each.name for each in fields])
+
+    def _reaching(self, nanos: pa.Array, wide: pa.Array, field: Field) -> pa.Array:
+        """A column in nanoseconds where it needs them, and then not beyond what they reach."""
+        if max(_digits(each.type) for each in walk((field,))) <= 6:
+            return wide
+        for leaf in _timestamps(wide):
+            bounds = pc.min_max(leaf.view(pa.int64())).as_py()
+            if bounds["min"] is not None and not -_MICROS <= bounds["min"] <= bounds["max"] <= _MICROS:
+                raise UnsupportedFeature(
+                    f"{self._path}: column {field.name} holds timestamps outside 1677 to 2262, too far for "
+                    f"nanoseconds in Arrow; change the column to TIMESTAMP(6) to read them"
+                )
+        return nanos
+
+    def _surviving(self, pushed: pc.Expression) -> list[int]:
+        """Row groups whose statistics do not exclude `pushed`; all of them where it cannot be told."""
+        try:
+            self._source.seek(0)
+            fragment = ds.ParquetFileFormat().make_fragment(self._source)
+            return [group.id for group in fragment.subset(pushed).row_groups]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, pa.ArrowTypeError):
+            return list(range(self._file.metadata.num_row_groups))
+
+
+class Output:
+    """A Parquet file being written to `sink`; each `add` ends a row group."""
+
+    def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
+        self._sink, self._task, self._fields = sink, task, task.fields
+        self._schema = pa.schema([_file_field(each, each.name) for each in task.fields])
+        self._extra: list[dict[int, ColumnStats]] = []
+        # Java Paimon has INT96 for more than 6 digits, and reads it into any TIMESTAMP; pyarrow has a switch per file.
+        self._int96 = any(_digits(each.type) > 6 for each in walk(task.fields))
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, table: pa.Table) -> None:
+        if self._int96 and _ARROW < 23:
+            self._refuse_before_1970(table)
+        writer = self._writer = self._writer or self._opened(table)
+        self._extra.append(statistics.beside_footer(table, self._fields, self._int96))
+        writer.write_table(table, row_group_size=max(1, table.num_rows))
+
+    def give_up(self) -> None:
+        """The file will not be; nothing is written for it any more."""
+        if self._writer is not None:
+            self._writer.is_open = False
+
+    def size(self) -> int:
+        """Bytes so far, without the footer."""
+        return self._sink.tell()
+
+    def close(self) -> tuple[dict[int, ColumnStats], tuple[int, ...]]:
+        """(statistics by field id, offsets of the row groups); the sink stays open."""
+        writer = self._writer or self._opened(self._schema.empty_table())
+        writer.close()
+        metadata = writer.writer.metadata
+        return statistics.from_footer(metadata, self._fields, self._extra), _split_offsets(metadata)
+
+    def _refuse_before_1970(self, table: pa.Table) -> None:
+        """Arrow before 23 writes such INT96 with a time of day below zero, which it alone reads back."""
+        for name in table.column_names:
+            for chunk in table.column(name).chunks:
+                if any((pc.min(leaf.view(pa.int64())).as_py() or 0) < 0 for leaf in _timestamps(chunk)):
+                    raise UnsupportedFeature(
+                        f"column {name}: TIMESTAMP(7) and finer before 1970 is written right by pyarrow 23 and later; "
+                        f"this is {pa.__version__}"
+                    )
+
+    def _opened(self, first: pa.Table) -> pq.ParquetWriter:
+        task = self._task
+        try:
+            return pq.ParquetWriter(
+                self._sink,
+                self._schema,
+                compression=_codec(task.compression),
+                compression_level=_level(task),
+                use_dictionary=_dictionaries(first, self._schema, task.options),
+                use_deprecated_int96_timestamps=self._int96,
+                data_page_size=int(task.options.get("parquet.page.size", 1 << 20)),
+                dictionary_pagesize_limit=int(task.options.get("parquet.dictionary.page.size", 1 << 20)),
+                store_schema=False,
+                store_decimal_as_integer=True,
+                write_page_checksum=True,
+            )
+        except (ValueError, OSError) as error:
+            raise InvalidInput(
+                f"options of the table for Parquet, compression {task.compression!r}: {error}"
+            ) from error
+
+
+def plain_timestamps(source: Any, fields: tuple[Field, ...]) -> bool:
+    """Whether the columns `fields` (by name) hold timestamps as their types say: 64 bits, and zoned only if they are.
+
+    Older Paimon marked all timestamps as instants, and INT96 has no such mark.
+    """
+    with pq.ParquetFile(source) as file:
+        schema, held = file.metadata.schema, file.schema_arrow
+        if _has_int96(schema):
+            return False
+        there = {each.name: each.type for each in held}
+        return all(_zones(there[each.name]) == _zones(_file_type(each.type)) for each in fields if each.name in there)
+
+
+def _zones(type: pa.DataType) -> list[str | None]:
+    if pa.types.is_timestamp(type):
+        return [type.tz]
+    return [zone for i in range(type.num_fields) for zone in _zones(type.field(i).type)]
+
+
+def present(fields: tuple[Field, ...], held: Sequence[pa.Field]) -> tuple[Field, ...]:
+    """Those of `fields` that a file with the columns `held` has, parts included, matched by name."""
+    by_name = {each.name: each for each in held}
+    return tuple(
+        Field(each.id, each.name, _present_type(each.type, by_name[each.name].type), each.nullable)
+        for each in fields
+        if each.name in by_name
+    )
+
+
+def _present_type(type: Type, held: pa.DataType) -> Type:
+    match type:
+        case Row(parts) if pa.types.is_struct(held):
+            return Row(present(parts, list(held)))
+        case ListOf(element) if pa.types.is_list(held):
+            return ListOf(_retyped(element, _present_type(element.type, held.value_type)))
+        case MapOf(key, value) if pa.types.is_map(held):
+            return MapOf(
+                _retyped(key, _present_type(key.type, held.key_type)),
+                _retyped(value, _present_type(value.type, held.item_type)),
+            )
+        case MultisetOf(element) if pa.types.is_map(held):
+            return MultisetOf(_retyped(element, _present_type(element.type, held.key_type)))
+        case _:
+            return type
+
+
+def _retyped(field: Field, type: Type) -> Field:
+    return Field(field.id, field.name, type, field.nullable)
+
+
+def _own_field(held: pa.Field) -> Field:
+    try:
+        return Field(int((held.metadata or {}).get(_ID, NO_ID)), held.name, _own_type(held.type), held.nullable)
+    except UnsupportedFeature:
+        return Field(NO_ID, held.name, Scalar(Kind.VARIANT), held.nullable)
+
+
+def _own_type(held: pa.DataType) -> Type:
+    if pa.types.is_struct(held):
+        return Row(tuple(_own_field(each) for each in held))
+    if pa.types.is_list(held):
+        return ListOf(_own_field(held.value_field))
+    if pa.types.is_map(held):
+        return MapOf(_own_field(held.key_field), _own_field(held.item_field))
+    return from_arrow(held)
+
+
+def _paths(schema: pq.ParquetSchema, held: pa.Schema, fields: tuple[Field, ...]) -> list[str]:
+    """The leaf columns below `fields`, as the file spells their paths."""
+    wanted = {each.name: each for each in fields}
+    leaves: list[int] = []
+    place = 0
+    for each in held:
+        if each.name in wanted:
+            _leaves(each.type, wanted[each.name].type, place, leaves)
+        place += _width(each.type)
+    return [schema.column(leaf).path for leaf in leaves]
+
+
+def _leaves(held: pa.DataType, type: Type, place: int, leaves: list[int]) -> None:
+    if pa.types.is_struct(held) and isinstance(type, Row):
+        wanted = {part.name: part for part in type.fields}
+        for each in held:
+            if each.name in wanted:
+                _leaves(each.type, wanted[each.name].type, place, leaves)
+            place += _width(each.type)
+    elif pa.types.is_list(held) and isinstance(type, ListOf):
+        _leaves(held.value_type, type.element.type, place, leaves)
+    elif pa.types.is_map(held) and isinstance(type, MapOf):
+        _leaves(held.key_type, type.key.type, place, leaves)
+        _leaves(held.item_type, type.value.type, place + _width(held.key_type), leaves)
+    else:
+        leaves.extend(range(place, place + _width(held)))
+
+
+def _width(held: pa.DataType) -> int:
+    if pa.types.is_struct(held):
+        return sum(_width(each.type) for each in held)
+    if pa.types.is_list(held):
+        return _width(held.value_type)
+    if pa.types.is_map(held):
+        return _width(held.key_type) + _width(held.item_type)
+    return 1
+
+
+def _runs(groups: list[int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for group in groups:
+        if runs and runs[-1][-1] == group - 1:
+            runs[-1].append(group)
+        else:
+            runs.append([group])
+    return runs
+
+
+def _has_int96(schema: pq.ParquetSchema) -> bool:
+    return any(schema.column(i).physical_type == "INT96" for i in range(len(schema)))
+
+
+def _timestamps(array: pa.Array) -> Iterator[pa.Array]:
+    """The timestamps in a column, at any depth."""
+    if pa.types.is_timestamp(array.type):
+        yield array
+    elif pa.types.is_struct(array.type):
+        for i in range(array.type.num_fields):
+            yield from _timestamps(array.field(i))
+    elif pa.types.is_map(array.type):
+        yield from _timestamps(array.keys)
+        yield from _timestamps(array.items)
+    elif pa.types.is_list(array.type):
+        yield from _timestamps(array.values)
+
+
+def _digits(type: Type) -> int:
+    match type:
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)):
+            return digits
+        case _:
+            return -1
+
+
+def _file_field(field: Field, name: str, nullable: bool | None = None) -> pa.Field:
+    metadata = {_ID: str(field.id).encode()} if field.id >= 0 else None
+    return pa.field(name, _file_type(field.type), field.nullable if nullable is None else nullable, metadata)
+
+
+def _file_type(type: Type) -> pa.DataType:
+    match type:
+        case Row(parts):
+            return pa.struct([_file_field(each, each.name) for each in parts])
+        case ListOf(element):
+            return pa.list_(_file_field(element, "element"))
+        case MapOf(key, value):
+            return pa.map_(_file_field(key, "key", nullable=False), _file_field(value, "value"))
+        case MultisetOf(element):
+            return pa.map_(_file_field(element, "key", nullable=False), pa.field("value", pa.int32(), nullable=False))
+        case _:
+            return to_arrow(type)
+
+
+def _codec(name: str) -> str:
+    known = {"uncompressed": "none", "none": "none"}
+    return known.get(name.lower(), name.lower())
+
+
+def _level(task: WriteTask) -> int | None:
+    if task.compression.lower() not in ("zstd", "gzip", "brotli"):
+        return None
+    return task.compression_level if task.compression_level is not None or task.compression.lower() != "zstd" else 1
+
+
+def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
+    return {"true": True, "false": False}.get(options.get(name, "").lower(), default)
+
+
+def _dictionaries(first: pa.Table, schema: pa.Schema, options: Mapping[str, str]) -> list[str] | bool:
+    """The leaf columns whose values repeat often enough for a dictionary, judged by some of the first rows.
+
+    Arrow gives a dictionary up only when it is full; one that repeats nothing makes files bigger and readers slower.
+    """
+    if not _flag(options, "parquet.enable.dictionary", True):
+        return False
+    chosen = []
+    step = max(1, first.num_rows // _SAMPLES)
+    for place, each in enumerate(schema):
+        if not pa.types.is_nested(each.type):
+            column = first.column(place)
+            pieces = [column.slice(start, _SAMPLE_ROWS // _SAMPLES) for start in range(0, first.num_rows, step)]
+            sample = pa.chunked_array([chunk for piece in pieces for chunk in piece.chunks], column.type).drop_null()
+            distinct = pc.count_distinct(sample).as_py()
+            value_bytes = sample.nbytes / max(1, len(sample))
+            if distinct * value_bytes + len(sample) * distinct.bit_length() / 8 > len(sample) * value_bytes:
+                continue
+        chosen += _leaf_paths(each.type, each.name)
+    return chosen
+
+
+def _leaf_paths(type: pa.DataType, path: str) -> list[str]:
+    if pa.types.is_struct(type):
+        return [leaf for each in type for leaf in _leaf_paths(each.type, f"{path}.{each.name}")]
+    if pa.types.is_list(type):
+        return _leaf_paths(type.value_type, f"{path}.list.element")
+    if pa.types.is_map(type):
+        keys = _leaf_paths(type.key_type, f"{path}.key_value.key")
+        return keys + _leaf_paths(type.item_type, f"{path}.key_value.value")
+    return [path]
+
+
+def _split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
+    offsets = []
+    for i in range(metadata.num_row_groups):
+        first = metadata.row_group(i).column(0)
+        offsets.append(min(filter(None, (first.dictionary_page_offset, first.data_page_offset))))
+    return tuple(offsets)

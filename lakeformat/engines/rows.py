@@ -1,0 +1,95 @@
+"""Row kernels over Arrow: split by keys, sort, keep, apply deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.work import DeleteFile
+
+
+def split(batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> Iterator[tuple[tuple[pa.Scalar, ...], pa.RecordBatch]]:
+    """The rows of each distinct combination of `keys` (one array per key, as long as the batch), in their order.
+
+    Groups come in the order of first appearance. Nulls are a value of their own.
+    """
+    if batch.num_rows == 0:
+        return
+    if not keys:
+        yield (), batch
+        return
+    codes = _codes(keys)
+    edges = np.flatnonzero(codes[1:] != codes[:-1]) + 1
+    order = None
+    if len(edges) and len(edges) + 1 > _distinct(codes):
+        order = np.argsort(codes, kind="stable")
+        codes = codes[order]
+        edges = np.flatnonzero(codes[1:] != codes[:-1]) + 1
+    starts, stops = np.concatenate(([0], edges)), np.append(edges, len(codes))
+    firsts = starts if order is None else order[starts]
+    for each in np.argsort(firsts, kind="stable"):
+        start, stop = int(starts[each]), int(stops[each])
+        # A small part is copied: as a slice it would keep all of the batch in memory for as long as it waits.
+        if order is not None:
+            group = batch.take(pa.array(order[start:stop]))
+        elif (stop - start) * 8 >= batch.num_rows:
+            group = batch.slice(start, stop - start)
+        else:
+            group = batch.take(pa.array(np.arange(start, stop)))
+        first = int(firsts[each])
+        yield tuple(key[first] for key in keys), group
+
+
+def sort(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Rows in ascending order of `columns`, nulls first; equal rows keep their order."""
+    if not columns or table.num_rows < 2:
+        return table
+    keys: list[pa.ChunkedArray] = []
+    for name in columns:
+        column = table.column(name)
+        keys += [column.is_valid(), column] if column.null_count else [column]
+    keys.append(pa.chunked_array([np.arange(table.num_rows)]))  # The sort is not stable by itself.
+    names = [str(place) for place in range(len(keys))]
+    return table.take(pc.sort_indices(pa.table(keys, names), sort_keys=[(name, "ascending") for name in names]))
+
+
+def keep(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
+    """The rows for which `mask` (no nulls) is true; no copy when all are."""
+    return batch if pc.all(mask, min_count=0).as_py() else batch.filter(mask)
+
+
+def apply_deletes(
+    batch: pa.RecordBatch, first_position: int, path: str, deletes: Sequence[DeleteFile]
+) -> pa.RecordBatch:
+    """The rows of `batch`, the first of which stands at `first_position` in `path`, that `deletes` leave.
+
+    Raises `UnsupportedFeature` for any delete file: none is ever skipped.
+    """
+    if deletes:
+        kinds = ", ".join(sorted({str(each.content) for each in deletes}))
+        raise UnsupportedFeature(f"{path}: rows from {first_position} on have {kinds}, which cannot be applied yet")
+    return batch
+
+
+def _codes(keys: Sequence[pa.Array]) -> np.ndarray:
+    """One small integer per row, equal where all keys are equal."""
+    codes, size = np.zeros(len(keys[0]), np.int64), 1
+    for key in keys:
+        encoded = key if pa.types.is_dictionary(key.type) else pc.dictionary_encode(key, null_encoding="encode")
+        if encoded.indices.null_count:
+            encoded = pc.dictionary_encode(encoded.dictionary_decode(), null_encoding="encode")
+        step = max(1, len(encoded.dictionary))
+        if size * step > 1 << 62:
+            _, codes = np.unique(codes, return_inverse=True)
+            size = int(codes.max()) + 1
+        codes = codes * step + encoded.indices.to_numpy(zero_copy_only=False)
+        size *= step
+    return codes.astype(np.uint16) if size <= 1 << 16 else codes  # numpy sorts 16 bits by radix.
+
+
+def _distinct(codes: np.ndarray) -> int:
+    return int(np.count_nonzero(np.bincount(codes))) if codes.dtype == np.uint16 else len(np.unique(codes))

@@ -1,0 +1,555 @@
+"""The engine that runs the worker on Spark's executors, and leaves clean files to Spark's own reader.
+
+Public Python API only (DataFrame, `mapInArrow`), so that classic sessions and Spark Connect do the same. Executors need
+lakeformat: installed, or sent along by `add_to_session`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import tempfile
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakeformat import errors
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.engines import assign, casts, parquet, worker
+from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.model.predicate import is_always, to_sql
+from lakeformat.model.schema import (
+    NO_ID,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    MultisetOf,
+    Row,
+    Scalar,
+    Type,
+    scalar,
+    walk,
+)
+from lakeformat.model.work import ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.storage.store import Reader, Store
+
+NATIVE_SCHEMES = ("file",)  # Where Spark reads by itself; more, e.g. "s3a", if the session has the file system for it.
+
+_INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
+_INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
+_PLAIN: dict[Kind, T.DataType] = {
+    Kind.BOOLEAN: T.BooleanType(),
+    Kind.TINYINT: T.ByteType(),
+    Kind.SMALLINT: T.ShortType(),
+    Kind.INT: T.IntegerType(),
+    Kind.BIGINT: T.LongType(),
+    Kind.FLOAT: T.FloatType(),
+    Kind.DOUBLE: T.DoubleType(),
+    Kind.CHAR: T.StringType(),
+    Kind.VARCHAR: T.StringType(),
+    Kind.STRING: T.StringType(),
+    Kind.BINARY: T.BinaryType(),
+    Kind.VARBINARY: T.BinaryType(),
+    Kind.BYTES: T.BinaryType(),
+    Kind.UUID: T.BinaryType(),
+    Kind.DATE: T.DateType(),
+    Kind.TIMESTAMP: T.TimestampNTZType(),
+    Kind.TIMESTAMP_TZ: T.TimestampType(),
+}
+_LOGICAL: dict[type[T.DataType], Scalar] = {
+    T.BooleanType: scalar(Kind.BOOLEAN),
+    T.ByteType: scalar(Kind.TINYINT),
+    T.ShortType: scalar(Kind.SMALLINT),
+    T.IntegerType: scalar(Kind.INT),
+    T.LongType: scalar(Kind.BIGINT),
+    T.FloatType: scalar(Kind.FLOAT),
+    T.DoubleType: scalar(Kind.DOUBLE),
+    T.StringType: scalar(Kind.STRING),
+    T.BinaryType: scalar(Kind.BYTES),
+    T.DateType: scalar(Kind.DATE),
+    T.TimestampNTZType: scalar(Kind.TIMESTAMP, 6),
+    T.TimestampType: scalar(Kind.TIMESTAMP_TZ, 6),
+}
+
+
+class SparkEngine:
+    """Runs on `spark`'s executors. Spark itself reads from `native_schemes`; from elsewhere the worker does."""
+
+    def __init__(self, spark: SparkSession, native_schemes: Sequence[str] = NATIVE_SCHEMES) -> None:
+        self.spark = spark
+        self.native_schemes = tuple(native_schemes)
+
+    def read(
+        self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...], limit: int | None = None
+    ) -> DataFrame:
+        """The rows of all tasks, lazily. Parquet and ORC files that need nothing but Spark are read by Spark."""
+        names = [each.name for each in fields]
+        native, rest = self._parted(store, tasks)
+        frames = [self._native(store, group).select(*map(_quoted, names)) for group in native]
+        if rest or not frames:
+            frames.append(self._worked(store, rest, fields))
+        frame = reduce(DataFrame.union, frames)
+        return frame if limit is None else frame.limit(limit)
+
+    def write(self, store: Store, data: DataFrame, task: WriteTask) -> list[WrittenFile]:
+        """Rows to files, one job; `data` is evaluated once. Files of tasks that Spark repeated or gave up are orphans.
+
+        Columns are checked before anything runs, values as they are written: both raise `InvalidInput`.
+        """
+        frame = _assignable(data, task.fields)
+        assign.check(_arrow_of(frame.schema), task.fields)
+        frame = _distributed(frame, task)
+        answers = frame.mapInArrow(partial(_write, store, task), "answer binary")
+        return [file for files in self._collected(store, answers) for file in files]
+
+    def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
+        """For each task, how many rows satisfy its predicate; one Spark task for each."""
+        return self._each(store, tasks, worker.count)
+
+    def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
+        """What each task wrote; one Spark task for each."""
+        return self._each(store, tasks, worker.rewrite)
+
+    def _each(self, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
+        """What `work` makes of each task, in the order of the tasks."""
+        if not tasks:
+            return []
+        blobs = tuple(pickle.dumps(each) for each in tasks)
+        ids = self.spark.range(0, len(blobs), 1, len(blobs))
+        answers = self._collected(store, ids.mapInArrow(partial(_each, store, blobs, work), "answer binary"))
+        by_place = dict(answers)
+        return [by_place[place] for place in range(len(tasks))]
+
+    def _collected(self, store: Store, frame: DataFrame) -> list[Any]:
+        """What the tasks answered. An error that a task answered is raised, and what others wrote is deleted."""
+        with _cancelled_with_caller(self.spark):
+            answers = [pickle.loads(bytes(row[0])) for row in frame.collect()]
+        errors = [each for each in answers if isinstance(each, LakeError)]
+        if errors:
+            with suppress(LakeError):
+                store.delete([file.path for each in answers for file in _files(each)])
+            raise errors[0]
+        return answers
+
+    def _parted(self, store: Reader, tasks: Sequence[ReadTask]) -> tuple[list[list[ReadTask]], list[ReadTask]]:
+        """(groups of tasks that Spark reads in one go, tasks for the worker)."""
+        groups: dict[Any, list[ReadTask]] = {}
+        rest = []
+        for each in tasks:
+            if _clean(each) and all(_scheme(store.location(path)) in self.native_schemes for path in each.paths):
+                key = (each.file_format, each.file_fields, each.fields, each.predicate, each.constants)
+                groups.setdefault(key, []).append(each)
+            else:
+                rest.append(each)
+        native = []
+        for key, group in groups.items():
+            timed = [each for each in key[1] if any(_kind(part.type) in _INSTANTS for part in walk((each,)))]
+            if timed:
+                paths = [path for each in group for path in each.paths]
+                with ThreadPoolExecutor(8) as pool:
+                    plain = dict(
+                        zip(paths, pool.map(partial(_plain_timestamps, store, tuple(timed)), paths), strict=True)
+                    )
+                rest += [each for each in group if not all(plain[path] for path in each.paths)]
+                group = [each for each in group if all(plain[path] for path in each.paths)]
+            if group:
+                native.append(group)
+        return native, rest
+
+    def _native(self, store: Reader, group: Sequence[ReadTask]) -> DataFrame:
+        task = group[0]
+        assert task.file_fields is not None, task
+        held = {each.id: each for each in task.file_fields}
+        constants = dict(task.constants)
+        wanted = [held[each.id] for each in task.fields if each.id in held and each.id not in constants]
+        reader = (
+            self.spark.read.schema(T.StructType([_spark_field(each) for each in wanted]))
+            .option("recursiveFileLookup", "true")  # No columns out of folder names.
+            .option("ignoreMissingFiles", "false")
+            .option("ignoreCorruptFiles", "false")
+            .option("mergeSchema", "false")
+        )
+        if task.file_format == "parquet":
+            reader = reader.option("datetimeRebaseMode", "CORRECTED").option("int96RebaseMode", "CORRECTED")
+        paths = [_unglobbed(store.location(path)) for each in group for path in each.paths]
+        with _listed_by_driver(self.spark, paths):
+            frame = reader.format(task.file_format).load(paths)
+        columns = []
+        for each in task.fields:
+            if each.id in constants:
+                column = _constant(constants[each.id], each.type)
+            elif each.id in held:
+                column = F.col(_quoted(held[each.id].name))
+                if held[each.id].type != each.type:
+                    column = column.cast(spark_type(each.type))
+            else:
+                column = F.lit(None).cast(spark_type(each.type))
+            columns.append(column.alias(each.name))
+        frame = frame.select(*columns)
+        return frame if is_always(task.predicate) else frame.filter(F.expr(to_sql(task.predicate)))
+
+    def _worked(self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...]) -> DataFrame:
+        schema = T.StructType([_spark_field(each) for each in fields])
+        if not tasks:
+            return self.spark.createDataFrame([], schema)
+        blobs = tuple(pickle.dumps(each) for each in tasks)
+        ids = self.spark.range(0, len(blobs), 1, len(blobs))
+        return ids.mapInArrow(partial(_read, store, blobs, fields), schema)
+
+
+def fields_from_spark(schema: T.StructType) -> tuple[Field, ...]:
+    """Columns of a Spark schema, with no ids yet; raises `UnsupportedFeature` for a type that tables do not have."""
+    return tuple(_field_of(each) for each in schema)
+
+
+def spark_schema(fields: tuple[Field, ...]) -> T.StructType:
+    """Columns as Spark shows them: timestamps in microseconds, CHAR and VARCHAR as strings, multisets as maps."""
+    return T.StructType([_spark_field(each) for each in fields])
+
+
+def spark_type(type: Type) -> T.DataType:
+    match type:
+        case Scalar(Kind.DECIMAL, (precision, scale)):
+            return T.DecimalType(precision, scale)
+        case Scalar(Kind.TIME, (digits,)) if hasattr(T, "TimeType"):
+            return T.TimeType(min(digits, 3))
+        case Scalar(kind) if kind in _PLAIN:
+            return _PLAIN[kind]
+        case ListOf(element):
+            return T.ArrayType(spark_type(element.type), element.nullable)
+        case MapOf(key, value):
+            return T.MapType(spark_type(key.type), spark_type(value.type), value.nullable)
+        case MultisetOf(element):
+            return T.MapType(spark_type(element.type), T.IntegerType(), False)
+        case Row(parts):
+            return T.StructType([_spark_field(each) for each in parts])
+    raise UnsupportedFeature(f"type {type} has no Spark form; leave the column out of the read")
+
+
+def add_to_session(spark: SparkSession) -> None:
+    """Send lakeformat's own modules to the executors of `spark`, where it is not installed.
+
+    What lakeformat needs (pyarrow, numpy, cramjam, obstore, sqlglot) must be there.
+    """
+    package = Path(errors.__file__).parent
+    packed = Path(tempfile.mkdtemp(prefix="lakeformat-")) / "lakeformat.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each in sorted(package.rglob("*.py")):
+            archive.write(each, each.relative_to(package.parent).as_posix())
+    spark.addArtifacts(str(packed), pyfile=True)
+
+
+# --- On the executors. ---
+
+
+def _write(store: Store, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield _answer(lambda: worker.write(store, batches, task))
+
+
+def _each(
+    store: Store, blobs: Sequence[bytes], work: Callable[[Store, Any], Any], ids: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in ids:
+        for place in batch.column(0).to_pylist():
+            yield _answer(partial(_numbered, store, work, place, blobs[place]))
+
+
+def _numbered(store: Store, work: Callable[[Store, Any], Any], place: int, blob: bytes) -> tuple[int, Any]:
+    return place, work(store, pickle.loads(blob))
+
+
+def _read(
+    store: Store, blobs: Sequence[bytes], fields: tuple[Field, ...], ids: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in ids:
+        for place in batch.column(0).to_pylist():
+            task = pickle.loads(blobs[place])
+            for found in worker.read(store, task):
+                yield _for_spark(worker.columns(found, fields, task.fields), fields)
+
+
+def _answer(work: Callable[[], Any]) -> pa.RecordBatch:
+    """What `work` returns, pickled in one row; so too an error that trying again would not mend."""
+    try:
+        found = work()
+    except (InvalidInput, UnsupportedFeature) as error:
+        found = type(error)(*error.args)
+    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(found)], pa.binary())], names=["answer"])
+
+
+def _for_spark(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:
+    """Timestamps in microseconds and times in nanoseconds, the only units that Spark takes; at any depth."""
+    columns = [_micros(batch.column(i), each.type) for i, each in enumerate(fields)]
+    return pa.RecordBatch.from_arrays(columns, names=[each.name for each in fields])
+
+
+def _micros(array: pa.Array, type: Type) -> pa.Array:
+    match type:
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind):
+            return casts.normal(array, scalar(kind, 6), "")
+        case Scalar(Kind.TIME):
+            return array.cast(pa.time64("ns"))
+        case _ if not any(_kind(each.type) in (*_INSTANTS, Kind.TIME) for each in walk((Field(NO_ID, "", type),))):
+            return array
+        case Row(parts):
+            children = [_micros(array.field(i), each.type) for i, each in enumerate(parts)]
+            held = pa.struct([pa.field(each.name, child.type) for each, child in zip(parts, children, strict=True)])
+            return casts.struct(array, children, held)
+        case ListOf(element):
+            items = _micros(casts.items(array), element.type)
+            return casts.relist(array, pa.list_(items.type), items)
+        case MapOf(key, value):
+            keys, values = casts.entries(array)
+            keys, values = _micros(keys, key.type), _micros(values, value.type)
+            return casts.remap(array, pa.map_(keys.type, values.type), keys, values)
+        case MultisetOf(element):
+            keys, values = casts.entries(array)
+            keys = _micros(keys, element.type)
+            return casts.remap(array, pa.map_(keys.type, values.type), keys, values)
+    raise AssertionError(type)
+
+
+# --- On the driver. ---
+
+
+@contextmanager
+def _cancelled_with_caller(spark: SparkSession) -> Iterator[None]:
+    """When the caller is stopped, so are the jobs that it started inside."""
+    tag = f"lakeformat-{uuid.uuid4()}"
+    spark.addTag(tag)
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            spark.interruptTag(tag)
+        raise
+    finally:
+        with suppress(Exception):
+            spark.removeTag(tag)
+
+
+@contextmanager
+def _listed_by_driver(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
+    """Local files are looked at one by one, where Spark would start a job with a task for each."""
+    if not all(_scheme(path) == "file" for path in paths):
+        yield
+        return
+    name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    before = spark.conf.get(name)
+    spark.conf.set(name, str(max(int(before or 0), len(paths))))
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before or "32")
+
+
+def _files(answer: Any) -> list[WrittenFile]:
+    match answer:
+        case (int(), list(files)) | list(files):
+            return files
+        case _:
+            return []
+
+
+def _distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
+    """Rows of one partition and bucket to few tasks, where that is worth a shuffle: for buckets, and where it is asked for.
+
+    Without, a task writes a file for each partition that it has rows of, as Spark's own writer does.
+    """
+    if task.distribution == "none" or (task.distribution == "auto" and task.bucket is None):
+        return frame
+    columns = [F.col(_quoted(each.source)) for each in task.partition_by if each.source in frame.columns]
+    names = [_quoted(name) for name in frame.columns]
+    if task.bucket is not None and set(task.bucket.columns) <= set(frame.columns):
+        columns.append(_bucket(task))
+    if not columns:
+        return frame
+    keys = {f"_lakeformat_key_{place}": column for place, column in enumerate(columns)}
+    return frame.withColumns(keys).hint("rebalance", *(F.col(name) for name in keys)).select(*names)
+
+
+def _bucket(task: WriteTask) -> Column:
+    """A row's bucket, where Spark can have it (4.1 and later); else its bucket key, which lies in one bucket too."""
+    assert task.bucket is not None, task
+    names = task.bucket.columns
+    keys = [F.col(_quoted(name)) for name in names]
+    if not hasattr(F, "arrow_udf"):
+        return F.hash(*keys)
+
+    def bucket(*columns: pa.Array) -> pa.Array:
+        try:
+            return worker.buckets(pa.RecordBatch.from_arrays(list(columns), names=list(names)), task)
+        except InvalidInput:  # The writer says what is wrong with these rows.
+            return pa.array([0] * len(columns[0]), pa.int32())
+
+    bucket.__annotations__ = {"columns": pa.Array, "return": pa.Array}  # Spark reads types, not their names.
+    return F.arrow_udf(bucket, "int")(*keys)
+
+
+def _assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:
+    """Timestamps with and without a zone become each other by the session's zone, as in Spark's own INSERT."""
+    wanted = {each.name: each.type for each in fields}
+    columns = []
+    for each in frame.schema:
+        column = F.col(_quoted(each.name))
+        if each.name in wanted:
+            zoned = _zoned(each.dataType, wanted[each.name])
+            column = column if zoned == each.dataType else column.cast(zoned).alias(each.name)
+        columns.append(column)
+    return frame.select(*columns)
+
+
+def _zoned(found: T.DataType, wanted: Type) -> T.DataType:
+    """`found` with timestamps zoned or not as in `wanted`, at any depth."""
+    match found, wanted:
+        case ((T.TimestampType() | T.TimestampNTZType()), Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind)):
+            return _PLAIN[kind]
+        case T.ArrayType(), ListOf(element):
+            return T.ArrayType(_zoned(found.elementType, element.type), found.containsNull)
+        case T.MapType(), MapOf(key, value):
+            return T.MapType(
+                _zoned(found.keyType, key.type), _zoned(found.valueType, value.type), found.valueContainsNull
+            )
+        case T.StructType(), Row(parts):
+            types = {part.name: part.type for part in parts}
+            return T.StructType(
+                [
+                    T.StructField(each.name, _zoned(each.dataType, types[each.name]), each.nullable, each.metadata)
+                    if each.name in types
+                    else each
+                    for each in found
+                ]
+            )
+    return found
+
+
+def _arrow_of(schema: T.StructType) -> pa.Schema:
+    """A Spark schema as the Arrow schema that `mapInArrow` hands over, but for units and zones."""
+    return pa.schema(
+        [
+            pa.field(
+                each.name, pa.null() if isinstance(each.dataType, T.NullType) else to_arrow(_logical(each.dataType))
+            )
+            for each in schema
+        ]
+    )
+
+
+def _field_of(each: T.StructField) -> Field:
+    return Field(NO_ID, each.name, _logical(each.dataType), each.nullable, (each.metadata or {}).get("comment"))
+
+
+def _logical(type: T.DataType) -> Type:
+    match type:
+        case T.CharType() | T.VarcharType():
+            return scalar(Kind.CHAR if isinstance(type, T.CharType) else Kind.VARCHAR, type.length)
+        case T.DecimalType():
+            return scalar(Kind.DECIMAL, type.precision, type.scale)
+        case T.ArrayType():
+            return ListOf(Field(NO_ID, "element", _logical(type.elementType), type.containsNull))
+        case T.MapType():
+            key = Field(NO_ID, "key", _logical(type.keyType), nullable=False)
+            return MapOf(key, Field(NO_ID, "value", _logical(type.valueType), type.valueContainsNull))
+        case T.StructType():
+            return Row(tuple(_field_of(each) for each in type))
+    if hasattr(T, "TimeType") and isinstance(type, T.TimeType):
+        return scalar(Kind.TIME, type.precision)
+    found = _LOGICAL.get(type.__class__)
+    if found is None:
+        raise UnsupportedFeature(f"Spark type {type.simpleString()} has no table type; cast the column first")
+    return found
+
+
+def _spark_field(each: Field) -> T.StructField:
+    return T.StructField(each.name, spark_type(each.type), each.nullable)
+
+
+def _constant(value: Any, type: Type) -> Column:
+    array = casts.constant(value, type, 1)
+    if _kind(type) in _INSTANTS:
+        # As text: a Python datetime would go through the driver's own zone.
+        array = casts.normal(array, scalar(Kind.TIMESTAMP, 6), "").cast(pa.string())
+        text = array[0].as_py()
+        zone = "Z" if text is not None and _kind(type) is Kind.TIMESTAMP_TZ else ""
+        return F.lit(None if text is None else text + zone).cast(spark_type(type))
+    return F.lit(array[0].as_py()).cast(spark_type(type))
+
+
+def _kind(type: Type) -> Kind | None:
+    return type.kind if isinstance(type, Scalar) else None
+
+
+def _digits(type: Type) -> int:
+    match type:
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)):
+            return digits
+    return 0
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _unglobbed(location: str) -> str:
+    """A location in which nothing is a pattern to Spark."""
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", location)
+
+
+def _scheme(location: str) -> str:
+    return location.partition(":")[0]
+
+
+def _clean(task: ReadTask) -> bool:
+    """Whether Spark's own reader gives the rows that the worker would."""
+    if task.merge or any(task.deletes) or task.file_fields is None or task.file_format not in ("parquet", "orc"):
+        return False
+    held = {each.id: each for each in task.file_fields}
+    constants = dict(task.constants)
+    for each in task.fields:
+        if each.id in constants or each.id not in held:
+            continue
+        if not _widens(held[each.id].type, each.type):
+            return False
+        kinds = {_kind(part.type) for part in walk((held[each.id],))}
+        if Kind.TIME in kinds or Kind.VARIANT in kinds:
+            return False
+        if any(_digits(part.type) > 6 for part in walk((held[each.id],))):
+            return False
+        if task.file_format == "orc" and kinds & {*_INSTANTS, Kind.CHAR}:
+            return False
+    return True
+
+
+def _widens(held: Type, wanted: Type) -> bool:
+    """Whether Spark's cast from `held` is exact; nested columns only where nothing changed."""
+    if held == wanted:
+        return True
+    match held, wanted:
+        case Scalar(have), Scalar(want) if have in _INTEGERS and want in _INTEGERS:
+            return _INTEGERS.index(have) <= _INTEGERS.index(want)
+        case Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE):
+            return True
+        case Scalar(Kind.DECIMAL, (precision, scale)), Scalar(Kind.DECIMAL, (wider, finer)):
+            return finer >= scale and wider - finer >= precision - scale
+        case Scalar(Kind.CHAR | Kind.VARCHAR), Scalar(Kind.STRING):
+            return True
+    return False
+
+
+def _plain_timestamps(store: Reader, fields: tuple[Field, ...], path: str) -> bool:
+    try:
+        with store.open(path) as source:
+            return parquet.plain_timestamps(source, fields)
+    except Exception:  # The worker says what is wrong with the file.
+        return False

@@ -1,0 +1,177 @@
+"""Column bounds and counts of a data file: out of a Parquet footer, or out of the rows as they are written."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakeformat.model.schema import Field, Kind, MultisetOf, Scalar, Type, children
+from lakeformat.model.work import ColumnStats, StatsMode
+
+EPOCH = dt.date(1970, 1, 1)
+FOOTER_LIMIT = 4096  # Arrow leaves bounds longer than this out of a footer.
+
+_FLOATS = (Kind.FLOAT, Kind.DOUBLE)
+_TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
+_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.UUID)
+_INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
+
+
+def of_rows(table: pa.Table, fields: tuple[Field, ...]) -> dict[int, ColumnStats]:
+    """Statistics of `table`'s columns `fields`, by field id; no bounds for nested columns, or where there is a NaN."""
+    return {field.id: _of_column(table.column(i), field.type) for i, field in enumerate(fields)}
+
+
+def beside_footer(table: pa.Table, fields: tuple[Field, ...], int96: bool) -> dict[int, ColumnStats]:
+    """What a footer of `table` would not tell, by field id: NaNs, long texts, INT96 timestamps, nested nulls."""
+    found = {}
+    for i, field in enumerate(fields):
+        match field.type:
+            case Scalar(kind) if kind in _FLOATS or (int96 and kind in _INSTANTS):
+                found[field.id] = _of_column(table.column(i), field.type)
+            case Scalar(kind) if kind in _TEXTS or kind in _BLOBS:
+                longest = pc.max(pc.binary_length(table.column(i))).as_py()
+                if longest is not None and longest >= FOOTER_LIMIT:
+                    found[field.id] = _of_column(table.column(i), field.type)
+            case Scalar():
+                pass
+            case _:
+                found[field.id] = _of_column(table.column(i), field.type)
+    return found
+
+
+def from_footer(
+    metadata: pq.FileMetaData, fields: tuple[Field, ...], extra: Sequence[Mapping[int, ColumnStats]] = ()
+) -> dict[int, ColumnStats]:
+    """Statistics of the columns `fields` (all of a file's, in order), by field id.
+
+    `extra` says per row group what the footer does not (see `beside_footer`). A column with no row group that tells
+    of it has bounds of None.
+    """
+    found: dict[int, list[ColumnStats]] = {field.id: [] for field in fields}
+    for group in range(metadata.num_row_groups):
+        place = 0
+        beside = extra[group] if group < len(extra) else {}
+        for field in fields:
+            width = _width(field.type)
+            chunks = [metadata.row_group(group).column(i) for i in range(place, place + width)]
+            size = sum(chunk.total_compressed_size for chunk in chunks)
+            if field.id in beside:
+                found[field.id].append(_sized(beside[field.id], size))
+            else:
+                found[field.id].append(_of_chunk(chunks, field.type, metadata.row_group(group).num_rows, size))
+            place += width
+    return {id: merge(parts) for id, parts in found.items()}
+
+
+def merge(parts: Iterable[ColumnStats]) -> ColumnStats:
+    """Statistics of rows that `parts` tell of piece by piece; bounds only where every piece with values has them."""
+    minimum = maximum = None
+    nulls: int | None = 0
+    values = nans = size = 0
+    bounded = True
+    for part in parts:
+        values += part.value_count or 0
+        nans += part.nan_count or 0
+        size += part.size_bytes or 0
+        nulls = None if nulls is None or part.null_count is None else nulls + part.null_count
+        if part.null_count is not None and part.null_count == part.value_count:
+            continue
+        if part.minimum is None or part.maximum is None:
+            bounded = False
+        elif bounded:
+            minimum = part.minimum if minimum is None else min(minimum, part.minimum)
+            maximum = part.maximum if maximum is None else max(maximum, part.maximum)
+    if not bounded or nans:
+        minimum = maximum = None
+    return ColumnStats(minimum, maximum, nulls, values, nans, size)
+
+
+def trim(
+    found: Mapping[int, ColumnStats], fields: tuple[Field, ...], modes: Sequence[tuple[StatsMode, int]]
+) -> dict[int, ColumnStats]:
+    """Statistics as a table's modes want them: no entry, counts alone, or bounds too (shortened by the dialect)."""
+    kept = {}
+    for field, (mode, _) in zip(fields, modes or [(StatsMode.FULL, 0)] * len(fields), strict=True):
+        if mode is StatsMode.NONE or field.id not in found:
+            continue
+        stats = found[field.id]
+        if mode is StatsMode.COUNTS:
+            stats = ColumnStats(None, None, stats.null_count, stats.value_count, stats.nan_count, stats.size_bytes)
+        kept[field.id] = stats
+    return kept
+
+
+def _of_column(column: pa.ChunkedArray | pa.Array, type: Type) -> ColumnStats:
+    size = column.nbytes
+    if not isinstance(type, Scalar):
+        return ColumnStats(None, None, column.null_count, len(column), 0, size)
+    nans = 0
+    if type.kind in _FLOATS:
+        nans = pc.sum(pc.is_nan(column), min_count=0).as_py()
+    minimum = maximum = None
+    if not nans and column.null_count < len(column):
+        bounds = pc.min_max(column)
+        minimum, maximum = (_python(bounds[name], type) for name in ("min", "max"))
+    return ColumnStats(minimum, maximum, column.null_count, len(column), nans, size)
+
+
+def _python(value: pa.Scalar, type: Scalar) -> Any:
+    """The Python value; None for a date that Python has no name for."""
+    try:
+        return value.value if type.kind in _INSTANTS else value.as_py()
+    except (OverflowError, ValueError):
+        return None
+
+
+def _of_chunk(chunks: Sequence[pq.ColumnChunkMetaData], type: Type, rows: int, size: int) -> ColumnStats:
+    if not isinstance(type, Scalar):
+        # The definition levels of a leaf do not tell a null list from an empty one, so that only rows could.
+        return ColumnStats(None, None, None, rows, 0, size)
+    stats = chunks[0].statistics
+    if stats is None:
+        return ColumnStats(None, None, None, rows, 0, size)
+    nulls = stats.null_count if stats.has_null_count else None
+    minimum = maximum = None
+    if stats.has_min_max:
+        minimum, maximum = (_logical(raw, type) for raw in (stats.min_raw, stats.max_raw))
+    return ColumnStats(minimum, maximum, nulls, rows, 0, size)
+
+
+def _logical(raw: Any, type: Scalar) -> Any:
+    """A footer's number or bytes as the Python value of its logical type."""
+    match type:
+        case Scalar(Kind.DATE):
+            try:
+                return EPOCH + dt.timedelta(days=raw)
+            except OverflowError:
+                return None
+        case Scalar(Kind.TIME):
+            seconds, millis = divmod(raw, 1000)
+            return dt.time(seconds // 3600, seconds // 60 % 60, seconds % 60, millis * 1000)
+        case Scalar(Kind.DECIMAL, (_, scale)):
+            number = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
+            return Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale))
+        case Scalar(kind) if kind in _TEXTS:
+            return raw.decode() if isinstance(raw, bytes) else raw
+        case Scalar(kind) if kind in _BLOBS:
+            return bytes(raw)
+    return raw
+
+
+def _sized(stats: ColumnStats, size: int) -> ColumnStats:
+    return ColumnStats(stats.minimum, stats.maximum, stats.null_count, stats.value_count, stats.nan_count, size)
+
+
+def _width(type: Type) -> int:
+    if isinstance(type, Scalar):
+        return 1
+    parts = children(type)
+    # A multiset stores its counts beside its elements.
+    return sum(_width(part.type) for part in parts) + int(isinstance(type, MultisetOf))

@@ -1,0 +1,545 @@
+"""read(task) and write(batches, task): the one reader and the one writer, whatever engine runs them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import expression, murmur, transform
+from lakeformat.codec.arrow import arrow_schema
+from lakeformat.engines import assign, avro, casts, orc, parquet, rows, statistics
+from lakeformat.errors import (
+    CorruptFile,
+    InvalidInput,
+    LakeError,
+    NoSuchFile,
+    OutsideScope,
+    StoreError,
+    UnsupportedFeature,
+)
+from lakeformat.model.predicate import Call, Column, Expression, and_, columns_of, conjuncts, is_always, rename
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field
+from lakeformat.model.work import BucketRule, ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.storage.store import Reader, Store
+
+BATCH_ROWS = 1 << 17  # Rows that travel together.
+CHUNK_BYTES = 64 << 20  # Rows of one file that are encoded together: a row group or stripe, by their size in memory.
+BUFFER_BYTES = 256 << 20  # Rows that wait, over all files of one write.
+OPEN_FILES = 64
+_PIECE_MIN = 1 << 16
+
+NAN = float("nan")
+
+_FORMATS: dict[str, Any] = {"parquet": parquet, "orc": orc, "avro": avro}
+_FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
+
+
+def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """The rows of the task's files that satisfy its predicate, with exactly the columns `task.fields`.
+
+    Columns are found by field id at every depth. Raises `CorruptFile` for a file that is missing, damaged, or holds
+    another number of rows than the task says; `UnsupportedFeature` for merges, deletes and formats that are not known.
+    """
+    if task.merge is not None:
+        raise UnsupportedFeature(f"{task.paths[0]}: rows merged by key ({task.merge.engine}) cannot be read yet")
+    for name in columns_of(task.predicate):
+        find_field(task.fields, name)
+    for place, path in enumerate(task.paths):
+        yield from _read_file(store, task, place, path, batch_rows)
+
+
+def write(
+    store: Store,
+    batches: Iterable[pa.RecordBatch],
+    task: WriteTask,
+    *,
+    buffer_bytes: int = BUFFER_BYTES,
+    chunk_bytes: int = CHUNK_BYTES,
+    open_files: int = OPEN_FILES,
+    threads: int = 1,
+) -> list[WrittenFile]:
+    """Rows to files, split by partition and bucket, each about `task.target_size_bytes` long at most.
+
+    Columns are matched by name; raises `InvalidInput` that names what does not fit. With `task.sort_by`, each file is
+    sorted as a whole. Once all rows are there, the files left to end are ended by `threads` threads. Files of a write
+    that fails are deleted as far as storage lets.
+    """
+    files = _Files(store, task, buffer_bytes, chunk_bytes, open_files)
+    try:
+        for batch in _gathered(batches, task):
+            _require(batch, task)
+            for partition, bucket, group in _placed(batch, task):
+                files.add(partition, bucket, group)
+        return files.finish(threads)
+    except BaseException as error:
+        files.abandon(error)
+        raise
+
+
+def count(store: Reader, task: ReadTask) -> int:
+    """How many rows satisfy the task's predicate; reads only the columns that it speaks of."""
+    if is_always(task.predicate) and not task.deletes:
+        return task.row_count
+    named = columns_of(task.predicate)
+    needed = tuple(each for each in task.fields if each.name in named) or task.fields[:1]
+    return sum(batch.num_rows for batch in read(store, replace(task, fields=needed)))
+
+
+def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
+    """Read, change, write again; see `RewriteTask`."""
+    return write(store, _changed(store, task), task.write)
+
+
+def buckets(keys: pa.RecordBatch, task: WriteTask) -> pa.Array:
+    """The bucket of each row by its bucket-key columns, as `write` finds it."""
+    rule = task.bucket
+    assert rule is not None, task
+    fields = tuple(find_field(task.fields, name) for name in rule.columns)
+    assign.check(keys.schema, fields)
+    return _buckets(assign.assign(keys, fields), rule, fields)
+
+
+def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field, ...]) -> pa.RecordBatch:
+    """The columns `fields` of a batch that `read` gave, which holds `held`: also what only the predicate needed."""
+    if fields == held:
+        return batch
+    found = {each.name: each.type for each in held}
+    wanted = [casts.project(batch.column(f.name), found[f.name], f.type, f.name) for f in fields]
+    return _record_batch(wanted, arrow_schema(fields), batch.num_rows)
+
+
+def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    with _blamed(path):
+        file = _opened(store, path, task.file_format)
+        expected = task.row_counts[place]
+        if file.row_count is not None and file.row_count != expected:
+            raise CorruptFile(f"{path}: the file holds {file.row_count} rows, its table says {expected}")
+        held = {each.id: each for each in file.fields(task.file_fields)}
+        lost = [each.name for each in task.file_fields or () if each.id not in held]
+        if lost:
+            raise CorruptFile(f"{path}: the table says that the file holds column {lost[0]!r}, and it does not")
+        constants = dict(task.constants)
+        wanted = {each.id: each for each in task.fields if each.id in held and each.id not in constants}
+        needed = tuple(_pruned(held[id], each.type) for id, each in wanted.items())
+        pushed = _pushed(task, held, constants)
+        schema = arrow_schema(task.fields)
+        deletes = task.deletes[place] if task.deletes else ()
+        seen = 0
+        for position, batch in file.batches(needed, pushed, batch_rows):
+            seen += batch.num_rows
+            batch = rows.apply_deletes(batch, position, path, deletes)
+            found = {each.id: batch.column(each.name) for each in needed}
+            types = {each.id: each.type for each in needed}
+            projected = []
+            for each in task.fields:
+                if each.id in constants:
+                    projected.append(casts.constant(constants[each.id], each.type, batch.num_rows))
+                elif each.id in found:
+                    projected.append(casts.project(found[each.id], types[each.id], each.type, each.name))
+                else:
+                    projected.append(casts.nulls(batch.num_rows, schema.field(each.name).type))
+            result = _record_batch(projected, schema, batch.num_rows)
+            if not is_always(task.predicate):
+                result = rows.keep(result, expression.mask(task.predicate, result))
+            if result.num_rows:
+                yield result
+        if file.row_count is None and pushed is None and seen != expected:
+            raise CorruptFile(f"{path}: the file holds {seen} rows, its table says {expected}")
+
+
+def _opened(store: Reader, path: str, format: str) -> Any:
+    if format not in _FORMATS:
+        raise UnsupportedFeature(f"{path}: file format {format!r} cannot be read; known are {', '.join(_FORMATS)}")
+    source = store.open(path)
+    return _FORMATS[format].File(source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, "r"), path)
+
+
+@contextmanager
+def _blamed(path: str) -> Iterator[None]:
+    """Whatever goes wrong inside is told of `path`; no other library's error leaves."""
+    try:
+        yield
+    except NoSuchFile as error:
+        raise CorruptFile(f"{path}: the table lists this file, and it is not there") from error
+    except (InvalidInput, CorruptFile, UnsupportedFeature) as error:
+        if path in str(error):
+            raise
+        raise type(error)(f"{path}: {error}") from error
+    except (LakeError, MemoryError):
+        raise
+    except Exception as error:
+        raise CorruptFile(f"{path}: cannot be read: {error}") from error
+
+
+def _pruned(held: Field, wanted: Type) -> Field:
+    """A file's column without the parts that nobody asks for."""
+    return Field(held.id, held.name, _pruned_type(held.type, wanted), held.nullable)
+
+
+def _pruned_type(held: Type, wanted: Type) -> Type:
+    match held, wanted:
+        case Row(parts), Row(asked):
+            types = {each.id: each.type for each in asked}
+            kept = tuple(_pruned(part, types[part.id]) for part in parts if part.id in types)
+            return Row(kept or parts[:1])  # Some part must be read to tell which rows are null.
+        case ListOf(element), ListOf(asked_element):
+            return ListOf(_pruned(element, asked_element.type))
+        case MapOf(key, value), MapOf(asked_key, asked_value):
+            return MapOf(_pruned(key, asked_key.type), _pruned(value, asked_value.type))
+    return held
+
+
+def _pushed(task: ReadTask, held: dict[int, Field], constants: dict[int, Any]) -> pc.Expression | None:
+    """What of the predicate a file's own statistics can decide, in the file's names; None for nothing."""
+    same = {}
+    for each in task.fields:
+        found = held.get(each.id)
+        if found is not None and each.id not in constants and isinstance(each.type, Scalar) and found.type == each.type:
+            same[each.name] = found
+    kept = [each for each in conjuncts(task.predicate) if columns_of(each) <= same.keys() and _bounded(each, same)]
+    if not kept:
+        return None
+    renamed = rename(and_(*kept), {name: held.name for name, held in same.items()})
+    return expression.to_dataset_filter(renamed, tuple(same.values()))
+
+
+def _bounded(condition: Expression, fields: dict[str, Field]) -> bool:
+    """Whether bounds decide it: not where a NaN, above all numbers and in no bounds, could satisfy it."""
+    if all(fields[name].type not in _FLOATS for name in columns_of(condition)):
+        return True
+    return isinstance(condition, Call) and condition.name in ("eq", "in") and isinstance(condition.arguments[0], Column)
+
+
+def _record_batch(columns: list[pa.Array], schema: pa.Schema, length: int) -> pa.RecordBatch:
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), length, [None]))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
+    for each in task.read:
+        for batch in read(store, each):
+            if task.assignments:
+                batch = _assigned(batch, task, each.fields)
+            if task.delete_where is not None:
+                batch = rows.keep(batch, pc.invert(expression.mask(task.delete_where, batch)))
+            yield batch
+
+
+def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...]) -> pa.RecordBatch:
+    """`batch` with the assignments made where `update_where` is true; all of them see the old row."""
+    mask = expression.mask(task.update_where, batch)
+    if not pc.any(mask, min_count=0).as_py():
+        return batch
+    chosen = batch.filter(mask)
+    places = pc.if_else(mask, pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1), None)
+    columns = list(batch.columns)
+    for name, value in task.assignments:
+        field = find_field(fields, name)
+        new = pa.RecordBatch.from_arrays([casts.flat(expression.evaluate(value, chosen))], names=[name])
+        assign.check(new.schema, (field,))
+        new = assign.assign(new, (field,)).column(0)
+        index = batch.schema.get_field_index(name)
+        both = pa.concat_arrays([columns[index], new])
+        own = pa.array(np.arange(batch.num_rows), pa.int64())
+        columns[index] = both.take(pc.coalesce(pc.add(places, batch.num_rows), own))
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], task: WriteTask) -> Iterator[pa.RecordBatch]:
+    """Rows as the table declares them, in batches big enough to be worth splitting."""
+    checked: pa.Schema | None = None
+    waiting: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        if batch.schema is not checked and batch.schema != checked:
+            assign.check(batch.schema, task.fields)
+        checked = batch.schema
+        for start in range(0, batch.num_rows, BATCH_ROWS):
+            piece = assign.assign(batch.slice(start, BATCH_ROWS), task.fields)
+            waiting.append(piece)
+            count += piece.num_rows
+            size += piece.nbytes
+            if count >= BATCH_ROWS // 2 or size >= CHUNK_BYTES:
+                yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+                waiting, count, size = [], 0, 0
+    if waiting:
+        yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+
+
+def _require(batch: pa.RecordBatch, task: WriteTask) -> None:
+    if is_always(task.required):
+        return
+    outside = rows.keep(batch, pc.invert(expression.mask(task.required, batch)))
+    if outside.num_rows:
+        named = [name for name in outside.schema.names if name in columns_of(task.required)]
+        found = outside.select(named).slice(0, 1000).to_pylist()
+        shown = list(dict.fromkeys(str(row) for row in found))[:5]
+        raise OutsideScope(
+            f"{outside.num_rows} rows lie outside what is overwritten, e.g. {', '.join(shown)}; nothing was committed. "
+            f"Leave these rows out, or declare their partitions too"
+        )
+
+
+def _placed(batch: pa.RecordBatch, task: WriteTask) -> Iterator[tuple[tuple[Any, ...], int | None, pa.RecordBatch]]:
+    """The rows of each partition and bucket."""
+    keys = []
+    for each in task.partition_by:
+        keys.append(
+            transform.apply(each.transform, batch.column(each.source), find_field(task.fields, each.source).type)
+        )
+    if task.bucket is not None:
+        keys.append(_buckets(batch, task.bucket, task.fields))
+    for values, group in rows.split(batch, keys):
+        found = [_value(value) for value in values]
+        bucket = found.pop() if task.bucket is not None else None
+        yield tuple(found), bucket, group
+
+
+def _buckets(batch: pa.RecordBatch, rule: BucketRule, fields: tuple[Field, ...]) -> pa.Array:
+    types = [find_field(fields, name).type for name in rule.columns]
+    columns = [batch.column(name) for name in rule.columns]
+    return pa.array(murmur.buckets(columns, types, rule.count, rule.function), pa.int32())
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """A partition's value as `WrittenFile` tells it; one NaN stands for all."""
+    if pa.types.is_timestamp(scalar.type):
+        return scalar.value
+    value = scalar.as_py()
+    return NAN if value != value else value
+
+
+class _Sink:
+    """What format libraries write to: they cannot close the file under it, nor write to one that was given up."""
+
+    mode, closed = "wb", False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._given_up, self._size = file, False, 0
+
+    def write(self, content: Any) -> int:
+        with memoryview(content) as view:
+            size = view.nbytes
+        if not self._given_up:
+            self._file.write(content)
+        self._size += size
+        return size
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def finish(self) -> None:
+        self._file.close()
+
+    def give_up(self, error: BaseException) -> None:
+        self._given_up = True
+        self._file.__exit__(type(error), error, error.__traceback__)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A file being written."""
+
+    path: str
+    sink: _Sink
+    output: Any
+    row_count: int = 0
+    added_bytes: int = 0  # In memory.
+
+
+@dataclass(slots=True)
+class _Place:
+    """One partition and bucket: rows that wait, and the file they go to."""
+
+    partition: tuple[Any, ...]
+    bucket: int | None
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    waiting_bytes: int = 0
+    file: _Open | None = None
+
+
+class _Files:
+    """The files of one write. Rows wait in memory up to `buffer_bytes`; then the place with the most is written out."""
+
+    def __init__(self, store: Store, task: WriteTask, buffer_bytes: int, chunk_bytes: int, open_files: int) -> None:
+        if task.file_format not in _FORMATS:
+            raise UnsupportedFeature(
+                f"file format {task.file_format!r} cannot be written; known are {', '.join(_FORMATS)}"
+            )
+        self._store, self._task, self._format = store, task, _FORMATS[task.file_format]
+        self._schema = arrow_schema(task.fields)
+        self._buffer_bytes, self._open_files = buffer_bytes, open_files
+        # A sorted file is written in one go; others in pieces small enough to stop near the target size.
+        chunk_bytes = min(chunk_bytes, _whole_number(task.options, self._format.PIECE_OPTION, chunk_bytes))
+        # A sorted file is written in one go.
+        self._chunk_bytes = min(2 * task.target_size_bytes if task.sort_by else chunk_bytes, buffer_bytes)
+        self._places: dict[tuple[tuple[Any, ...], int | None], _Place] = {}
+        self._open: OrderedDict[int, _Place] = OrderedDict()  # By use, oldest first.
+        self._waiting_bytes = 0
+        self._name = f"{task.name_prefix}{uuid.uuid4()}"
+        self._numbers = itertools.count()
+        self._ending = False
+        self._written: list[WrittenFile] = []
+
+    def add(self, partition: tuple[Any, ...], bucket: int | None, group: pa.RecordBatch) -> None:
+        place = self._places.get((partition, bucket))
+        if place is None:
+            place = self._places[partition, bucket] = _Place(partition, bucket)
+        start, row_bytes = 0, max(1.0, group.nbytes / group.num_rows)
+        while start < group.num_rows:
+            room = self._piece_bytes(place) - place.waiting_bytes
+            piece = group.slice(start, max(1, int(room / row_bytes)))
+            start += piece.num_rows
+            size = int(piece.num_rows * row_bytes)
+            place.waiting.append(piece)
+            place.waiting_bytes += size
+            self._waiting_bytes += size
+            if size >= room:
+                self._flush(place)
+        while self._waiting_bytes > self._buffer_bytes:
+            self._flush(max(self._places.values(), key=lambda each: each.waiting_bytes))
+
+    def finish(self, threads: int) -> list[WrittenFile]:
+        """End all files; they come in the order in which their partitions and buckets came."""
+        places = list(self._places.values())
+        if threads == 1 or len(places) < 2:
+            for place in places:
+                self._end(place)
+        else:
+            self._ending = True
+            with ThreadPoolExecutor(threads, "write") as pool:
+                list(pool.map(self._end, places))
+        order = {(each.partition, self._bucket(each)): at for at, each in enumerate(places)}
+        return sorted(self._written, key=lambda each: order[each.partition, each.bucket])
+
+    def abandon(self, error: BaseException) -> None:
+        for place in self._open.values():
+            if place.file is not None:
+                place.file.output.give_up()
+                with suppress(Exception):
+                    place.file.sink.give_up(error)
+        with suppress(LakeError):
+            self._store.delete([each.path for each in self._written])
+
+    def _end(self, place: _Place) -> None:
+        self._flush(place)
+        self._close(place)
+
+    def _bucket(self, place: _Place) -> int:
+        return self._task.default_bucket if place.bucket is None else place.bucket
+
+    def _piece_bytes(self, place: _Place) -> int:
+        """How many bytes in memory are written next: a chunk, or what is left of the file's size."""
+        file = place.file
+        if self._task.sort_by:
+            return self._chunk_bytes
+        if file is None or not file.added_bytes:
+            return max(_PIECE_MIN, min(self._chunk_bytes, self._task.target_size_bytes))
+        size = file.output.size()
+        left = (self._task.target_size_bytes - size) * file.added_bytes / max(1, size)
+        return max(_PIECE_MIN, min(self._chunk_bytes, int(left)))
+
+    def _flush(self, place: _Place) -> None:
+        """Write the rows that wait, and end the file if it is long enough."""
+        if not place.waiting:
+            return
+        table = rows.sort(pa.Table.from_batches(place.waiting, self._schema), self._task.sort_by)
+        file = place.file or self._start(place)
+        file.row_count += table.num_rows
+        file.added_bytes += place.waiting_bytes
+        self._waiting_bytes -= place.waiting_bytes
+        place.waiting, place.waiting_bytes = [], 0
+        self._open.move_to_end(id(place))
+        with _unwritable(file.path):
+            file.output.add(table)
+        if self._task.sort_by or file.output.size() >= self._task.target_size_bytes:
+            self._close(place)
+
+    def _start(self, place: _Place) -> _Open:
+        # Threads that end files hold one each for a moment; none may close the file of another.
+        while not self._ending and len(self._open) >= self._open_files:
+            self._close(next(iter(self._open.values())))
+        folder = self._task.directory(place.partition, self._bucket(place))
+        name = f"{self._name}-{next(self._numbers)}.{self._task.file_format}"
+        path = f"{folder}/{name}" if folder else name
+        sink = _Sink(self._store.create_stream(path))
+        with _unwritable(path):
+            try:
+                place.file = _Open(path, sink, self._format.Output(sink, self._task))
+            except BaseException as error:
+                sink.give_up(error)
+                raise
+        self._open[id(place)] = place
+        return place.file
+
+    def _close(self, place: _Place) -> None:
+        file = place.file
+        if file is None:
+            return
+        with _unwritable(file.path):
+            stats, offsets = file.output.close()
+            size = file.sink.tell()
+            file.sink.finish()
+        place.file = None
+        del self._open[id(place)]
+        self._written.append(
+            WrittenFile(
+                path=file.path,
+                partition=place.partition,
+                row_count=file.row_count,
+                size_bytes=size,
+                bucket=self._bucket(place),
+                content=self._task.content,
+                file_format=self._task.file_format,
+                stats=statistics.trim(stats, self._task.fields, self._task.stats),
+                split_offsets=offsets,
+                created_ms=int(time.time() * 1000),
+            )
+        )
+
+
+def _whole_number(options: Mapping[str, str], name: str | None, default: int) -> int:
+    given = options.get(name) if name else None
+    if given is None:
+        return default
+    if not given.strip().isdigit():
+        raise InvalidInput(f"option {name!r} is a number of bytes, not {given!r}")
+    return int(given)
+
+
+@contextmanager
+def _unwritable(path: str) -> Iterator[None]:
+    """Whatever goes wrong inside is told of `path`; no other library's error leaves."""
+    try:
+        yield
+    except (LakeError, MemoryError):
+        raise
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error}") from error
+    except Exception as error:
+        raise InvalidInput(f"{path}: rows cannot be written: {error}") from error

@@ -1,0 +1,242 @@
+"""Lake: a warehouse. Table names -> Tables, and which format a table is."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat import table as tables
+from lakeformat.codec.arrow import fields_from_arrow
+from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.paimon import dialect as paimon
+from lakeformat.engines.choose import fields_from_spark, is_spark
+from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
+from lakeformat.model.schema import Field, Schema
+from lakeformat.storage.files import open_store
+from lakeformat.storage.store import Store
+from lakeformat.table import Table
+
+DIALECTS: Mapping[str, Dialect] = {"paimon": paimon, "iceberg": iceberg}
+
+_DATABASE = ".db"  # The folder of a namespace is its name with this.
+_NAME = re.compile(r"[^/\\\x00-\x1f\x7f.\s$\ud800-\udfff]+")
+_TRANSFORM = re.compile(r"\s*(?P<name>\w+)\s*\(\s*(?:(?P<number>\d+)\s*,\s*)?(?P<column>[^(),]+?)\s*\)\s*")
+_TRANSFORMS = {
+    "year": TransformKind.YEAR, "years": TransformKind.YEAR, "month": TransformKind.MONTH, "months": TransformKind.MONTH,
+    "day": TransformKind.DAY, "days": TransformKind.DAY, "date": TransformKind.DAY, "hour": TransformKind.HOUR,
+    "hours": TransformKind.HOUR, "bucket": TransformKind.BUCKET, "truncate": TransformKind.TRUNCATE, "void": TransformKind.VOID,
+    "identity": TransformKind.IDENTITY,
+}  # fmt: skip
+
+
+class Lake:
+    """The tables below one folder or bucket: `uri` is a path or a URI (`s3://bucket/warehouse`).
+
+    `options` go to the storage: for S3 e.g. `endpoint`, `region`, `access_key_id`, `secret_access_key`. What they leave
+    out comes from the environment. Picklable; opens nothing before it is asked for a table.
+    """
+
+    def __init__(self, uri: str | os.PathLike[str], **options: str) -> None:
+        self.uri = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
+        if not isinstance(self.uri, str):
+            raise InvalidInput(f"{uri!r} is no warehouse; give a path or a URI")
+        self._options = dict(options)
+        self._store: Store = open_store(self.uri, self._options)
+
+    def __repr__(self) -> str:
+        return f"Lake({self.uri!r})"
+
+    def create_table(
+        self,
+        name: str,
+        schema: Any,
+        format: str = "paimon",
+        partition_by: Iterable[str] = (),
+        primary_key: Iterable[str] = (),
+        properties: Mapping[str, Any] | None = None,
+        comment: str | None = None,
+        if_exists: str = "error",
+    ) -> Table:
+        """A new, empty table `namespace.table`.
+
+        `schema`: a `pyarrow.Schema`, a PySpark `StructType` or a lakeformat `Schema`. `partition_by`: columns.
+        `properties`: the format's table options. `if_exists`: "error" raises `AlreadyExists`; "ignore" returns the table
+        as it is. Raises `InvalidInput` and `UnsupportedFeature`, naming what cannot be.
+        """
+        if format not in DIALECTS:
+            raise UnsupportedFeature(f"format={format!r}: lakeformat makes tables of {', '.join(DIALECTS)}")
+        if if_exists not in {"error", "ignore"}:
+            raise InvalidInput(f"if_exists={if_exists!r}: it must be 'error' or 'ignore'")
+        self._require_warehouse()
+        store = self._table_store(name)
+        table = Table(name, store, DIALECTS[format])
+        if self._format(store) is not None:
+            if if_exists == "ignore":
+                return self.table(name)
+            raise AlreadyExists(
+                f"{name}: there is a table already at {store.root}; pass if_exists='ignore' to take it as it is"
+            )
+        declared = _declared(
+            schema, _names("partition_by", partition_by), _names("primary_key", primary_key), properties or {}, comment
+        )
+        try:
+            tables.create(table, declared)
+        except AlreadyExists:
+            if if_exists == "error":
+                raise
+        return table
+
+    def table(self, name: str) -> Table:
+        """A table that is there. Raises `NotFound`, with the names that are near."""
+        store = self._table_store(name)
+        format = self._format(store)
+        if format is None:
+            self._require_warehouse()
+            namespace = name.partition(".")[0]
+            there = self.tables(namespace) if namespace in self.namespaces() else self.namespaces()
+            near = difflib.get_close_matches(name, there, 3) or there[:10]
+            shown = f"; there are: {', '.join(near)}" if near else "; the warehouse is empty"
+            raise NotFound(f"no table {name!r} in {self.uri}{shown}")
+        return Table(name, store, DIALECTS[format])
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a table of that name."""
+        return self._format(self._table_store(name)) is not None
+
+    def namespaces(self) -> list[str]:
+        """Names of the namespaces (databases), sorted."""
+        found = [f.removesuffix(_DATABASE) for f in self._store.folders("") if f.endswith(_DATABASE)]
+        if not found:
+            self._require_warehouse()
+        return found
+
+    def tables(self, namespace: str | None = None) -> list[str]:
+        """Full names of the tables, of one namespace or of all, sorted. Raises `NotFound` for one that is not there."""
+        known = self.namespaces()
+        if namespace is not None and namespace not in known:
+            raise NotFound(f"no namespace {namespace!r} in {self.uri}; there are: {', '.join(known) or 'none'}")
+        found = []
+        for each in known if namespace is None else [namespace]:
+            for folder in self._store.folders(f"{each}{_DATABASE}"):
+                if _NAME.fullmatch(folder) and self._format(self._table_store(f"{each}.{folder}")) is not None:
+                    found.append(f"{each}.{folder}")
+        return found
+
+    def rename_table(self, old: str, new: str) -> Table:
+        """Give a table another name, also in another namespace. Paimon tables on local storage only: elsewhere it is not
+        atomic, and an Iceberg table names its files by absolute paths."""
+        if not self.table(old)._dialect.is_movable:
+            raise UnsupportedFeature(
+                f"{old}: an {self.table(old).format} table names its files by absolute paths and cannot move; write its rows "
+                "to a new table"
+            )
+        target = self._table_store(new)
+        if self._format(target) is not None:
+            raise AlreadyExists(f"{new}: there is a table already at {target.root}")
+        self._store.move_folder(_folder(old), _folder(new))
+        return self.table(new)
+
+    def drop_table(self, name: str, if_exists: bool = False) -> None:
+        """Remove a table and all of its files. Raises `NotFound` unless `if_exists`."""
+        if if_exists and not self.exists(name):
+            return
+        self.table(name)
+        store = self._table_store(name)
+        files = [f.path for f in store.list("")]
+        roots = [p for p in files if p.startswith(("snapshot/", "schema/", "metadata/"))]
+        store.delete(roots)  # First what makes it a table: no reader meets half of one.
+        store.delete([p for p in files if p not in set(roots)])
+        store.remove_empty_folders({p.rpartition("/")[0] for p in files})
+        self._store.remove_empty_folders([_folder(name)])
+
+    def _table_store(self, name: str) -> Store:
+        return open_store(f"{self._store.root}/{_folder(name)}", self._options)
+
+    def _require_warehouse(self) -> None:
+        if self._format(self._store) is not None:
+            raise InvalidInput(
+                f"{self.uri} is a table, not a warehouse; open the folder two above it, and then the table by name"
+            )
+
+    def _format(self, store: Store) -> str | None:
+        return next((format for format, dialect in DIALECTS.items() if dialect.is_table(store)), None)
+
+
+def _folder(name: str) -> str:
+    """`namespace.table` -> its folder below the warehouse; raises `InvalidInput` for what is no such name."""
+    parts = name.split(".") if isinstance(name, str) else []
+    if len(parts) != 2 or not all(_NAME.fullmatch(p) for p in parts):
+        raise InvalidInput(
+            f"{name!r} is no table name: write 'namespace.table', each part without slashes, dots, spaces or control characters"
+        )
+    return f"{parts[0]}{_DATABASE}/{parts[1]}"
+
+
+def _declared(
+    schema: Any,
+    partition_by: tuple[str, ...],
+    primary_key: tuple[str, ...],
+    properties: Mapping[str, Any],
+    comment: str | None,
+) -> Schema:
+    if not isinstance(properties, Mapping) or not all(isinstance(key, str) for key in properties):
+        raise InvalidInput(f"properties={properties!r}: give a mapping of option names to values")
+    if comment is not None and not isinstance(comment, str):
+        raise InvalidInput(f"comment={comment!r}: it must be text")
+    texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in properties.items()}
+    partitioning = Partitioning(tuple(_partition_field(p) for p in partition_by))
+    if isinstance(schema, Schema):
+        return Schema(
+            fields=schema.fields,
+            partitioning=partitioning or schema.partitioning,
+            primary_key=primary_key or schema.primary_key,
+            properties={**schema.properties, **texts},
+            comment=comment if comment is not None else schema.comment,
+        )
+    return Schema(_fields(schema), partitioning, primary_key, texts, comment)
+
+
+def _fields(schema: Any) -> tuple[Field, ...]:
+    if isinstance(schema, pa.Schema):
+        return fields_from_arrow(schema)
+    if is_spark(schema):
+        return fields_from_spark(schema)
+    if isinstance(schema, tuple | list) and all(isinstance(f, Field) for f in schema):
+        return tuple(schema)
+    if hasattr(schema, "__arrow_c_schema__"):
+        return fields_from_arrow(pa.schema(schema))
+    raise InvalidInput(
+        f"schema is a {type(schema).__name__}; give a pyarrow.Schema, a PySpark StructType or a lakeformat Schema"
+    )
+
+
+def _partition_field(text: str) -> PartitionField:
+    """`dt`, `days(ts)`, `bucket(16, id)`."""
+    found = _TRANSFORM.fullmatch(text)
+    if not found:
+        return PartitionField(text, Transform(), text)
+    kind = _TRANSFORMS.get(found["name"].lower())
+    if kind is None:
+        raise InvalidInput(
+            f"partition_by {text!r}: no transform {found['name']!r}; there are {', '.join(sorted(_TRANSFORMS))}"
+        )
+    wants = kind in {TransformKind.BUCKET, TransformKind.TRUNCATE}
+    if wants != (found["number"] is not None):
+        raise InvalidInput(f"partition_by {text!r}: write {kind}({'16, ' if wants else ''}{found['column']})")
+    number = int(found["number"]) if wants else None
+    name = found["column"] if kind is TransformKind.IDENTITY else f"{found['column']}_{kind}"
+    return PartitionField(found["column"], Transform(kind, number), name)
+
+
+def _names(what: str, names: Iterable[str]) -> tuple[str, ...]:
+    found = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else (names,)
+    if not all(isinstance(name, str) for name in found):
+        raise InvalidInput(f"{what}={names!r}: give names of columns")
+    return found

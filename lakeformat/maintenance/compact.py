@@ -1,0 +1,51 @@
+"""Compaction: plan -> rewrite -> commit. It loses to whoever changes the files it read, and then starts over."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from lakeformat.commit import commit
+from lakeformat.dialects.dialect import Dialect
+from lakeformat.engines.engine import Engine
+from lakeformat.errors import Conflict
+from lakeformat.maintenance.progress import track
+from lakeformat.model.operation import Request, Rewrite
+from lakeformat.model.predicate import Expression
+from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.work import WrittenFile
+from lakeformat.storage.store import Store
+
+log = logging.getLogger("lakeformat")
+
+_AT_ONCE = 64  # Bins handed to the engine in one go.
+_STARTS = 3
+
+
+def compact(
+    store: Store, dialect: Dialect, engine: Engine, request: Request, full: bool, scope: Expression, attempts: int
+) -> Snapshot | None:
+    """Small files become large ones, in one snapshot; None when there is nothing worth it.
+
+    Raises `Conflict` when others were faster three times.
+    """
+    for start in range(_STARTS):
+        head = dialect.head(store)
+        base = dialect.load(store, head.version())
+        tasks = dialect.compaction(store, base, full, scope)
+        if not tasks:
+            return None
+        written: list[WrittenFile] = []
+        for at in track(range(0, len(tasks), _AT_ONCE), f"{store.root}: compacting", -(-len(tasks) // _AT_ONCE)):
+            for files in engine.rewrite(store, tasks[at : at + _AT_ONCE]):
+                written += files
+        removed = tuple(path for task in tasks for read in task.read for path in read.paths)
+        asked = replace(request, schema_id=base.schema.id)
+        operation = Rewrite(request=asked, removed=removed, added=tuple(written), scope=scope)
+        try:
+            return commit(store, head, dialect, operation, attempts)
+        except Conflict as conflict:
+            if start == _STARTS - 1:
+                raise
+            log.info("%s: compaction starts over: %s", store.root, conflict)
+    raise AssertionError("unreachable")

@@ -1,0 +1,58 @@
+"""Expiry: what a retention drops is planned, then deleted wave by wave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from lakeformat.commit import commit
+from lakeformat.dialects.dialect import Dialect
+from lakeformat.errors import StoreError
+from lakeformat.maintenance.progress import track
+from lakeformat.model.snapshot import Expiry, Retention, TableState
+from lakeformat.storage.store import Store
+
+_AT_ONCE = 500
+
+
+def expire(
+    store: Store, dialect: Dialect, retention: Retention | None, now_ms: int, keep_from: int | None = None
+) -> Expiry:
+    """Drop old snapshots and the files that only they reached; tells what went. Without a retention, the table's own.
+
+    Tags whose own time is over go first. An interruption leaves only files that a later expiry or the sweep removes.
+    """
+    base = dialect.load(store, dialect.head(store).version())
+    for tag in dialect.expired_tags(store, base, now_ms):
+        release(store, dialect, base, dialect.expiry_of_tag(store, base, tag))
+    base = dialect.load(store, dialect.head(store).version())
+    kept = replace(retention or dialect.default_retention(base.schema, now_ms), keep_from=keep_from)
+    return release(store, dialect, base, dialect.expiry(store, base, kept, now_ms))
+
+
+def release(store: Store, dialect: Dialect, base: TableState, found: Expiry) -> Expiry:
+    """Commit what lets go, if that takes a commit, and delete what nobody reaches any more; tells what went."""
+    if found.operation is not None:
+        head = dialect.head(store)
+        commit(store, head, dialect, found.operation, dialect.attempts(base.schema))
+        if found.then is not None:
+            found = found.then(dialect.load(store, head.version()))
+    remove(store, found)
+    return found
+
+
+def remove(store: Store, found: Expiry) -> None:
+    """Delete the waves in their order, then empty folders, then write the hints, which may fail."""
+    for wave in found.waves:
+        _delete(store, wave)
+    store.remove_empty_folders(found.folders)
+    with suppress(StoreError):
+        for path, data in found.hints.items():
+            store.write(path, data)
+
+
+def _delete(store: Store, paths: Sequence[str]) -> None:
+    starts = range(0, len(paths), _AT_ONCE)
+    for at in track(starts, f"{store.root}: deleting", len(starts)):
+        store.delete(paths[at : at + _AT_ONCE])

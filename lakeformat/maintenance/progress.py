@@ -1,0 +1,28 @@
+"""How long work shows where it is: a bar in a terminal, log lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from tqdm import tqdm
+
+log = logging.getLogger("lakeformat")
+T = TypeVar("T")
+_QUIET_SECONDS = 5.0
+
+
+def track(items: Iterable[T], what: str, total: int) -> Iterator[T]:
+    """The items, one by one; says how far it is, in a log at most every five seconds."""
+    if sys.stderr.isatty():
+        yield from tqdm(items, desc=what, total=total, leave=False)
+        return
+    said = time.monotonic()
+    for done, item in enumerate(items):
+        if time.monotonic() - said > _QUIET_SECONDS:
+            said = time.monotonic()
+            log.info("%s: %d of %d", what, done, total)
+        yield item

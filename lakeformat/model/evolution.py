@@ -1,0 +1,444 @@
+"""Schema changes as values, and what they make of a schema: ids stay for life, and no row loses its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.model.predicate import coerce
+from lakeformat.model.schema import (
+    NO_ID,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    MultisetOf,
+    Row,
+    Scalar,
+    Schema,
+    Type,
+    children,
+    rebuild,
+    walk,
+)
+from lakeformat.model.type_text import parse_type
+
+# A column: its name; a part of one by dots (`address.city`, `tags.element.id`, `scores.value`), or by its path.
+Path = str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """A new column, last unless `first` or `after` a sibling; rows written before have null in it."""
+
+    name: Path
+    type: Type | str
+    nullable: bool = True
+    comment: str | None = None
+    default: str | None = None
+    first: bool = False
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """`to` is the new last part of the path."""
+
+    name: Path
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    name: Path
+
+
+@dataclass(frozen=True, slots=True)
+class MoveColumn:
+    """First among its siblings, or right after one of them."""
+
+    name: Path
+    first: bool = False
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeType:
+    """To a type that holds every value of the old one (see `can_widen`)."""
+
+    name: Path
+    type: Type | str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeComment:
+    name: Path
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeNullability:
+    """Nulls may be allowed; to forbid them later is refused, as files may hold some."""
+
+    name: Path
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeDefault:
+    """What rows written from now on have where the data lacks the column; as text, None for null."""
+
+    name: Path
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperties:
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveProperties:
+    """Keys that are not set are no error."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetTableComment:
+    comment: str | None
+
+
+Change = (
+    AddColumn
+    | RenameColumn
+    | DropColumn
+    | MoveColumn
+    | ChangeType
+    | ChangeComment
+    | ChangeNullability
+    | ChangeDefault
+    | SetProperties
+    | RemoveProperties
+    | SetTableComment
+)
+
+
+def apply(schema: Schema, changes: Iterable[Change], collections_have_ids: bool = False) -> Schema:
+    """`schema` after `changes`, in order: all or none. Its `id` stays; the format gives it the next one.
+
+    New fields get ids above every one ever used, parents first; those of collections' parts too where the format has
+    them (`collections_have_ids`). Raises `NotFound`, `AlreadyExists` or `InvalidInput` with the column's name, for what
+    would break the table: a partition, primary-key or bucket-key column dropped, renamed or retyped, a type narrowed,
+    nulls forbidden, no column left. Which properties may change is the format's own matter.
+    """
+    last = max([schema.last_field_id, *(each.id for each in walk(schema.fields))])
+    schema = replace(schema, last_field_id=last)
+    for change in changes:
+        schema = _applied(schema, change, collections_have_ids)
+    return schema
+
+
+def number(fields: tuple[Field, ...], last: int, collections_have_ids: bool = False) -> tuple[tuple[Field, ...], int]:
+    """`fields` with new ids above `last`, each before its parts; and the last id given."""
+
+    def visit(each: Field, has_id: bool) -> Field:
+        nonlocal last
+        last += has_id
+        own = last if has_id else NO_ID
+        inside = isinstance(each.type, Row) or collections_have_ids
+        return replace(each, id=own, type=rebuild(each.type, lambda part: visit(part, inside)))
+
+    return tuple(visit(each, True) for each in fields), last
+
+
+def can_widen(old: Type, new: Type) -> bool:
+    """Does `new` hold every value of `old`, unchanged?"""
+    if not isinstance(old, Scalar) or not isinstance(new, Scalar):
+        return old == new
+    if old == new:
+        return True
+    match old.kind, new.kind:
+        case (a, b) if a in _INTEGERS and b in _INTEGERS:
+            return _INTEGERS[a] <= _INTEGERS[b]
+        case (a, Kind.DECIMAL) if a in _INTEGERS:
+            return _whole_digits(new) >= _INTEGERS[a]
+        case (Kind.TINYINT | Kind.SMALLINT, Kind.FLOAT):
+            return True
+        case (Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.FLOAT, Kind.DOUBLE):
+            return True
+        case (Kind.DECIMAL, Kind.DECIMAL):
+            return new.parameters[1] >= old.parameters[1] and _whole_digits(new) >= _whole_digits(old)
+        case (Kind.CHAR | Kind.VARCHAR, Kind.STRING) | (Kind.BINARY | Kind.VARBINARY, Kind.BYTES):
+            return True
+        case (Kind.CHAR, Kind.CHAR | Kind.VARCHAR) | (Kind.VARCHAR, Kind.VARCHAR):
+            return new.parameters[0] >= old.parameters[0]
+        case (Kind.BINARY | Kind.VARBINARY, Kind.VARBINARY):
+            return new.parameters[0] >= old.parameters[0]
+        case (Kind.DATE, Kind.TIMESTAMP):
+            return new.parameters[0] <= 6  # Nanoseconds in 64 bits do not reach every date.
+        case (Kind.TIMESTAMP | Kind.TIMESTAMP_TZ | Kind.TIME as a, b) if a is b:
+            reach = a is Kind.TIME or new.parameters[0] <= 6 or old.parameters[0] > 6
+            return new.parameters[0] >= old.parameters[0] and reach
+    return False
+
+
+_INTEGERS = {Kind.TINYINT: 3, Kind.SMALLINT: 5, Kind.INT: 10, Kind.BIGINT: 19}  # Decimal digits.
+_ROLES: dict[type, tuple[str, ...]] = {ListOf: ("element",), MultisetOf: ("element",), MapOf: ("key", "value")}
+_Edit = Callable[[tuple[Field, ...], str], tuple[Field, ...]]
+
+
+def _whole_digits(type: Scalar) -> int:
+    precision, scale = type.parameters
+    return precision - scale
+
+
+def _applied(schema: Schema, change: Change, collections_have_ids: bool) -> Schema:
+    match change:
+        case AddColumn():
+            return _add(schema, change, collections_have_ids)
+        case SetProperties(properties):
+            return replace(schema, properties={**schema.properties, **_checked(properties)})
+        case RemoveProperties(keys):
+            kept = {k: v for k, v in schema.properties.items() if k not in keys}
+            return replace(schema, properties=kept)
+        case SetTableComment(comment):
+            return replace(schema, comment=_comment(comment, "the table"))
+        case RenameColumn() | DropColumn() | MoveColumn() | ChangeType() | ChangeComment():
+            pass
+        case ChangeNullability() | ChangeDefault():
+            pass
+        case _:
+            raise InvalidInput(f"not a schema change: {change!r}")
+    path = _path(schema.fields, change.name)
+    what = ".".join(path)
+    match change:
+        case RenameColumn(_, to):
+            _require_free(schema, path, "renamed")
+            return _edited(schema, path, lambda siblings, name: _rename(siblings, name, to, what))
+        case DropColumn():
+            _require_free(schema, path, "dropped")
+            return _edited(schema, path, lambda siblings, name: _drop(siblings, name, what))
+        case MoveColumn(_, first, after):
+            return _edited(schema, path, lambda siblings, name: _move(siblings, name, first, after, what))
+        case ChangeType(_, type):
+            _require_free(schema, path, "given another type")
+            new = _type(type, what)
+            return _edited(schema, path, _on_one(lambda each: _retype(each, new, what)))
+        case ChangeComment(_, comment):
+            return _edited(schema, path, _on_one(lambda each: replace(each, comment=_comment(comment, what))))
+        case ChangeNullability(_, nullable):
+            if nullable and len(path) == 1 and path[0] in schema.primary_key:
+                raise InvalidInput(f"column {what} belongs to the primary key: it cannot hold nulls")
+            return _edited(schema, path, _on_one(lambda each: _allow_nulls(each, nullable, what)))
+        case ChangeDefault(_, default):
+            return _edited(schema, path, _on_one(lambda each: _with_default(each, default, what)))
+    raise InvalidInput(f"not a schema change: {change!r}")
+
+
+def _add(schema: Schema, change: AddColumn, collections_have_ids: bool) -> Schema:
+    path = _new_path(schema.fields, change.name)
+    what = ".".join(path)
+    if not path[-1].strip():
+        raise InvalidInput("a column needs a name that is not blank")
+    if not change.nullable:
+        raise InvalidInput(f"column {what}: a new column is null in the rows that are there; leave out NOT NULL")
+    asked = Field(NO_ID, path[-1], _type(change.type, what), True, _comment(change.comment, what))
+    new, last = number((asked,), schema.last_field_id, collections_have_ids)
+    made = _with_default(new[0], change.default, what)
+
+    def add(siblings: tuple[Field, ...], name: str) -> tuple[Field, ...]:
+        _require_new(siblings, name, what)
+        return _placed((*siblings, made), made, change.first, change.after, what, stay=True)
+
+    return replace(_edited(schema, path, add), last_field_id=last)
+
+
+def _rename(siblings: tuple[Field, ...], name: str, to: str, what: str) -> tuple[Field, ...]:
+    each = _found(siblings, name, what)
+    if not isinstance(to, str) or not to.strip():
+        raise InvalidInput(f"column {what}: {to!r} is not a name")
+    _require_new(tuple(s for s in siblings if s is not each), to, what)
+    return tuple(replace(s, name=to) if s is each else s for s in siblings)
+
+
+def _drop(siblings: tuple[Field, ...], name: str, what: str) -> tuple[Field, ...]:
+    each = _found(siblings, name, what)
+    if len(siblings) == 1:
+        raise InvalidInput(f"column {what} is the last one; something must be left")
+    return tuple(s for s in siblings if s is not each)
+
+
+def _move(siblings: tuple[Field, ...], name: str, first: bool, after: str | None, what: str) -> tuple[Field, ...]:
+    return _placed(siblings, _found(siblings, name, what), first, after, what, stay=False)
+
+
+def _placed(
+    siblings: tuple[Field, ...], each: Field, first: bool, after: str | None, what: str, stay: bool
+) -> tuple[Field, ...]:
+    if (first and after is not None) or not (first or after is not None or stay):
+        raise InvalidInput(f"column {what}: say either first=True or after=another column")
+    others = tuple(s for s in siblings if s is not each)
+    if first:
+        return (each, *others)
+    if after is None:
+        return siblings
+    if after == each.name:
+        raise InvalidInput(f"column {what} cannot come after itself")
+    place = others.index(_found(others, after, after)) + 1
+    return (*others[:place], each, *others[place:])
+
+
+def _retype(each: Field, new: Type, what: str) -> Field:
+    if not isinstance(each.type, Scalar) or not isinstance(new, Scalar):
+        if each.type == new:
+            return each
+        parts = children(each.type)
+        hint = f"; change one of its parts, e.g. {what}.{_roles(each.type)[0]}" if parts else ""
+        raise InvalidInput(f"column {what} is {each.type} and cannot become {new}{hint}")
+    if not can_widen(each.type, new):
+        raise InvalidInput(
+            f"column {what} is {each.type}: {new} does not hold all its values; add a column of that type instead"
+        )
+    return _with_default(replace(each, type=new), each.default, what)
+
+
+def _allow_nulls(each: Field, nullable: bool, what: str) -> Field:
+    if each.nullable and not nullable:
+        raise InvalidInput(f"column {what} may hold nulls already: NOT NULL cannot be added")
+    return replace(each, nullable=nullable)
+
+
+def _with_default(each: Field, default: str | None, what: str) -> Field:
+    if default is not None:
+        if not isinstance(default, str):
+            raise InvalidInput(f"column {what}: a default is given as text, not {default!r}")
+        if isinstance(each.type, Scalar) and each.type.kind not in _UNCHECKED:
+            coerce(default, each.type, f"the default of column {what}")
+    return replace(each, default=default)
+
+
+_UNCHECKED = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.VARIANT)
+
+
+def _on_one(change: Callable[[Field], Field]) -> _Edit:
+    def edit(siblings: tuple[Field, ...], name: str) -> tuple[Field, ...]:
+        each = _found(siblings, name, name)
+        return tuple(change(s) if s is each else s for s in siblings)
+
+    return edit
+
+
+def _edited(schema: Schema, path: tuple[str, ...], edit: _Edit) -> Schema:
+    return replace(schema, fields=_edit(schema.fields, path, edit, path))
+
+
+def _edit(fields: tuple[Field, ...], path: tuple[str, ...], edit: _Edit, whole: tuple[str, ...]) -> tuple[Field, ...]:
+    """`edit` applied among the siblings of the field that `path` ends in."""
+    if len(path) == 1:
+        return edit(fields, path[0])
+    parent = _found(fields, path[0], ".".join(whole))
+    inside = _edit_type(parent.type, path[1:], edit, whole)
+    return tuple(replace(each, type=inside) if each is parent else each for each in fields)
+
+
+def _edit_type(type: Type, path: tuple[str, ...], edit: _Edit, whole: tuple[str, ...]) -> Type:
+    what = ".".join(whole)
+    match type:
+        case Row(parts):
+            return Row(_edit(parts, path, edit, whole))
+        case Scalar():
+            raise NotFound(f"no column {what!r}: {'.'.join(whole[: -len(path)])} is {type} and has no parts")
+    roles = _roles(type)
+    if path[0] not in roles:
+        raise NotFound(f"no column {what!r}: the parts of {type} are {' and '.join(roles)}")
+    if path[0] == "key":
+        raise InvalidInput(f"{what}: the key of a map cannot be changed")
+    part = children(type)[roles.index(path[0])]
+    if len(path) > 1:
+        new = replace(part, type=_edit_type(part.type, path[1:], edit, whole))
+    else:
+        edited = edit((replace(part, name=path[0]),), path[0])
+        if len(edited) != 1 or edited[0].name != path[0]:
+            raise InvalidInput(f"{what} is a part of {type}: its type, nulls and comment can change, and nothing else")
+        new = replace(edited[0], name=part.name)
+    return rebuild(type, lambda each: new if each is part else each)
+
+
+def _roles(type: Type) -> tuple[str, ...]:
+    """The names of what is directly inside a type, for a path."""
+    for kind, names in _ROLES.items():
+        if isinstance(type, kind):
+            return names
+    return tuple(each.name for each in children(type))
+
+
+def _path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:
+    """A dotted name is a path, unless a column is called just so."""
+    if isinstance(name, str):
+        path = (name,) if any(each.name == name for each in fields) else tuple(name.split("."))
+    else:
+        path = tuple(name) if isinstance(name, list | tuple) else ()
+    if not path or not all(isinstance(part, str) and part for part in path):
+        raise InvalidInput(f"{name!r} is not the name of a column")
+    return path
+
+
+def _new_path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:
+    """A dotted new name is a path where its beginning is there; else the name cannot hold a dot."""
+    path = _path(fields, name)
+    if isinstance(name, str) and len(path) > 1 and not any(each.name == path[0] for each in fields):
+        raise NotFound(f"no column {path[0]!r} to add {name!r} in; there are {', '.join(f.name for f in fields)}")
+    return path
+
+
+def _found(siblings: tuple[Field, ...], name: str, what: str) -> Field:
+    for each in siblings:
+        if each.name == name:
+            return each
+    raise NotFound(f"no column {what!r}; there are {', '.join(each.name for each in siblings)}")
+
+
+def _require_new(siblings: tuple[Field, ...], name: str, what: str) -> None:
+    """Names that differ in case alone are one name to Spark."""
+    for each in siblings:
+        if each.name.casefold() == name.casefold():
+            raise AlreadyExists(f"column {what}: there is {each.name!r} already; choose another name")
+
+
+def _require_free(schema: Schema, path: tuple[str, ...], done: str) -> None:
+    bucket_key = tuple(each.strip() for each in schema.properties.get("bucket-key", "").split(","))
+    for role, names in (
+        ("a partition column", schema.partitioning.sources),
+        ("part of the primary key", schema.primary_key),
+        ("part of the bucket key", bucket_key),
+    ):
+        if path[0] in names:
+            raise InvalidInput(f"column {path[0]} is {role} and cannot be {done}; make a new table instead")
+
+
+def _type(type: str | Type, what: str) -> Type:
+    if isinstance(type, str):
+        return parse_type(type)
+    if not isinstance(type, Scalar | ListOf | MapOf | MultisetOf | Row):
+        raise InvalidInput(f"column {what}: {type!r} is no type; write it as SQL does, e.g. 'decimal(10, 2)'")
+    return type
+
+
+def _comment(comment: str | None, what: str) -> str | None:
+    if comment is not None and not isinstance(comment, str):
+        raise InvalidInput(f"the comment of {what} is text, not {comment!r}")
+    return comment
+
+
+def _checked(properties: Mapping[str, Any]) -> dict[str, str]:
+    if not isinstance(properties, Mapping):
+        raise InvalidInput(f"properties are a mapping of text to text, not {properties!r}")
+    for key, value in properties.items():
+        if not isinstance(key, str) or not key:
+            raise InvalidInput(f"a property's name is text, not {key!r}")
+        if not isinstance(value, str):
+            raise InvalidInput(f"property {key!r}: the value is text, not {value!r}; remove_properties takes it away")
+    return dict(properties)

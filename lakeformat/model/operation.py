@@ -1,0 +1,128 @@
+"""Changes as values: what a commit evaluates again on every base."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakeformat.model.predicate import ALWAYS, Expression
+from lakeformat.model.schema import Schema
+from lakeformat.model.work import WrittenFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What every operation carries.
+
+    `id` makes it happen once: a snapshot that carries it is this operation, landed. No snapshot up to `absent_until`
+    can carry it, so history is searched only above that. `properties` go into the snapshot. `schema_id` is that of the
+    schema that new files were written with.
+    """
+
+    id: str
+    absent_until: int = 0
+    schema_id: int = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
+    watermark: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """A new table."""
+
+    request: Request
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evolve:
+    """Schema changes, in order; evaluated again on every base."""
+
+    request: Request
+    changes: tuple[Any, ...]  # of model.evolution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    request: Request
+    added: tuple[WrittenFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overwrite:
+    """All live files in the partitions that satisfy `scope` go, `added` come: last writer wins inside the scope.
+
+    `scope` speaks of partition columns only and is evaluated again on every base. With `pinned_to`, anything that
+    others changed inside the scope after that snapshot is a `Conflict`.
+    """
+
+    request: Request
+    added: tuple[WrittenFile, ...]
+    scope: Expression = ALWAYS
+    pinned_to: int | None = None
+    kind: str = "overwrite"  # or "truncate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """Exactly the files of `removed` go, `added` come: compaction, copy-on-write delete, update, overwrite by row.
+
+    The files read are frozen: a removed file that is no longer live is a `Conflict`. `scope` is a condition on partition
+    columns that holds for all of them; with `pinned_to`, others' changes inside it are conflicts too.
+    """
+
+    request: Request
+    removed: tuple[str, ...]  # Paths relative to the table's location.
+    added: tuple[WrittenFile, ...]
+    kind: str = "compact"  # "compact", "delete", "update", "overwrite"
+    scope: Expression = ALWAYS
+    pinned_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore:
+    """The table as it was at `snapshot_id`, as a new version; everything in between leaves its history. `tag` is where the
+    snapshot is kept if it has expired otherwise."""
+
+    request: Request
+    snapshot_id: int
+    tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTag:
+    """A snapshot is kept by name, for `retain_ms` or for ever. Only where a tag is no file of its own."""
+
+    request: Request
+    name: str
+    snapshot_id: int
+    retain_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTag:
+    """A tag goes. Only where a tag is no file of its own."""
+
+    request: Request
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropSnapshots:
+    """Snapshots leave the history; a `Conflict` if one came into use again. Only where a snapshot is no file of its own."""
+
+    request: Request
+    snapshots: tuple[int, ...]
+
+
+Operation = Create | Evolve | Append | Overwrite | Rewrite | Restore | SetTag | DropTag | DropSnapshots
+
+
+def new_files(operation: Operation) -> tuple[str, ...]:
+    """The files that exist only for this operation."""
+    match operation:
+        case Append(added=added) | Overwrite(added=added) | Rewrite(added=added):
+            return tuple(each.path for each in added)
+        case _:
+            return ()

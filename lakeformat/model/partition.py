@@ -1,0 +1,77 @@
+"""How a table's rows fall into partitions: transforms of columns."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakeformat.errors import InvalidInput
+
+
+class TransformKind(StrEnum):
+    IDENTITY = "identity"
+    BUCKET = "bucket"  # parameter: number of buckets
+    TRUNCATE = "truncate"  # parameter: width
+    YEAR = "year"
+    MONTH = "month"
+    DAY = "day"
+    HOUR = "hour"
+    VOID = "void"
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """A function from a column's value to a partition's, e.g. `bucket[16]`."""
+
+    kind: TransformKind = TransformKind.IDENTITY
+    parameter: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind}[{self.parameter}]" if self.parameter is not None else str(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """One partition column: `transform` applied to the column `source`, called `name`."""
+
+    source: str
+    transform: Transform
+    name: str
+    id: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """The partition columns in order; none for a table that has no partitions."""
+
+    fields: tuple[PartitionField, ...] = ()
+    id: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.fields)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.fields)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns whose own values are partition values: conditions on them choose whole partitions."""
+        return tuple(f.source for f in self.fields if f.transform.kind is TransformKind.IDENTITY)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(f.source for f in self.fields)
+
+
+def identity(*columns: str) -> Partitioning:
+    """Partitioning by the columns' own values."""
+    return Partitioning(tuple(PartitionField(name, Transform(), name) for name in columns))
+
+
+def require_identity(partitioning: Partitioning, format: str) -> None:
+    """Refuse transforms where the format knows only plain columns."""
+    for each in partitioning.fields:
+        if each.transform.kind is not TransformKind.IDENTITY:
+            raise InvalidInput(
+                f"partition_by {each.transform}({each.source}): {format} partitions by plain columns only; "
+                f"add a column that holds the value, or use format='iceberg'"
+            )

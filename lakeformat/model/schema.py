@@ -1,0 +1,163 @@
+"""Columns by stable id: logical types, fields, schemas, and how a schema evolves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from lakeformat.errors import NotFound
+from lakeformat.model.partition import Partitioning
+
+
+class Kind(StrEnum):
+    """The scalar types of both formats. What a format lacks, its `types.py` refuses by name."""
+
+    BOOLEAN = "boolean"
+    TINYINT = "tinyint"
+    SMALLINT = "smallint"
+    INT = "int"
+    BIGINT = "bigint"
+    FLOAT = "float"
+    DOUBLE = "double"
+    DECIMAL = "decimal"  # parameters: precision, scale
+    CHAR = "char"  # length in characters
+    VARCHAR = "varchar"  # length in characters
+    STRING = "string"
+    BINARY = "binary"  # length in bytes, fixed
+    VARBINARY = "varbinary"  # length in bytes, at most
+    BYTES = "bytes"
+    DATE = "date"
+    TIME = "time"  # fractional digits
+    TIMESTAMP = "timestamp"  # fractional digits; no time zone
+    TIMESTAMP_TZ = "timestamp_tz"  # fractional digits; an instant
+    UUID = "uuid"
+    VARIANT = "variant"
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A type without parts, e.g. `Scalar(Kind.DECIMAL, (10, 2))`."""
+
+    kind: Kind
+    parameters: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(map(str, self.parameters))})" if self.parameters else str(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    element: Field
+
+    def __str__(self) -> str:
+        return f"array<{self.element.type}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MultisetOf:
+    element: Field
+
+    def __str__(self) -> str:
+        return f"multiset<{self.element.type}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    key: Field
+    value: Field
+
+    def __str__(self) -> str:
+        return f"map<{self.key.type}, {self.value.type}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    fields: tuple[Field, ...]
+
+    def __str__(self) -> str:
+        return f"row<{', '.join(f'{f.name}: {f.type}' for f in self.fields)}>"
+
+
+Type = Scalar | ListOf | MultisetOf | MapOf | Row
+
+NO_ID = -1  # The element, key or value of a collection in a format that gives those no id.
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column, or a part of one, known by `id` for life."""
+
+    id: int
+    name: str
+    type: Type
+    nullable: bool = True
+    comment: str | None = None
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A table's declaration: its columns, how it is partitioned and keyed, and its properties."""
+
+    fields: tuple[Field, ...]
+    partitioning: Partitioning = Partitioning()
+    primary_key: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    id: int = 0
+    last_field_id: int = -1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.fields)
+
+    def field(self, name: str) -> Field:
+        """The column `name`; raises `NotFound`, naming the columns there are."""
+        return find_field(self.fields, name)
+
+
+def scalar(kind: Kind, *parameters: int) -> Scalar:
+    return Scalar(kind, parameters)
+
+
+def find_field(fields: tuple[Field, ...], name: str) -> Field:
+    for each in fields:
+        if each.name == name:
+            return each
+    raise NotFound(f"no column {name!r}; there are {', '.join(f.name for f in fields)}")
+
+
+def children(type: Type) -> tuple[Field, ...]:
+    """The fields directly inside a type: none for a scalar."""
+    match type:
+        case ListOf(element) | MultisetOf(element):
+            return (element,)
+        case MapOf(key, value):
+            return (key, value)
+        case Row(fields):
+            return fields
+        case _:
+            return ()
+
+
+def walk(fields: tuple[Field, ...]) -> Iterator[Field]:
+    """Every field at any depth, parents first."""
+    for each in fields:
+        yield each
+        yield from walk(children(each.type))
+
+
+def rebuild(type: Type, change: Callable[[Field], Field]) -> Type:
+    """`type` with `change` applied to each field directly inside it."""
+    match type:
+        case ListOf(element):
+            return ListOf(change(element))
+        case MultisetOf(element):
+            return MultisetOf(change(element))
+        case MapOf(key, value):
+            return MapOf(change(key), change(value))
+        case Row(fields):
+            return Row(tuple(change(f) for f in fields))
+        case _:
+            return type

@@ -1,0 +1,137 @@
+"""A table at one version, and what a commit attempt makes of it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from lakeformat.model.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """What a snapshot added to and removed from one partition; `values` are the partition's own, in column order."""
+
+    values: tuple[Any, ...]
+    files_added: int = 0
+    files_removed: int = 0
+    rows_added: int = 0
+    rows_removed: int = 0
+    bytes_added: int = 0
+    bytes_removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of a table, as the commit that made it tells it."""
+
+    id: int
+    kind: str  # "append", "overwrite", "compact", "analyze" (Paimon); Iceberg's `operation`
+    timestamp_ms: int
+    schema_id: int
+    operation_id: str | None = None
+    parent_id: int | None = None
+    total_rows: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    partitions: tuple[PartitionChange, ...] = ()
+    attempts: int = 1
+    milliseconds: int = 0
+
+    @property
+    def files_added(self) -> int:
+        return sum(p.files_added for p in self.partitions)
+
+    @property
+    def files_removed(self) -> int:
+        return sum(p.files_removed for p in self.partitions)
+
+    @property
+    def rows_added(self) -> int:
+        return sum(p.rows_added for p in self.partitions)
+
+    @property
+    def rows_removed(self) -> int:
+        return sum(p.rows_removed for p in self.partitions)
+
+    @property
+    def bytes_added(self) -> int:
+        return sum(p.bytes_added for p in self.partitions)
+
+    @property
+    def bytes_removed(self) -> int:
+        return sum(p.bytes_removed for p in self.partitions)
+
+
+class TableState(Protocol):
+    """What a dialect read at one version. Shared code uses these three; the rest is the dialect's own."""
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def snapshot(self) -> Snapshot | None: ...
+    @property
+    def schema(self) -> Schema: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The only clock and randomness a plan sees."""
+
+    now_ms: int
+    nonce: str
+    attempt: int = 0
+
+    @classmethod
+    def now(cls, attempt: int = 0) -> Stamp:
+        return cls(int(time.time() * 1000), str(uuid.uuid4()), attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """New files, and the root that makes them the table. `hints` are written after, and may fail."""
+
+    files: Mapping[str, bytes]
+    root_path: str
+    root: bytes
+    snapshot: Snapshot
+    hints: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class Outcome(Enum):
+    """What became of an attempt to publish: won, lost, or no answer."""
+
+    PUBLISHED = auto()
+    LOST = auto()
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Which snapshots to keep: at least `retain_min`, at most `retain_max`, all younger than `older_than_ms` (epoch), and
+    all from the id `keep_from` on; of the rest, at most `limit` go at once."""
+
+    retain_min: int = 1
+    retain_max: int | None = None
+    older_than_ms: int | None = None
+    limit: int | None = None
+    keep_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What nobody can reach any more once `snapshots` are gone: `waves` of paths, to be deleted in this order.
+
+    Where snapshots are part of a larger document, `operation` is committed first, and `then` tells from the table as it
+    is afterwards what may be deleted.
+    """
+
+    snapshots: tuple[int, ...]
+    waves: tuple[tuple[str, ...], ...]
+    folders: tuple[str, ...] = ()  # Removed afterwards where they are empty.
+    hints: Mapping[str, bytes] = field(default_factory=dict)
+    operation: Any = None  # of model.operation
+    then: Callable[[Any], Expiry] | None = None

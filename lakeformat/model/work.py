@@ -1,0 +1,166 @@
+"""The waist between dialects and engines: what to read, what to write, what was written. All picklable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from lakeformat.model.partition import PartitionField
+from lakeformat.model.predicate import ALWAYS, Expression
+from lakeformat.model.schema import Field
+
+
+class Content(StrEnum):
+    DATA = "data"
+    CHANGELOG = "changelog"
+    POSITION_DELETES = "position_deletes"
+    EQUALITY_DELETES = "equality_deletes"
+    DELETION_VECTORS = "deletion_vectors"
+
+
+class StatsMode(StrEnum):
+    """How much of a column's bounds a manifest keeps; TRUNCATE comes with a length."""
+
+    NONE = "none"
+    COUNTS = "counts"
+    TRUNCATE = "truncate"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSpec:
+    """How rows of one key become one row, newest last. Primary-key tables and key-value files only."""
+
+    key: tuple[str, ...]
+    engine: str = "deduplicate"
+    sequence: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """Rows of a data file that are gone: positions in `path`, from `offset` for `size_bytes` where it is shared."""
+
+    path: str
+    content: Content
+    offset: int | None = None
+    size_bytes: int | None = None
+    fields: tuple[Field, ...] = ()  # Equality deletes: the columns compared.
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Files that one worker reads in one go, and how their rows become the table's.
+
+    Paths are relative to the table's location, or absolute URIs. All files of a task share format and columns;
+    `paths`, `row_counts`, `sizes_bytes` and, where there are any, `deletes` run in parallel.
+    """
+
+    paths: tuple[str, ...]
+    row_counts: tuple[int, ...]
+    sizes_bytes: tuple[int, ...]
+    file_format: str  # "parquet", "orc" or "avro"
+    fields: tuple[Field, ...]  # The columns asked for, as the table names and types them now, in order.
+    file_fields: tuple[Field, ...] | None = (
+        None  # The columns as the files name and type them; None: ids are in the files.
+    )
+    predicate: Expression = ALWAYS  # Rows for which it is not true are left out; exact, whatever was pushed down.
+    constants: tuple[tuple[int, Any], ...] = ()  # (field id, value) of columns that the files do not hold.
+    deletes: tuple[tuple[DeleteFile, ...], ...] = ()
+    merge: MergeSpec | None = None
+    partition: tuple[Any, ...] = ()
+    bucket: int | None = None
+
+    @property
+    def row_count(self) -> int:
+        return sum(self.row_counts)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(self.sizes_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """What a file's footer tells of one column, in Python values of the logical type; None where unknown.
+
+    Dates are `datetime.date`, times `datetime.time`, timestamps integers in the column's Arrow unit, decimals `Decimal`.
+    """
+
+    minimum: Any = None
+    maximum: Any = None
+    null_count: int | None = None
+    value_count: int | None = None
+    nan_count: int | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRule:
+    """How rows of a partition spread over buckets: `function` of `columns` modulo `count`."""
+
+    columns: tuple[str, ...]
+    count: int
+    function: str = "default"  # Paimon's `bucket-function.type`: default, mod or hive
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """How rows become data files.
+
+    `directory(partition values, bucket)` gives the folder, relative to the table's location, without a slash at the
+    end; it is a picklable callable that the dialect hands over, so that engines know nothing of paths.
+    """
+
+    fields: tuple[
+        Field, ...
+    ]  # The files' columns in order; ids >= 0 go into the file, also those of collections' parts.
+    directory: Callable[[tuple[Any, ...], int | None], str]
+    partition_by: tuple[PartitionField, ...] = ()
+    bucket: BucketRule | None = None
+    default_bucket: int = 0  # What `WrittenFile.bucket` says when there is no rule.
+    sort_by: tuple[str, ...] = ()
+    content: Content = Content.DATA
+    file_format: str = "parquet"
+    compression: str = "zstd"
+    compression_level: int | None = None
+    target_size_bytes: int = 128 << 20
+    name_prefix: str = "data-"
+    stats: tuple[tuple[StatsMode, int], ...] = ()  # One (mode, length) per column of `fields`; empty: all FULL.
+    options: Mapping[str, str] = field(default_factory=dict)  # Format options of the table, e.g. "parquet.block.size".
+    required: Expression = ALWAYS  # A row for which it is not true raises `OutsideScope`, and nothing is written.
+    distribution: str = "auto"  # Spark only: "none", "hash" (by partition and bucket) or "auto".
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file a worker wrote and no snapshot refers to yet."""
+
+    path: str  # Relative to the table's location.
+    partition: tuple[Any, ...]
+    row_count: int
+    size_bytes: int
+    bucket: int = 0
+    content: Content = Content.DATA
+    file_format: str = "parquet"
+    stats: Mapping[int, ColumnStats] = field(default_factory=dict)  # By field id, top-level columns.
+    split_offsets: tuple[int, ...] = ()
+    created_ms: int = 0
+    refers_to: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """Read, change, write again: one unit of compaction, of a copy-on-write delete or of an update.
+
+    With `delete_where`, rows for which it is true are left out. With `assignments`, rows for which `update_where` is
+    true get the columns named set to the expressions, which see the old row.
+    """
+
+    read: tuple[ReadTask, ...]
+    write: WriteTask
+    delete_where: Expression | None = None
+    assignments: tuple[tuple[str, Expression], ...] = ()
+    update_where: Expression = ALWAYS

@@ -1,0 +1,671 @@
+"""A Store over local files, and one over object storage; `open_store` tells which a URI means."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import lru_cache
+from io import BufferedReader
+from typing import Any, BinaryIO, TypeVar, cast
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError, PreconditionError
+from obstore.store import from_url
+
+from lakeformat.errors import AlreadyExists, InvalidInput, LakeError, NoSuchFile, StoreError, UnsupportedFeature
+from lakeformat.storage import paths
+from lakeformat.storage.store import Listed, Reader, Store
+from lakeformat.storage.streams import NewFile, Ranges
+
+OBJECT_SCHEMES = ("s3", "s3a", "gs", "az", "adl", "abfs", "abfss", "azure", "http", "https")
+
+# Options of the HTTP client, whatever the service; all others belong to the service: credentials, region, endpoint.
+CLIENT_OPTIONS = frozenset({
+    "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "pool_idle_timeout",
+    "pool_max_idle_per_host", "proxy_ca_certificate", "proxy_excludes", "proxy_url", "randomize_addresses",
+    "read_timeout", "root_certificate", "timeout", "user_agent",
+})  # fmt: skip
+
+
+def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
+    """The Store rooted at a folder: a plain path, `file:`, `s3://`, `gs://`, `az://`, `abfss://`; `https://` to read.
+
+    A URI is taken literally: `%20` is three characters, as for the formats' Java engines. Nothing is contacted yet.
+    Local options: `fsync` ("true", the default: a file survives a power cut once its call has returned; or "false").
+    Object storage: the service's own names, with or without their prefix (`aws_endpoint`, `endpoint`, `region`,
+    `access_key_id`, `s3.endpoint`, `s3.access-key`, ...), the HTTP client's (`timeout`, `allow_http`, ...),
+    `max_retries` and `retry_timeout` (seconds), and whatever the service's usual environment variables say.
+    Raises `InvalidInput`.
+    """
+    given = dict(options or {})
+    scheme = paths.scheme_of(uri)
+    if scheme in (None, "file"):
+        if unknown := sorted(given.keys() - {"fsync"}):
+            raise InvalidInput(f"{uri}: unknown option {unknown[0]!r} for local files; the only one is 'fsync'")
+        folder = paths.local_folder(uri)
+        if os.path.isfile(folder):
+            raise InvalidInput(f"{uri} is a file; a warehouse or a table is a folder")
+        return LocalFiles(folder, _truth("fsync", given.get("fsync", "true")))
+    if scheme not in OBJECT_SCHEMES:
+        raise InvalidInput(f"{uri}: cannot open {scheme}: URIs; known are file, {', '.join(OBJECT_SCHEMES)}")
+    base, prefix = paths.bucket_and_key(uri)
+    return ObjectFiles(base, prefix, tuple(sorted((str(k), str(v)) for k, v in given.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles:
+    """The files below `folder`, an absolute path. What is written appears whole, under its name, or not at all.
+
+    Hidden names (`.<name>.<uuid>.tmp`) are files in the making; one that a killed process left is the sweep's.
+    """
+
+    folder: str
+    fsync: bool = True
+
+    @property
+    def root(self) -> str:
+        return f"file://{self.folder}"
+
+    def location(self, path: str) -> str:
+        elsewhere = _outside(self, path)
+        return elsewhere[0].location(elsewhere[1]) if elsewhere else f"file://{self._path(path)}"
+
+    def read(self, path: str) -> bytes:
+        if elsewhere := _outside(self, path):
+            return elsewhere[0].read(elsewhere[1])
+        name = self._file(path)
+        with _told(name, "read"), open(name, "rb", buffering=0) as file:
+            return file.readall()
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        return _several(paths, lambda path: _or_none(self.read, path), workers=8, at_least=32)
+
+    def exists(self, path: str) -> bool:
+        if elsewhere := _outside(self, path):
+            return elsewhere[0].exists(elsewhere[1])
+        name = self._file(path)
+        try:
+            with _told(name, "look for"):
+                return stat.S_ISREG(os.stat(name).st_mode)
+        except NoSuchFile:
+            return False
+
+    def folders(self, prefix: str) -> list[str]:
+        top = self._path(prefix)
+        try:
+            with _told(top, "list"), os.scandir(top or "/") as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir())
+        except NoSuchFile:
+            return []
+
+    def names(self, prefix: str) -> list[str]:
+        top = self._path(prefix)
+        try:
+            with _told(top, "list"), os.scandir(top or "/") as entries:
+                return sorted(entry.name for entry in entries if entry.is_file())
+        except NoSuchFile:
+            return []
+
+    def list(self, prefix: str) -> list[Listed]:
+        top = self._path(prefix)
+        found: list[Listed] = []
+        with _told(top, "list"):
+            _walk(top, len(self.folder) + 1, found)
+        return sorted(found, key=lambda listed: listed.path)
+
+    def open(self, path: str) -> BinaryIO:
+        if elsewhere := _outside(self, path):
+            return elsewhere[0].open(elsewhere[1])
+        name = self._file(path)
+        if not self.exists(path):
+            raise NoSuchFile(f"{name}: no such file")
+        with _told(name, "open"):
+            return cast(BinaryIO, pa.OSFile(name, "rb"))
+
+    def write(self, path: str, data: bytes) -> None:
+        name = self._file(path)
+        with _told(name, "write"):
+            hidden = self._hidden(name, data)
+            with _removed_unless_done(hidden):
+                os.replace(hidden, name)
+            self._settle(name)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """As the protocol says; `os.link` decides, so that the winner's content is whole when its name appears.
+
+        Raises `UnsupportedFeature` on a file system without hard links.
+        """
+        name = self._file(path)
+        with _told(name, "create"):
+            hidden = self._hidden(name, data)
+            try:
+                os.link(hidden, name)
+            except FileExistsError:
+                # On NFS the answer to a link that was made may be lost, and the call repeated by the kernel.
+                if os.stat(hidden).st_nlink < 2:
+                    return False
+            except OSError as error:
+                if error.errno in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV):
+                    raise UnsupportedFeature(
+                        f"{name}: this file system has no hard links ({error.strerror}), so a file cannot be created "
+                        "only if nobody else has; tables that are written to must lie on one that has them"
+                    ) from error
+                raise
+            finally:
+                with suppress(OSError):
+                    os.unlink(hidden)
+            self._settle(name)
+            return True
+
+    def create_stream(self, path: str) -> BinaryIO:
+        name = self._file(path)
+        hidden = _hidden_name(name)
+        with _told(name, "create"):
+            descriptor = _new_file(hidden, self.fsync)
+            sink = open(descriptor, "wb", buffering=1 << 20)  # noqa: SIM115  NewFile closes it.
+
+        def publish() -> None:
+            with _told(name, "write"):
+                with sink:
+                    sink.flush()
+                    if self.fsync:
+                        os.fsync(descriptor)
+                os.replace(hidden, name)
+                self._settle(name)
+
+        def abandon() -> None:
+            with suppress(OSError):
+                sink.close()
+            with suppress(OSError):
+                os.unlink(hidden)
+
+        return cast(BinaryIO, NewFile(name, sink.write, publish, abandon))
+
+    def delete(self, paths: Iterable[str]) -> None:
+        failed: list[tuple[str, OSError]] = []
+        for name in [self._file(path) for path in paths]:
+            try:
+                os.unlink(name)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                failed.append((name, error))
+        if failed:
+            name, reason = failed[0]
+            more = f" (and {len(failed) - 1} more files)" if len(failed) > 1 else ""
+            raise StoreError(f"{name}: cannot delete{more}: {reason.strerror}") from reason
+
+    def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
+        for prefix in prefixes:
+            name = self._path(prefix)
+            while len(name) > len(self.folder):
+                try:
+                    os.rmdir(name)
+                except (FileNotFoundError, NotADirectoryError):
+                    pass
+                except OSError as error:
+                    if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
+                        break
+                    raise StoreError(f"{name}: cannot remove the folder: {error.strerror}") from error
+                name = name.rpartition("/")[0]
+
+    def move_folder(self, old: str, new: str) -> None:
+        source, target = self._path(old), self._path(new)
+        with _told(target, "move a folder to"):
+            if os.path.lexists(target):
+                raise AlreadyExists(f"{target} is there already; {source} was not moved")
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.rename(source, target)
+
+    def _path(self, path: str) -> str:
+        """The absolute path of a name or an absolute URI, which must lie in the folder; "" for the root "/"."""
+        if paths.is_absolute(path):
+            relative = self._relative(path)
+            if relative is None:
+                raise InvalidInput(f"{path} does not lie in {self.root}: nothing is listed or changed outside the root")
+            path = relative
+        name = paths.inside(self.root, path)
+        return f"{self.folder}/{name}" if name else self.folder
+
+    def _file(self, path: str) -> str:
+        name = self._path(path)
+        if name == self.folder:
+            raise InvalidInput(f"{path!r} names the root {self.root} itself, not a file in it")
+        return name
+
+    def _relative(self, uri: str) -> str | None:
+        if paths.scheme_of(uri) not in (None, "file"):
+            return None
+        if ".." in uri.split("/"):
+            raise InvalidInput(f"{uri!r} is no name inside {self.root}: '..' is not allowed")
+        name = paths.local_folder(uri)
+        return name[len(self.folder) + 1 :] if f"{name}/".startswith(f"{self.folder}/") else None
+
+    def _reader_of(self, uri: str) -> Reader:
+        if paths.scheme_of(uri) in (None, "file"):
+            return LocalFiles("", self.fsync)
+        return open_store(uri.rpartition("/")[0])
+
+    def _hidden(self, name: str, data: bytes) -> str:
+        """Write `data` beside `name` under a name of its own."""
+        hidden = _hidden_name(name)
+        descriptor = _new_file(hidden, self.fsync)
+        with _removed_unless_done(hidden), open(descriptor, "wb", buffering=0) as file:
+            view = memoryview(data)
+            while view.nbytes:
+                view = view[file.write(view) :]
+            if self.fsync:
+                os.fsync(descriptor)
+        return hidden
+
+    def _settle(self, name: str) -> None:
+        if self.fsync:
+            _sync_folder(os.path.dirname(name))
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFiles:
+    """The objects of `base` (`s3://bucket`) below `prefix`. A process opens one client a bucket, on first use."""
+
+    base: str
+    prefix: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def root(self) -> str:
+        return f"{self.base}/{self.prefix}" if self.prefix else self.base
+
+    def location(self, path: str) -> str:
+        elsewhere = _outside(self, path)
+        if elsewhere:
+            return elsewhere[0].location(elsewhere[1])
+        key = self._path(path)
+        return f"{self.base}/{key}" if key else self.base
+
+    def read(self, path: str) -> bytes:
+        if elsewhere := _outside(self, path):
+            return elsewhere[0].read(elsewhere[1])
+        key = self._file(path)
+        with _told(f"{self.base}/{key}", "read"):
+            return bytes(obstore.get(self._client(), key).bytes())
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        return _several(paths, lambda path: _or_none(self.read, path), workers=16, at_least=2)
+
+    def exists(self, path: str) -> bool:
+        if elsewhere := _outside(self, path):
+            return elsewhere[0].exists(elsewhere[1])
+        key = self._file(path)
+        try:
+            with _told(f"{self.base}/{key}", "look for"):
+                obstore.head(self._client(), key)
+        except NoSuchFile:
+            return False
+        return True
+
+    def folders(self, prefix: str) -> list[str]:
+        key = self._path(prefix)
+        with _told(f"{self.base}/{key}", "list"):
+            found = obstore.list_with_delimiter(self._client(), key or None)["common_prefixes"]
+        return sorted(name.rstrip("/").rpartition("/")[2] for name in found)
+
+    def names(self, prefix: str) -> list[str]:
+        key = self._path(prefix)
+        with _told(f"{self.base}/{key}", "list"):
+            found = obstore.list_with_delimiter(self._client(), key or None)["objects"]
+        return sorted(each["path"].rpartition("/")[2] for each in found)
+
+    def list(self, prefix: str) -> list[Listed]:
+        key = self._path(prefix)
+        skip = len(self.prefix) + 1 if self.prefix else 0
+        with _told(f"{self.base}/{key}", "list"):
+            return sorted(
+                (
+                    Listed(found["path"][skip:], found["size"], int(found["last_modified"].timestamp() * 1000))
+                    for chunk in obstore.list(self._client(), key or None, chunk_size=1000)
+                    for found in chunk
+                ),
+                key=lambda listed: listed.path,
+            )
+
+    def open(self, path: str) -> BinaryIO:
+        if elsewhere := _outside(self, path):
+            return elsewhere[0].open(elsewhere[1])
+        key = self._file(path)
+        name, client = f"{self.base}/{key}", self._client()
+        with _told(name, "open"):
+            size = obstore.head(client, key)["size"]
+
+        def fetch(start: int, end: int) -> Any:
+            with _told(name, "read"):
+                return obstore.get_range(client, key, start=start, end=end)
+
+        return cast(BinaryIO, BufferedReader(Ranges(name, size, fetch), buffer_size=min(max(size, 1), 1 << 20)))
+
+    def write(self, path: str, data: bytes) -> None:
+        key = self._file(path)
+        with _told(f"{self.base}/{key}", "write"):
+            obstore.put(self._client(), key, bytes(data))
+
+    def create(self, path: str, data: bytes) -> bool:
+        """As the protocol says, by a conditional put.
+
+        Raises `UnsupportedFeature` for a service that has none, or that ignores the condition (tried once a process).
+        """
+        key = self._file(path)
+        _require_conditional_put(self.base, key.rpartition("/")[0], self.options)
+        return _put_if_absent(self.base, key, data, self.options)
+
+    def create_stream(self, path: str) -> BinaryIO:
+        key = self._file(path)
+        name = f"{self.base}/{key}"
+        with _told(name, "create"):
+            sink = obstore.open_writer(self._client(), key, buffer_size=8 << 20, max_concurrency=8)
+
+        def write(data: Any) -> None:
+            with _told(name, "write"):
+                sink.write(data)
+
+        def publish() -> None:
+            with _told(name, "write"):
+                sink.close()
+
+        return cast(BinaryIO, NewFile(name, write, publish, lambda: None))
+
+    def delete(self, paths: Iterable[str]) -> None:
+        keys = [self._file(path) for path in paths]
+        client = self._client() if keys else None
+        for start in range(0, len(keys), 1000):
+            several = keys[start : start + 1000]
+            with _told(f"{self.base}/{several[0]}", f"delete {len(several)} objects, among them"):
+                try:
+                    obstore.delete(client, several)
+                except FileNotFoundError:  # Google and Azure say so for an object that is not there, and stop.
+                    for key in several:
+                        with suppress(FileNotFoundError):
+                            obstore.delete(client, key)
+
+    def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
+        """Nothing: object storage has no folders."""
+        for prefix in prefixes:
+            self._path(prefix)
+
+    def move_folder(self, old: str, new: str) -> None:
+        raise UnsupportedFeature(
+            f"{self.root}: object storage cannot give {old} another name in one step; write the rows to a new table instead"
+        )
+
+    def _client(self) -> Any:
+        return _client(self.base, self.options, True, os.getpid())
+
+    def _path(self, path: str) -> str:
+        if paths.is_absolute(path):
+            relative = self._relative(path)
+            if relative is None:
+                raise InvalidInput(f"{path} does not lie in {self.root}: nothing is listed or changed outside the root")
+            path = relative
+        name = paths.inside(self.root, path)
+        return f"{self.prefix}/{name}" if self.prefix and name else self.prefix or name
+
+    def _file(self, path: str) -> str:
+        key = self._path(path)
+        if key == self.prefix:
+            raise InvalidInput(f"{path!r} names the root {self.root} itself, not a file in it")
+        return key
+
+    def _relative(self, uri: str) -> str | None:
+        if paths.scheme_of(uri) not in OBJECT_SCHEMES:
+            return None
+        base, key = paths.bucket_and_key(uri)
+        if _same_bucket(base) != _same_bucket(self.base):
+            return None
+        if not self.prefix:
+            return key
+        return key[len(self.prefix) + 1 :] if f"{key}/".startswith(f"{self.prefix}/") else None
+
+    def _reader_of(self, uri: str) -> Reader:
+        scheme = paths.scheme_of(uri)
+        if scheme in (None, "file"):
+            return LocalFiles("")
+        same_service = _family(scheme) == _same_bucket(self.base)[0]
+        return open_store(uri.rpartition("/")[0], dict(self.options) if same_service else {})
+
+
+def _outside(store: LocalFiles | ObjectFiles, path: str) -> tuple[Reader, str] | None:
+    """The reader and name for an absolute `path` outside `store`; None for what lies in it."""
+    if not paths.is_absolute(path) or store._relative(path) is not None:
+        return None
+    reader = store._reader_of(path)
+    if isinstance(reader, LocalFiles):
+        return reader, paths.local_folder(path)[1:]
+    return reader, path.rpartition("/")[2]
+
+
+T = TypeVar("T")
+
+
+def _several(paths: Sequence[str], one: Callable[[str], T], workers: int, at_least: int) -> list[T]:
+    if len(paths) < at_least:
+        return [one(path) for path in paths]
+    with ThreadPoolExecutor(min(workers, len(paths)), thread_name_prefix="lakeformat-read") as pool:
+        return list(pool.map(one, paths))
+
+
+def _or_none(read: Callable[[str], bytes], path: str) -> bytes | None:
+    try:
+        return read(path)
+    except NoSuchFile:
+        return None
+
+
+@contextmanager
+def _told(name: str, verb: str) -> Iterator[None]:
+    """Turn whatever a library raises into a `StoreError` that names the file."""
+    try:
+        yield
+    except LakeError:
+        raise
+    except FileNotFoundError as error:
+        raise NoSuchFile(f"{name}: no such file") from error
+    except (NotADirectoryError, IsADirectoryError) as error:
+        if verb in ("read", "open", "list", "look for"):  # Object storage would know no such name either.
+            raise NoSuchFile(f"{name}: no such file ({error.strerror})") from error
+        raise StoreError(f"{name}: cannot {verb}: {error.strerror}") from error
+    except (OSError, BaseError, ValueError, NotImplementedError, pa.ArrowException) as error:
+        raise StoreError(f"{name}: cannot {verb}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _truth(name: str, value: str) -> bool:
+    if str(value).lower() not in ("true", "false"):
+        raise InvalidInput(f"option {name}={value!r}: 'true' or 'false' is expected")
+    return str(value).lower() == "true"
+
+
+def _walk(folder: str, skip: int, found: list[Listed]) -> None:
+    """Every file below `folder`; links to folders are not followed. What goes while it is looked at is left out."""
+    try:
+        entries = os.scandir(folder or "/")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _walk(f"{folder}/{entry.name}", skip, found)
+            elif entry.is_file():
+                try:
+                    status = entry.stat()
+                except FileNotFoundError:
+                    continue
+                path = f"{folder}/{entry.name}"[skip:]
+                found.append(Listed(path, status.st_size, status.st_mtime_ns // 1_000_000))
+
+
+def _hidden_name(name: str) -> str:
+    folder, _, last = name.rpartition("/")
+    return f"{folder}/.{last[:60]}.{uuid.uuid4()}.tmp"
+
+
+def _new_file(name: str, fsync: bool) -> int:
+    """Open a file that was not there, and make its folder. Somebody may be removing empty folders, hence the turns."""
+    folder = there = name.rpartition("/")[0]
+    for _ in range(100):
+        try:
+            descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileNotFoundError:
+            while there and not os.path.isdir(there):
+                there = there.rpartition("/")[0]
+            with suppress(FileNotFoundError):
+                os.makedirs(folder, exist_ok=True)
+        else:
+            while fsync and len(there) < len(folder):
+                folder = folder.rpartition("/")[0]
+                _sync_folder(folder or "/")
+            return descriptor
+    raise StoreError(f"{name}: its folder is removed as often as it is made")
+
+
+def _sync_folder(folder: str) -> None:
+    with suppress(OSError):  # Some file systems know no fsync of a folder; there is nothing more to ask of them.
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _removed_unless_done(hidden: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(hidden)
+        raise
+
+
+@lru_cache(maxsize=64)
+def _client(base: str, options: tuple[tuple[str, str], ...], retrying: bool, process: int) -> Any:
+    """The client of one bucket. Without retries a put that won cannot come back, by its own repetition, as lost."""
+    service: dict[str, str] = {}
+    client: dict[str, str] = {}
+    retry: dict[str, Any] = {}
+    for name, value in options:
+        key, value = _option(name, value)
+        match key:
+            case "max_retries":
+                retry[key] = _number(name, value)
+            case "retry_timeout":
+                retry[key] = timedelta(seconds=_number(name, value))
+            case _:
+                (client if key in CLIENT_OPTIONS else service)[key] = value
+    if base.startswith("http:") or _endpoint(options).startswith("http://"):
+        client.setdefault("allow_http", "true")
+    if not retrying:
+        retry["max_retries"] = 0
+    try:
+        return from_url(
+            base,
+            client_options=client or None,
+            retry_config=retry or None,
+            **({"config": service} if service else {}),
+        )
+    except BaseException as error:
+        # A panic of the native library is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        given = sorted(name for name, _ in options)
+        raise InvalidInput(f"{base}: cannot open the store with options {given}: {_first_line(error)}") from error
+
+
+def _number(name: str, value: str) -> int:
+    if not value.isascii() or not value.isdigit():
+        raise InvalidInput(f"option {name}={value!r}: a whole number is expected")
+    return int(value)
+
+
+def _option(name: str, value: str) -> tuple[str, str]:
+    """An option under the name that obstore knows; `s3.endpoint` and the like are the formats' catalogs' names."""
+    key = name.lower().replace("-", "_").replace(".", "_")
+    for prefix in ("s3_", "aws_"):
+        if key.startswith(prefix):
+            key = key[len(prefix) :]
+            match key:
+                case "access_key":
+                    key = "access_key_id"
+                case "secret_key":
+                    key = "secret_access_key"
+                case "path_style_access":
+                    return "virtual_hosted_style_request", str(not _truth(name, value)).lower()
+    return key, value
+
+
+def _endpoint(options: tuple[tuple[str, str], ...]) -> str:
+    given = dict(_option(name, value) for name, value in options)
+    for key in ("endpoint", "endpoint_url"):
+        if key in given:
+            return given[key]
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "")
+
+
+def _put_if_absent(base: str, key: str, data: bytes, options: tuple[tuple[str, str], ...]) -> bool:
+    client = _client(base, options, False, os.getpid())
+    try:
+        with _told(f"{base}/{key}", "create"):
+            obstore.put(client, key, bytes(data), mode="create", use_multipart=False)
+    except StoreError as error:
+        match error.__cause__:
+            case AlreadyExistsError() | PreconditionError():
+                return False
+            case NotImplementedError() | NotSupportedError():
+                raise UnsupportedFeature(
+                    f"{base}: this store cannot create an object only if it is absent, so tables in it can be read but "
+                    f"not written: {_first_line(error.__cause__)}"
+                ) from error
+        raise
+    return True
+
+
+_KEEPS_ITS_WORD: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
+
+
+def _require_conditional_put(base: str, folder: str, options: tuple[tuple[str, str], ...]) -> None:
+    """Refuse a service that takes `If-None-Match: *` and overwrites all the same, as some that speak S3 do."""
+    if (base, options) in _KEEPS_ITS_WORD:
+        return
+    if _same_bucket(base)[0] == "s3" and _endpoint(options):  # Amazon, Google and Azure need not be tried.
+        key = f"{folder}/.create-probe-{uuid.uuid4()}".lstrip("/")
+        try:
+            if not _put_if_absent(base, key, b"1", options):
+                raise StoreError(f"{base}/{key}: a name nobody can know is said to be there already")
+            if _put_if_absent(base, key, b"2", options):
+                raise UnsupportedFeature(
+                    f"{base}: the service at {_endpoint(options)} ignores `If-None-Match: *` and overwrites, so "
+                    "writers would lose each other's commits; tables in it can be read but not written"
+                )
+        finally:
+            with suppress(OSError, BaseError):
+                obstore.delete(_client(base, options, True, os.getpid()), key)
+    _KEEPS_ITS_WORD.add((base, options))
+
+
+def _family(scheme: str | None) -> str | None:
+    families = {"s3a": "s3", "adl": "az", "abfs": "az", "abfss": "az", "azure": "az", "https": "http"}
+    return families.get(scheme or "", scheme)
+
+
+def _same_bucket(base: str) -> tuple[str | None, str]:
+    scheme, _, bucket = base.partition("://")
+    return _family(scheme), bucket

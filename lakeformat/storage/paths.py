@@ -1,0 +1,67 @@
+"""Names inside a store: which are allowed, and which URIs lie under a root."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from lakeformat.errors import InvalidInput
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def is_absolute(path: str) -> bool:
+    """Whether `path` is a URI or starts at the root of a file system, so that it does not depend on a store's root."""
+    return path.startswith("/") or scheme_of(path) is not None
+
+
+def scheme_of(uri: str) -> str | None:
+    """The scheme of a URI in lower case; None for a plain path, also for one with a colon in it (`dt=12:30/x`)."""
+    found = _SCHEME.match(uri)
+    if found and uri[found.end() : found.end() + 1] == "/":
+        return found.group()[:-1].lower()
+    return None
+
+
+def inside(root: str, path: str) -> str:
+    """`path` as a checked relative name: no `..`, no empty part, no slash at either end. "" is the root itself."""
+    parts = path.rstrip("/").split("/") if path.rstrip("/") else []
+    for part in parts:
+        if part in ("", ".", "..") or "\0" in part:
+            raise InvalidInput(
+                f"{path!r} is no name inside {root}: {'an empty part' if not part else repr(part)} is not allowed; "
+                "give the path relative to the root, parts separated by one slash"
+            )
+    return "/".join(parts)
+
+
+def local_folder(uri: str) -> str:
+    """The absolute local path that a plain path or a `file:` URI names, without a slash at the end ("/" becomes "").
+
+    A URI is taken literally, as Hadoop and the formats' Java engines do: `%20` stays three characters.
+    """
+    path = uri
+    if scheme_of(uri) == "file":
+        rest = uri[len("file:") :]
+        if rest.startswith("//"):
+            host, slash, path = rest[2:].partition("/")
+            if host not in ("", "localhost"):
+                raise InvalidInput(f"{uri}: the host {host!r} cannot be in a file URI; write file:///path")
+            path = slash + path
+        else:
+            path = rest
+    elif path.startswith("~"):
+        path = os.path.expanduser(path)
+    if not path or "\0" in path:
+        raise InvalidInput(f"{uri!r} names no folder; give a path or a URI such as file:///data/warehouse")
+    folder = os.path.abspath(path)
+    return "/" + folder.strip("/") if folder.strip("/") else ""
+
+
+def bucket_and_key(uri: str) -> tuple[str, str]:
+    """A URI as its store (`s3://bucket`) and the key inside it, both literal, no slash at either end of the key."""
+    scheme, _, rest = uri.partition(":")
+    bucket, _, key = rest[2:].partition("/")
+    if not rest.startswith("//") or not bucket:
+        raise InvalidInput(f"{uri}: no bucket; write {scheme}://bucket/path")
+    return f"{scheme.lower()}://{bucket}", inside(uri, key.strip("/"))

@@ -1,0 +1,87 @@
+"""Reader and Store: all that lakeformat asks of storage. Paths are relative to `root`, with forward slashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file as a listing shows it."""
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+
+
+class Reader(Protocol):
+    """Looks, never touches. Every call raises `StoreError` when storage fails or does not answer."""
+
+    @property
+    def root(self) -> str:
+        """The URI that paths are relative to, without a slash at the end."""
+        ...
+
+    def location(self, path: str) -> str:
+        """The absolute URI of `path`, literal (no percent-encoding), for readers other than this one."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole file; raises `NoSuchFile`."""
+        ...
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Whole files, several at a time; None for one that is not there."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def folders(self, prefix: str) -> list[str]:
+        """Names of the folders directly inside the folder `prefix`, sorted."""
+        ...
+
+    def names(self, prefix: str) -> list[str]:
+        """Names of the files directly inside the folder `prefix`, sorted; cheaper than `list`."""
+        ...
+
+    def list(self, prefix: str) -> list[Listed]:
+        """Every file below the folder `prefix` ("" is the root), at any depth; none if there is no such folder."""
+        ...
+
+    def open(self, path: str) -> BinaryIO:
+        """The file for random access, seekable; raises `NoSuchFile`."""
+        ...
+
+
+class Store(Reader, Protocol):
+    """A Reader that can change things. `create` is the one call that decides a race."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """Make the file hold `data`, whether or not it is there; seen whole or not at all."""
+        ...
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Make the file if nobody has: True if this call made it, False if it was there. Atomic among all writers."""
+        ...
+
+    def create_stream(self, path: str) -> BinaryIO:
+        """A new file to write to; it is there when `close` returns. Leaving a `with` by an exception abandons it."""
+        ...
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove files; one that is not there is no error."""
+        ...
+
+    def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
+        """Remove folders that hold nothing, then their parents where those hold nothing, up to the root.
+
+        Object storage has no folders: nothing happens.
+        """
+        ...
+
+    def move_folder(self, old: str, new: str) -> None:
+        """Give a folder another name, in one step; `new` must not be there. Raises `UnsupportedFeature` where storage
+        cannot do that at once."""
+        ...

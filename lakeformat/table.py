@@ -1,0 +1,629 @@
+"""Table: the verbs a user says. Wiring, no logic: what each does is said by operations, dialects and engines."""
+
+from __future__ import annotations
+
+import datetime
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat import row_level
+from lakeformat.codec import sql_text
+from lakeformat.commit import commit, discard
+from lakeformat.dialects.dialect import Dialect
+from lakeformat.engines.choose import engine_for
+from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.maintenance import compact, expire, sweep
+from lakeformat.model import evolution
+from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwrite, Request, Restore
+from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
+from lakeformat.model.schema import Schema, Type, find_field
+from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
+from lakeformat.model.work import WrittenFile
+from lakeformat.scan import Scan
+from lakeformat.storage.store import Listed, Store
+
+Moment = datetime.datetime | datetime.date | int | str
+Age = datetime.timedelta | Moment
+
+
+class Table:
+    """A table of a warehouse. Every verb looks at the table as it is then; a Table holds no state of its own.
+
+    A verb that changes the table makes one snapshot and returns it, or None where nothing was to do. `id` makes it
+    happen once: asked again with the same id, it returns the same snapshot. `properties` go into the snapshot.
+    """
+
+    def __init__(self, name: str, store: Store, dialect: Dialect) -> None:
+        self.name = name
+        self._store = store
+        self._dialect = dialect
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r}, {self._store.root!r})"
+
+    @property
+    def uri(self) -> str:
+        """Where the table lies."""
+        return self._store.root
+
+    @property
+    def format(self) -> str:
+        return self._dialect.name
+
+    @property
+    def schema(self) -> Schema:
+        """The table's newest schema."""
+        return self._base().schema
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.schema.properties
+
+    @property
+    def inspect(self) -> Inspect:
+        """The table's metadata, as Arrow tables."""
+        return Inspect(self._store, self._dialect, self._base)
+
+    # --- reading ---
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Expression | None = None,
+        snapshot_id: int | None = None,
+        as_of: Moment | None = None,
+        tag: str | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Rows for which `where` is true, now or at a snapshot, a time or a tag. `a.b` in `columns` reads part of a row.
+
+        `as_of`: a datetime (UTC unless it says otherwise), ISO text, or milliseconds since 1970: the newest snapshot
+        made by then. Raises `NotFound` for a version or column that is not there.
+        """
+        limit = _whole("limit", limit, 0)
+        if columns is not None and (
+            not isinstance(columns, list | tuple) or not all(isinstance(c, str) for c in columns)
+        ):
+            raise InvalidInput(f"columns={columns!r}: give a list of names, e.g. ['id', 'address.city']")
+        base = self._version(snapshot_id, as_of, tag)
+        self._dialect.require_readable(base.schema, self._store.root)
+        fields = self._dialect.project(base.schema.fields, columns)
+        condition = self._condition(where, base.schema)
+        names = None if columns is None else tuple(columns)
+        return Scan(self._store, self._dialect, base, fields, names, condition, limit)
+
+    def current_snapshot(self) -> Snapshot | None:
+        """The newest snapshot, and what it changed; None for a table that nothing was ever written to."""
+        base = self._base()
+        found = base.snapshot
+        return None if found is None else replace(found, partitions=self._dialect.changes(self._store, base))
+
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        """A snapshot, and what it changed. Raises `NotFound`."""
+        base = self._version(snapshot_id, None, None)
+        assert base.snapshot is not None
+        return replace(base.snapshot, partitions=self._dialect.changes(self._store, base))
+
+    def snapshots(self, after: int = 0) -> list[Snapshot]:
+        """The snapshots that led to the current one, as far as they are kept, oldest first: all, or those after the snapshot
+        `after`; without what each changed."""
+        after = _whole("after", after, 0)
+        return self._dialect.history(self._store, self._base(), after or 0)
+
+    # --- writing ---
+
+    def append(
+        self,
+        data: Any,
+        *,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        watermark: int | None = None,
+    ) -> Snapshot | None:
+        """Add rows. Columns are matched by name; those left out become their default or null. No rows: no snapshot."""
+        base = self._base()
+        request, landed = self._asked(base, id, properties, watermark)
+        if landed:
+            return landed
+        added = self._write(base, data)
+        return self._commit(base, Append(request=request, added=added)) if added else None
+
+    def overwrite_partitions(
+        self,
+        data: Any,
+        partitions: Iterable[Mapping[str, Any]] | None = None,
+        *,
+        pinned_to: int | None = None,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        watermark: int | None = None,
+    ) -> Snapshot | None:
+        """Replace partitions, in one snapshot. The last writer wins inside them.
+
+        Dynamic (without `partitions`): those that the data has rows for; no rows, no snapshot. Declared: each of
+        `partitions` (column -> value), emptied if the data has no row for it; a row outside raises `OutsideScope` and
+        nothing is committed. With `pinned_to` (a snapshot id), what others wrote there since is a `Conflict`.
+        """
+        pinned_to = _whole("pinned_to", pinned_to, 0)
+        base = self._base()
+        request, landed = self._asked(base, id, properties, watermark)
+        if landed:
+            return landed
+        scope = None if partitions is None else self._declared(base.schema, partitions)
+        added = self._write(base, data, scope)
+        if scope is None:
+            if not added:
+                return None
+            scope = self._dialect.scope_of(base.schema, {f.partition for f in added})
+        return self._commit(base, Overwrite(request=request, added=added, scope=scope, pinned_to=pinned_to))
+
+    def overwrite(
+        self,
+        data: Any,
+        partition: Mapping[str, Any] | None = None,
+        where: str | Expression | None = None,
+        *,
+        pinned_to: int | None = None,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        watermark: int | None = None,
+    ) -> Snapshot | None:
+        """Replace the whole table, the partitions that a full or partial `partition` spec names, or the rows `where`.
+
+        A snapshot is always made, also without rows. A row outside raises `OutsideScope` and nothing is committed.
+        `where` that speaks of more than partition columns rewrites the files it touches. `pinned_to`: see
+        `overwrite_partitions`.
+        """
+        if partition is not None and where is not None:
+            raise InvalidInput("overwrite takes a partition or a condition, not both")
+        pinned_to = _whole("pinned_to", pinned_to, 0)
+        base = self._base()
+        request, landed = self._asked(base, id, properties, watermark)
+        if landed:
+            return landed
+        if partition is not None:
+            condition = self._declared(base.schema, [partition])
+        else:
+            condition = self._condition(where, base.schema)
+        added = self._write(base, data, condition)
+        engine = engine_for(data)
+        try:
+            operation = row_level.replace_rows(
+                self._store, self._dialect, engine, base, request, condition, added, pinned_to
+            )
+        except BaseException:
+            discard(self._store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
+            raise
+        return self._commit(base, operation)
+
+    def truncate(self, *, id: str | None = None, properties: Mapping[str, str] | None = None) -> Snapshot | None:
+        """Remove all rows."""
+        base = self._base()
+        request, landed = self._asked(base, id, properties)
+        return landed or self._commit(base, Overwrite(request=request, added=(), kind="truncate"))
+
+    def drop_partitions(
+        self,
+        partitions: Iterable[Mapping[str, Any]],
+        *,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Remove the partitions that these full or partial specs (column -> value) name."""
+        base = self._base()
+        specs = list(_specs(partitions))
+        if not specs:
+            raise InvalidInput("drop_partitions without a partition; name one, e.g. [{'dt': '2023-05-01'}]")
+        scope = self._declared(base.schema, specs)
+        request, landed = self._asked(base, id, properties)
+        return landed or self._commit(base, Overwrite(request=request, added=(), scope=scope))
+
+    def delete(
+        self,
+        where: str | Expression,
+        *,
+        spark: Any = None,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Remove the rows for which `where` is true. Whole partitions go by metadata alone."""
+        base = self._base()
+        request, landed = self._asked(base, id, properties)
+        if landed:
+            return landed
+        if where is None:
+            raise InvalidInput("delete needs a condition; truncate() removes all rows")
+        condition = self._condition(where, base.schema)
+        operation = row_level.delete(self._store, self._dialect, engine_for(spark=spark), base, request, condition)
+        return self._commit(base, operation) if operation else None
+
+    def update(
+        self,
+        assignments: Mapping[str, str | Expression],
+        where: str | Expression | None = None,
+        *,
+        spark: Any = None,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Set columns to expressions (which see the old row) in the rows for which `where` is true."""
+        base = self._base()
+        request, landed = self._asked(base, id, properties)
+        if landed:
+            return landed
+        fields = base.schema.fields
+        if not isinstance(assignments, Mapping) or not assignments:
+            raise InvalidInput("update needs an assignment, e.g. {'a': 'a + 1'}")
+        bound = {find_field(fields, name).name: bind(sql_text.parse(e), fields) for name, e in assignments.items()}
+        condition = self._condition(where, base.schema)
+        engine = engine_for(spark=spark)
+        operation = row_level.update(self._store, self._dialect, engine, base, request, bound, condition)
+        return self._commit(base, operation) if operation else None
+
+    # --- schema ---
+
+    def alter(self) -> Alteration:
+        """A schema change in the making: chain its verbs, then `commit()`."""
+        return Alteration(self)
+
+    def evolve(self, changes: Sequence[Any], id: str | None = None) -> Schema:
+        """Apply schema changes (`lakeformat.model.evolution`) all at once; returns the new schema."""
+        if id is not None:
+            _text("id", id)
+        if not isinstance(changes, list | tuple):
+            raise InvalidInput(f"changes={changes!r}: give a list of schema changes")
+        base = self._base()
+        request = Request(id=id or str(uuid.uuid4()), absent_until=0 if id else base.version)
+        self._commit(base, Evolve(request=request, changes=tuple(changes)))
+        return self.schema
+
+    # --- maintenance ---
+
+    def compact(
+        self,
+        full: bool = False,
+        where: str | Expression | None = None,
+        spark: Any = None,
+        *,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Make small files into large ones; None when nothing is worth it. `where` chooses partitions.
+
+        A concurrent overwrite always wins: the compaction starts over without what was replaced, at most three times,
+        then raises `Conflict`.
+        """
+        base = self._base()
+        scope, rest = split(self._condition(where, base.schema), base.schema.partitioning.columns)
+        if rest != ALWAYS:
+            raise InvalidInput(f"compact(where={where!r}): the condition must speak of partition columns only")
+        attempts = self._dialect.attempts(base.schema)
+        engine = engine_for(spark=spark)
+        request, landed = self._asked(base, id, properties)
+        return landed or compact.compact(self._store, self._dialect, engine, request, full, scope, attempts)
+
+    def expire_snapshots(
+        self, retain_last: int | None = None, older_than: Age | None = None, keep_from: int | None = None
+    ) -> Expiry:
+        """Drop old snapshots, and the files that only they reached.
+
+        `retain_last` keeps that many; `older_than` (a time, or an age) drops only what was replaced before. Without
+        either, the table's own options decide. Tags and consumers protect, and so does `keep_from`: that snapshot, and
+        all later ones, stay whatever their age. Returns what went.
+        """
+        retain_last = _whole("retain_last", retain_last, 1)  # The current snapshot cannot go.
+        keep_from = _whole("keep_from", keep_from, 0)
+        self._base()
+        now_ms = _now_ms()
+        retention = None
+        if retain_last is not None or older_than is not None:
+            limit_ms = None if older_than is None else _before(older_than, now_ms)
+            retention = Retention(retain_last or 1, None if limit_ms is not None else retain_last, limit_ms)
+        return expire.expire(self._store, self._dialect, retention, now_ms, keep_from)
+
+    def expire_partitions(
+        self, *, id: str | None = None, properties: Mapping[str, str] | None = None
+    ) -> Snapshot | None:
+        """Drop the partitions whose time is over by the table's options; None when there is none."""
+        base = self._base()
+        scope = self._dialect.expired_partitions(self._store, base, _now_ms())
+        if scope is None:
+            return None
+        request, landed = self._asked(base, id, properties)
+        return landed or self._commit(base, Overwrite(request=request, added=(), scope=scope))
+
+    def remove_orphan_files(self, older_than: Age = datetime.timedelta(days=1), dry_run: bool = False) -> list[Listed]:
+        """Remove files that nothing names and that are older than a time or an age; tells which. Younger ones may belong
+        to a writer that is still at work."""
+        self._base()
+        return sweep.sweep(self._store, self._dialect, _before(older_than, _now_ms()), dry_run)
+
+    def rollback_to(
+        self,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        as_of: Moment | None = None,
+        *,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Make the table what it was: a new snapshot with the old files. The snapshots in between leave the history, so
+        that no engine acts on their deletes; their files are left to the sweep. None if it is that snapshot already."""
+        if sum(v is not None for v in (snapshot_id, tag, as_of)) != 1:
+            raise InvalidInput("rollback_to takes one of snapshot_id, tag and as_of")
+        base = self._base()
+        request, made = self._asked(base, id, properties)
+        if made is None:
+            chosen, current = self._version(snapshot_id, as_of, tag).snapshot, base.snapshot
+            if chosen is None or (current is not None and chosen.id == current.id):
+                return None
+            made = self._commit(base, Restore(request=request, snapshot_id=chosen.id, tag=tag))
+        expire.remove(self._store, self._dialect.replaced_history(self._store, made.id))
+        return made
+
+    def create_tag(self, name: str, snapshot_id: int | None = None, retain: datetime.timedelta | None = None) -> None:
+        """Keep a snapshot (the current one by default) by name, for a time or for ever. Raises `AlreadyExists`."""
+        if retain is not None and (not isinstance(retain, datetime.timedelta) or retain < datetime.timedelta(0)):
+            raise InvalidInput(f"retain={retain!r}: give a datetime.timedelta that is not negative")
+        base = self._version(snapshot_id, None, None)
+        retain_ms = None if retain is None else round(retain.total_seconds() * 1000)
+        match self._dialect.tag(self._store, base, name, _now_ms(), retain_ms):
+            case (path, data):
+                if not self._store.create(path, data) and self._store.read(path) != data:
+                    raise AlreadyExists(f"{self.name}: there is a tag {name!r}; delete it first")
+            case operation:
+                self._commit(base, operation)
+
+    def delete_tag(self, name: str) -> None:
+        """Let a tag go, and the files that only it kept. Raises `NotFound`."""
+        self._dialect.at_tag(self._store, name)
+        base = self._base()
+        expire.release(self._store, self._dialect, base, self._dialect.expiry_of_tag(self._store, base, name))
+
+    # --- private ---
+
+    def _base(self) -> TableState:
+        base = self._dialect.load(self._store, self._dialect.head(self._store).version())
+        if base.schema.id < 0:
+            raise NotFound(f"{self.name}: there is no table at {self._store.root}")
+        return base
+
+    def _version(self, snapshot_id: int | None, as_of: Moment | None, tag: str | None) -> TableState:
+        if sum(v is not None for v in (snapshot_id, as_of, tag)) > 1:
+            raise InvalidInput("a version is one of snapshot_id, as_of and tag, not several")
+        if snapshot_id is not None:
+            snapshot_id = _whole("snapshot_id", snapshot_id, 0)
+            return self._dialect.at(self._store, snapshot_id)
+        if as_of is not None:
+            return self._dialect.at_time(self._store, epoch_ms(as_of))
+        if tag is not None:
+            return self._dialect.at_tag(self._store, tag)
+        return self._base()
+
+    def _asked(
+        self, base: TableState, id: str | None, properties: Mapping[str, str] | None, watermark: int | None = None
+    ) -> tuple[Request, Snapshot | None]:
+        """A verb's request, and the snapshot that it became if it was asked before: then no row is written again."""
+        if id is not None:
+            _text("id", id)
+        watermark = _whole("watermark", watermark, -(2**63))
+        if properties is not None and not isinstance(properties, Mapping):
+            raise InvalidInput(f"properties={properties!r}: give a mapping of text to text")
+        for key, value in (properties or {}).items():
+            _text("a property's name", key)
+            _text(f"property {key!r}", value, may_be_empty=True)
+            if key.startswith("lakeformat."):
+                raise InvalidInput(f"property {key!r}: names that begin with 'lakeformat.' are the library's own")
+        request = Request(
+            id=id or str(uuid.uuid4()),
+            schema_id=base.schema.id,
+            properties=dict(properties or {}),
+            watermark=watermark,
+        )
+        landed = self._dialect.find(self._store, Append(request=request, added=()), base) if id else None
+        return replace(request, absent_until=base.version), landed
+
+    def _commit(self, base: TableState, operation: Operation) -> Snapshot:
+        head = self._dialect.head(self._store)
+        return commit(self._store, head, self._dialect, operation, self._dialect.attempts(base.schema))
+
+    def _write(self, base: TableState, data: Any, required: Expression | None = None) -> tuple[WrittenFile, ...]:
+        task = self._dialect.layout(base)
+        task = task if required is None else replace(task, required=required)
+        return tuple(engine_for(data).write(self._store, data, task))
+
+    def _condition(self, where: str | Expression | None, schema: Schema) -> Expression:
+        return ALWAYS if where is None else bind(sql_text.parse(where), schema.fields)
+
+    def _declared(self, schema: Schema, partitions: Iterable[Mapping[str, Any]]) -> Expression:
+        """Partition specs as one condition on partition columns."""
+        names = schema.partitioning.columns
+        specs = list(_specs(partitions))
+        if not names and not schema.partitioning:
+            raise InvalidInput(f"{self.name} has no partitions; leave the partition spec out")
+        if not names:
+            raise InvalidInput(f"{self.name} has no column whose own values are its partitions; say where= instead")
+        for spec in specs:
+            for column in spec:
+                if column not in names:
+                    raise InvalidInput(f"{self.name}: {column!r} is no partition column; those are {', '.join(names)}")
+            if not spec:
+                raise InvalidInput(
+                    f"{self.name}: an empty partition spec names no partition; say overwrite(data) for the table"
+                )
+        if all(len(spec) == len(names) for spec in specs):
+            condition = in_tuples(names, [tuple(spec[n] for n in names) for spec in specs])
+        else:
+            condition = or_(*(partition_equals(spec) for spec in specs))
+        return bind(condition, schema.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """Metadata as Arrow tables; see the dialect's `inspect` for their columns."""
+
+    _store: Store
+    _dialect: Dialect
+    _base: Callable[[], TableState]
+
+    def snapshots(self) -> pa.Table:
+        return self._table("snapshots")
+
+    def files(self) -> pa.Table:
+        return self._table("files")
+
+    def manifests(self) -> pa.Table:
+        return self._table("manifests")
+
+    def partitions(self, small_file_bytes: int | None = None) -> pa.Table:
+        """Files, small files (below `small_file_bytes`; by default what compaction takes for small), rows and bytes."""
+        small_file_bytes = _whole("small_file_bytes", small_file_bytes, 0)
+        return self._table("partitions", small_file_bytes)
+
+    def tags(self) -> pa.Table:
+        return self._table("tags")
+
+    def schemas(self) -> pa.Table:
+        return self._table("schemas")
+
+    def options(self) -> pa.Table:
+        return self._table("options")
+
+    def consumers(self) -> pa.Table:
+        return self._table("consumers")
+
+    def _table(self, name: str, *how: Any) -> pa.Table:
+        return self._dialect.INSPECTIONS[name](self._store, self._base(), *how)
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """Schema changes that are made together by `commit`. Columns inside rows are named by path: `address.city`."""
+
+    table: Table
+    changes: tuple[Any, ...] = ()
+
+    def add_column(
+        self,
+        name: str,
+        type: str | Type,
+        *,
+        nullable: bool = True,
+        comment: str | None = None,
+        default: str | None = None,
+        first: bool = False,
+        after: str | None = None,
+    ) -> Alteration:
+        """A new column; old rows have null in it."""
+        return self._and(evolution.AddColumn(name, type, nullable, comment, default, first, after))
+
+    def rename_column(self, name: str, to: str) -> Alteration:
+        return self._and(evolution.RenameColumn(name, to))
+
+    def drop_column(self, name: str) -> Alteration:
+        return self._and(evolution.DropColumn(name))
+
+    def move_column(self, name: str, *, first: bool = False, after: str | None = None) -> Alteration:
+        return self._and(evolution.MoveColumn(name, first, after))
+
+    def change_type(self, name: str, type: str | Type) -> Alteration:
+        """A wider type; what would lose values is refused."""
+        return self._and(evolution.ChangeType(name, type))
+
+    def change_comment(self, name: str, comment: str | None) -> Alteration:
+        return self._and(evolution.ChangeComment(name, comment))
+
+    def drop_not_null(self, name: str) -> Alteration:
+        return self._and(evolution.ChangeNullability(name, True))
+
+    def change_default(self, name: str, default: str | None) -> Alteration:
+        """What rows written from now on have where the data lacks the column."""
+        return self._and(evolution.ChangeDefault(name, default))
+
+    def set_properties(self, properties: Mapping[str, str]) -> Alteration:
+        return self._and(evolution.SetProperties(properties))
+
+    def remove_properties(self, *keys: str) -> Alteration:
+        return self._and(evolution.RemoveProperties(keys))
+
+    def set_comment(self, comment: str | None) -> Alteration:
+        """The table's own comment."""
+        return self._and(evolution.SetTableComment(comment))
+
+    def commit(self) -> Schema:
+        """Make the changes; returns the new schema. No snapshot uses it until the next commit of rows."""
+        if not self.changes:
+            raise InvalidInput("alter() without a change; name one before commit()")
+        return self.table.evolve(self.changes)
+
+    def _and(self, change: Any) -> Alteration:
+        return replace(self, changes=(*self.changes, change))
+
+
+def create(table: Table, schema: Schema) -> None:
+    """Make the table; raises `AlreadyExists`."""
+    store, dialect = table._store, table._dialect
+    operation = Create(request=Request(id=str(uuid.uuid4())), schema=schema)
+    commit(store, dialect.head(store), dialect, operation)
+
+
+def epoch_ms(moment: Moment) -> int:
+    """Milliseconds since 1970; a time without a zone is UTC. Raises `InvalidInput`."""
+    if isinstance(moment, bool):
+        raise InvalidInput(f"{moment!r} is no time")
+    if isinstance(moment, int):
+        return moment
+    if isinstance(moment, str):
+        try:
+            moment = datetime.datetime.fromisoformat(moment)
+        except ValueError:
+            raise InvalidInput(f"{moment!r} is no time; write e.g. '2023-05-01T12:00:00'") from None
+    if isinstance(moment, datetime.date) and not isinstance(moment, datetime.datetime):
+        moment = datetime.datetime(moment.year, moment.month, moment.day)
+    if not isinstance(moment, datetime.datetime):
+        raise InvalidInput(f"{moment!r} is no time")
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(milliseconds=1)
+
+
+def _before(age: Age, now_ms: int) -> int:
+    return now_ms - age // datetime.timedelta(milliseconds=1) if isinstance(age, datetime.timedelta) else epoch_ms(age)
+
+
+def _specs(partitions: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    if not isinstance(partitions, Iterable) or isinstance(partitions, Mapping | str | bytes):
+        raise InvalidInput(f"partitions={partitions!r}: give a list of specs, e.g. [{{'dt': '2023-05-01'}}]")
+    for spec in partitions:
+        if not isinstance(spec, Mapping) or any(isinstance(value, list | dict | set) for value in spec.values()):
+            raise InvalidInput(f"{spec!r} is no partition spec; write e.g. {{'dt': '2023-05-01'}}")
+        yield dict(spec)
+
+
+def _whole(what: str, value: Any, least: int) -> Any:
+    """A whole number of 64 bits, at least `least`, or None; all else is refused."""
+    if value is None:
+        return None
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value < 2**63:
+        raise InvalidInput(f"{what}={value!r}: it must be a whole number{f', at least {least}' if least >= 0 else ''}")
+    return int(value)
+
+
+def _text(what: str, value: Any, may_be_empty: bool = False) -> None:
+    """Refuse what is no text that a file can hold."""
+    if not isinstance(value, str) or not (value or may_be_empty) or "\0" in value:
+        raise InvalidInput(f"{what} is {value!r}; it must be text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{what} is {value!r}, which is no text that a file can hold") from error
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

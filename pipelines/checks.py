@@ -1,0 +1,114 @@
+"""Asset checks of every table: rows against the snapshot, the key is unique, partitions are there, columns as before.
+
+One step per table reads the key columns of the run's partitions, in this process; no Spark.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from pipelines.tables import TABLE_ASSETS
+from resources.asset_table import AssetTable, column_schema, scan, specs_of
+from resources.lake import LakeResource
+
+ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present", "columns_unchanged"
+
+
+def checks_of(name: str, asset: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
+    """The checks of one table, as one step."""
+    unique = list(asset.metadata_by_key[asset.key]["unique_key"])
+    partitioned = asset.partitions_def is not None
+    described = {
+        ROWS: "As many rows are read as the snapshot's metadata counts.",
+        UNIQUE: f"No two rows have the same {', '.join(unique)}.",
+        **({PRESENT: "Each partition of the run holds rows."} if partitioned else {}),
+        COLUMNS: "The columns are those of the previous run.",
+    }
+    specs = [dg.AssetCheckSpec(each, asset=asset.key, description=text) for each, text in described.items()]
+
+    @dg.multi_asset_check(name=f"check_{name}", specs=specs)
+    def check(context: dg.AssetCheckExecutionContext, lake: LakeResource) -> Iterator[dg.AssetCheckResult]:
+        table = lake.declared(asset.key, asset)
+        keys = keys_to_check(context, asset)
+        found, snapshot_id = scan(lake.lake, table, keys, columns=unique)
+        rows = found.to_arrow()
+        opened = lake.lake.table(table.name)
+        counted = counts_in_metadata(opened, table, keys)
+        read, promised = rows.num_rows, sum(counted.values())
+        yield _result(asset, ROWS, read == promised, rows_read=read, rows_counted=promised, snapshot_id=snapshot_id)
+        repeated = repeated_keys(rows, unique)
+        yield _result(asset, UNIQUE, repeated == 0, repeated_rows=repeated)
+        if partitioned:
+            empty = [key for key, count in counted.items() if count == 0]
+            yield _result(asset, PRESENT, not empty, warn=True, empty_partitions=", ".join(empty))
+        changes = column_changes(previous_columns(context, asset.key), column_schema(opened.schema))
+        yield _result(asset, COLUMNS, not changes, warn=True, changes="; ".join(changes))
+
+    return check
+
+
+def keys_to_check(context: dg.AssetCheckExecutionContext, asset: dg.AssetsDefinition) -> list[str] | None:
+    """The partitions of the run; in a run without any, those that were ever made; None for a table without partitions."""
+    if asset.partitions_def is None:
+        return None
+    if context.has_partition_key or context.has_partition_key_range:
+        return list(context.partition_keys)
+    return sorted(context.instance.get_materialized_partitions(asset.key))
+
+
+def counts_in_metadata(table: Any, of: AssetTable, keys: Sequence[str] | None) -> dict[str, int]:
+    """The rows of each partition (of the table, under the key "") as the table's metadata counts them."""
+    partitions: pa.Table = table.inspect.partitions()
+    if keys is None:
+        return {"": sum(partitions["row_count"].to_pylist())}
+    specs = specs_of(of, table.schema, keys)
+    if not specs:
+        return {}
+    columns = list(next(iter(specs.values()))[0])
+    values = zip(*(partitions[column].to_pylist() for column in columns), strict=True)
+    held = dict(zip(values, partitions["row_count"].to_pylist(), strict=True))
+    return {key: sum(held.get(tuple(spec.values()), 0) for spec in several) for key, several in specs.items()}
+
+
+def repeated_keys(rows: pa.Table, unique: Sequence[str]) -> int:
+    """How many rows have a key that an earlier row has too."""
+    return rows.num_rows - rows.group_by(list(unique)).aggregate([]).num_rows
+
+
+def previous_columns(context: dg.AssetCheckExecutionContext, asset: dg.AssetKey) -> dg.TableSchema | None:
+    """The columns that the last materialization before this run reported."""
+    last = 1 + (len(context.partition_keys) if context.has_partition_key_range else 1)
+    for record in context.instance.fetch_materializations(asset, limit=last).records:
+        if record.run_id != context.run.run_id and record.asset_materialization:
+            found = record.asset_materialization.metadata.get("dagster/column_schema")
+            return found.schema if isinstance(found, dg.TableSchemaMetadataValue) else None
+    return None
+
+
+def column_changes(before: dg.TableSchema | None, now: dg.TableSchema) -> list[str]:
+    """What differs, in words; nothing where there is no earlier run to compare with."""
+    if before is None:
+        return []
+    old, new = ({column.name: column.type for column in schema.columns} for schema in (before, now))
+    return [
+        *(f"{name} is new" for name in new if name not in old),
+        *(f"{name} is gone" for name in old if name not in new),
+        *(f"{name} was {old[name]}, is {new[name]}" for name in new if name in old and old[name] != new[name]),
+    ]
+
+
+def _result(
+    asset: dg.AssetsDefinition, name: str, passed: bool, warn: bool = False, **found: Any
+) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=asset.key,
+        check_name=name,
+        passed=passed,
+        severity=dg.AssetCheckSeverity.WARN if warn else dg.AssetCheckSeverity.ERROR,
+        metadata={key: value for key, value in found.items() if value not in (None, "")},
+    )
+
+
+CHECKS = [checks_of(name, asset) for name, asset in TABLE_ASSETS.items()]

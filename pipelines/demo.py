@@ -1,0 +1,230 @@
+"""`make demo`: January 2013 through Dagster into Paimon tables, then upkeep, then one day again.
+
+    python -m pipelines.demo [WAREHOUSE]          a folder; ./warehouse without it
+
+Dagster's history goes to `.dagster/`, so that `make ui` shows what happened here.
+"""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow.compute as pc
+
+from assets.nycflights13 import read_days
+from assets.table import DAILY, MONTHLY
+from pipelines.definitions import definitions
+from pipelines.maintenance import Maintain, Upkeep
+from pipelines.tables import DATABASE, TABLE_ASSETS, named, table_of
+from resources.lake import LakeResource
+from resources.spark import SparkResource, SparkUnavailable, require_java
+
+ROOT = Path(__file__).parent.parent
+JANUARY = [f"2013-01-{day:02d}" for day in range(1, 32)]
+PIECEMEAL = JANUARY[-1]
+AGAIN = "2013-01-15"
+QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the demo; the exit status."""
+    warehouse = Path(arguments[0] if arguments else "warehouse").absolute()
+    try:
+        require_java()
+    except SparkUnavailable as error:
+        print(error, file=sys.stderr)
+        return 1
+    home = Path(os.environ.setdefault("DAGSTER_HOME", str(ROOT / ".dagster")))
+    home.mkdir(parents=True, exist_ok=True)
+    if not (home / "dagster.yaml").exists():
+        shutil.copy(ROOT / "dagster.yaml", home / "dagster.yaml")
+    began = time.monotonic()
+    lake = LakeResource(warehouse=str(warehouse), database=DATABASE)
+    # A run stops the session that it started: this one is started here, for all runs.
+    spark = SparkResource(app_name="lakeformat demo", log_level="ERROR")
+    with dg.DagsterInstance.get() as instance:
+        print(f"warehouse {warehouse}; Dagster's history in {home}")
+        print(f"Spark {spark.session.version} is up after {time.monotonic() - began:.1f} s")
+        try:
+            demo = Demo(lake, instance, definitions(lake, spark, Upkeep(max_snapshots=1, retain_snapshots=1)))
+            demo.backfill()
+            demo.piecemeal()
+            demo.upkeep()
+            demo.rerun()
+        finally:
+            spark.teardown_after_execution(dg.build_init_resource_context())
+    print(f"\nDone in {time.monotonic() - began:.0f} s. Next: make ui, and look at the lineage and at a backfill.")
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """The steps: each through Dagster, each followed by what the tables themselves say."""
+
+    lake: LakeResource
+    instance: dg.DagsterInstance
+    definitions: dg.Definitions
+    seconds: dict[str, float] = field(default_factory=dict)  # of each job's last run
+    commits: dict[str, int] = field(default_factory=dict)  # of each asset's last commit, in milliseconds
+
+    def backfill(self) -> None:
+        """Reference tables, then the month of every daily table in one run, then the month's scorecard."""
+        print(f"\nBackfill of {JANUARY[0]} ... {JANUARY[-1]}: one run, one snapshot per table")
+        before = {name: self._snapshot_id(name) for name in TABLE_ASSETS}
+        self._run("reference")
+        run = self._run("daily", keys=JANUARY)
+        self._run("monthly", keys=["2013-01-01"])
+        self._show(TABLE_ASSETS)
+        for name in named(DAILY):
+            made = self._table(name).current_snapshot()
+            new = [each.id for each in self._table(name).snapshots() if each.id > before[name]]
+            expect(new == [made.id], f"{name}: one snapshot, not {new}")
+            expect(len(made.partitions) == len(JANUARY), f"{name}: {len(made.partitions)} partitions")
+            expect(made.properties["dagster/run_id"] == run, f"{name}: written by run {run}")
+        rows = self._table("flights").scan().count()
+        expect(rows == read_days("flights", JANUARY).num_rows, f"flights has {rows} rows")
+        print(f"  {rows:,} flights in {len(JANUARY)} partitions; {', '.join(named(DAILY))} by run {run[:8]}")
+
+    def piecemeal(self) -> None:
+        """Another program replaces a day by many small commits, as a stream would."""
+        table, rows = self._table("flights"), read_days("flights", [PIECEMEAL])
+        table.drop_partitions([{"dt": PIECEMEAL}])
+        hours = sorted(set(rows["hour"].to_pylist()))
+        for hour in hours:
+            table.append(rows.filter(pc.equal(rows["hour"], hour)))
+        files = self._files("flights")[PIECEMEAL]
+        print(
+            f"\nAnother program wrote {PIECEMEAL} hour by hour: {len(hours)} appends, {len(files)} files in its partition"
+        )
+
+    def upkeep(self) -> None:
+        """Compaction joins the small files; expiry drops every snapshot but the last."""
+        table = self._table("flights")
+        files, snapshots, rows = self._files("flights"), table.snapshots(), table.scan().count()
+        print("\nUpkeep of flights, as the sensors would ask for it")
+        self._maintain("flights", compact=True)
+        compacted = self._files("flights")
+        expect(len(compacted[PIECEMEAL]) < len(files[PIECEMEAL]), "compaction joins files")
+        print(
+            f"  compaction: {len(files[PIECEMEAL])} -> {len(compacted[PIECEMEAL])} files in {PIECEMEAL}, "
+            f"snapshot {self._snapshot_id('flights')}, {self.seconds['maintain_flights']:.1f} s"
+        )
+        self._maintain("flights", expire=True)
+        left = table.snapshots()
+        expect(len(left) == 1, f"expiry leaves one snapshot, not {len(left)}")
+        expect(table.scan().count() == rows, "upkeep changes no row")
+        print(
+            f"  expiry: {len(snapshots) + 1} -> {len(left)} snapshots, {self.seconds['maintain_flights']:.1f} s; "
+            f"still {rows:,} rows"
+        )
+
+    def rerun(self) -> None:
+        """One day again: its files are replaced, nobody else's."""
+        print(f"\nRe-run of {AGAIN}: exactly its partition is replaced")
+        names = named(DAILY)
+        before = {name: self._files(name) for name in names}
+        rows = {name: self._table(name).scan().count() for name in names}
+        self._run("daily", keys=[AGAIN])
+        self._show(names)
+        for name in names:
+            after = self._files(name)
+            changed = sorted(day for day in after if after[day] != before[name].get(day))
+            expect(changed == [AGAIN], f"{name}: partitions {changed} changed")
+            expect(not after[AGAIN] & before[name][AGAIN], f"{name}: every file of {AGAIN} is new")
+            count = self._table(name).scan().count()
+            expect(count == rows[name], f"{name}: {count} rows, were {rows[name]}")
+            print(f"  {name}: {len(changed)} of {len(after)} partitions has new files; {count:,} rows as before")
+
+    def _run(self, job: str, keys: Sequence[str] = (), run_config: Mapping[str, Any] | None = None) -> str:
+        """Run a job for no partition, one, or a range; the run's id."""
+        began = time.monotonic()
+        tags = {}
+        if len(keys) > 1:
+            tags = {"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
+        result = self.definitions.resolve_job_def(job).execute_in_process(
+            instance=self.instance,
+            partition_key=keys[0] if len(keys) == 1 else None,
+            tags=tags,
+            run_config={**QUIET, **(run_config or {})},
+        )
+        failed = [each.asset_key.to_user_string() for each in result.get_asset_check_evaluations() if not each.passed]
+        expect(not failed, f"asset checks failed: {failed}")
+        self.seconds[job] = time.monotonic() - began
+        for event in result.get_asset_materialization_events():
+            done = event.step_materialization_data.materialization
+            self.commits[done.asset_key.to_user_string()] = int(str(done.metadata["lake/commit_milliseconds"].value))
+        return result.run_id
+
+    def _maintain(self, name: str, **what: bool) -> None:
+        config = dg.RunConfig(ops={f"upkeep_{name}": Maintain(**what)}).to_config_dict()
+        self._run(f"maintain_{name}", run_config={"ops": config["ops"]})
+
+    def _table(self, name: str) -> Any:
+        return self.lake.lake.table(table_of(self.lake, name).name)
+
+    def _snapshot_id(self, name: str) -> int:
+        if not self.lake.lake.exists(table_of(self.lake, name).name):
+            return 0
+        snapshot = self._table(name).scan().snapshot
+        return snapshot.id if snapshot else 0
+
+    def _files(self, name: str) -> dict[str, set[str]]:
+        """The paths of the live files of each day."""
+        found: dict[str, set[str]] = {}
+        for path in self._table(name).inspect.files()["path"].to_pylist():
+            day = next(part.removeprefix("dt=") for part in path.split("/") if part.startswith("dt="))
+            found.setdefault(day, set()).add(path)
+        return found
+
+    def _show(self, names: Sequence[str] | Mapping[str, Any]) -> None:
+        """What the last snapshot of each table did."""
+        jobs = {**dict.fromkeys(named(None), "reference"), **dict.fromkeys(named(DAILY), "daily")}
+        jobs |= dict.fromkeys(named(MONTHLY), "monthly")
+        lines = [("table", "snapshot", "partitions", "files +", "files -", "rows", "MB", "commit", "run")]
+        for name in names:
+            made = self._table(name).current_snapshot()
+            run = f"{jobs[name]} {self.seconds[jobs[name]]:.1f} s"
+            lines.append(
+                (
+                    f"{DATABASE}.{name}",
+                    f"{made.id} {made.kind}",
+                    f"{len(made.partitions):,}" if TABLE_ASSETS[name].partitions_def else "-",
+                    f"{made.files_added:,}",
+                    f"{made.files_removed:,}",
+                    f"{made.rows_added:,}",
+                    f"{made.bytes_added / 1e6:.2f}",
+                    f"{self.commits[name]} ms",
+                    run,
+                )
+            )
+        print(aligned(lines))
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Rows of text as a table: the first and last column to the left, numbers to the right."""
+    widths = [max(len(line[n]) for line in lines) for n in range(len(lines[0]))]
+    left = {0, 1, len(widths) - 1}
+
+    def row(line: Sequence[str]) -> str:
+        cells = (
+            cell.ljust(w) if n in left else cell.rjust(w) for n, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
+        return "  " + "  ".join(cells).rstrip()
+
+    return "\n".join([row(lines[0]), "  " + "  ".join("-" * w for w in widths), *map(row, lines[1:])])
+
+
+def expect(held: bool, what: str) -> None:
+    """Stop the demo where a table is not as promised."""
+    if not held:
+        raise SystemExit(f"the demo failed: {what}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""Schedules. The data is of 2013, so time is replayed: a tick on 5 March runs 4 March 2013."""
+
+from datetime import date, datetime, timedelta
+
+import dagster as dg
+
+from assets.table import MONTHLY, START
+from pipelines.jobs import daily, monthly, sweep_orphans
+
+LATE_DAYS = 3
+_YEAR = date.fromisoformat(START).year
+
+
+def replayed(today: date) -> date:
+    """The day of 2013 that stands for `today`."""
+    last_of_february = today.month == 2 and today.day == 29
+    return today.replace(year=_YEAR, day=28 if last_of_february else today.day)
+
+
+def days_before(today: date, count: int) -> list[str]:
+    """The partition keys of the last `count` days before `today`, as far as the data goes back."""
+    last = replayed(today)
+    days = [(last - timedelta(days=n)).isoformat() for n in range(count, 0, -1)]
+    return [day for day in days if day >= START]
+
+
+def _range(keys: list[str]) -> dict[str, str]:
+    return {"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
+
+
+@dg.schedule(
+    job=daily,
+    cron_schedule="0 2 * * *",
+    execution_timezone="UTC",
+    description="Yesterday's partition of every daily table.",
+)
+def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    tick: datetime = context.scheduled_execution_time
+    keys = days_before(tick.date(), 1)
+    if not keys:
+        return dg.SkipReason(f"there is no data before {START}")
+    return dg.RunRequest(run_key=f"nightly:{tick:%Y%m%d}", partition_key=keys[0])
+
+
+@dg.schedule(
+    job=daily,
+    cron_schedule="30 3 * * *",
+    execution_timezone="UTC",
+    description="The last days again, for rows that came late: one range run, one snapshot per table.",
+)
+def late_data(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    tick: datetime = context.scheduled_execution_time
+    keys = days_before(tick.date(), LATE_DAYS)
+    if not keys:
+        return dg.SkipReason(f"there is no data before {START}")
+    return dg.RunRequest(run_key=f"late:{keys[0]}:{keys[-1]}:{tick:%Y%m%d}", tags=_range(keys))
+
+
+@dg.schedule(
+    job=monthly,
+    cron_schedule="0 5 1 * *",
+    execution_timezone="UTC",
+    description="Last month's partition of every monthly table.",
+)
+def month_end(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    tick: datetime = context.scheduled_execution_time
+    last = (replayed(tick.date()).replace(day=1) - timedelta(days=1)).replace(day=1).isoformat()
+    if last not in MONTHLY.get_partition_keys():
+        return dg.SkipReason(f"there is no data before {START}")
+    return dg.RunRequest(run_key=f"month:{tick:%Y%m}", partition_key=last)
+
+
+sweep = dg.ScheduleDefinition(
+    name="weekly_sweep",
+    job=sweep_orphans,
+    cron_schedule="0 4 * * 0",
+    execution_timezone="UTC",
+    description="Removes orphan files of every table, once a week.",
+)
+
+SCHEDULES = [nightly, late_data, month_end, sweep]

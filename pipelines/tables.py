@@ -1,0 +1,42 @@
+"""The assets, and the table behind each."""
+
+from collections.abc import Mapping
+
+import dagster as dg
+
+from assets import joined, marts, raw
+from resources.asset_table import AssetTable
+from resources.lake import LakeResource
+
+DATABASE = "nyc"
+ASSETS = dg.load_assets_from_modules([raw, joined, marts], include_specs=True)
+
+
+def definitions_by_name() -> dict[str, dg.AssetsDefinition]:
+    """The definition of each table's asset, by asset key; upstream assets first."""
+    found = {a.key.to_user_string(): a for a in ASSETS if isinstance(a, dg.AssetsDefinition) and a.is_executable}
+    ordered: dict[str, dg.AssetsDefinition] = {}
+
+    def visit(name: str) -> None:
+        if name in found and name not in ordered:
+            for upstream in sorted(k.to_user_string() for k in found[name].asset_deps[found[name].key]):
+                visit(upstream)
+            ordered[name] = found[name]
+
+    for name in found:
+        visit(name)
+    return ordered
+
+
+TABLE_ASSETS: Mapping[str, dg.AssetsDefinition] = definitions_by_name()
+
+
+def table_of(lake: LakeResource, name: str) -> AssetTable:
+    """The table behind the asset `name`."""
+    definition = TABLE_ASSETS[name]
+    return lake.declared(definition.key, definition)
+
+
+def named(partitions: dg.PartitionsDefinition | None) -> list[str]:
+    """The assets that have these partitions."""
+    return [name for name, asset in TABLE_ASSETS.items() if asset.partitions_def == partitions]

@@ -1,0 +1,65 @@
+"""Configuration -> a Lake; and the short way to write a table from inside an asset."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from lakeformat import Lake
+from resources.asset_table import AssetTable, Origin, as_dagster_failures, declared, write
+
+
+class LakeResource(dg.ConfigurableResource):
+    """A warehouse: where it is, how to reach it, and the database that an asset's table goes to by default.
+
+    An asset that writes in its own body returns what `write` returns:
+
+        @dg.asset(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}}, ...)
+        def flights(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:
+            return lake.write(context, rows_of(context.partition_keys))
+    """
+
+    warehouse: str = Field(description="A path or URI, e.g. `/data/warehouse` or `s3://bucket/warehouse`.")
+    database: str = Field(default="default", description="The database of tables whose asset key names none.")
+    storage_options: dict[str, str] = Field(default={}, description="What the storage needs: endpoint, keys, region.")
+    _lake: Lake | None = PrivateAttr(default=None)
+
+    @property
+    def lake(self) -> Lake:
+        """The Lake, opened on first use."""
+        if self._lake is None:
+            self._lake = Lake(self.warehouse, **self.storage_options)
+        return self._lake
+
+    def write(self, context: dg.AssetExecutionContext, data: Any) -> dg.MaterializeResult:
+        """Replace exactly the partitions of the run by `data`, in one commit, and report it."""
+        keys = list(context.partition_keys) if context.assets_def.partitions_def else []
+        with as_dagster_failures(context.asset_key, keys):
+            table = self.declared(context.asset_key, context.assets_def)
+            written = write(self.lake, table, data, keys, origin_of(context, context.op_execution_context.op_handle))
+        for key, rows in written.row_counts.items():
+            context.add_asset_metadata({"dagster/partition_row_count": rows}, table.asset, partition_key=key)
+        return dg.MaterializeResult(
+            asset_key=table.asset,
+            metadata=written.metadata,
+            data_version=dg.DataVersion(str(written.snapshot.id)),
+        )
+
+    def declared(self, asset: dg.AssetKey, definition: dg.AssetsDefinition) -> AssetTable:
+        """The table of an asset, from the asset's definition."""
+        metadata = definition.metadata_by_key.get(asset) or {}
+        return declared(asset, self.table_name(asset, metadata), definition.partitions_def, metadata)
+
+    def table_name(self, asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
+        """The table of an asset: its metadata's `table`, else its key, in `database` where the key has one part."""
+        if "table" in metadata:
+            return str(metadata["table"])
+        path = asset.path if len(asset.path) > 1 else [self.database, *asset.path]
+        return f"{'_'.join(path[:-1])}.{path[-1]}"
+
+
+def origin_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, step: Any) -> Origin:
+    """The run and the step that write."""
+    run = context.run
+    return Origin(run_id=run.run_id, step=str(step), backfill=run.tags.get("dagster/backfill", ""))

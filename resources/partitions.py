@@ -1,0 +1,181 @@
+"""A Dagster partition -> the partitions of a table that it stands for.
+
+An asset says how its partitions fall onto the table's partition columns in its metadata, under `partition_by`:
+
+    {"partition_by": "dt"}                                     the whole key into one column
+    {"partition_by": {"date": "dt", "hour": "hour"}}           parts of a time partition into columns
+    {"partition_by": {"days": "dt"}}                           a week or month onto a table that is laid out by day
+    {"partition_by": {"day": "dt", "region": "region"}}        the two dimensions of a MultiPartitionsDefinition
+    {"partition_by": {"time": {"date": "dt", "hour": "hour"}, "region": "region"}}     the same, one of them in parts
+
+Parts of a time partition: `key`, `start`, `date`, `year`, `month`, `hour`, `minute` are taken at its start (in the
+partitions' own time zone); `days` and `hours` give one table partition for each day or hour inside it.
+A value takes the column's type: for a DATE column the date, for an INT column 20130131, 201301 or the number itself,
+for a STRING column the ISO form ("2013-01-31", "2013-01", "05").
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from lakeformat.errors import InvalidInput
+from lakeformat.model import predicate
+
+PartitionBy = str | Mapping[str, Any]
+Spec = dict[str, Any]
+
+_AT_START: dict[str, Callable[[datetime], Any]] = {
+    "start": lambda at: at,
+    "date": lambda at: at.date(),
+    "year": lambda at: at.year,
+    "month": lambda at: at.date().replace(day=1),
+    "hour": lambda at: at.hour,
+    "minute": lambda at: at.minute,
+}
+_WITHIN = {"days": ("date", timedelta(days=1)), "hours": ("hour", timedelta(hours=1))}
+_TEXT = {"month": "%Y-%m", "hour": "%H", "minute": "%M", "year": "%Y", "date": "%Y-%m-%d"}
+
+
+def columns_of(partition_by: PartitionBy) -> tuple[str, ...]:
+    """The table's partition columns that a mapping names, in its order."""
+    if isinstance(partition_by, str):
+        return (partition_by,)
+    return tuple(column for inner in partition_by.values() for column in columns_of(inner))
+
+
+def partition_specs(
+    definition: dg.PartitionsDefinition,
+    keys: Sequence[str],
+    partition_by: PartitionBy,
+    types: Mapping[str, pa.DataType],
+) -> dict[str, tuple[Spec, ...]]:
+    """For each partition key the table partitions it stands for, as `{column: value}` with values of `types`.
+
+    Raises `InvalidInput` where two keys would share a table partition: replacing one would destroy the other.
+    """
+    if missing := [column for column in columns_of(partition_by) if column not in types]:
+        raise InvalidInput(f"partition_by names {missing}, which the table does not have; it has {sorted(types)}")
+    specs = {key: tuple(_specs(definition, key, partition_by, types)) for key in keys}
+    owner: dict[tuple[Any, ...], str] = {}
+    for key, several in specs.items():
+        for spec in several:
+            other = owner.setdefault(tuple(spec.values()), key)
+            if other != key:
+                raise InvalidInput(
+                    f"partitions {other!r} and {key!r} both stand for {spec}; map more of the key's parts"
+                )
+    return specs
+
+
+def predicate_of(specs: Mapping[str, Sequence[Spec]], columns: Sequence[str]) -> predicate.Expression:
+    """The condition that exactly the rows of these table partitions satisfy; no row where there is none."""
+    values = (tuple(spec[column] for column in columns) for several in specs.values() for spec in several)
+    return predicate.in_tuples(columns, values)
+
+
+def _specs(
+    definition: dg.PartitionsDefinition, key: str, partition_by: PartitionBy, types: Mapping[str, pa.DataType]
+) -> Iterator[Spec]:
+    if isinstance(definition, dg.MultiPartitionsDefinition):
+        yield from _two_dimensions(definition, key, partition_by, types)
+    elif isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        yield from _time_window(definition, key, partition_by, types)
+    else:
+        parts = {"key": partition_by} if isinstance(partition_by, str) else partition_by
+        if set(parts) != {"key"}:
+            raise InvalidInput(f"partition_by {dict(parts)}: partitions that are not of time have one part, 'key'")
+        yield {parts["key"]: _parse(key, types[parts["key"]])}
+
+
+def _two_dimensions(
+    definition: dg.MultiPartitionsDefinition, key: str, partition_by: PartitionBy, types: Mapping[str, pa.DataType]
+) -> Iterator[Spec]:
+    dimensions = {each.name: each.partitions_def for each in definition.partitions_defs}
+    if isinstance(partition_by, str) or set(partition_by) != set(dimensions):
+        raise InvalidInput(f"partition_by {partition_by!r}: name a column for each dimension: {sorted(dimensions)}")
+    values = definition.get_partition_key_from_str(key).keys_by_dimension
+    choices = [_specs(dimensions[name], values[name], inner, types) for name, inner in partition_by.items()]
+    for combination in itertools.product(*choices):
+        yield {column: value for spec in combination for column, value in spec.items()}
+
+
+def _time_window(
+    definition: dg.TimeWindowPartitionsDefinition, key: str, partition_by: PartitionBy, types: Mapping[str, pa.DataType]
+) -> Iterator[Spec]:
+    parts = {"key": partition_by} if isinstance(partition_by, str) else partition_by
+    if unknown := [name for name in parts if name not in {"key", *_AT_START, *_WITHIN}]:
+        known = sorted({"key", *_AT_START, *_WITHIN})
+        raise InvalidInput(f"partition_by has no part {unknown[0]!r} of a time partition; there are {', '.join(known)}")
+    window = definition.time_window_for_partition_key(key)
+
+    def at(instant: datetime) -> tuple[Any, ...]:
+        return tuple(_time_value(name, instant, key, types[column]) for name, column in parts.items())
+
+    steps = [_WITHIN[name][1] for name in parts if name in _WITHIN]
+    instants = _instants(window.start, window.end, min(steps)) if steps else iter([window.start])
+    found = dict.fromkeys(at(instant) for instant in instants)
+    # Where the next or the previous partition has the same values, this partition is not the only one in there.
+    whole_key = any(name == "key" and _holds_key(types[column]) for name, column in parts.items())
+    if not whole_key and (at(window.end) in found or at(window.start - timedelta(seconds=1)) in found):
+        raise InvalidInput(
+            f"partition_by {dict(parts)}: partition {key!r} shares {next(iter(found))} with its neighbour; "
+            f"map more of its parts (for hourly partitions {{'date': ..., 'hour': ...}}, in UTC if the clock is set)"
+        )
+    for values in found:
+        yield dict(zip(parts.values(), values, strict=True))
+
+
+def _instants(start: datetime, end: datetime, step: timedelta) -> Iterator[datetime]:
+    """Wall-clock days, or hours as they pass (23 or 25 on the days when the clock is set)."""
+    if step >= timedelta(days=1):
+        while start < end:
+            yield start
+            start += step
+    else:
+        at = start.astimezone(UTC)
+        while at < end.astimezone(UTC):
+            yield at.astimezone(start.tzinfo)
+            at += step
+
+
+def _time_value(part: str, at: datetime, key: str, type: pa.DataType) -> Any:
+    if part == "key":
+        if _holds_key(type):
+            return _parse(key, type)
+        part = "start" if pa.types.is_timestamp(type) else "date"
+    part = _WITHIN[part][0] if part in _WITHIN else part
+    value = _AT_START[part](at)
+    if pa.types.is_string(type) or pa.types.is_large_string(type):
+        return value.isoformat() if part == "start" else at.strftime(_TEXT[part])
+    if pa.types.is_integer(type):
+        match part:
+            case "date":
+                return int(at.strftime("%Y%m%d"))
+            case "month":
+                return int(at.strftime("%Y%m"))
+            case "year" | "hour" | "minute":
+                return value
+    if pa.types.is_date(type) and isinstance(value, date):
+        return value.date() if isinstance(value, datetime) else value
+    if pa.types.is_timestamp(type) and isinstance(value, date):
+        whole = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=at.tzinfo)
+        return whole.astimezone(UTC) if type.tz else whole.replace(tzinfo=None)
+    raise InvalidInput(
+        f"the {part} of partition {key!r} has no form of type {type}; use a string, integer or date column"
+    )
+
+
+def _holds_key(type: pa.DataType) -> bool:
+    """Whether a column of `type` takes the key of a time partition as it stands."""
+    return not (pa.types.is_date(type) or pa.types.is_timestamp(type) or pa.types.is_integer(type))
+
+
+def _parse(key: str, type: pa.DataType) -> Any:
+    try:
+        return pa.scalar(key).cast(type).as_py()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInput(f"partition key {key!r} is not a {type}") from error

@@ -1,0 +1,189 @@
+"""The Spark session of a process: started when first asked for, stopped by whoever started it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from lakeformat.engines.spark import add_to_session
+
+OLDEST_JAVA = 17
+
+# Wide enough for two cores; adaptive execution joins small shuffle partitions anyway.
+DEFAULT_CONF: Mapping[str, str] = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+}
+# A session in this process: up in half the time, nothing listening beyond this machine.
+LOCAL_CONF: Mapping[str, str] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.ui.enabled": "false",
+}
+
+
+class SparkUnavailable(RuntimeError):
+    """Spark cannot start here; the message says what to install."""
+
+
+class SparkResource(dg.ConfigurableResource):
+    """A Spark session, started on first use and shared by everything in the process.
+
+    `master` runs the driver here (`local[*]`, `yarn`, `k8s://...`); `remote` connects to Spark Connect instead
+    (`sc://host:15002`). Executors elsewhere are sent lakeformat; what it needs (pyarrow and so on) must be there.
+    A session that is already running is used and left running.
+    """
+
+    master: str = Field(default="local[*]", description="Where the driver sends its tasks; not used with `remote`.")
+    remote: str | None = Field(default=None, description="A Spark Connect address, e.g. `sc://host:15002`.")
+    app_name: str = Field(default="lakeformat", description="The name in Spark's own UI.")
+    conf: dict[str, str] = Field(default={}, description="Spark properties; they win over the defaults.")
+    log_level: str = Field(default="WARN", description="What Spark logs into the step's stderr.")
+    _groups: set[str] = PrivateAttr(default_factory=set)
+    _uses: bool = PrivateAttr(default=False)
+
+    @property
+    def session(self) -> SparkSession:
+        """The session. Inside a step, its jobs are grouped under the run and the asset, so they can be cancelled."""
+        if not self._uses:
+            _SESSION.acquire(self)
+            self._uses = True
+        session = _SESSION.session
+        assert session is not None, "acquire leaves a session"
+        if group := _job_group():
+            self._enter_group(session, *group)
+        return session
+
+    def full_conf(self) -> dict[str, str]:
+        """The properties that a session starts with."""
+        local = LOCAL_CONF if self.master.startswith("local") and not self.remote else {}
+        return {**DEFAULT_CONF, **local, **self.conf}
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Cancel what the run left running, then give the session back."""
+        if not self._uses:
+            return
+        session = _SESSION.session
+        if session is not None and _alive(session):
+            for group in self._groups:
+                if self.remote:
+                    session.interruptTag(group)
+                else:
+                    session.sparkContext.cancelJobGroup(group)
+        self._groups.clear()
+        self._uses = False
+        _SESSION.release()
+
+    def _enter_group(self, session: SparkSession, group: str, description: str) -> None:
+        if self.remote:
+            for earlier in self._groups & session.getTags():
+                session.removeTag(earlier)
+            session.addTag(group)
+        else:
+            session.sparkContext.setJobGroup(group, description, interruptOnCancel=True)
+        self._groups.add(group)
+
+
+def require_java() -> None:
+    """Raise `SparkUnavailable` with one line of advice where no Java of `OLDEST_JAVA` or newer is found."""
+    advice = f"install Java {OLDEST_JAVA} or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless)"
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None or not shutil.which(java):
+        raise SparkUnavailable(
+            f"Spark needs Java and none was found{f' in JAVA_HOME={home}' if home else ''}: {advice}"
+        )
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    version = java_version(answer.stderr + answer.stdout)
+    if version is None or version < OLDEST_JAVA:
+        raise SparkUnavailable(f"Spark needs Java {OLDEST_JAVA}; {java} is {version or 'not a Java'}: {advice}")
+
+
+def java_version(text: str) -> int | None:
+    """The major version in what `java -version` prints: 17 for "17.0.15", 8 for "1.8.0_402"."""
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
+    if found is None:
+        return None
+    first, second = found.groups()
+    return int(second) if first == "1" and second else int(first)
+
+
+def _job_group() -> tuple[str, str] | None:
+    """The run and the asset (or op) of the step that is running in this thread."""
+    try:
+        context = dg.OpExecutionContext.get()
+    except dg.DagsterInvariantViolationError:
+        return None
+    name = "/".join(sorted(k.to_user_string() for k in context.selected_asset_keys)) if context.has_assets_def else ""
+    name = name or context.op_handle.name
+    group = re.sub(r"[^\w.-]", "_", f"{context.run_id}.{name}")
+    return group, f"{name} in Dagster run {context.run_id}"
+
+
+class _Shared:
+    """The one session of this process, counted: the last user stops it, if this module started it."""
+
+    def __init__(self) -> None:
+        self.session: SparkSession | None = None
+        self._lock = threading.Lock()
+        self._users = 0
+        self._started = False
+
+    def acquire(self, resource: SparkResource) -> None:
+        with self._lock:
+            if self.session is None or not _alive(self.session):
+                self._started = SparkContext._active_spark_context is None and SparkSession.getActiveSession() is None
+                self.session = _start(resource)  # Or what somebody else has started: then it stays theirs.
+                self._users = 0
+            self._users += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users <= 0 and self.session is not None:
+                if self._started and _alive(self.session):
+                    self.session.stop()
+                self.session = None
+
+
+_SESSION = _Shared()
+
+
+def _start(resource: SparkResource) -> SparkSession:
+    builder: Any = SparkSession.builder.appName(resource.app_name)
+    if (resource.remote or resource.master).startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Tasks see the packages that the driver sees.
+    if resource.remote:
+        builder = builder.remote(resource.remote)
+    else:
+        require_java()
+        builder = builder.master(resource.master)
+    for name, value in resource.full_conf().items():
+        builder = builder.config(name, value)
+    session: SparkSession = builder.getOrCreate()
+    if not resource.remote:
+        session.sparkContext.setLogLevel(resource.log_level)
+    if resource.remote or not resource.master.startswith("local"):
+        add_to_session(session)
+    return session
+
+
+def _alive(session: Any) -> bool:
+    if hasattr(session, "is_stopped"):  # Spark Connect
+        return not session.is_stopped
+    return SparkContext._active_spark_context is session.sparkContext

@@ -1,0 +1,84 @@
+"""Runs at the same time on one table: with pools one waits for the other, without them all land all the same."""
+
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+
+from resources.io_manager import LakeIOManager
+from resources.spark import SparkResource
+
+ROOT = Path(__file__).parent.parent.parent
+DAILY = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
+KEYS = [f"2013-01-{day:02d}" for day in range(1, 9)]
+
+RUN = """
+import sys, time
+import dagster as dg, pyarrow as pa
+from resources.io_manager import LakeIOManager
+from resources.lake import LakeResource
+from resources.spark import SparkResource
+
+warehouse, home, key = sys.argv[1:]
+
+@dg.asset(
+    partitions_def=dg.DailyPartitionsDefinition("2013-01-01"), metadata={"partition_by": "dt"}, pool="lake__orders"
+)
+def orders() -> pa.Table:
+    began = time.time()
+    time.sleep(1)
+    print(f"[{began}, {time.time()}]", flush=True)
+    return pa.table({"dt": [key], "n": [1]})
+
+lake = LakeResource(warehouse=warehouse, database="nyc")
+io = LakeIOManager(lake=lake, spark=SparkResource())
+with dg.DagsterInstance.from_config(home) as instance:
+    dg.materialize([orders], resources={"io_manager": io}, instance=instance, partition_key=key)
+"""
+
+
+def test_eight_runs_at_once_without_pools_all_land(lake):
+    start = threading.Barrier(len(KEYS))
+
+    @dg.asset(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
+    def orders(context: dg.AssetExecutionContext) -> pa.Table:
+        start.wait()
+        return pa.table({"dt": [context.partition_key], "n": [1]})
+
+    def run(key):
+        io = LakeIOManager(lake=lake, spark=SparkResource())
+        with dg.DagsterInstance.ephemeral() as instance:
+            return dg.materialize([orders], resources={"io_manager": io}, instance=instance, partition_key=key).success
+
+    with ThreadPoolExecutor(len(KEYS)) as pool:
+        assert all(pool.map(run, KEYS))
+    table = lake.lake.table("nyc.orders")
+    assert sorted(table.scan().to_arrow()["dt"].to_pylist()) == KEYS
+    assert len(table.snapshots()) == len(KEYS)
+
+
+def test_processes_with_one_pool_wait_for_each_other(lake, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(ROOT / "dagster.yaml", home / "dagster.yaml")
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        instance.get_runs(limit=1)  # The first to open a home makes its schema; two at once would race.
+        instance.event_log_storage.get_concurrency_keys()
+        instance.fetch_run_status_changes(dg.DagsterEventType.RUN_SUCCESS, limit=1)
+    command = [sys.executable, "-c", RUN, lake.warehouse, str(home)]
+    runs = [
+        subprocess.Popen([*command, key], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for key in KEYS[:2]
+    ]
+    answers = [run.communicate(timeout=120) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], [errors[-2000:] for _, errors in answers]
+    at_work = sorted(json.loads(out) for out, _ in answers)
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(at_work)), at_work
+    assert sorted(lake.lake.table("nyc.orders").scan().to_arrow()["dt"].to_pylist()) == KEYS[:2]

@@ -1,0 +1,227 @@
+"""`dagster dev` for real: a backfill through GraphQL, sensors ticked by the daemon, and a run that is killed mid-write.
+
+One server for the module; the tests build on each other in their order.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.nycflights13 import read_days
+from assets.table import DAILY
+from lakeformat import Lake
+
+pytestmark = [pytest.mark.spark, pytest.mark.dagster]
+
+ROOT = Path(__file__).parent.parent.parent
+DAYS = ["2013-01-01", "2013-01-02", "2013-01-03"]
+MAX_SNAPSHOTS = 100  # of pipelines.maintenance.Upkeep
+
+BACKFILL = """
+mutation ($params: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $params) {
+    __typename
+    ... on LaunchBackfillSuccess { backfillId }
+    ... on PythonError { message }
+  }
+}"""
+TERMINATE = "mutation ($run: String!) { terminateRun(runId: $run) { __typename ... on PythonError { message } } }"
+LOCATIONS = "{ workspaceOrError { ... on Workspace { locationEntries { name locationOrLoadError { __typename } } } } }"
+
+
+class Server:
+    """A running `dagster dev`, its instance and its warehouse."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.home.mkdir(exist_ok=True)
+        shutil.copy(ROOT / "dagster.yaml", self.home / "dagster.yaml")
+        self.lake = Lake(str(folder / "warehouse"))
+        self.port = free_port()
+        self.log = folder / "dagster.log"
+        environment = {
+            **os.environ,
+            "DAGSTER_HOME": str(self.home),
+            "DAGSTER_DISABLE_TELEMETRY": "1",
+            "LAKE_WAREHOUSE": str(folder / "warehouse"),
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "dagster",
+            "dev",
+            "-w",
+            "workspace.yaml",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+        ]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        wait_for(self.is_up, 120, "dagster dev to load the project", self)
+        self.instance = dg.DagsterInstance.from_config(str(self.home))
+
+    def ask(self, query, **variables):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/graphql",
+            json.dumps({"query": query, "variables": variables}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found = json.load(answer)
+        assert "errors" not in found, found
+        return found["data"]
+
+    def is_up(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()[-3000:]
+        try:
+            entries = self.ask(LOCATIONS)["workspaceOrError"]["locationEntries"]
+        except (urllib.error.URLError, ConnectionError):
+            return False
+        loaded = [entry["locationOrLoadError"] for entry in entries]
+        assert not any(each and each["__typename"] == "PythonError" for each in loaded), entries
+        return bool(loaded) and all(loaded)
+
+    def backfill(self, assets, partitions) -> str:
+        params = {"assetSelection": [{"path": [name]} for name in assets], "partitionNames": partitions}
+        answer = self.ask(BACKFILL, params=params)["launchPartitionBackfill"]
+        assert answer["__typename"] == "LaunchBackfillSuccess", answer
+        return answer["backfillId"]
+
+    def runs(self, **tags):
+        return self.instance.get_runs(dg.RunsFilter(tags=tags))
+
+    def processes(self, name: str) -> list[int]:
+        """The processes called `name` in the server's session."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                text = stat.read_text()
+            except OSError:
+                continue
+            command, fields = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
+            if command == name and int(fields[3]) == self.process.pid and fields[0] != "Z":
+                found.append(int(stat.parent.name))
+        return found
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def wait_for(done, seconds, what, server=None):
+    """Poll until `done` answers with something true; what it answered."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := done():
+            return found
+        time.sleep(0.5)
+    log = server.log.read_text()[-3000:] if server else ""
+    raise AssertionError(f"waited {seconds} s for {what}\n{log}")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("end_to_end"))
+    yield server
+    server.stop()
+    server.instance.dispose()
+
+
+def finished(server, runs):
+    done = [server.instance.get_run_by_id(run.run_id) for run in runs]
+    return done if done and all(run.is_finished for run in done) else None
+
+
+def test_a_backfill_launched_through_graphql_is_one_run_and_one_snapshot_per_table(server):
+    backfill = server.backfill(["flights", "weather", "flight_weather"], DAYS)
+    tag = {"dagster/backfill": backfill}
+    wait_for(lambda: server.runs(**tag), 90, "the backfill daemon to launch a run", server)
+    runs = wait_for(lambda: finished(server, server.runs(**tag)), 240, "the run to finish", server)
+    assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS], server.log.read_text()[-3000:]
+    for name in ("flights", "weather", "flight_weather"):
+        (snapshot,) = server.lake.table(f"nyc.{name}").snapshots()
+        assert snapshot.properties["dagster/backfill"] == backfill
+        assert snapshot.properties["dagster/run_id"] == runs[0].run_id
+        assert server.lake.table(f"nyc.{name}").inspect.partitions()["dt"].to_pylist() == DAYS
+        assert server.instance.get_materialized_partitions(dg.AssetKey(name)) == set(DAYS)
+    assert server.lake.table("nyc.flights").scan().count() == read_days("flights", DAYS).num_rows
+
+
+def test_the_daemon_ticks_the_sensors_until_files_are_compacted_and_snapshots_expired(server):
+    """Another program commits 110 times to the table; nobody does anything but the sensors."""
+    table = server.lake.table("nyc.flights")
+    rows = read_days("flights", DAYS[:1])
+    table.drop_partitions([{"dt": DAYS[0]}])
+    for part in range(109):
+        table.append(rows.slice(part * 5, 5))
+    table.append(rows.slice(109 * 5))
+    assert len(table.snapshots()) > MAX_SNAPSHOTS
+    before = table.scan().to_arrow().sort_by("flight").num_rows
+
+    def files():
+        return table.inspect.partitions()["file_count"].to_pylist()
+
+    assert max(files()) == 110
+    wait_for(lambda: max(files()) < 10, 240, "compaction", server)
+    wait_for(lambda: len(table.snapshots()) <= MAX_SNAPSHOTS, 240, "expiry", server)
+    assert table.scan().count() == before == read_days("flights", DAYS).num_rows
+    runs = wait_for(lambda: finished(server, server.runs(**{"lake/table": "flights"})), 120, "upkeep to end", server)
+    assert {run.status for run in runs} == {dg.DagsterRunStatus.SUCCESS}
+    assert {run.tags["lake/maintenance"] for run in runs} == {"compact", "expire"}
+    assert [run.tags["lake/maintenance"] for run in runs].count("compact") == 1, "compaction triggers no other"
+    observed = server.instance.fetch_observations(dg.AssetKey("flights"), limit=500).records
+    foreign = {
+        each.asset_observation.metadata["lake/snapshot_id"].value
+        for each in observed
+        if "lake/snapshot_kind" in each.asset_observation.metadata
+    }
+    assert len(foreign) >= 100, "commits of other programs are observed"
+
+
+def test_a_run_that_is_killed_mid_write_changes_nothing_and_leaves_no_process(server):
+    table = server.lake.table("nyc.flights")
+    before, rows = table.snapshots()[-1].id, table.scan().count()
+    folder = server.lake.uri.removeprefix("file://") + "/nyc.db/flights"
+    backfill = server.backfill(["flights"], [day for day in DAILY.get_partition_keys() if day > DAYS[-1]])
+    tag = {"dagster/backfill": backfill}
+    (run,) = wait_for(lambda: server.runs(**tag), 90, "the backfill daemon to launch a run", server)
+
+    def at_work():
+        return next(Path(folder).glob("dt=2013-[01][02-9]-*/*/*.parquet"), None) or finished(server, [run])
+
+    wait_for(at_work, 120, "the run to write its first file", server)
+    assert not server.instance.get_run_by_id(run.run_id).is_finished, "the write ended before it could be killed"
+    assert server.processes("java")
+    answer = server.ask(TERMINATE, run=run.run_id)["terminateRun"]
+    assert answer["__typename"] == "TerminateRunSuccess", answer
+    (ended,) = wait_for(lambda: finished(server, [run]), 60, "the run to end", server)
+    assert ended.status == dg.DagsterRunStatus.CANCELED
+    wait_for(lambda: not server.processes("java"), 30, "the JVM to go", server)
+    assert table.snapshots()[-1].id == before
+    assert table.scan().count() == rows
+    assert server.instance.get_materialized_partitions(dg.AssetKey("flights")) == set(DAYS)

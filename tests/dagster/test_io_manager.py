@@ -1,0 +1,451 @@
+"""LakeIOManager without Spark: every kind of partitions and frame, one commit a run, and what goes wrong."""
+
+import json
+from datetime import date, datetime
+
+import dagster as dg
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from lakeformat import Conflict, Scan
+from resources.asset_table import as_dagster_failures
+from resources.io_manager import READS_TAG, LakeIOManager
+from resources.lake import LakeResource
+from resources.spark import SparkResource
+
+DAILY = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
+HOURLY = dg.HourlyPartitionsDefinition("2013-01-01-00:00", end_date="2013-01-03-00:00")
+WEEKLY = dg.WeeklyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
+MONTHLY = dg.MonthlyPartitionsDefinition("2013-01-01", end_date="2014-01-01")
+REGIONS = dg.StaticPartitionsDefinition(["eu", "us"])
+CELLS = dg.MultiPartitionsDefinition({"day": DAILY, "region": REGIONS})
+
+
+@pytest.fixture
+def io(lake):
+    return LakeIOManager(lake=lake, spark=SparkResource())
+
+
+@pytest.fixture
+def run(lake, io, instance):
+    """Materialize assets for a key, a range of keys, or without partitions."""
+
+    def run(*assets, key=None, keys=None, raises=True, selection=None, **options):
+        tags = options.pop("tags", {})
+        if keys:
+            start, end = keys
+            tags |= {"dagster/asset_partition_range_start": start, "dagster/asset_partition_range_end": end}
+        return dg.materialize(
+            list(assets),
+            resources={"io_manager": io, "lake": lake},
+            instance=instance,
+            partition_key=key,
+            tags=tags,
+            raise_on_error=raises,
+            selection=selection,
+            **options,
+        )
+
+    return run
+
+
+def single(**options):
+    return dg.asset(backfill_policy=dg.BackfillPolicy.single_run(), **options)
+
+
+def daily_asset(rows, name="orders", **options):
+    """An asset of daily rows; `rows` is a dict of days, so that a test can change what the asset gives."""
+
+    @single(name=name, partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}}, **options)
+    def asset(context: dg.AssetExecutionContext) -> pa.Table:
+        days = [(day, n) for day in context.partition_keys for n in rows.get(day, [])]
+        return pa.table(
+            {"dt": pa.array([d for d, _ in days], pa.string()), "n": pa.array([n for _, n in days], pa.int64())}
+        )
+
+    return asset
+
+
+def content(lake, name="nyc.orders", **scan):
+    rows = lake.lake.table(name).scan(**scan).to_arrow().to_pylist()
+    return sorted((tuple(row.values()) for row in rows), key=lambda row: tuple((v is None, v) for v in row))
+
+
+def materializations(result):
+    return [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
+
+
+def test_a_range_of_days_is_one_snapshot_and_each_day_tells_its_rows(run, lake):
+    rows = {"2013-01-01": [1, 2], "2013-01-03": [3]}
+    result = run(daily_asset(rows), keys=("2013-01-01", "2013-01-03"))
+    (snapshot,) = lake.lake.table("nyc.orders").snapshots()
+    events = {m.partition: m for m in materializations(result)}
+    counts = {day: m.metadata["dagster/partition_row_count"].value for day, m in events.items()}
+    assert counts == {"2013-01-01": 2, "2013-01-02": 0, "2013-01-03": 1}
+    assert {m.tags["dagster/data_version"] for m in events.values()} == {str(snapshot.id)}
+    assert content(lake) == [("2013-01-01", 1), ("2013-01-01", 2), ("2013-01-03", 3)]
+
+
+def test_the_event_log_says_what_was_written(run, lake):
+    result = run(
+        daily_asset({"2013-01-01": [1, 2]}, tags={"a": "b"}), key="2013-01-01", tags={"dagster/backfill": "fill1"}
+    )
+    (found,) = materializations(result)
+    metadata = {name: value.value for name, value in found.metadata.items()}
+    snapshot = lake.lake.table("nyc.orders").current_snapshot()
+    assert metadata["dagster/table_name"] == "nyc.orders"
+    assert metadata["dagster/uri"].endswith("nyc.db/orders")
+    assert metadata["dagster/storage_kind"] == "paimon"
+    assert [c.name for c in metadata["dagster/column_schema"].columns] == ["dt", "n"]
+    assert metadata["lake/snapshot_id"] == snapshot.id
+    assert metadata["lake/partitions_in_commit"] == 1
+    assert (metadata["lake/files_added"], metadata["lake/files_removed"]) == (1, 0)
+    assert metadata["lake/bytes_added"] > 0
+    assert metadata["lake/commit_milliseconds"] >= 0
+    assert metadata["lake/preview"].splitlines()[2] == "| 2013-01-01 | 1 |"
+    assert "dagster/row_count" not in metadata  # Of a partition it would be shown as the table's.
+    assert snapshot.properties["dagster/run_id"] == result.run_id
+    assert snapshot.properties["dagster/backfill"] == "fill1"
+    assert snapshot.properties["dagster/partitions"] == "2013-01-01"
+
+
+def test_declared_lineage_reaches_the_event_log(run):
+    @single(metadata={"partition_by": "dt", "lineage": {"n": ["raw.a", "raw.b"], "*": "raw"}}, partitions_def=DAILY)
+    def derived() -> pa.Table:
+        return pa.table({"dt": ["2013-01-01"], "n": [1]})
+
+    (found,) = materializations(run(derived, key="2013-01-01"))
+    lineage = found.metadata["dagster/column_lineage"].value.deps_by_column
+    assert [(d.asset_key.to_user_string(), d.column_name) for d in lineage["n"]] == [("raw", "a"), ("raw", "b")]
+    assert [(d.asset_key.to_user_string(), d.column_name) for d in lineage["dt"]] == [("raw", "dt")]
+
+
+def test_a_rerun_replaces_exactly_its_partition(run, lake):
+    rows = {"2013-01-01": [1], "2013-01-02": [2], "2013-01-03": [3]}
+    asset = daily_asset(rows)
+    run(asset, keys=("2013-01-01", "2013-01-03"))
+    before = files_by_day(lake)
+    rows["2013-01-02"] = [20, 21]
+    run(asset, key="2013-01-02")
+    after = files_by_day(lake)
+    assert content(lake) == [("2013-01-01", 1), ("2013-01-02", 20), ("2013-01-02", 21), ("2013-01-03", 3)]
+    assert {day for day in after if after[day] != before[day]} == {"2013-01-02"}
+
+
+def test_a_rerun_without_rows_leaves_the_partition_empty(run, lake):
+    rows = {"2013-01-01": [1], "2013-01-02": [2]}
+    asset = daily_asset(rows)
+    run(asset, keys=("2013-01-01", "2013-01-02"))
+    del rows["2013-01-02"]
+    result = run(asset, key="2013-01-02")
+    assert content(lake) == [("2013-01-01", 1)]
+    assert materializations(result)[0].metadata["dagster/partition_row_count"].value == 0
+
+
+def test_a_row_of_another_partition_fails_the_step_at_once_and_changes_nothing(run, lake, instance):
+    tries = []
+
+    @single(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}}, retry_policy=dg.RetryPolicy(max_retries=3))
+    def orders(context: dg.AssetExecutionContext) -> pa.Table:
+        tries.append(context.partition_key)
+        leaked = "2013-02-09" if len(context.instance.get_runs()) > 1 else context.partition_key
+        return pa.table({"dt": [context.partition_key, leaked], "n": [1, 2]})
+
+    run(orders, key="2013-01-01")
+    result = run(orders, key="2013-01-02", raises=False)
+    assert not result.success
+    (failure,) = result.get_step_failure_events()
+    said = failure.step_failure_data.user_failure_data.description
+    assert "2013-02-09" in said
+    assert "2013-01-02" in said
+    assert "nothing was committed" in said
+    assert tries == ["2013-01-01", "2013-01-02"]
+    assert len(lake.lake.table("nyc.orders").snapshots()) == 1
+
+
+def test_a_step_that_is_retried_after_its_commit_does_not_write_twice(run, lake):
+    """The answer is lost after the commit: the second attempt finds that it has landed."""
+
+    class LosesTheFirstAnswer(LakeIOManager):
+        def handle_output(self, context: dg.OutputContext, obj) -> None:
+            super().handle_output(context, obj)
+            if context.step_context.previous_attempt_count == 0:
+                raise Conflict("the answer was lost")
+
+    asset = daily_asset({"2013-01-01": [1, 2]}, retry_policy=dg.RetryPolicy(max_retries=2))
+    result = run_with(LosesTheFirstAnswer(lake=lake, spark=SparkResource()), asset, lake)
+    assert result.success
+    assert [e.step_key for e in result.all_events if e.is_step_up_for_retry] == ["orders"]
+    assert len(lake.lake.table("nyc.orders").snapshots()) == 1
+    (found,) = materializations(result)
+    assert found.metadata["dagster/partition_row_count"].value == 2
+
+
+def test_a_lost_race_asks_dagster_for_a_retry(run, lake, io):
+    class LosesTheFirstRace(LakeIOManager):
+        def handle_output(self, context: dg.OutputContext, obj) -> None:
+            first = context.step_context.previous_attempt_count == 0
+            with as_dagster_failures(context.asset_key, ["2013-01-01"]):
+                if first:
+                    raise Conflict("somebody else was there")
+            super().handle_output(context, obj)
+
+    asset = daily_asset({"2013-01-01": [1]})
+    result = run_with(LosesTheFirstRace(lake=lake, spark=SparkResource()), asset, lake)
+    assert result.success
+    assert content(lake) == [("2013-01-01", 1)]
+
+
+def run_with(io, asset, lake):
+    return dg.materialize([asset], resources={"io_manager": io, "lake": lake}, partition_key="2013-01-01")
+
+
+KINDS = {
+    "daily text": (DAILY, {"date": "dt"}, {"dt": pa.string()}, ["2013-01-05"], {"dt": "2013-01-05"}),
+    "daily date": (DAILY, "dt", {"dt": pa.date32()}, ["2013-01-05"], {"dt": date(2013, 1, 5)}),
+    "daily int": (DAILY, "dt", {"dt": pa.int32()}, ["2013-01-05"], {"dt": 20130105}),
+    "daily time": (DAILY, "dt", {"dt": pa.timestamp("us")}, ["2013-01-05"], {"dt": datetime(2013, 1, 5)}),
+    "hourly": (
+        HOURLY,
+        {"date": "dt", "hour": "hour"},
+        {"dt": pa.string(), "hour": pa.int32()},
+        ["2013-01-01-07:00"],
+        {"dt": "2013-01-01", "hour": 7},
+    ),
+    "weekly": (WEEKLY, "week", {"week": pa.date32()}, ["2013-01-06"], {"week": date(2013, 1, 6)}),
+    "weekly over days": (WEEKLY, {"days": "dt"}, {"dt": pa.string()}, ["2013-01-06"], {"dt": "2013-01-08"}),
+    "monthly": (MONTHLY, {"month": "month"}, {"month": pa.string()}, ["2013-02-01"], {"month": "2013-02"}),
+    "static": (REGIONS, "region", {"region": pa.string()}, ["eu"], {"region": "eu"}),
+    "dynamic": (dg.DynamicPartitionsDefinition(name="files"), "file", {"file": pa.string()}, ["a"], {"file": "a"}),
+    "two dimensions": (
+        CELLS,
+        {"day": "dt", "region": "region"},
+        {"dt": pa.date32(), "region": pa.string()},
+        ["2013-01-05|eu"],
+        {"dt": date(2013, 1, 5), "region": "eu"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_partitions_is_written_read_and_emptied(kind, run, lake, instance):
+    definition, mapping, types, keys, values = KINDS[kind]
+    instance.add_dynamic_partitions("files", ["a", "b"])
+    give = [{**values, "n": 1}]
+
+    @single(name="orders", partitions_def=definition, metadata={"partition_by": mapping})
+    def orders() -> pa.Table:
+        return pa.Table.from_pylist(give, schema=pa.schema([*types.items(), ("n", pa.int64())]))
+
+    seen = []
+
+    @single(partitions_def=definition, metadata={"partition_by": mapping})
+    def copied(orders: pa.Table) -> pa.Table:
+        seen.append(orders.to_pylist())
+        return orders
+
+    result = run(orders, copied, key=keys[0])
+    assert seen == [[{**values, "n": 1}]]
+    counts = {
+        m.asset_key.to_user_string(): m.metadata["dagster/partition_row_count"].value for m in materializations(result)
+    }
+    assert counts == {"orders": 1, "copied": 1}
+    give.clear()
+    run(orders, key=keys[0])
+    assert content(lake) == []
+    assert content(lake, "nyc.copied") == [(*values.values(), 1)]
+
+
+def test_a_rectangle_of_cells_is_one_snapshot(run, lake):
+    @single(partitions_def=CELLS, metadata={"partition_by": {"day": "dt", "region": "region"}})
+    def orders(context: dg.AssetExecutionContext) -> pa.Table:
+        cells = [key.keys_by_dimension for key in context.partition_keys]
+        return pa.table(
+            {"dt": [c["day"] for c in cells], "region": [c["region"] for c in cells], "n": range(len(cells))}
+        )
+
+    result = run(orders, keys=("2013-01-01|eu", "2013-01-03|us"))
+    assert len(materializations(result)) == 6
+    assert len(lake.lake.table("nyc.orders").snapshots()) == 1
+    assert {m.metadata["dagster/partition_row_count"].value for m in materializations(result)} == {1}
+
+
+FRAMES = {
+    "arrow": (pa.Table, lambda rows: rows),
+    "reader": (pa.RecordBatchReader, lambda rows: rows.to_reader()),
+    "pandas": (pd.DataFrame, lambda rows: rows.to_pandas()),
+    "polars": (pl.DataFrame, pl.from_arrow),
+    "lazy polars": (pl.LazyFrame, lambda rows: pl.from_arrow(rows).lazy()),
+}
+
+
+@pytest.mark.parametrize("library", FRAMES)
+def test_frames_of_every_library_go_in_and_come_out(library, run, lake):
+    kind, make = FRAMES[library]
+    rows = pa.table({"dt": ["2013-01-01", "2013-01-01"], "n": [1, None], "x": [0.5, 1.5]})
+
+    def orders():
+        return make(rows)
+
+    orders.__annotations__["return"] = kind
+    seen = []
+
+    def receives(orders) -> pa.Table:
+        seen.append(type(orders))
+        return rows
+
+    receives.__annotations__["orders"] = kind
+    declared = {"partitions_def": DAILY, "metadata": {"partition_by": "dt"}}
+    result = run(
+        single(name="orders", **declared)(orders), single(name="receives", **declared)(receives), key="2013-01-01"
+    )
+    assert result.success
+    assert issubclass(seen[0], kind)
+    assert content(lake) == [("2013-01-01", 1, 0.5), ("2013-01-01", None, 1.5)]
+
+
+def test_a_scan_can_be_asked_for_and_is_not_read(run):
+    seen = []
+
+    @single(partitions_def=DAILY, metadata={"partition_by": "dt"})
+    def counted(orders: Scan) -> pa.Table:
+        seen.append(orders.count())
+        return pa.table({"dt": ["2013-01-01"], "n": [orders.count()]})
+
+    run(daily_asset({"2013-01-01": [1, 2], "2013-01-02": [3]}), keys=("2013-01-01", "2013-01-02"))
+    run(daily_asset({}), counted, selection=[counted], key="2013-01-01")
+    assert seen == [2]
+
+
+def test_a_monthly_asset_reads_the_days_of_its_month(run, lake):
+    @single(partitions_def=MONTHLY, metadata={"partition_by": {"month": "month"}})
+    def months(orders: pa.Table) -> pa.Table:
+        total = pc.sum(orders["n"]).as_py()
+        return pa.table({"month": ["2013-01"], "n": [total]})
+
+    orders = daily_asset({"2013-01-01": [1], "2013-01-31": [2], "2013-02-01": [4]})
+    run(orders, keys=("2013-01-01", "2013-02-01"))
+    run(orders, months, selection=[months], key="2013-01-01")
+    assert content(lake, "nyc.months") == [("2013-01", 3)]
+
+
+def test_an_asset_without_partitions_is_replaced_whole_and_counts_its_rows(run, lake):
+    give = [1, 2, 3]
+
+    @dg.asset
+    def airlines() -> pa.Table:
+        return pa.table({"n": give})
+
+    run(airlines)
+    give[:] = [9]
+    (found,) = materializations(run(airlines))
+    assert content(lake, "nyc.airlines") == [(9,)]
+    assert found.metadata["dagster/row_count"].value == 1
+
+
+def test_inputs_are_pinned_to_a_snapshot_or_tag_by_metadata_and_by_configuration(run, lake):
+    rows = {"2013-01-01": [1]}
+    orders = daily_asset(rows)
+    run(orders, key="2013-01-01")
+    first = lake.lake.table("nyc.orders").current_snapshot()
+    lake.lake.table("nyc.orders").create_tag("closed")
+    rows["2013-01-01"] = [2]
+    run(orders, key="2013-01-01")
+    seen = []
+
+    def reads(pin):
+        @single(partitions_def=DAILY, metadata={"partition_by": "dt"}, ins={"orders": dg.AssetIn(metadata=pin)})
+        def copied(orders: pa.Table) -> pa.Table:
+            seen.append(orders["n"].to_pylist())
+            return orders
+
+        return copied
+
+    for pin in ({}, {"snapshot_id": first.id}, {"tag": "closed"}, {"as_of": first.timestamp_ms}):
+        copied = reads(pin)
+        run(orders, copied, selection=[copied], key="2013-01-01")
+    assert seen == [[2], [1], [1], [1]]
+
+    copied = reads({})
+    for pin in ({"snapshot_id": first.id}, {"tag": "closed"}):
+        config = {"resources": {"io_manager": {"config": {"read_at": {"orders": pin}}}}}
+        run(orders, copied, selection=[copied], keys=("2013-01-01", "2013-01-02"), run_config=config)
+    assert seen[4:] == [[1], [1]]
+
+
+def test_a_run_notes_which_snapshots_it_reads(run, lake, instance):
+    @single(partitions_def=DAILY, metadata={"partition_by": "dt"})
+    def copied(orders: pa.Table) -> pa.Table:
+        return orders
+
+    result = run(daily_asset({"2013-01-01": [1]}), copied, key="2013-01-01")
+    tags = instance.get_run_by_id(result.run_id).tags
+    assert json.loads(tags[f"{READS_TAG}/copied"]) == {"nyc.orders": 1}
+
+
+def test_an_upstream_table_that_is_not_there_is_named(run):
+    @single(partitions_def=DAILY, metadata={"partition_by": "dt"})
+    def copied(orders: pa.Table) -> pa.Table:
+        return orders
+
+    result = run(daily_asset({}), copied, selection=[copied], key="2013-01-01", raises=False)
+    (failure,) = result.get_step_failure_events()
+    assert "nyc.orders" in str(failure.step_failure_data)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "give", "message"),
+    [
+        ({}, {"dt": ["2013-01-01"]}, "no 'partition_by'"),
+        ({"partition_by": "day"}, {"dt": ["2013-01-01"]}, "day"),
+        ({"partition_by": "dt"}, None, "returned NoneType"),
+    ],
+)
+def test_a_wrong_declaration_or_value_fails_with_the_way_out(metadata, give, message, run):
+    @single(partitions_def=DAILY, metadata=metadata, retry_policy=dg.RetryPolicy(max_retries=2))
+    def orders():
+        return pa.table(give) if give else None
+
+    result = run(orders, key="2013-01-01", raises=False)
+    (failure,) = result.get_step_failure_events()
+    assert message in str(failure.step_failure_data)
+    assert not [e for e in result.all_events if e.is_step_up_for_retry]
+
+
+def test_a_body_may_write_itself_and_report_the_same(run, lake):
+    @single(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
+    def orders(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:
+        return lake.write(
+            context, pl.DataFrame({"dt": list(context.partition_keys), "n": [1] * len(context.partition_keys)})
+        )
+
+    result = run(orders, keys=("2013-01-01", "2013-01-03"))
+    events = materializations(result)
+    assert [m.metadata["dagster/partition_row_count"].value for m in events] == [1, 1, 1]
+    assert {m.tags["dagster/data_version"] for m in events} == {"1"}
+    assert len(lake.lake.table("nyc.orders").snapshots()) == 1
+
+
+def test_table_name_format_and_properties_come_from_metadata(run, lake):
+    @single(
+        partitions_def=DAILY,
+        key_prefix=["sales", "eu"],
+        metadata={"partition_by": "dt", "table": "shop.orders", "table_properties": {"file.format": "orc"}},
+    )
+    def orders() -> pa.Table:
+        return pa.table({"dt": ["2013-01-01"], "n": [1]})
+
+    run(orders, key="2013-01-01")
+    assert lake.lake.tables() == ["shop.orders"]
+    assert lake.lake.table("shop.orders").properties["file.format"] == "orc"
+    assert lake.table_name(dg.AssetKey(["sales", "eu", "orders"]), {}) == "sales_eu.orders"
+
+
+def files_by_day(lake, name="nyc.orders"):
+    found = {}
+    for row in lake.lake.table(name).inspect.files().to_pylist():
+        found.setdefault(row["partition"].split("=")[-1].rstrip("/"), set()).add(row["path"])
+    return found

@@ -1,0 +1,130 @@
+"""A Dagster partition as table partitions: every kind of partitions, every type of column, and what is refused."""
+
+from datetime import UTC, date, datetime
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from lakeformat.errors import InvalidInput
+from lakeformat.model import predicate
+from resources.partitions import columns_of, partition_specs, predicate_of
+
+TEXT, INT, DATE, WALL, INSTANT = pa.string(), pa.int32(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")
+DAILY = dg.DailyPartitionsDefinition("2013-01-01")
+HOURLY = dg.HourlyPartitionsDefinition("2013-01-01-00:00")
+WEEKLY = dg.WeeklyPartitionsDefinition("2013-01-01")
+MONTHLY = dg.MonthlyPartitionsDefinition("2013-01-01")
+BERLIN = dg.HourlyPartitionsDefinition("2013-01-01-00:00", timezone="Europe/Berlin")
+REGIONS = dg.StaticPartitionsDefinition(["eu", "us", "7"])
+CELLS = dg.MultiPartitionsDefinition({"day": DAILY, "region": REGIONS})
+HOURLY_CELLS = dg.MultiPartitionsDefinition({"time": HOURLY, "region": REGIONS})
+
+ONE_KEY = [
+    (DAILY, "2013-01-31", "dt", {"dt": TEXT}, [{"dt": "2013-01-31"}]),
+    (DAILY, "2013-01-31", "dt", {"dt": DATE}, [{"dt": date(2013, 1, 31)}]),
+    (DAILY, "2013-01-31", {"date": "dt"}, {"dt": INT}, [{"dt": 20130131}]),
+    (DAILY, "2013-01-31", "dt", {"dt": WALL}, [{"dt": datetime(2013, 1, 31)}]),
+    (DAILY, "2013-01-31", {"date": "dt"}, {"dt": WALL}, [{"dt": datetime(2013, 1, 31)}]),
+    (
+        HOURLY,
+        "2013-01-31-05:00",
+        {"date": "dt", "hour": "h"},
+        {"dt": DATE, "h": INT},
+        [{"dt": date(2013, 1, 31), "h": 5}],
+    ),
+    (
+        HOURLY,
+        "2013-01-31-05:00",
+        {"date": "dt", "hour": "h"},
+        {"dt": TEXT, "h": TEXT},
+        [{"dt": "2013-01-31", "h": "05"}],
+    ),
+    (HOURLY, "2013-01-31-05:00", "key", {"key": TEXT}, [{"key": "2013-01-31-05:00"}]),
+    (
+        BERLIN,
+        "2013-01-31-05:00",
+        {"start": "at"},
+        {"at": INSTANT},
+        [{"at": datetime(2013, 1, 31, 4, tzinfo=UTC)}],
+    ),
+    (BERLIN, "2013-01-31-05:00", {"start": "at"}, {"at": WALL}, [{"at": datetime(2013, 1, 31, 5)}]),
+    (WEEKLY, "2013-01-06", "week", {"week": DATE}, [{"week": date(2013, 1, 6)}]),
+    (WEEKLY, "2013-01-06", {"days": "dt"}, {"dt": TEXT}, [{"dt": f"2013-01-{day:02d}"} for day in range(6, 13)]),
+    (MONTHLY, "2013-02-01", {"month": "m"}, {"m": TEXT}, [{"m": "2013-02"}]),
+    (MONTHLY, "2013-02-01", {"month": "m"}, {"m": INT}, [{"m": 201302}]),
+    (MONTHLY, "2013-02-01", {"month": "m"}, {"m": DATE}, [{"m": date(2013, 2, 1)}]),
+    (MONTHLY, "2013-02-01", {"year": "y", "month": "m"}, {"y": INT, "m": TEXT}, [{"y": 2013, "m": "2013-02"}]),
+    (REGIONS, "eu", "region", {"region": TEXT}, [{"region": "eu"}]),
+    (REGIONS, "7", {"key": "number"}, {"number": INT}, [{"number": 7}]),
+    (dg.DynamicPartitionsDefinition(name="files"), "a.csv", "file", {"file": TEXT}, [{"file": "a.csv"}]),
+    (
+        CELLS,
+        "2013-01-31|eu",
+        {"day": "dt", "region": "r"},
+        {"dt": DATE, "r": TEXT},
+        [{"dt": date(2013, 1, 31), "r": "eu"}],
+    ),
+    (
+        HOURLY_CELLS,
+        "us|2013-01-31-05:00",
+        {"time": {"date": "dt", "hour": "h"}, "region": "r"},
+        {"dt": TEXT, "h": INT, "r": TEXT},
+        [{"dt": "2013-01-31", "h": 5, "r": "us"}],
+    ),
+]
+
+
+@pytest.mark.parametrize(("definition", "key", "partition_by", "types", "expected"), ONE_KEY)
+def test_a_key_stands_for_table_partitions_with_values_of_the_columns_types(
+    definition, key, partition_by, types, expected
+):
+    assert partition_specs(definition, [key], partition_by, types) == {key: tuple(expected)}
+    assert set(columns_of(partition_by)) == set(expected[0])
+
+
+@pytest.mark.parametrize(("day", "hours"), [("2013-03-31", 23), ("2013-10-27", 24), ("2013-10-28", 24)])
+def test_a_day_over_hourly_table_partitions_has_the_hours_that_the_clock_shows(day, hours):
+    berlin = dg.DailyPartitionsDefinition("2013-01-01", timezone="Europe/Berlin")
+    found = partition_specs(berlin, [day], {"date": "dt", "hours": "h"}, {"dt": TEXT, "h": INT})[day]
+    assert len(found) == hours
+    assert {spec["dt"] for spec in found} == {day}
+
+
+REFUSED = [
+    (HOURLY, ["2013-01-31-05:00"], {"date": "dt"}, {"dt": TEXT}, "shares"),
+    (HOURLY, ["2013-01-31-05:00"], "dt", {"dt": INT}, "shares"),
+    (DAILY, ["2013-02-15"], {"month": "m"}, {"m": TEXT}, "shares"),
+    (MONTHLY, ["2013-02-01"], {"year": "y"}, {"y": INT}, "shares"),
+    (BERLIN, ["2013-10-27-02:00"], {"date": "dt", "hour": "h"}, {"dt": TEXT, "h": INT}, "UTC if the clock is set"),
+    (dg.StaticPartitionsDefinition(["1", "01"]), ["1", "01"], "n", {"n": INT}, "both stand for"),
+    (REGIONS, ["eu"], "n", {"n": INT}, "'eu' is not a int32"),
+    (REGIONS, ["eu"], {"date": "dt"}, {"dt": TEXT}, "one part, 'key'"),
+    (DAILY, ["2013-01-31"], {"day": "dt"}, {"dt": TEXT}, "no part 'day'.*there are date, days"),
+    (DAILY, ["2013-01-31"], {"date": "dt"}, {"ts": TEXT}, r"\['dt'\].*does not have.*\['ts'\]"),
+    (DAILY, ["2013-01-31"], {"date": "dt"}, {"dt": pa.float64()}, "no form of type double"),
+    (CELLS, ["2013-01-31|eu"], {"day": "dt"}, {"dt": TEXT}, r"each dimension: \['day', 'region'\]"),
+]
+
+
+@pytest.mark.parametrize(("definition", "keys", "partition_by", "types", "message"), REFUSED)
+def test_a_mapping_that_would_destroy_a_neighbour_or_makes_no_sense_is_refused(
+    definition, keys, partition_by, types, message
+):
+    with pytest.raises(InvalidInput, match=message):
+        partition_specs(definition, keys, partition_by, types)
+
+
+def test_the_predicate_holds_for_exactly_the_partitions_asked_for():
+    keys = ["2013-01-31|eu", "2013-02-01|us"]
+    mapping, types = {"day": "dt", "region": "r"}, {"dt": TEXT, "r": TEXT}
+    condition = predicate_of(partition_specs(CELLS, keys, mapping, types), ["dt", "r"])
+    rows = [{"dt": dt, "r": r} for dt in ("2013-01-31", "2013-02-01") for r in ("eu", "us")]
+    assert [row for row in rows if predicate.test(condition, row)] == [rows[0], rows[3]]
+    assert predicate.is_never(predicate_of({}, ["dt", "r"]))
+
+
+def test_a_year_of_hours_is_mapped_in_a_blink():
+    keys = HOURLY.get_partition_keys_in_range(dg.PartitionKeyRange("2013-01-01-00:00", "2013-12-31-23:00"))
+    specs = partition_specs(HOURLY, keys, {"date": "dt", "hour": "h"}, {"dt": TEXT, "h": INT})
+    assert len({tuple(spec.values()) for several in specs.values() for spec in several}) == len(keys) == 8760

@@ -1,0 +1,131 @@
+"""`rerun_partitions`: any set of partitions is one run and one snapshot per table, and the partitions turn green."""
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from pipelines.rerun import rerun_job
+from resources.io_manager import LakeIOManager
+from resources.lake import LakeResource
+from resources.spark import SparkResource
+
+DAILY = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
+MONTHLY = dg.MonthlyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
+CELLS = dg.MultiPartitionsDefinition({"day": DAILY, "region": dg.StaticPartitionsDefinition(["eu", "us", "asia"])})
+ROWS = {"leak": False}
+
+
+@dg.asset(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}}, op_tags={"a": "b"})
+def orders(context: dg.AssetExecutionContext) -> pa.Table:
+    keys = list(context.partition_keys)
+    return pa.table({"dt": [*keys, *(["2013-02-20"] if ROWS["leak"] else [])], "n": [1] * (len(keys) + ROWS["leak"])})
+
+
+@dg.asset(partitions_def=MONTHLY, metadata={"partition_by": {"month": "month"}})
+def months(orders: pa.Table) -> pa.Table:
+    counted = orders.set_column(0, "month", pa.array([dt[:7] for dt in orders["dt"].to_pylist()]))
+    return counted.group_by("month").aggregate([("n", "sum")]).rename_columns(["month", "n"])
+
+
+@dg.asset(partitions_def=CELLS, metadata={"partition_by": {"day": "dt", "region": "region"}})
+def cells(context: dg.AssetExecutionContext, lake: LakeResource) -> pa.Table:
+    found = [key.keys_by_dimension for key in context.partition_keys]
+    assert lake.database == "nyc"
+    days, regions = ([cell[dimension] for cell in found] for dimension in ("day", "region"))
+    return pa.table({"dt": days, "region": regions, "n": [1] * len(found)})
+
+
+@dg.asset(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
+def written(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:
+    keys = list(context.partition_keys)
+    context.add_asset_metadata({"made_by": "its own body"})
+    return lake.write(context, pa.table({"dt": keys, "n": [1] * len(keys)}))
+
+
+ASSETS = {asset.key.to_user_string(): asset for asset in (orders, months, cells, written)}
+RERUN = rerun_job(ASSETS, "rerun_test")
+
+
+@pytest.fixture
+def rerun(lake, instance):
+    def rerun(raises=True, **partitions):
+        ops = {f"rerun_{name}": {"config": {"partitions": keys}} for name, keys in partitions.items()}
+        return RERUN.execute_in_process(
+            run_config={"ops": ops},
+            instance=instance,
+            resources={"lake": lake, "spark": SparkResource()},
+            raise_on_error=raises,
+        )
+
+    return rerun
+
+
+def green(instance, asset):
+    return sorted(instance.get_materialized_partitions(dg.AssetKey(asset)))
+
+
+def test_days_that_are_not_next_to_each_other_are_one_snapshot_and_green(rerun, lake, instance):
+    keys = ["2013-01-01", "2013-01-17", "2013-02-11"]
+    result = rerun(orders=keys[::-1])
+    table = lake.lake.table("nyc.orders")
+    (snapshot,) = table.snapshots()
+    assert sorted(table.scan().to_arrow()["dt"].to_pylist()) == keys
+    assert green(instance, "orders") == keys
+    records = instance.fetch_materializations(dg.AssetKey("orders"), limit=10).records
+    events = {record.partition_key: record.asset_materialization for record in records}
+    assert {e.metadata["dagster/partition_row_count"].value for e in events.values()} == {1}
+    assert {e.tags["dagster/data_version"] for e in events.values()} == {str(snapshot.id)}
+    assert snapshot.properties["dagster/run_id"] == result.run_id
+    assert not lake.lake.exists("nyc.months"), "a table that nobody asked for is left alone"
+
+
+def test_any_cells_of_a_two_dimensional_table_are_one_snapshot(rerun, lake, instance):
+    rerun(cells=["2013-01-01|eu", "2013-01-02|us", "2013-02-03|asia"])
+    assert len(lake.lake.table("nyc.cells").snapshots()) == 1
+    assert green(instance, "cells") == ["2013-01-01|eu", "2013-01-02|us", "2013-02-03|asia"]
+
+
+def test_an_asset_that_writes_in_its_body_is_made_again_too(rerun, lake, instance):
+    rerun(written=["2013-01-01", "2013-02-11"])
+    (snapshot,) = lake.lake.table("nyc.written").snapshots()
+    assert green(instance, "written") == ["2013-01-01", "2013-02-11"]
+    for record in instance.fetch_materializations(dg.AssetKey("written"), limit=5).records:
+        event = record.asset_materialization
+        assert event.tags["dagster/data_version"] == str(snapshot.id)
+        assert event.metadata["dagster/partition_row_count"].value == 1
+        assert event.metadata["made_by"].value == "its own body"
+
+
+def test_downstream_tables_of_the_same_run_see_what_it_wrote(rerun, lake):
+    rerun(orders=["2013-01-01", "2013-01-09", "2013-02-02"], months=["2013-01-01", "2013-02-01"])
+    rows = lake.lake.table("nyc.months").scan().to_arrow().to_pylist()
+    assert sorted((row["month"], row["n"]) for row in rows) == [("2013-01", 2), ("2013-02", 1)]
+    assert len(lake.lake.table("nyc.months").snapshots()) == 1
+
+
+def test_other_partitions_keep_their_files(rerun, lake, instance):
+    resources = {"lake": lake, "io_manager": LakeIOManager(lake=lake, spark=SparkResource())}
+    for key in ("2013-01-01", "2013-01-02", "2013-01-03"):
+        dg.materialize([orders], resources=resources, instance=instance, partition_key=key)
+    before = set(lake.lake.table("nyc.orders").inspect.files()["path"].to_pylist())
+    rerun(orders=["2013-01-01", "2013-01-03"])
+    after = set(lake.lake.table("nyc.orders").inspect.files()["path"].to_pylist())
+    assert len(before & after) == 1
+    assert "2013-01-02" in next(iter(before & after))
+
+
+def test_a_partition_that_does_not_exist_is_named_and_nothing_is_written(rerun, lake):
+    result = rerun(raises=False, orders=["2013-01-01", "1999-01-01"])
+    assert not result.success
+    said = result.get_step_failure_events()[0].step_failure_data.user_failure_data.description
+    assert "1999-01-01" in said
+    assert not lake.lake.exists("nyc.orders")
+
+
+def test_a_row_outside_the_set_fails_at_once(rerun, lake, monkeypatch):
+    monkeypatch.setitem(ROWS, "leak", True)
+    result = rerun(raises=False, orders=["2013-01-01", "2013-01-03"])
+    said = result.get_step_failure_events()[0].step_failure_data.user_failure_data.description
+    assert "2013-02-20" in said
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
+    assert lake.lake.table("nyc.orders").snapshots() == []

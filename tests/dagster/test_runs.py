@@ -1,0 +1,163 @@
+"""The project's own assets through Dagster on one Spark session: the month in one run, one day again, checks, groups."""
+
+import dagster as dg
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import DataFrame
+
+from assets.nycflights13 import read_days
+from assets.table import DAILY, MONTHLY, table
+from pipelines.definitions import definitions
+from pipelines.maintenance import Upkeep
+from pipelines.tables import TABLE_ASSETS, named
+from resources.io_manager import LakeIOManager
+from resources.lake import LakeResource
+from resources.spark import SparkResource
+
+pytestmark = pytest.mark.spark
+
+DAYS = ["2013-01-01", "2013-01-02", "2013-01-03"]
+
+
+@pytest.fixture(scope="module")
+def project(spark, tmp_path_factory):
+    """The project over a warehouse of its own, with three days, the reference tables and a month made."""
+    lake = LakeResource(warehouse=str(tmp_path_factory.mktemp("warehouse")), database="nyc")
+    with dg.DagsterInstance.ephemeral() as instance:
+        project = Project(lake, instance)
+        project.results = {
+            "reference": project.run("reference"),
+            "daily": project.run("daily", keys=DAYS),
+            "monthly": project.run("monthly", keys=["2013-01-01"]),
+        }
+        yield project
+
+
+class Project:
+    def __init__(self, lake, instance):
+        self.lake, self.instance = lake, instance
+        self.definitions = definitions(lake, SparkResource(), Upkeep())
+
+    def run(self, job, keys=(), **options):
+        tags = {}
+        if len(keys) > 1:
+            tags = {"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
+        return self.definitions.resolve_job_def(job).execute_in_process(
+            instance=self.instance, tags=tags, partition_key=keys[0] if len(keys) == 1 else None, **options
+        )
+
+    def table(self, name):
+        return self.lake.lake.table(f"nyc.{name}")
+
+
+def test_a_range_is_one_run_and_one_snapshot_per_table(project):
+    for name in named(DAILY):
+        (snapshot,) = project.table(name).snapshots()
+        assert snapshot.properties["dagster/run_id"] == project.results["daily"].run_id
+        partitions = project.table(name).inspect.partitions()
+        assert partitions["dt"].to_pylist() == DAYS
+
+
+def test_the_flights_in_the_table_are_the_flights_in_the_source(project):
+    source = read_days("flights", DAYS)
+    keys = [("carrier", "ascending"), ("flight", "ascending"), ("origin", "ascending"), ("dt", "ascending")]
+    found = project.table("flights").scan().to_arrow().select(source.column_names)
+    assert found.sort_by(keys).to_pylist() == source.sort_by(keys).to_pylist()
+    counts = {
+        record.partition_key: record.asset_materialization.metadata["dagster/partition_row_count"].value
+        for record in project.instance.fetch_materializations(dg.AssetKey("flights"), limit=10).records
+    }
+    assert counts == {day: pc.sum(pc.equal(source["dt"], day)).as_py() for day in DAYS}
+
+
+def test_the_month_is_made_from_its_days(project):
+    rows = project.table("carrier_scorecard").scan().to_arrow()
+    assert set(rows["month"].to_pylist()) == {"2013-01"}
+    assert pc.sum(rows["flights"]).as_py() == read_days("flights", DAYS).num_rows
+
+
+@pytest.mark.parametrize("name", TABLE_ASSETS)
+def test_every_table_passed_its_checks(name, project):
+    (job,) = [job for job, p in {"daily": DAILY, "monthly": MONTHLY, "reference": None}.items() if name in named(p)]
+    results = project.results[job].get_asset_check_evaluations()
+    outcome = {r.check_name: r.passed for r in results if r.asset_key == dg.AssetKey(name)}
+    assert outcome == dict.fromkeys(outcome, True)
+    assert {"row_count", "unique_key", "columns_unchanged"} <= set(outcome)
+
+
+@pytest.mark.parametrize("name", TABLE_ASSETS)
+def test_declared_lineage_names_columns_that_exist(name, project):
+    event = project.instance.get_latest_materialization_event(dg.AssetKey(name)).asset_materialization
+    columns = {c.name for c in event.metadata["dagster/column_schema"].value.columns}
+    lineage = event.metadata["dagster/column_lineage"].value.deps_by_column
+    assert set(lineage) == columns
+    for dependencies in lineage.values():
+        for dependency in dependencies:
+            upstream = dependency.asset_key.to_user_string()
+            if upstream in TABLE_ASSETS:
+                assert dependency.column_name in project.table(upstream).schema.names
+
+
+def test_one_day_again_replaces_its_files_and_no_others(project):
+    def files(name):
+        return set(project.table(name).inspect.files()["path"].to_pylist())
+
+    before = {name: files(name) for name in named(DAILY)}
+    rows = {name: project.table(name).scan().count() for name in named(DAILY)}
+    project.run("daily", keys=[DAYS[1]])
+    for name, old in before.items():
+        kept, gone = files(name) & old, old - files(name)
+        assert all(DAYS[1] in path for path in gone)
+        assert gone
+        assert not any(DAYS[1] in path for path in kept)
+        assert project.table(name).scan().count() == rows[name]
+
+
+def test_a_row_of_another_day_from_spark_is_refused_and_nothing_is_committed(spark, lake, instance):
+    tries = []
+
+    @table(group="test", unique=["dt"], partitions=DAILY, partition_by={"date": "dt"})
+    def leaking(context: dg.AssetExecutionContext, spark: SparkResource) -> DataFrame:
+        tries.append(context.partition_keys)
+        return spark.session.createDataFrame([("2013-01-01", 1), ("2013-05-05", 2)], "dt string, n int")
+
+    resources = {"lake": lake, "spark": SparkResource(), "io_manager": LakeIOManager(lake=lake, spark=SparkResource())}
+    result = dg.materialize(
+        [leaking], resources=resources, instance=instance, partition_key="2013-01-01", raise_on_error=False
+    )
+    said = result.get_step_failure_events()[0].step_failure_data.user_failure_data.description
+    assert "2013-05-05" in said
+    assert "2013-01-01" in said
+    assert len(tries) == 1
+    assert lake.lake.table("nyc.leaking").snapshots() == []
+
+
+def test_spark_jobs_belong_to_the_run_and_the_asset_and_the_session_survives_the_run(spark, lake, instance):
+    seen = []
+
+    @dg.asset
+    def grouped(spark: SparkResource) -> DataFrame:
+        frame = spark.session.range(3)
+        seen.append(spark.session.sparkContext.getLocalProperty("spark.jobGroup.id"))
+        return frame
+
+    resources = {"spark": SparkResource(), "io_manager": LakeIOManager(lake=lake, spark=SparkResource())}
+    result = dg.materialize([grouped], resources=resources, instance=instance)
+    assert seen == [f"{result.run_id}.grouped"]
+    assert spark.range(1).count() == 1, "a session that somebody else started is left running"
+
+
+def test_a_pinned_backfill_reads_the_same_snapshot_after_later_commits(project):
+    flights = project.table("flights")
+    pinned = flights.scan().snapshot.id
+    before = flights.scan(where=f"dt = '{DAYS[0]}'").count()
+    flights.append(read_days("flights", [DAYS[0]]).slice(0, 5))
+    config = {"resources": {"io_manager": {"config": {"read_at": {"flights": {"snapshot_id": pinned}}}}}}
+    result = project.definitions.resolve_job_def("daily").execute_in_process(
+        instance=project.instance,
+        asset_selection=[dg.AssetKey("flight_weather")],
+        partition_key=DAYS[0],
+        run_config=config,
+    )
+    assert result.success
+    assert project.table("flight_weather").scan(where=f"dt = '{DAYS[0]}'").count() == before

@@ -1,0 +1,243 @@
+"""Sensors and upkeep over real tables: when they ask for a run, when not and why; never because of themselves."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from pyspark import SparkContext
+
+from lakeformat.commit import commit
+from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.model.operation import Append, Request
+from pipelines import sensors
+from pipelines.jobs import MAINTAIN
+from pipelines.maintenance import TABLE_TAG, TASK_TAG, Maintain, Upkeep, first_to_keep
+from pipelines.tables import TABLE_ASSETS
+from resources.io_manager import READS_TAG
+
+DAY = "2013-01-01"
+
+
+@pytest.fixture
+def flights(lake):
+    """The table behind the asset `flights`, written by somebody else."""
+    schema = pa.schema([("dt", pa.string()), ("n", pa.int64())])
+    return lake.lake.create_table("nyc.flights", schema, partition_by=["dt"])
+
+
+def rows(*numbers, day=DAY):
+    return pa.table({"dt": [day] * len(numbers), "n": pa.array(numbers, pa.int64())})
+
+
+@pytest.fixture
+def tick(lake, instance):
+    """One evaluation of a sensor that remembers its cursor, as the daemon would do it."""
+    cursors = {}
+
+    def tick(sensor, **upkeep):
+        context = dg.build_sensor_context(
+            instance=instance,
+            cursor=cursors.get(sensor.name),
+            resources={"lake": lake, "upkeep": Upkeep(**upkeep)},
+            definitions=None,
+        )
+        result = sensor(context)
+        cursors[sensor.name] = result.cursor
+        return result
+
+    return tick
+
+
+@pytest.fixture
+def maintain(lake, instance):
+    def maintain(name="flights", raises=True, run_tags=None, upkeep=None, **what):
+        return MAINTAIN[name].execute_in_process(
+            run_config=dg.RunConfig(ops={f"upkeep_{name}": Maintain(**what)}),
+            resources={"lake": lake, "upkeep": upkeep or Upkeep()},
+            instance=instance,
+            tags=run_tags,
+            raise_on_error=raises,
+        )
+
+    return maintain
+
+
+def execute(request, maintain, upkeep=None):
+    """Run what a sensor asked for."""
+    config = request.run_config["ops"]["upkeep_flights"]["config"]
+    return maintain(run_tags=request.tags, upkeep=upkeep, **config)
+
+
+def test_compaction_asks_when_a_partition_has_many_small_files_and_not_before(flights, tick):
+    for n in range(7):
+        flights.append(rows(n))
+    result = tick(sensors.compaction)
+    assert not result.run_requests
+    assert "flights: at most 7 small files" in result.skip_reason.skip_message
+    assert "weather: not there yet" in result.skip_reason.skip_message
+    flights.append(rows(7))
+    (request,) = tick(sensors.compaction).run_requests
+    assert request.job_name == "maintain_flights"
+    assert request.run_key == "compact:nyc.flights:8"
+    assert request.tags["dagster/priority"] == "-5"
+    assert request.tags[TABLE_TAG] == "flights"
+
+
+def test_compaction_does_not_look_again_at_what_it_has_judged(flights, tick):
+    flights.append(rows(1))
+    tick(sensors.compaction)
+    result = tick(sensors.compaction)
+    assert "nobody has written since snapshot 1" in result.skip_reason.skip_message
+
+
+def test_compaction_joins_the_files_and_is_not_triggered_by_its_own_snapshot(flights, tick, maintain, instance):
+    for n in range(8):
+        flights.append(rows(n))
+    (request,) = tick(sensors.compaction, max_small_files=1).run_requests
+    result = execute(request, maintain)
+    assert flights.inspect.files().num_rows == 1
+    assert flights.current_snapshot().properties[TASK_TAG] == "compact"
+    again = tick(sensors.compaction, max_small_files=1)
+    assert not again.run_requests, "one small file is left, but nobody has written since"
+    (event,) = [e for e in result.all_events if e.event_type_value == "ASSET_OBSERVATION"]
+    observed = event.asset_observation_data.asset_observation
+    assert observed.asset_key == TABLE_ASSETS["flights"].key
+    assert observed.metadata["lake/files_removed"].value == 8
+    assert instance.get_latest_materialization_event(TABLE_ASSETS["flights"].key) is None
+
+
+def test_a_write_during_compaction_is_looked_at(flights, tick, maintain):
+    for n in range(8):
+        flights.append(rows(n))
+    (request,) = tick(sensors.compaction).run_requests
+    for n in range(9):
+        flights.append(rows(n, day="2013-01-02"))
+    execute(request, maintain)
+    for n in range(9):
+        flights.append(rows(n, day="2013-01-02"))
+    (request,) = tick(sensors.compaction).run_requests
+    assert request.run_key == f"compact:nyc.flights:{flights.current_snapshot().id}"
+
+
+def test_compaction_waits_for_a_run_at_work_and_asks_afterwards(flights, tick, instance):
+    for n in range(8):
+        flights.append(rows(n))
+    run = instance.create_run_for_job(
+        MAINTAIN["flights"], status=dg.DagsterRunStatus.STARTED, tags={TABLE_TAG: "flights"}
+    )
+    waiting = tick(sensors.compaction)
+    assert not waiting.run_requests
+    assert f"run {run.run_id[:8]} is at work" in waiting.skip_reason.skip_message
+    instance.report_run_canceled(run)
+    assert len(tick(sensors.compaction).run_requests) == 1
+
+
+def test_compaction_judges_ten_thousand_files_in_a_second(lake, tick):
+    """The files are only promised, not there: metadata is all that is read."""
+    schema = pa.schema([("dt", pa.string()), ("n", pa.int64())])
+    table = lake.lake.create_table("nyc.weather", schema, partition_by=["dt"])
+    base = table._base()
+    (real,) = ArrowEngine().write(table._store, rows(1), table._dialect.layout(base))
+    promised = tuple(
+        replace(real, path=f"dt=day-{n % 5_000}/bucket-0/data-{n}-0.parquet", partition=(f"day-{n % 5_000}",))
+        for n in range(10_000)
+    )
+    operation = Append(request=Request(id="many"), added=promised)
+    commit(table._store, table._dialect.head(table._store), table._dialect, operation)
+    assert table.inspect.files().num_rows == 10_000
+    began = time.monotonic()
+    result = tick(sensors.compaction)
+    took = time.monotonic() - began
+    assert "weather: at most 2 small files" in result.skip_reason.skip_message
+    assert took < 1, f"{took:.2f} s"
+
+
+def test_expiry_asks_when_there_are_too_many_snapshots_and_drops_them(flights, tick, maintain):
+    limits = {"max_snapshots": 10, "retain_snapshots": 2}
+    for n in range(10):
+        flights.append(rows(n))
+    assert "10 snapshots, none to expire" in tick(sensors.snapshot_expiry, **limits).skip_reason.skip_message
+    flights.append(rows(10))
+    (request,) = tick(sensors.snapshot_expiry, **limits).run_requests
+    assert request.run_key == "expire:nyc.flights:1:3"
+    execute(request, maintain, Upkeep(**limits))
+    assert [each.id for each in flights.snapshots()] == list(range(3, 12))
+    assert flights.scan().count() == 11
+    assert not tick(sensors.snapshot_expiry, **limits).run_requests
+
+
+def test_expiry_never_goes_past_what_a_run_in_flight_reads(flights, tick, maintain, instance):
+    limits = {"max_snapshots": 4, "retain_snapshots": 1, "retain_hours": 0}
+    for n in range(8):
+        flights.append(rows(n))
+    reader = instance.create_run_for_job(
+        MAINTAIN["weather"],
+        status=dg.DagsterRunStatus.STARTED,
+        tags={f"{READS_TAG}/copied": json.dumps({"nyc.flights": 3})},
+    )
+    (request,) = tick(sensors.snapshot_expiry, **limits).run_requests
+    execute(request, maintain, Upkeep(**limits))
+    assert [each.id for each in flights.snapshots()] == [3, 4, 5, 6, 7, 8]
+    assert flights.scan(snapshot_id=3).count() == 3
+    held = tick(sensors.snapshot_expiry, **limits)
+    assert "a run in flight reads snapshot 3" in held.skip_reason.skip_message
+    instance.report_run_canceled(reader)
+    (request,) = tick(sensors.snapshot_expiry, **limits).run_requests
+    execute(request, maintain, Upkeep(**limits))
+    assert [each.id for each in flights.snapshots()] == [8]
+
+
+@pytest.mark.parametrize(
+    ("ages", "limits", "protected", "kept"),
+    [
+        ([50, 40, 30, 20, 10], {}, None, 2),  # 40 was replaced 30 hours ago; at 24 hours ago it was snapshot 3.
+        ([50, 40, 30, 20, 10], {"retain_snapshots": 4}, None, 1),
+        ([50, 40, 30, 20, 10], {}, 1, 1),
+        ([50, 40], {}, None, 1),
+        ([5, 4, 3, 2, 1], {}, None, 0),
+        (list(range(20, 0, -1)), {"max_snapshots": 10}, None, 11),
+        ([50], {"retain_snapshots": 0}, None, 0),
+    ],
+)
+def test_the_first_snapshot_to_keep(ages, limits, protected, kept):
+    now_ms = 1_000 * 3_600_000
+    snapshots = [Aged(n, now_ms - age * 3_600_000) for n, age in enumerate(ages)]
+    policy = Upkeep(**{"max_snapshots": 100, "retain_snapshots": 1, "retain_hours": 24, **limits})
+    assert first_to_keep(snapshots, policy, protected, now_ms) == kept
+
+
+class Aged:
+    def __init__(self, id, timestamp_ms):
+        self.id, self.timestamp_ms = id, timestamp_ms
+
+
+def test_commits_of_other_engines_are_observed_once(flights, tick, lake):
+    flights.append(rows(1))
+    flights.append(rows(2), properties={"dagster/run_id": "ours"})
+    flights.append(rows(3))
+    result = tick(sensors.foreign_commits)
+    assert [event.metadata["lake/snapshot_id"].value for event in result.asset_events] == [1, 3]
+    assert {event.asset_key for event in result.asset_events} == {TABLE_ASSETS["flights"].key}
+    assert result.asset_events[1].metadata["dagster/row_count"].value == 3
+    assert "flights: 0 new snapshots" in tick(sensors.foreign_commits).skip_reason.skip_message
+
+
+def test_a_table_that_cannot_be_read_does_not_keep_the_others_from_being_looked_at(flights, tick, lake):
+    for n in range(8):
+        flights.append(rows(n))
+    broken = lake.lake.create_table("nyc.weather", pa.schema([("n", pa.int64())]))
+    broken.append(pa.table({"n": [1]}))
+    Path(lake.warehouse, "nyc.db/weather/snapshot/snapshot-1").write_text("{")
+    result = tick(sensors.compaction)
+    assert [request.job_name for request in result.run_requests] == ["maintain_flights"]
+
+
+def test_sensors_start_no_jvm(flights, tick):
+    before = SparkContext._gateway
+    for sensor in (sensors.compaction, sensors.snapshot_expiry, sensors.foreign_commits):
+        tick(sensor)
+    assert SparkContext._gateway is before

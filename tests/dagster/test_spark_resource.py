@@ -1,0 +1,49 @@
+"""SparkResource: its configuration, and what it says where Spark cannot start."""
+
+import pytest
+
+from resources.spark import DEFAULT_CONF, LOCAL_CONF, SparkResource, SparkUnavailable, java_version, require_java
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_402"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("no such thing", None),
+    ],
+)
+def test_the_java_version_is_read(text, version):
+    assert java_version(text) == version
+
+
+def test_without_java_one_line_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SparkUnavailable, match="install Java 17 or newer") as caught:
+        require_java()
+    assert "\n" not in str(caught.value)
+
+
+def test_an_old_java_is_named(monkeypatch, tmp_path):
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SparkUnavailable, match="is 8: install Java 17"):
+        require_java()
+
+
+def test_local_sessions_start_fast_and_listen_to_nobody_else():
+    conf = SparkResource(conf={"spark.ui.enabled": "true"}).full_conf()
+    assert conf == {**DEFAULT_CONF, **LOCAL_CONF, "spark.ui.enabled": "true"}
+    assert "spark.driver.host" not in SparkResource(master="yarn").full_conf()
+    assert "spark.driver.host" not in SparkResource(remote="sc://host:15002").full_conf()
+
+
+def test_a_session_is_not_started_by_a_run_that_does_not_use_it():
+    resource = SparkResource(master="local[7]")
+    resource.teardown_after_execution(None)
+    assert not resource._uses

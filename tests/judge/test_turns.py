@@ -1,0 +1,116 @@
+"""Engines that take turns on one table: each goes on from what the others left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .model import moments
+from .recipes import COMPACT, Recipe, Step, alter, append, overwrite, overwrite_partitions, request
+from .rows import assert_shows
+
+READERS = ("lakeformat", "pypaimon", "rust", "java")
+EXPIRE: Step = {"do": "expire", "retain_last": 1}
+SALES = (("id", "BIGINT"), ("item", "STRING"), ("price", "DOUBLE"), ("dt", "STRING"), ("hour", "INT"))
+FIRST = append([1, "a", 1.0, "d1", 0], [2, "b", None, "d2", 1])
+TURNS: dict[str, tuple[tuple[str, Step], ...]] = {
+    "appends": (
+        ("lakeformat", FIRST),
+        ("java", append([3, "c", 3.0, "d1", 0])),
+        ("pypaimon", append([4, "d", None, "d3", 0])),
+        ("lakeformat", append([5, "e", 5.0, None, 0])),
+    ),
+    "overwrites": (
+        ("lakeformat", FIRST),
+        ("pypaimon", overwrite_partitions([6, "f", None, "d1", 0])),
+        ("lakeformat", overwrite_partitions([4, "d", None, "d2", 0], [5, "e", None, None, 0])),
+        ("java", overwrite_partitions([3, "c", 3.0, "d1", 0])),
+        ("lakeformat", overwrite([7, "g", 7.0, "d2", 5], dt="d2")),
+    ),
+    "java_compacts_ours": (
+        *(("lakeformat", append([i, f"r{i}", 0.01, "d1", 0])) for i in range(6)),
+        ("java", COMPACT),
+        ("lakeformat", append([9, "after", None, "d1", 0])),
+        ("lakeformat", overwrite_partitions([10, "o", None, "d1", 1])),
+    ),
+    "we_compact_theirs": (
+        *((("java", "pypaimon")[i % 2], append([i, f"r{i}", 0.01, "d1", 0])) for i in range(6)),
+        ("lakeformat", COMPACT),
+        ("java", append([9, "after", None, "d1", 0])),
+        ("java", overwrite_partitions([10, "o", None, "d1", 1])),
+    ),
+    "java_expires_ours": (
+        ("lakeformat", FIRST),
+        ("lakeformat", overwrite_partitions([3, "c", None, "d1", 0])),
+        ("lakeformat", overwrite_partitions([4, "d", None, "d1", 0])),
+        ("lakeformat", append([5, "e", None, "d1", 0])),
+        ("java", EXPIRE),
+        ("lakeformat", append([6, "f", None, "d2", 0])),
+    ),
+    "we_expire_theirs": (
+        ("pypaimon", FIRST),
+        ("pypaimon", overwrite_partitions([3, "c", None, "d1", 0])),
+        ("java", overwrite_partitions([4, "d", None, "d1", 0])),
+        ("java", append([5, "e", None, "d1", 0])),
+        ("lakeformat", EXPIRE),
+        ("java", append([6, "f", None, "d2", 0])),
+    ),
+    "java_compacts_and_we_expire": (
+        *(("lakeformat", append([i, f"r{i}", 0.01, "d1", 0])) for i in range(6)),
+        ("java", COMPACT),
+        ("lakeformat", append([7, "g", None, "d1", 0])),
+        ("lakeformat", EXPIRE),
+        ("java", append([8, "h", None, "d1", 0])),
+    ),
+    "we_compact_and_java_expires": (
+        *(("java", append([i, f"r{i}", 0.01, "d1", 0])) for i in range(6)),
+        ("lakeformat", COMPACT),
+        ("java", append([7, "g", None, "d1", 0])),
+        ("java", EXPIRE),
+        ("lakeformat", append([8, "h", None, "d1", 0])),
+    ),
+    "schemas": (
+        ("lakeformat", FIRST),
+        ("java", alter(["add", "x", "INT"], ["rename", "item", "label"])),
+        ("lakeformat", append([3, "c", None, "d1", 0, 33])),
+        ("lakeformat", alter(["type", "x", "BIGINT"], ["drop", "price"])),
+        ("java", append([4, "d", "d2", 1, 2**40])),
+        ("pypaimon", append([5, "e", "d2", 1, 55])),
+        ("lakeformat", COMPACT),
+    ),
+    "tags": (
+        ("lakeformat", FIRST),
+        ("lakeformat", {"do": "tag", "name": "ours"}),
+        ("lakeformat", overwrite_partitions([3, "c", None, "d1", 0])),
+        ("java", {"do": "tag", "name": "theirs"}),
+        ("lakeformat", overwrite([4, "d", None, "d1", 0])),
+        ("java", EXPIRE),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TURNS)
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_each_goes_on_from_the_others(engines: dict[str, Any], tmp_path: Path, name: str, file_format: str) -> None:
+    turns = TURNS[name]
+    recipe = Recipe(name, SALES, tuple(step for _, step in turns), ("dt",), options={"file.format": file_format})
+    place = {"warehouse": str(tmp_path), "table": f"turns.{name}"}
+    engines[turns[0][0]].ask(verb="write", **place, **(request(recipe) | {"steps": []}))
+    tagged = {}
+    for number, (engine, step) in enumerate(turns):
+        moment = moments(recipe)[number + 1]
+        engines[engine].ask(verb="steps", **place, steps=[step])
+        if step["do"] == "tag":
+            tagged[step["name"]] = moment
+        for reader in readers(turns[: number + 1]):
+            assert_shows(engines[reader].ask(verb="read", **place), moment, (engine, step["do"], reader))
+            for tag, then in tagged.items():
+                assert_shows(engines[reader].ask(verb="read", **place, tag=tag), then, (tag, reader))
+
+
+def readers(turns: tuple[tuple[str, Step], ...]) -> list[str]:
+    """Who can read: pypaimon no manifest of Java 0.9, for it wants the column _VALUE_STATS_COLS, which came with 1.0."""
+    java_wrote = any(engine == "java" and step["do"] != "tag" for engine, step in turns)
+    return [reader for reader in READERS if not (java_wrote and reader == "pypaimon")]

@@ -1,0 +1,136 @@
+"""A race of callers who ask again, in any world: what each was told, for the world to judge."""
+
+import os
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from types import ModuleType
+from typing import Any, Protocol
+
+from lakeformat import commit as commit_module
+from lakeformat.errors import CommitError, CommitUnknown, LakeError, NotFound, StoreError
+from lakeformat.model.operation import Operation
+from lakeformat.model.snapshot import Snapshot, Stamp
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.storage.store import Store
+from tests.simulation.turns import FaultyStore, Turns
+
+SEEDS = int(os.environ.get("LAKEFORMAT_SEEDS", "150"))  # Of each race; 10,000 before a release.
+Commit = Callable[..., Snapshot]
+
+
+class Told(Enum):
+    DONE = auto()  # A snapshot came back.
+    REFUSED = auto()  # Conflict or CommitLost: nothing landed, and the files are gone.
+    UNKNOWN = auto()  # No answer, however often asked.
+
+
+@dataclass(frozen=True)
+class Report:
+    operation: Operation
+    told: Told
+    snapshot: Snapshot | None = None
+
+
+class World(Protocol):
+    """A table format in simulation."""
+
+    dialect: Any
+    fault_ratio: float  # Of calls that change something.
+    read_fault_ratio: float
+
+    def found(self, seed: int) -> MemoryFiles:
+        """A table to race on."""
+        ...
+
+    def operation(self, store: Store, random: random.Random, id: str) -> Operation | None:
+        """Something to commit, its files written; None where there is nothing to do."""
+        ...
+
+    def aside(self, store: Store, random: random.Random) -> None:
+        """Work that is no commit: expiry, the sweep of a restore."""
+        ...
+
+    def violations(self, store: MemoryFiles, reports: Sequence[Report]) -> list[str]:
+        """What is wrong with the table, told from its bytes."""
+        ...
+
+
+def race(
+    world: World,
+    seed: int,
+    attempts: int,
+    commit: Commit = commit_module.commit,
+    head: Callable[[Store], Any] | None = None,
+    actors: int | None = None,
+    turns_each: int = 3,
+    faults: bool = True,
+) -> list[str]:
+    """Violations after one seeded race; the world's own names for them."""
+    turns, store = Turns(seed), world.found(seed)
+    reports: list[Report] = []
+    actors = actors or 2 + seed % 3
+    head = head or world.dialect.head
+
+    def work(actor: str) -> Callable[[], None]:
+        chance = random.Random(f"{seed}/{actor}")
+        ratios = (world.fault_ratio, world.read_fault_ratio) if faults else (0.0, 0.0)
+        faulty: Any = FaultyStore(store, turns, actor, *ratios)
+        count = 0
+
+        def stamp(attempt: int) -> Stamp:
+            nonlocal count
+            count += 1
+            return Stamp(1_700_000_000_000 + seed, f"{seed}-{actor}-{count}", attempt)
+
+        def once(turn: int) -> None:
+            operation = world.operation(faulty, chance, f"{actor}-{turn}")
+            if operation is None:
+                return
+            for _ in range(4):
+                try:
+                    snapshot = commit(
+                        faulty, head(faulty), world.dialect, operation, attempts,
+                        stamp=stamp, sleep=lambda seconds: None, jitter=lambda: 0.0, clock=lambda: 0.0,
+                    )  # fmt: skip
+                except CommitUnknown:
+                    continue
+                except CommitError:
+                    reports.append(Report(operation, Told.REFUSED))
+                    return
+                except (StoreError, NotFound):
+                    continue  # Neither tells. NotFound: the snapshot to restore has gone.
+                reports.append(Report(operation, Told.DONE, snapshot))
+                return
+            reports.append(Report(operation, Told.UNKNOWN))
+
+        def run() -> None:
+            for turn in range(turns_each):
+                try:
+                    once(turn)
+                    world.aside(faulty, chance)
+                except StoreError:
+                    continue  # Its files could not be written, or its base not read: nothing was asked.
+
+        return run
+
+    try:
+        turns.race({f"w{i}": work(f"w{i}") for i in range(actors)})
+    except (LakeError, AssertionError, KeyError) as error:
+        return [f"seed {seed}, {attempts} attempts: {type(error).__name__}: {error}"]
+    return [f"seed {seed}, {attempts} attempts: {each}" for each in world.violations(store, reports)]
+
+
+def without(rule: str, original: str, replacement: str, module: ModuleType = commit_module) -> Any:
+    """The module's code with one rule taken out, as a namespace; proves that the rule is there and what it is for."""
+    assert module.__file__ is not None
+    with open(module.__file__) as file:
+        source = file.read()
+    assert source.count(original) == 1, (
+        f"{rule}: {original!r} stands {source.count(original)} times in {module.__name__}"
+    )
+    changed = sys.modules[f"{module.__name__} without {rule}"] = ModuleType(f"{module.__name__} without {rule}")
+    exec(compile(source.replace(original, replacement), changed.__name__, "exec"), changed.__dict__)
+    return changed

@@ -1,0 +1,201 @@
+"""Every verb, with its n-th storage call failing, for every n: the table is as before or as after, and asking again ends it."""
+
+import datetime
+import io
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import AlreadyExists, LakeError, NotFound, StoreError
+from lakeformat.dialects.paimon import dialect
+from lakeformat.model import evolution
+from lakeformat.model.partition import identity
+from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.storage.streams import NewFile
+from lakeformat.table import Table, create
+from tests.simulation.turns import FaultyStore
+
+SCHEMA = Schema(
+    fields=(
+        Field(0, "id", scalar(Kind.BIGINT)),
+        Field(1, "v", scalar(Kind.STRING)),
+        Field(2, "dt", scalar(Kind.STRING)),
+    ),
+    partitioning=identity("dt"),
+    properties={"manifest.merge-min-count": "2", "compaction.min.file-num": "2"},
+)
+AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
+
+
+class NthCallFails:
+    """A store whose call number `n` (from 1) raises, before its effect or after it; all others do as they should.
+
+    Only calls that change something have an effect to come after, so only they are counted then.
+    """
+
+    def __init__(self, store: MemoryFiles, n: int, after: bool) -> None:
+        self._store, self._n, self._after = store, n, after
+        self._count, self._lock = 0, threading.Lock()
+        self.failed: str | None = None
+
+    @property
+    def root(self) -> str:
+        return self._store.root
+
+    def location(self, path: str) -> str:
+        return self._store.location(path)
+
+    def create_stream(self, path: str) -> NewFile:
+        content = io.BytesIO()
+        return NewFile(path, content.write, lambda: self.write(path, content.getvalue()), content.close)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            with self._lock:
+                self._count += not self._after or name in FaultyStore.CHANGES
+                fails = self._count == self._n and self.failed is None
+            if fails:
+                self.failed = f"{name}{arguments[:1]}"
+            if fails and not self._after:
+                raise StoreError(f"{name}: refused")
+            answer = getattr(self._store, name)(*arguments)
+            if fails:
+                raise StoreError(f"{name}: answer lost")
+            return answer
+
+        return call
+
+
+def rows(*ids: int, dt: str = "a", v: str = "v") -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "v": [v] * len(ids), "dt": [dt] * len(ids)})
+
+
+VERBS: dict[str, Callable[[Table], object]] = {
+    "append": lambda t: t.append(rows(10, 11, dt="c"), id="op"),
+    "dynamic overwrite": lambda t: t.overwrite_partitions(rows(10, dt="a"), id="op"),
+    "declared overwrite": lambda t: t.overwrite_partitions(rows(10), [{"dt": "a"}, {"dt": "b"}], id="op"),
+    "static overwrite": lambda t: t.overwrite(rows(10, dt="b"), {"dt": "b"}, id="op"),
+    "overwrite by row": lambda t: t.overwrite(rows(2, v="new"), where="id = 2", id="op"),
+    "truncate": lambda t: t.truncate(id="op"),
+    "drop partitions": lambda t: t.drop_partitions([{"dt": "a"}], id="op"),
+    "delete": lambda t: t.delete("id in (1, 4)", id="op"),
+    "update": lambda t: t.update({"v": "'new'"}, "id > 2", id="op"),
+    "compact": lambda t: t.compact(full=True, id="op"),
+    "rollback": lambda t: t.rollback_to(snapshot_id=2, id="op"),
+    "evolve": lambda t: t.evolve([evolution.AddColumn("x", "int")], id="op"),
+    "expire snapshots": lambda t: t.expire_snapshots(retain_last=1),
+    "create tag": lambda t: once(lambda: t.create_tag("new"), AlreadyExists),
+    "delete tag": lambda t: once(lambda: t.delete_tag("old"), NotFound),
+    "remove orphans": lambda t: t.remove_orphan_files(older_than=AT_ONCE),
+}
+
+
+def once(verb: Callable[[], object], done: type[LakeError]) -> None:
+    with suppress(done):
+        verb()
+
+
+@cache
+def before() -> dict[str, bytes]:
+    """The files of a table with five snapshots, a tag, and some orphans."""
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    create(table, SCHEMA)
+    table.append(rows(1, 2))
+    table.append(pa.concat_tables([rows(3), rows(4, 5, dt="b")]))
+    table.create_tag("old")
+    table.overwrite_partitions(rows(6, dt="b"))
+    table.append(rows(7, 8))
+    table.append(rows(9))
+    orphan = "00000000-0000-0000-0000-000000000000-0"
+    store.write(f"dt=a/bucket-0/data-{orphan}.parquet", b"x")
+    store.write(f"manifest/manifest-{orphan}", b"x")
+    return {listed.path: store.read(listed.path) for listed in store.list("")}
+
+
+def copy() -> MemoryFiles:
+    store = MemoryFiles()
+    for path, data in before().items():
+        store.write(path, data)
+    return store
+
+
+def state(store: MemoryFiles) -> dict[str, Any]:
+    """What users see: rows now, of each snapshot and each tag."""
+    table = Table("t", store, dialect)
+    seen: dict[str, Any] = {"now": content(table), "columns": table.schema.names}
+    for snapshot in table.snapshots():
+        seen[f"snapshot {snapshot.id}"] = content(table, snapshot_id=snapshot.id)
+    for tag in table.inspect.tags()["tag_name"].to_pylist():
+        seen[f"tag {tag}"] = content(table, tag=tag)
+    return seen
+
+
+def content(table: Table, **version: Any) -> list[tuple[Any, ...]]:
+    found = table.scan(["id", "v", "dt"], **version).to_arrow()
+    return sorted(zip(*(found[name].to_pylist() for name in found.column_names), strict=True))
+
+
+def swept(store: MemoryFiles) -> Counter[str]:
+    """How many files there are of each kind once nothing is left that nobody names."""
+    Table("t", store, dialect).remove_orphan_files(older_than=AT_ONCE)
+    return Counter(re.sub(r"[0-9a-f]{8}(-[0-9a-f]+)+", "*", listed.path) for listed in store.list(""))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_nth_call_fails(verb: str, after: bool):
+    clean = copy()
+    old = state(clean)
+    VERBS[verb](Table("t", clean, dialect))
+    left, new = swept(clean), state(clean)
+    landed = [snapshot.operation_id for snapshot in Table("t", clean, dialect).snapshots()].count("op")
+    n = 0
+    while True:
+        n += 1
+        store = copy()
+        failing = NthCallFails(store, n, after)
+        told = None
+        try:
+            VERBS[verb](Table("t", failing, dialect))
+        except LakeError as error:
+            told = error
+        if failing.failed is None:
+            assert told is None
+            break
+        where = f"call {n}, {failing.failed}, told {told!r}"
+        seen = Table("t", store, dialect)
+        now = content(seen)
+        assert now in ([new["now"]] if told is None else [old["now"], new["now"]]), where
+        VERBS[verb](seen)
+        asked = [snapshot.operation_id for snapshot in seen.snapshots()]
+        assert asked.count("op") == landed, where
+        assert swept(store) == left, where
+        assert state(store) == new, where
+    assert n > 1
+
+
+def test_create_table_with_every_call_failing():
+    for after in (False, True):
+        n = 0
+        while True:
+            n += 1
+            store = MemoryFiles()
+            failing = NthCallFails(store, n, after)
+            try:
+                create(Table("t", failing, dialect), SCHEMA)
+            except StoreError:
+                once(lambda store=store: create(Table("t", store, dialect), SCHEMA), AlreadyExists)
+            Table("t", store, dialect).append(rows(1))
+            assert content(Table("t", store, dialect)) == [(1, "v", "a")]
+            if failing.failed is None:
+                break
+        assert n > 1

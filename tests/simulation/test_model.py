@@ -1,0 +1,278 @@
+"""The public verbs in any order, beside a model of plain dicts: time travel, tags, and the table opened anew."""
+
+import datetime
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from lakeformat import Lake
+from lakeformat.table import Table
+
+Row = dict[str, Any]
+
+PARTITIONS = st.sampled_from(["a", "b", "c/d", "", None])
+VALUES = st.one_of(st.none(), st.integers(-3, 3))
+ROWS = st.lists(st.tuples(VALUES, PARTITIONS), min_size=0, max_size=6)
+STEPS = int(os.environ.get("LAKEFORMAT_STEPS", "15"))
+EXAMPLES = int(os.environ.get("LAKEFORMAT_EXAMPLES", "20"))
+
+
+class Verbs(RuleBasedStateMachine):
+    """`rows` is the table now, `past` what it was at each snapshot that is there, `tags` what each tag keeps.
+
+    Rows have a value under each column's first name, which it keeps; `columns` says what it is called now.
+    """
+
+    @initialize(
+        file_format=st.sampled_from(["parquet", "parquet", "orc", "avro"]),
+        partitioned=st.booleans(),
+        bucket=st.sampled_from([None, None, 2]),
+        merge=st.sampled_from(["2", "30"]),
+    )
+    def create(self, file_format: str, partitioned: bool, bucket: int | None, merge: str) -> None:
+        self.folder = tempfile.mkdtemp(prefix="lakeformat-model-")
+        properties = {"file.format": file_format, "manifest.merge-min-count": merge, "compaction.min.file-num": "2"}
+        if bucket:
+            properties |= {"bucket": str(bucket), "bucket-key": "id"}
+        self.partitioned = partitioned
+        self.columns = {"id": "id", "v": "v", "dt": "dt"}
+        self.lake().create_table(
+            "db.t",
+            pa.schema([("id", pa.int64()), ("v", pa.int32()), ("dt", pa.string())]),
+            partition_by=["dt"] if partitioned else [],
+            properties=properties,
+        )
+        self.rows: list[Row] = []
+        self.past: dict[int, tuple[dict[str, str], list[Row]]] = {}
+        self.tags: dict[str, tuple[dict[str, str], list[Row]]] = {}
+        self.next_id = 0
+        self.opened: Table | None = None
+
+    def lake(self) -> Lake:
+        return Lake(self.folder, fsync="false")
+
+    @property
+    def table(self) -> Table:
+        self.opened = self.opened or self.lake().table("db.t")
+        return self.opened
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder)
+
+    @rule()
+    def open_anew(self) -> None:
+        self.opened = None
+
+    # --- rows ---
+
+    @rule(given=ROWS)
+    def append(self, given: list[tuple[Any, Any]]) -> None:
+        data, rows = self.data(given)
+        made = self.table.append(data)
+        self.done(made, [*self.rows, *rows], when=bool(rows), added=len(rows), removed=0)
+
+    @rule(given=ROWS)
+    def overwrite_dynamically(self, given: list[tuple[Any, Any]]) -> None:
+        data, rows = self.data(given)
+        touched = {row["dt"] for row in rows}
+        kept = [r for r in self.rows if self.partitioned and r["dt"] not in touched] if rows else self.rows
+        removed = len(self.rows) - len(kept)
+        made = self.table.overwrite_partitions(data)
+        self.done(made, [*kept, *rows], when=bool(rows), added=len(rows), removed=removed)
+
+    @precondition(lambda self: self.partitioned)
+    @rule(given=ROWS, others=st.lists(PARTITIONS, max_size=2))
+    def overwrite_declared(self, given: list[tuple[Any, Any]], others: list[Any]) -> None:
+        data, rows = self.data(given)
+        declared = {row["dt"] for row in rows} | set(others)
+        if not declared:
+            return
+        kept = [r for r in self.rows if r["dt"] not in declared]
+        made = self.table.overwrite_partitions(data, [{"dt": p} for p in declared])
+        self.done(made, [*kept, *rows], added=len(rows), removed=len(self.rows) - len(kept))
+
+    @precondition(lambda self: self.partitioned)
+    @rule(given=ROWS, partition=PARTITIONS)
+    def overwrite_statically(self, given: list[tuple[Any, Any]], partition: Any) -> None:
+        data, rows = self.data([(v, partition) for v, _ in given])
+        kept = [r for r in self.rows if r["dt"] != partition]
+        made = self.table.overwrite(data, {"dt": partition})
+        self.done(made, [*kept, *rows], added=len(rows), removed=len(self.rows) - len(kept))
+
+    @rule(given=ROWS)
+    def overwrite_everything(self, given: list[tuple[Any, Any]]) -> None:
+        data, rows = self.data(given)
+        self.done(self.table.overwrite(data), rows, added=len(rows), removed=len(self.rows))
+
+    @rule()
+    def truncate(self) -> None:
+        self.done(self.table.truncate(), [], added=0, removed=len(self.rows))
+
+    @precondition(lambda self: self.partitioned)
+    @rule(partition=PARTITIONS)
+    def drop_partition(self, partition: Any) -> None:
+        kept = [r for r in self.rows if r["dt"] != partition]
+        self.done(self.table.drop_partitions([{"dt": partition}]), kept)
+
+    @rule(limit=st.integers(-3, 3))
+    def delete(self, limit: int) -> None:
+        kept = [r for r in self.rows if not (r["v"] is not None and r["v"] > limit)]
+        self.done(self.table.delete(f"v > {limit}"), kept, when=len(kept) < len(self.rows))
+
+    @rule(limit=st.integers(-3, 3))
+    def update(self, limit: int) -> None:
+        hit = [r["v"] is not None and r["v"] < limit for r in self.rows]
+        after = [{**r, "v": r["v"] + 1} if h else r for r, h in zip(self.rows, hit, strict=True)]
+        self.done(self.table.update({"v": "v + 1"}, f"v < {limit}"), after, when=any(hit))
+
+    # --- schema ---
+
+    @precondition(lambda self: len(self.columns) < 6)
+    @rule()
+    def add_column(self) -> None:
+        name = f"c{self.next_id}"
+        self.next_id += 1
+        self.table.alter().add_column(name, "string").commit()
+        self.columns = {**self.columns, name: name}
+        self.rows = [{**r, name: None} for r in self.rows]
+
+    @precondition(lambda self: len(self.columns) > 3)
+    @rule(data=st.data())
+    def drop_or_rename_column(self, data: st.DataObject) -> None:
+        column = data.draw(st.sampled_from(list(self.columns)[3:]))
+        name = self.columns[column]
+        if data.draw(st.booleans()):
+            self.table.alter().drop_column(name).commit()
+            self.columns = {k: v for k, v in self.columns.items() if k != column}
+            self.rows = self.in_columns(self.rows)
+        else:
+            new = f"c{self.next_id}"
+            self.next_id += 1
+            self.table.alter().rename_column(name, new).commit()
+            self.columns = {**self.columns, column: new}
+
+    # --- upkeep ---
+
+    @rule(full=st.booleans())
+    def compact(self, full: bool) -> None:
+        made = self.table.compact(full=full)
+        self.done(made, self.rows, when=made is not None)
+
+    @rule(keep=st.integers(1, 4))
+    def expire(self, keep: int) -> None:
+        found = self.table.expire_snapshots(retain_last=keep)
+        ids = sorted(self.past)
+        assert list(found.snapshots) == ids[: max(len(ids) - keep, 0)]
+        self.past = {id: self.past[id] for id in ids[max(len(ids) - keep, 0) :]}
+
+    @precondition(lambda self: self.past)
+    @rule(data=st.data())
+    def tag(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.past)))
+        self.table.create_tag(f"t{self.next_id}", snapshot_id=id)
+        self.tags[f"t{self.next_id}"] = self.past[id]
+        self.next_id += 1
+
+    @precondition(lambda self: self.tags)
+    @rule(data=st.data())
+    def delete_tag(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.tags)))
+        self.table.delete_tag(name)
+        del self.tags[name]
+
+    @precondition(lambda self: len(self.past) > 1)
+    @rule(data=st.data())
+    def roll_back(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.past)))
+        made = self.table.rollback_to(snapshot_id=id)
+        if id == max(self.past):
+            assert made is None
+            return
+        self.past = {i: p for i, p in self.past.items() if i <= id}
+        # The schema stays the newest: columns added since are null, columns dropped since stay dropped.
+        self.rows = self.in_columns(self.past[id][1])
+        assert made is not None
+        self.past[made.id] = self.columns, self.rows
+
+    @rule()
+    def sweep(self) -> None:
+        self.table.remove_orphan_files(older_than=datetime.timedelta(days=-1))  # Everything is older than tomorrow.
+
+    # --- what must hold ---
+
+    @invariant()
+    def the_table_is_what_the_model_says(self) -> None:
+        if not hasattr(self, "rows"):
+            return
+        table = self.table
+        assert table.schema.names == tuple(self.columns.values())
+        assert same(table.scan().to_arrow(), self.columns, self.rows)
+        assert table.scan().count() == len(self.rows)
+        assert [s.id for s in table.snapshots()] == sorted(self.past)
+        hit = [r for r in self.rows if r["v"] is not None and r["v"] >= 1]
+        assert same(table.scan(where="v >= 1").to_arrow(), self.columns, hit)
+        hit = [r for r in self.rows if r["dt"] == "c/d"]
+        assert same(table.scan(["dt", "id"], where="dt = 'c/d'").to_arrow(), {"dt": "dt", "id": "id"}, hit)
+
+    @invariant()
+    def the_past_is_what_it_was(self) -> None:
+        if not hasattr(self, "rows"):
+            return
+        for id, (columns, rows) in self.past.items():
+            assert same(self.table.scan(snapshot_id=id).to_arrow(), columns, rows), id
+        for name, (columns, rows) in self.tags.items():
+            assert same(self.table.scan(tag=name).to_arrow(), columns, rows), name
+
+    # --- private ---
+
+    def data(self, given: list[tuple[Any, Any]]) -> tuple[pa.Table, list[Row]]:
+        rows = []
+        for value, partition in given:
+            others = dict.fromkeys(list(self.columns)[3:], "x")
+            rows.append({"id": self.next_id, "v": value, "dt": partition} | others)
+            self.next_id += 1
+        types = {"id": pa.int64(), "v": pa.int32()}
+        schema = pa.schema([(column, types.get(column, pa.string())) for column in self.columns])
+        return pa.Table.from_pylist(rows, schema).rename_columns(list(self.columns.values())), rows
+
+    def done(
+        self, made: Any, rows: list[Row], when: bool = True, added: int | None = None, removed: int | None = None
+    ) -> None:
+        assert (made is not None) == when
+        if made is None:
+            return
+        assert made.id == max(self.past, default=made.id - 1) + 1
+        assert (made.attempts, made.total_rows) == (1, len(rows))
+        if added is not None:
+            assert (made.rows_added, made.rows_removed) == (added, removed)
+        self.rows = rows
+        self.past[made.id] = self.columns, rows
+
+    def in_columns(self, rows: list[Row]) -> list[Row]:
+        return [{column: row.get(column) for column in self.columns} for row in rows]
+
+
+def same(found: pa.Table, columns: dict[str, str], rows: list[Row]) -> bool:
+    assert found.column_names == list(columns.values()), (found.column_names, columns)
+    key: Callable[[Row], Any] = lambda row: row["id"]  # noqa: E731
+    expected = [{name: row[column] for column, name in columns.items()} for row in sorted(rows, key=key)]
+    return sorted(found.to_pylist(), key=key) == expected
+
+
+TestVerbs = Verbs.TestCase
+TestVerbs.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    print_blob=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)

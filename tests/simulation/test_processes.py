@@ -1,0 +1,78 @@
+"""Real processes and real storage: four writers, fifty commits each; and writers that are killed."""
+
+import datetime
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lakeformat import Lake
+from tests.simulation.writers import COMMITS, SCHEMA, write, write_until_killed
+from tests.unit.s3_server import S3Server
+
+WRITERS = 4
+AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
+
+
+@pytest.fixture(params=["local", "s3"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    if request.param == "local":
+        yield str(tmp_path / "warehouse"), {}
+    else:
+        with S3Server() as server:
+            yield f"{server.new_bucket()}/warehouse", server.options
+
+
+def test_four_processes_commit_fifty_times_each(where: tuple[str, dict[str, str]]):
+    uri, options = where
+    properties = {"commit.max-retries": "200", "manifest.merge-min-count": "10"}
+    table = Lake(uri, **options).create_table("db.t", SCHEMA, partition_by=["dt"], properties=properties)
+    started = time.monotonic()
+    with ProcessPoolExecutor(WRITERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        told = [each for told in pool.map(write, [(uri, options, i) for i in range(WRITERS)]) for each in told]
+    attempts = sum(attempts for _, _, attempts in told)
+    print(f"{uri}: {len(told)} commits, {attempts} attempts, {time.monotonic() - started:.1f} s")
+    history = table.snapshots()
+    assert [s.id for s in history] == list(range(1, WRITERS * COMMITS + 1)), "one snapshot a commit, none overwritten"
+    assert {(s.operation_id, s.id) for s in history} == {(id, snapshot_id) for id, snapshot_id, _ in told}
+    assert attempts > len(told), "no race was lost: nothing was tested"
+    found = table.scan().to_arrow()
+    shared = [writer * 1000 + i for writer in range(WRITERS) for i in range(COMMITS) if i % 5 != 4]
+    own = [writer * 1000 + COMMITS - 1 for writer in range(WRITERS)]
+    assert Counter(found["id"].to_pylist()) == Counter(shared + own), "nothing lost, nothing doubled"
+    assert table.scan().count() == len(shared + own)
+    assert [f.path for f in table.remove_orphan_files(older_than=AT_ONCE, dry_run=True) if "/bucket-" in f.path] == []
+
+
+def test_a_killed_writer_changes_nothing_that_is_seen(tmp_path: Path):
+    uri, seed = str(tmp_path / "warehouse"), random.randrange(1000)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    table = Lake(uri).create_table("db.t", SCHEMA, partition_by=["dt"])
+    context = multiprocessing.get_context("spawn")
+    for turn in range(4):
+        ready = context.Event()
+        process = context.Process(target=write_until_killed, args=(uri, turn, ready))
+        process.start()
+        assert ready.wait(60)
+        time.sleep(chance.uniform(0.1, 0.8))
+        os.kill(process.pid or 0, signal.SIGKILL)
+        process.join()
+        asked = [s.operation_id for s in table.snapshots() if s.kind == "append"]
+        assert len(set(asked)) == len(asked)
+        assert Counter(table.scan(["id"]).to_arrow()["id"].to_pylist()) == Counter(list(range(20)) * len(asked))
+        for snapshot in table.snapshots()[-3:]:
+            table.scan(snapshot_id=snapshot.id).to_arrow()
+    rows_before = len(table.scan().to_arrow())
+    table.remove_orphan_files(older_than=AT_ONCE)
+    assert len(table.scan().to_arrow()) == rows_before
+    assert table.remove_orphan_files(older_than=AT_ONCE, dry_run=True) == []
+    assert not list(Path(uri).rglob("*.tmp")), "the sweep takes files that were in the making"
+    assert len(table.snapshots()) > 4, "the writers were killed before they wrote"

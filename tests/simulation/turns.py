@@ -1,0 +1,111 @@
+"""Racing writers, one at a time: a seed decides who runs next and which call fails, so a failure replays."""
+
+import io
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from lakeformat.errors import StoreError
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.storage.streams import NewFile
+
+
+class Turns:
+    """Hands one baton among actors; it moves only when an actor calls the store."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.baton = random.Random(seed), threading.Condition()
+        self.actors: list[str] = []
+        self.holder: str | None = None
+        self.late: list[Callable[[], object]] = []  # Writes whose answer is lost and whose effect is still to come.
+        self.failures: list[BaseException] = []
+
+    def race(self, actors: dict[str, Callable[[], None]]) -> None:
+        """Run all of them to their ends; raises what one of them raised."""
+        self.actors = list(actors)
+        threads = [threading.Thread(target=self._run, args=item) for item in actors.items()]
+        for thread in threads:
+            thread.start()
+        with self.baton:
+            self._pass_on()
+        for thread in threads:
+            thread.join()
+        for effect in self.late:
+            effect()
+        if self.failures:
+            raise self.failures[0]
+
+    def take(self, actor: str) -> None:
+        with self.baton:
+            if self.holder == actor:
+                self._pass_on()
+            self.baton.wait_for(lambda: self.holder == actor)
+
+    def _run(self, actor: str, work: Callable[[], None]) -> None:
+        with self.baton:
+            self.baton.wait_for(lambda: self.holder == actor)
+        try:
+            work()
+        except BaseException as error:
+            self.failures.append(error)
+        finally:
+            with self.baton:
+                self.actors.remove(actor)
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        self.holder = self.random.choice(self.actors) if self.actors else None
+        self.baton.notify_all()
+
+
+class FaultyStore:
+    """A store as one actor sees it.
+
+    A call may fail before its effect, after it, or with the effect still to come; a `create` may be repeated by the
+    client that makes it, which then hears that the file is there. Each with a chance of `fault_ratio`, or, for calls
+    that only look, `read_fault_ratio`.
+    """
+
+    MAY_LAND_LATE = frozenset({"create", "swap"})
+    CHANGES = MAY_LAND_LATE | {"write", "delete", "remove_empty_folders"}
+
+    def __init__(
+        self, store: MemoryFiles, turns: Turns, actor: str, fault_ratio: float, read_fault_ratio: float
+    ) -> None:
+        self._store, self._turns, self._actor = store, turns, actor
+        self._faults = fault_ratio, read_fault_ratio
+
+    @property
+    def inner(self) -> MemoryFiles:
+        """The store without faults, for the world to keep notes on."""
+        return self._store
+
+    @property
+    def root(self) -> str:
+        return self._store.root
+
+    def create_stream(self, path: str) -> NewFile:
+        content = io.BytesIO()
+        return NewFile(path, content.write, lambda: self.write(path, content.getvalue()), content.close)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            self._turns.take(self._actor)
+            roll, late = self._turns.random.random(), self._turns.late
+            fault = self._faults[name not in self.CHANGES]
+            while late and self._turns.random.random() < 0.3:
+                late.pop(self._turns.random.randrange(len(late)))()
+            if roll < fault:
+                raise StoreError(f"{name}: refused")
+            if name in self.MAY_LAND_LATE and roll < 2 * fault:
+                late.append(lambda: getattr(self._store, name)(*args))
+                raise StoreError(f"{name}: no answer yet")
+            answer = getattr(self._store, name)(*args)
+            if roll > 1 - fault:
+                raise StoreError(f"{name}: answer lost")
+            if name in self.MAY_LAND_LATE and roll > 1 - 2 * fault:
+                return getattr(self._store, name)(*args)
+            return answer
+
+        return call

@@ -1,0 +1,113 @@
+"""Who may import whom, and what no module may do."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = ("lakeformat", "resources", "assets", "pipelines")
+SOURCES = sorted(p for top in PROJECT for p in (ROOT / top).rglob("*.py"))
+
+# Lower layers first; a module imports from its own folder or from a lower layer.
+LAYERS = [
+    {"lakeformat.errors"},
+    {"lakeformat.model"},
+    {"lakeformat.codec", "lakeformat.storage"},
+    {"lakeformat.dialects", "lakeformat.engines"},
+    {"lakeformat.commit"},
+    {"lakeformat.maintenance", "lakeformat.row_level", "lakeformat.scan"},
+    {"lakeformat.table"},
+    {"lakeformat.lake"},
+    {"lakeformat"},
+    {"resources"},
+    {"assets"},
+    {"pipelines"},
+]
+SPARK_ALLOWED = ("lakeformat/engines/spark.py", "resources/", "assets/")
+BANNED_NAMES = {"utils", "util", "common", "base", "helpers", "helper", "misc"}
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def part_of(module: str) -> str:
+    """The unit of the import rule that a module belongs to."""
+    known = sorted((unit for layer in LAYERS for unit in layer), key=len, reverse=True)
+    return next((unit for unit in known if module == unit or module.startswith(unit + ".")), module)
+
+
+def level_of(unit: str) -> int:
+    return next(i for i, layer in enumerate(LAYERS) if unit in layer)
+
+
+def imports(tree: ast.AST) -> list[tuple[str, int]]:
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import in line {node.lineno}"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [(name, node.lineno) for name in names]
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_module_imports_only_downward(path: Path):
+    here, tree = module_of(path), ast.parse(path.read_text())
+    mine = part_of(here)
+    for name, line in imports(tree):
+        top = name.split(".")[0]
+        if top in PROJECT:
+            other = part_of(name)
+            assert level_of(other) < level_of(mine) or other == mine, f"{path}:{line}: {here} imports {name}"
+            if mine == "lakeformat.dialects" and other == mine and here.count(".") >= 3:
+                dialect = here.split(".")[2]
+                allowed = name.startswith((f"lakeformat.dialects.{dialect}", "lakeformat.dialects.dialect"))
+                assert allowed, f"{path}:{line}: dialects do not know each other: {name}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_foreign_libraries_stay_in_their_rooms(path: Path):
+    where = path.relative_to(ROOT).as_posix()
+    for name, line in imports(ast.parse(path.read_text())):
+        top = name.split(".")[0]
+        if top == "pyspark":
+            assert where.startswith(SPARK_ALLOWED), f"{where}:{line}: pyspark"
+        if top == "dagster":
+            assert not where.startswith("lakeformat/"), f"{where}:{line}: dagster"
+        if where.startswith("lakeformat/model/"):
+            assert top in {"lakeformat", "__future__"} or top in stdlib(), f"{where}:{line}: {name} in model/"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_import_hides_a_cycle_and_no_module_is_a_drawer(path: Path):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for name, line in imports(node):
+                assert name.split(".")[0] not in PROJECT, f"{path}:{line}: {name} imported inside a function"
+    assert path.stem not in BANNED_NAMES, path
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in SOURCES if p.relative_to(ROOT).parts[0] != "lakeformat"], ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_decorated_functions_keep_their_annotations(path: Path):
+    assert "from __future__ import annotations" not in path.read_text(), f"{path}: breaks Dagster's decorators"
+
+
+def test_paimon_and_iceberg_have_the_same_rooms():
+    dialects = ROOT / "lakeformat" / "dialects"
+    if (dialects / "iceberg").exists():
+        names = [{p.name for p in (dialects / d).glob("*.py")} for d in ("paimon", "iceberg")]
+        assert names[0] == names[1]
+
+
+def stdlib() -> frozenset[str]:
+    import sys
+
+    return sys.stdlib_module_names

@@ -1,0 +1,502 @@
+"""What cannot be is refused with an error of ours that says what was wrong, and leaves nothing behind."""
+
+import datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import AlreadyExists, InvalidInput, Lake, LakeError, NotFound, OutsideScope, UnsupportedFeature
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
+ROWS = pa.table({"id": [1, 2], "v": ["a", None], "dt": ["x", "y"]})
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(str(tmp_path / "w"))
+
+
+@pytest.fixture
+def table(lake):
+    t = lake.create_table("d.t", SCHEMA, partition_by=["dt"])
+    t.append(ROWS)
+    t.create_tag("kept")
+    return t
+
+
+def files(tmp_path):
+    return {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
+
+
+STRANGE = [5, 5.5, True, b"x", object(), [], {}, ("a",), datetime.date(2020, 1, 1), float("nan"), "", "\ud800", "\0"]
+
+
+def shown(value):
+    return repr(value)[:20].replace("\x00", "0").encode("ascii", "replace").decode()
+
+
+# --- warehouses and names ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "uri", [5, None, "", "\0", b"x", "s3://", "nonsense://host/x", "file://host/x", [], "hdfs://a"], ids=shown
+)
+def test_warehouses_that_cannot_be(uri):
+    with pytest.raises(LakeError):
+        Lake(uri).tables()
+
+
+def test_a_warehouse_that_is_not_one(lake, table, tmp_path):
+    for path in (tmp_path / "w/d.db/t", tmp_path / "w/d.db/t/"):
+        inner = Lake(str(path))
+        for ask in (
+            lambda inner=inner: inner.table("d.t"),
+            lambda inner=inner: inner.create_table("d.t", SCHEMA),
+        ):
+            with pytest.raises(InvalidInput, match="a table, not a warehouse"):
+                ask()
+    plain = tmp_path / "plain"
+    plain.write_text("a file")
+    with pytest.raises(LakeError):
+        Lake(str(plain)).create_table("d.t", SCHEMA)
+    nowhere = Lake(str(tmp_path / "nowhere"))
+    assert nowhere.tables() == []
+    with pytest.raises(NotFound, match="empty"):
+        nowhere.table("d.t")
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "t", "a.b.c", ".", "..", "d.", ".t", "d.t/u", "d/..", "../d.t", "d.t\n", "d. t", "d.t$files", "d.\0", "d\\.t",
+     "d.\ud800", "d.." , "d.%", 5, None, ("d", "t"), "d.t\x7f", "d.t\u2028"],
+    ids=shown,
+)  # fmt: skip
+def test_table_names_that_cannot_be(lake, tmp_path, name):
+    if name == "d.%":  # Odd, and possible.
+        assert lake.create_table(name, SCHEMA).append(ROWS).rows_added == 2
+        assert lake.tables() == ["d.%"]
+        return
+    for ask in (
+        lambda: lake.create_table(name, SCHEMA),
+        lambda: lake.table(name),
+        lambda: lake.exists(name),
+        lambda: lake.drop_table(name),
+        lambda: lake.drop_table(name, if_exists=True),
+        lambda: lake.rename_table(name, "d.u"),
+    ):
+        with pytest.raises(InvalidInput, match="no table name"):
+            ask()
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["データ.表", "d.ключ", "d.😀", "D.T", "d.a-b_c", "d.a+b@c=d", "d.%2F", "d.a:b", "d.~"]
+)
+def test_unicode_names_are_names(lake, tmp_path, name):
+    t = lake.create_table(name, SCHEMA, partition_by=["dt"])
+    t.append(ROWS)
+    t.overwrite_partitions(ROWS)
+    t.expire_snapshots(retain_last=1)
+    assert lake.tables() == [name]
+    assert lake.table(name).scan().count() == 2
+    other = lake.rename_table(name, "new.name")
+    assert sorted(other.scan().to_arrow()["id"].to_pylist()) == [1, 2]
+    lake.drop_table("new.name")
+    assert lake.tables() == []
+
+
+def test_a_name_too_long_for_the_storage_is_a_store_error(lake):
+    with pytest.raises(LakeError):
+        lake.create_table("d." + "x" * 5000, SCHEMA)
+
+
+# --- making a table ---------------------------------------------------------------------------------------------------
+
+NESTED = pa.schema(
+    [("id", pa.int64()), ("a", pa.list_(pa.int64())), ("s", pa.struct([("b", pa.int64())])), ("bin", pa.binary())]
+)
+
+
+@pytest.mark.parametrize(
+    ("schema", "how", "says"),
+    [
+        (SCHEMA, {"format": "delta"}, "delta"),
+        (SCHEMA, {"format": None}, "None"),
+        (SCHEMA, {"if_exists": "replace"}, "replace"),
+        (SCHEMA, {"partition_by": ["nowhere"]}, "nowhere"),
+        (SCHEMA, {"partition_by": ["dt", "dt"]}, "twice"),
+        (SCHEMA, {"partition_by": ["id", "v", "dt"]}, "every column"),
+        (SCHEMA, {"partition_by": ["days(dt)"]}, "plain columns"),
+        (SCHEMA, {"partition_by": ["nope(dt)"]}, "nope"),
+        (SCHEMA, {"partition_by": [5]}, "5"),
+        (SCHEMA, {"partition_by": 5}, "partition_by"),
+        (SCHEMA, {"primary_key": ["id"]}, "primary key"),
+        (SCHEMA, {"primary_key": 7}, "primary_key"),
+        (SCHEMA, {"properties": {"bucket": "0"}}, "bucket"),
+        (SCHEMA, {"properties": {"bucket": "many"}}, "bucket"),
+        (SCHEMA, {"properties": {"bucket": "-2"}}, "postpone"),
+        (SCHEMA, {"properties": {"bucket": "4"}}, "bucket-key"),
+        (SCHEMA, {"properties": {"bucket-key": "id"}}, "fixed number"),
+        (SCHEMA, {"properties": {"bucket": "4", "bucket-key": "nowhere"}}, "nowhere"),
+        (SCHEMA, {"properties": {"bucket": "4", "bucket-key": "dt"}, "partition_by": ["dt"]}, "partition column"),
+        (SCHEMA, {"properties": {"bucket": "4", "bucket-key": "v", "bucket-function.type": "mod"}}, "mod"),
+        (SCHEMA, {"properties": {"bucket": "4", "bucket-key": "id", "bucket-function.type": "sha"}}, "sha"),
+        (SCHEMA, {"properties": {"file.format": "csv"}}, "csv"),
+        (SCHEMA, {"properties": {"file.compression": "shrink"}}, "shrink"),
+        (SCHEMA, {"properties": {"manifest.compression": "shrink"}}, "shrink"),
+        (SCHEMA, {"properties": {"file.compression.zstd-level": "x"}}, "zstd-level"),
+        (SCHEMA, {"properties": {"target-file-size": "big"}}, "target-file-size"),
+        (SCHEMA, {"properties": {"target-file-size": "0"}}, "target-file-size"),
+        (SCHEMA, {"properties": {"snapshot.time-retained": "1 fortnight"}}, "time-retained"),
+        (SCHEMA, {"properties": {"bukcet": "4"}}, "did you mean 'bucket'"),
+        (SCHEMA, {"properties": {"nonsense.key": "4"}}, "nonsense.key"),
+        (SCHEMA, {"properties": {5: "4"}}, "5"),
+        (SCHEMA, {"properties": {"": "4"}}, "unknown option"),
+        (SCHEMA, {"properties": [("a", "b")]}, "properties"),
+        (SCHEMA, {"properties": "bucket=4"}, "properties"),
+        (SCHEMA, {"properties": {"user.note": "\ud800"}}, "text"),
+        (SCHEMA, {"comment": 5}, "comment"),
+        (SCHEMA, {"properties": {"type": "format-table"}}, "format-table"),
+        (NESTED, {"partition_by": ["a"]}, "'a'"),
+        (NESTED, {"partition_by": ["s"]}, "'s'"),
+        (NESTED, {"partition_by": ["bin"]}, "'bin'"),
+        (NESTED, {"properties": {"bucket": "4", "bucket-key": "s"}}, "'s'"),
+        (pa.schema([]), {}, "column"),
+        (pa.schema([("a", pa.int64()), ("a", pa.int64())]), {}, "'a'"),
+        (pa.schema([("a", pa.int64()), ("A", pa.int64())]), {}, "'A'"),
+        (pa.schema([("", pa.int64())]), {}, "no name"),
+        (pa.schema([("_KEY_a", pa.int64())]), {}, "_KEY_a"),
+        (pa.schema([("_VALUE_KIND", pa.int64())]), {}, "_VALUE_KIND"),
+        (pa.schema([("s", pa.struct([("x", pa.int64()), ("x", pa.int64())]))]), {}, "'x'"),
+        (pa.schema([("s", pa.struct([]))]), {}, "s"),
+        (pa.schema([("d", pa.decimal256(50, 2))]), {}, "d"),
+        (pa.schema([("d", pa.duration("s"))]), {}, "d"),
+        (pa.schema([("u", pa.uint64())]), {}, "u"),
+        (pa.schema([("u", pa.dense_union([pa.field("a", pa.int64())]))]), {}, "u"),
+        ("id int", {}, "schema"),
+        (None, {}, "schema"),
+        ({"id": "int"}, {}, "schema"),
+        ([("id", "int")], {}, "schema"),
+    ],
+    ids=lambda v: shown(v) if not isinstance(v, pa.Schema) else "",
+)
+def test_tables_that_cannot_be_made_leave_nothing(lake, tmp_path, schema, how, says):
+    with pytest.raises((InvalidInput, UnsupportedFeature, NotFound)) as caught:
+        lake.create_table("d.t", schema, **how)
+    assert says in str(caught.value)
+    assert files(tmp_path) == {}
+    assert lake.tables() == []
+
+
+def test_names_of_columns_may_be_odd(lake):
+    odd = ["a b", "a.b", "日本", "a/b", 'q"', "`", "x" * 300, "select", "%", "=", "\u00a0"]
+    t = lake.create_table("d.t", pa.schema([(n, pa.int64()) for n in odd]), partition_by=["a/b"])
+    t.append(pa.table({n: [i] for i, n in enumerate(odd)}))
+    t.append(pa.table({n: [None] for n in odd}, pa.schema([(n, pa.int64()) for n in odd])))
+    assert t.scan(where="`a b` = 0").to_arrow().to_pylist() == [dict(zip(odd, range(len(odd)), strict=True))]
+    assert t.scan(columns=["a.b"]).to_arrow().column_names == ["a.b"]
+    assert t.scan(where="`a.b` = 1").count() == 1
+
+
+def test_a_table_that_is_there(lake, table):
+    with pytest.raises(AlreadyExists, match="if_exists"):
+        lake.create_table("d.t", SCHEMA)
+    assert lake.create_table("d.t", pa.schema([("x", pa.int8())]), if_exists="ignore").schema.names == ("id", "v", "dt")
+    lake.create_table("d.u", SCHEMA)
+    with pytest.raises(AlreadyExists):
+        lake.rename_table("d.t", "d.u")
+    with pytest.raises(NotFound, match=r"d\.t"):
+        lake.table("d.tt")
+    with pytest.raises(NotFound):
+        lake.drop_table("d.v")
+    with pytest.raises(NotFound):
+        lake.tables("nope")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        *({"columns": v} for v in ([5], 5, ["nope"], ["id.x"], ["id", "nope.x"], [None], [""], "id,v", ["\0"], b"id")),
+        *({"where": v} for v in (5, b"x", "", "id =", "nope = 1", "id = 'x'", "id + 1", "sum(id) > 1", "id = 1; drop", [],
+                                 "id between 1", "v like 5", "exists (select 1)", "id = date 'x'",
+                                 "(" * 5000 + "id = 1" + ")" * 5000, "dt", "\0")),
+        *({"snapshot_id": v} for v in (0, -1, 99, 2**70, True, 1.5, "1", "x", "../1", [], b"1")),
+        *({"as_of": v} for v in ("", "yesterday", True, 1.5, [], b"x", -1, "2020-13-01", datetime.time(1))),
+        *({"tag": v} for v in ("", "nope", "..", "a/b", 5, True, [], "../../snapshot/snapshot-1")),
+        *({"limit": v} for v in (-1, "5", 1.5, True, [], 2.0)),
+        {"snapshot_id": 1, "tag": "kept"},
+        {"snapshot_id": 1, "as_of": 5},
+    ],
+    ids=shown,
+)  # fmt: skip
+def test_scans_that_cannot_be(table, how):
+    with pytest.raises((InvalidInput, NotFound, UnsupportedFeature)):
+        table.scan(**how).to_arrow()
+
+
+def test_limits_at_the_edges(table):
+    assert table.scan(limit=0).to_arrow().num_rows == 0
+    assert table.scan(limit=0).count() == 0
+    assert table.scan(limit=2**62).to_arrow().num_rows == 2
+    assert table.scan(columns=[]).to_arrow().num_rows == 2
+    assert table.scan(columns=("id",)).to_arrow().column_names == ["id"]
+    assert table.scan(columns=["v", "id", "v"]).to_arrow().column_names == ["v", "id"]
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+WRITES = {
+    "append": lambda t, rows, **how: t.append(rows, **how),
+    "overwrite": lambda t, rows, **how: t.overwrite(rows, **how),
+    "overwrite_partitions": lambda t, rows, **how: t.overwrite_partitions(rows, **how),
+    "overwrite where": lambda t, rows, **how: t.overwrite(rows, where="id >= 0", **how),
+}
+CHANGES = {
+    **{name: (lambda t, verb=verb, **how: verb(t, ROWS, **how)) for name, verb in WRITES.items()},
+    "truncate": lambda t, **how: t.truncate(**how),
+    "drop_partitions": lambda t, **how: t.drop_partitions([{"dt": "x"}], **how),
+    "delete": lambda t, **how: t.delete("id = 1", **how),
+    "update": lambda t, **how: t.update({"v": "'w'"}, **how),
+    "compact": lambda t, **how: t.compact(**how),
+    "rollback_to": lambda t, **how: t.rollback_to(1, **how),
+}
+
+
+@pytest.mark.parametrize("verb", CHANGES)
+@pytest.mark.parametrize(
+    "how",
+    [
+        *({"id": v} for v in STRANGE),
+        *({"properties": v} for v in (5, "a", [("a", "b")], {"a": 5}, {5: "a"}, {"a": None}, {"a": "\ud800"}, {"": "x"},
+                                      {"lakeformat.restored-from": "1"})),
+    ],
+    ids=shown,
+)  # fmt: skip
+def test_ids_and_properties_that_cannot_be(table, tmp_path, verb, how):
+    table.append(ROWS)
+    before = files(tmp_path)
+    with pytest.raises(InvalidInput):
+        CHANGES[verb](table, **how)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("watermark", ["x", 1.5, True, 2**63, -(2**64), []])
+def test_watermarks_that_cannot_be(table, tmp_path, watermark):
+    before = files(tmp_path)
+    for verb in (table.append, table.overwrite, table.overwrite_partitions):
+        with pytest.raises(InvalidInput, match="watermark"):
+            verb(ROWS, watermark=watermark)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("pinned", ["x", 1.5, True, -1, 99, 0])
+def test_pins_that_cannot_be(table, tmp_path, pinned):
+    before = files(tmp_path)
+    for verb in (table.overwrite, table.overwrite_partitions):
+        with pytest.raises(LakeError):
+            verb(ROWS, pinned_to=pinned)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("verb", WRITES)
+@pytest.mark.parametrize(
+    "data",
+    [
+        5, None, "rows", b"rows", object(), [5], [ROWS, 5], {"id": 5}, {"id": [1], "v": ["a", "b"]}, [{"id": object()}],
+        pa.table({"nope": [1]}), pa.table({"id": ["x"]}), pa.table({"id": [1.5]}), pa.table({"v": [1]}),
+        pa.table({"ID": [1]}), pa.table([[1], [2]], names=["id", "id"]), pa.table({"id": [[1]]}),
+        pa.table({"id": pa.array([2**64 - 1], pa.uint64())}), pa.array([1]), pa.table({"v": [b"\xff\xfe"]}),
+        pa.table({"dt": [datetime.date(2020, 1, 1)], "id": [Decimal("1.5")]}),
+        [{"id": 1}, {"id": "x"}], iter([ROWS.to_batches()[0], "x"]), [{"id": 2**70}],
+    ],
+    ids=lambda v: shown(v) if not isinstance(v, pa.Table) else ",".join(v.schema.names),
+)  # fmt: skip
+def test_data_that_does_not_fit_leaves_nothing(table, tmp_path, verb, data):
+    before = files(tmp_path)
+    if isinstance(data, type(iter([]))):
+        data = iter([ROWS.to_batches()[0], "x"])
+    with pytest.raises(InvalidInput):
+        WRITES[verb](table, data)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "type",
+    [
+        "INT NOT NULL",
+        "TINYINT",
+        "DECIMAL(3, 1)",
+        "VARCHAR(3)",
+        "CHAR(2)",
+        "BINARY(2)",
+        "DATE",
+        "TIME(0)",
+        "TIMESTAMP(3)",
+    ],
+)
+def test_values_that_a_column_has_no_room_for_leave_nothing(lake, tmp_path, type):
+    from lakeformat.dialects.paimon import types
+    from lakeformat.model.schema import Field, Schema
+
+    kind, nullable = types.parse_type(type)
+    wrong = {
+        "INT NOT NULL": [None], "TINYINT": [300], "DECIMAL(3, 1)": [Decimal("100.5")], "VARCHAR(3)": ["abcd"],
+        "CHAR(2)": ["abc"], "BINARY(2)": [b"abc"], "DATE": ["x"], "TIME(0)": ["x"], "TIMESTAMP(3)": ["x"],
+    }[type]  # fmt: skip
+    t = lake.create_table(
+        "d.t", Schema((Field(-1, "p", types.parse_type("INT")[0]), Field(-1, "c", kind, nullable))), partition_by=["p"]
+    )
+    before = files(tmp_path)
+    rows = pa.table({"p": [1, 2], "c": pa.concat_arrays([pa.nulls(1, pa.array(wrong).type), pa.array(wrong)])})
+    with pytest.raises(InvalidInput, match="c"):
+        t.append(rows)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("verb", "error"),
+    [
+        (lambda t: t.overwrite(ROWS, partition={"dt": "x"}), OutsideScope),
+        (lambda t: t.overwrite(ROWS, where="dt = 'x'"), OutsideScope),
+        (lambda t: t.overwrite(ROWS, where="id = 1"), OutsideScope),
+        (lambda t: t.overwrite(ROWS, partition={"nope": "x"}), InvalidInput),
+        (lambda t: t.overwrite(ROWS, partition={}), InvalidInput),
+        (lambda t: t.overwrite(ROWS, partition={"dt": 5.5}), InvalidInput),
+        (lambda t: t.overwrite(ROWS, partition={"dt": object()}), InvalidInput),
+        (lambda t: t.overwrite(ROWS, partition="dt=x"), InvalidInput),
+        (lambda t: t.overwrite(ROWS, partition={"dt": "x"}, where="dt = 'x'"), InvalidInput),
+        (lambda t: t.overwrite(ROWS, where=""), InvalidInput),
+        (lambda t: t.overwrite(ROWS, where="nope = 1"), NotFound),
+        (lambda t: t.overwrite_partitions(ROWS, partitions=[{"dt": "x"}]), OutsideScope),
+        (lambda t: t.overwrite_partitions(ROWS, partitions=[]), OutsideScope),
+        (lambda t: t.overwrite_partitions(ROWS, partitions={"dt": "x"}), InvalidInput),
+        (lambda t: t.overwrite_partitions(ROWS, partitions=["x"]), InvalidInput),
+        (lambda t: t.overwrite_partitions(ROWS, partitions=5), InvalidInput),
+        (lambda t: t.overwrite_partitions(ROWS, partitions=[{}]), InvalidInput),
+        (lambda t: t.overwrite_partitions(ROWS, partitions=[{5: "x"}]), InvalidInput),
+        (lambda t: t.drop_partitions([]), InvalidInput),
+        (lambda t: t.drop_partitions({"dt": "x"}), InvalidInput),
+        (lambda t: t.drop_partitions("dt=x"), InvalidInput),
+        (lambda t: t.drop_partitions([{"dt": ["x"]}]), InvalidInput),
+        (lambda t: t.drop_partitions([{"dt": 5}, {"dt": "x"}]), InvalidInput),
+        (lambda t: t.delete(""), InvalidInput),
+        (lambda t: t.delete(None), InvalidInput),
+        (lambda t: t.delete(5), InvalidInput),
+        (lambda t: t.delete("id"), InvalidInput),
+        (lambda t: t.delete("nope = 1"), NotFound),
+        (lambda t: t.update({}), InvalidInput),
+        (lambda t: t.update(None), InvalidInput),
+        (lambda t: t.update({"nope": "1"}), NotFound),
+        (lambda t: t.update({"v": 5}), InvalidInput),
+        (lambda t: t.update({"v": ""}), InvalidInput),
+        (lambda t: t.update({"id": "v"}), InvalidInput),
+        (lambda t: t.update({"v": "nope"}), NotFound),
+        (lambda t: t.update({5: "1"}), LakeError),
+        (lambda t: t.update(["v"]), InvalidInput),
+        (lambda t: t.update({"v": "'x'"}, where="nope"), NotFound),
+        (lambda t: t.compact(where="id = 1"), InvalidInput),
+        (lambda t: t.compact(where="nope = 1"), NotFound),
+        (lambda t: t.expire_snapshots(retain_last=0), InvalidInput),
+        (lambda t: t.expire_snapshots(retain_last="1"), InvalidInput),
+        (lambda t: t.expire_snapshots(retain_last=1.5), InvalidInput),
+        (lambda t: t.expire_snapshots(older_than="never"), InvalidInput),
+        (lambda t: t.expire_snapshots(older_than=[]), InvalidInput),
+        (lambda t: t.expire_snapshots(keep_from="x"), InvalidInput),
+        (lambda t: t.remove_orphan_files("never"), InvalidInput),
+        (lambda t: t.remove_orphan_files(None), InvalidInput),
+        (lambda t: t.remove_orphan_files(1.5), InvalidInput),
+        (lambda t: t.rollback_to(), InvalidInput),
+        (lambda t: t.rollback_to(1, tag="kept"), InvalidInput),
+        (lambda t: t.rollback_to(99), NotFound),
+        (lambda t: t.rollback_to("1"), InvalidInput),
+        (lambda t: t.rollback_to(tag="nope"), NotFound),
+        (lambda t: t.rollback_to(tag=5), InvalidInput),
+        (lambda t: t.rollback_to(as_of="x"), InvalidInput),
+        (lambda t: t.rollback_to(as_of=5), NotFound),
+        (lambda t: t.create_tag("kept", retain=datetime.timedelta(1)), AlreadyExists),
+        (lambda t: t.create_tag("n", snapshot_id=99), NotFound),
+        (lambda t: t.create_tag("n", snapshot_id="1"), InvalidInput),
+        (lambda t: t.create_tag("n", retain=5), InvalidInput),
+        (lambda t: t.create_tag("n", retain=datetime.timedelta(-1)), InvalidInput),
+        (lambda t: t.delete_tag("nope"), NotFound),
+        (lambda t: t.delete_tag(5), InvalidInput),
+        (lambda t: t.snapshot(99), NotFound),
+        (lambda t: t.snapshot("1"), InvalidInput),
+        (lambda t: t.snapshots(after="x"), InvalidInput),
+        (lambda t: t.inspect.partitions(small_file_bytes="x"), InvalidInput),
+        (lambda t: t.alter().commit(), InvalidInput),
+        (lambda t: t.alter().add_column("v", "int").commit(), AlreadyExists),
+        (lambda t: t.alter().add_column("V", "int").commit(), AlreadyExists),
+        (lambda t: t.alter().add_column("n", "nonsense").commit(), LakeError),
+        (lambda t: t.alter().add_column("n", 5).commit(), InvalidInput),
+        (lambda t: t.alter().add_column(5, "int").commit(), InvalidInput),
+        (lambda t: t.alter().add_column("", "int").commit(), InvalidInput),
+        (lambda t: t.alter().add_column("n", "int", nullable=False).commit(), InvalidInput),
+        (lambda t: t.alter().add_column("n", "int", default="x").commit(), InvalidInput),
+        (lambda t: t.alter().add_column("_KEY_n", "int").commit(), InvalidInput),
+        (lambda t: t.alter().drop_column("nope").commit(), NotFound),
+        (lambda t: t.alter().drop_column("dt").commit(), InvalidInput),
+        (lambda t: t.alter().drop_column("id").drop_column("v").commit(), InvalidInput),
+        (lambda t: t.alter().rename_column("dt", "d").commit(), InvalidInput),
+        (lambda t: t.alter().rename_column("id", "v").commit(), AlreadyExists),
+        (lambda t: t.alter().rename_column("id", "_VALUE_KIND").commit(), InvalidInput),
+        (lambda t: t.alter().rename_column("id", 5).commit(), InvalidInput),
+        (lambda t: t.alter().change_type("id", "int").commit(), InvalidInput),
+        (lambda t: t.alter().change_type("dt", "bytes").commit(), InvalidInput),
+        (lambda t: t.alter().change_type("v.x", "int").commit(), NotFound),
+        (lambda t: t.alter().move_column("id", after="nope").commit(), NotFound),
+        (lambda t: t.alter().set_properties({"bucket": "4"}).commit(), InvalidInput),
+        (lambda t: t.alter().set_properties({"bukcet": "4"}).commit(), InvalidInput),
+        (lambda t: t.alter().set_properties({"bucket-key": "id"}).commit(), InvalidInput),
+        (lambda t: t.alter().set_properties({"target-file-size": "x"}).commit(), InvalidInput),
+        (lambda t: t.alter().set_properties({"metadata.stats-mode": "x"}).commit(), InvalidInput),
+        (lambda t: t.alter().set_properties({"data-evolution.enabled": "true"}).commit(), LakeError),
+        (lambda t: t.alter().set_properties({"user.a": 5}).commit(), InvalidInput),
+        (lambda t: t.alter().set_properties(5).commit(), InvalidInput),
+        (lambda t: t.alter().set_comment(5).commit(), InvalidInput),
+        (lambda t: t.alter().change_comment("v", 5).commit(), InvalidInput),
+        (lambda t: t.evolve([5]), InvalidInput),
+        (lambda t: t.evolve(5), InvalidInput),
+    ],
+)  # fmt: skip
+def test_verbs_that_cannot_be_leave_nothing(table, tmp_path, verb, error):
+    before = files(tmp_path)
+    with pytest.raises(error) as caught:
+        verb(table)
+    assert isinstance(caught.value, LakeError)
+    assert len(str(caught.value)) > 10
+    assert files(tmp_path) == before
+
+
+def test_verbs_on_a_table_that_is_gone(lake, table, tmp_path):
+    lake.drop_table("d.t")
+    assert files(tmp_path) == {}
+    others = [
+        lambda t: t.scan(),
+        lambda t: t.alter().drop_column("v").commit(),
+        lambda t: t.expire_snapshots(retain_last=1),
+        lambda t: t.create_tag("x"),
+    ]
+    for verb in [*CHANGES.values(), *others]:
+        with pytest.raises(NotFound):
+            verb(table)
+    assert files(tmp_path) == {}
+
+
+def test_partitions_by_column_for_a_table_without(lake, tmp_path):
+    t = lake.create_table("d.u", SCHEMA)
+    t.append(ROWS)
+    before = files(tmp_path)
+    for verb in (
+        lambda: t.overwrite(ROWS, partition={"dt": "x"}),
+        lambda: t.overwrite_partitions(ROWS, partitions=[{"dt": "x"}]),
+        lambda: t.drop_partitions([{"dt": "x"}]),
+    ):
+        with pytest.raises(InvalidInput, match="no partitions"):
+            verb()
+    assert files(tmp_path) == before

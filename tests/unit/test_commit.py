@@ -1,0 +1,304 @@
+"""The commit loop, told case by case; `tests/simulation` proves it over all of them at once."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from lakeformat.commit import commit, discard, pause
+from lakeformat.errors import CommitLost, CommitUnknown, Conflict, CorruptTable, NoSuchFile, StoreError
+from lakeformat.model.operation import Append, Operation, Request, Rewrite
+from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
+from lakeformat.model.work import WrittenFile
+from lakeformat.storage.memory import MemoryFiles
+from tests.simulation import toy
+
+
+def append(id: str = "op") -> Append:
+    return Append(request=Request(id=id), added=(WrittenFile(f"data/{id}", (), 1, 1),))
+
+
+@dataclass
+class Case:
+    """A table, a head that does as it is told, and a clock that nobody waits for."""
+
+    store: MemoryFiles = field(default_factory=MemoryFiles)
+    answers: list[Callable[[int, Plan], Outcome]] = field(default_factory=list)  # Then the real head's.
+    slept: list[float] = field(default_factory=list)
+    stamps: list[int] = field(default_factory=list)
+    seen: Any = None  # The store as commit gets it, if that is another one.
+
+    def version(self) -> int:
+        return toy.head(self.store).version()
+
+    def advance(self, version: int, plan: Plan) -> Outcome:
+        answer = self.answers.pop(0) if self.answers else self.publish
+        return answer(version, plan)
+
+    def publish(self, version: int, plan: Plan) -> Outcome:
+        return toy.head(self.store).advance(version, plan)
+
+    def publish_unheard(self, version: int, plan: Plan) -> Outcome:
+        assert self.publish(version, plan) is Outcome.PUBLISHED
+        return Outcome.UNKNOWN
+
+    def never_arrive(self, version: int, plan: Plan) -> Outcome:
+        return Outcome.UNKNOWN
+
+    def lose(self, version: int, plan: Plan | None) -> Outcome:
+        """Somebody else is faster."""
+        self.store.write(f"manifest/other-{version}", b"[]")
+        root = b'{"id": "other-%d", "kind": "Append", "manifest": "manifest/other-%d"}' % (version, version)
+        self.store.write(f"snapshot/snapshot-{version + 1}", root)
+        return Outcome.LOST
+
+    def stamp(self, attempt: int) -> Stamp:
+        self.stamps.append(attempt)
+        return Stamp(0, f"{len(self.stamps)}", attempt)
+
+    def commit(self, operation: Operation, attempts: int = 3) -> Snapshot:
+        for path in (each.path for each in getattr(operation, "added", ())):
+            self.store.write(path, b"x")
+        ticks = iter(range(100))
+        return commit(
+            self.seen or self.store, self, toy, operation, attempts,
+            stamp=self.stamp, sleep=self.slept.append, jitter=lambda: 0.5, clock=lambda: next(ticks) * 0.25,
+        )  # fmt: skip
+
+    def manifests(self) -> list[str]:
+        return [each.path for each in self.store.list("manifest")]
+
+
+@dataclass
+class Failing:
+    """A store whose n-th call from now on fails, or all from it on."""
+
+    store: MemoryFiles
+    calls: dict[str, range]
+    made: dict[str, int] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            self.made[name] = self.made.get(name, 0) + 1
+            if self.made[name] in self.calls.get(name, ()):
+                raise StoreError(f"{name}: no answer")
+            return getattr(self.store, name)(*arguments)
+
+        return call if callable(getattr(self.store, name)) else getattr(self.store, name)
+
+
+def test_a_commit_says_what_it_took(caplog: pytest.LogCaptureFixture):
+    case = Case()
+    with caplog.at_level(logging.INFO, logger="lakeformat"):
+        made = case.commit(append())
+    assert (made.id, made.operation_id, made.attempts, made.milliseconds) == (1, "op", 1, 250)
+    assert case.slept == []
+    assert [r.getMessage() for r in caplog.records if "snapshot 1" in r.getMessage()], "one line says so"
+    assert len(caplog.records) == 1
+
+
+def test_a_lost_race_is_run_again_on_the_new_base():
+    case = Case()
+    case.answers = [case.lose, case.lose]
+    made = case.commit(append())
+    assert (made.id, made.attempts) == (3, 3)
+    assert case.manifests() == ["manifest/manifest-3", "manifest/other-0", "manifest/other-1"], (
+        "losers leave no metadata"
+    )
+    assert toy.load(case.store, 3).files == ("data/op",)
+    assert case.slept == pytest.approx([0.011, 0.022])
+    assert case.stamps == [0, 1, 2]
+
+
+def test_all_races_lost_is_said_and_cleaned_up():
+    case = Case()
+    case.answers = [case.lose] * 3
+    with pytest.raises(CommitLost, match="3 attempts"):
+        case.commit(append())
+    assert not case.store.exists("data/op")
+    assert case.manifests() == [f"manifest/other-{i}" for i in range(3)]
+
+
+def test_an_attempt_that_landed_unheard_is_found():
+    case = Case()
+    case.answers = [case.publish_unheard]
+    made = case.commit(append())
+    assert (made.id, made.attempts) == (1, 2)
+    assert case.version() == 1
+
+
+def test_the_last_unknown_is_said_and_nothing_is_deleted():
+    for answer in ("publish_unheard", "never_arrive"):
+        case = Case()
+        case.answers = [getattr(case, answer)]
+        with pytest.raises(CommitUnknown, match="id='op'"):
+            case.commit(append(), attempts=1)
+        assert case.store.exists("data/op")
+        assert case.manifests() == ["manifest/manifest-1"]
+        made = case.commit(append(), attempts=1)
+        assert made.id == 1
+        assert case.version() == 1
+
+
+def test_a_race_lost_to_an_own_late_attempt_is_found():
+    case = Case()
+
+    def land_late(version: int, plan: Plan) -> Outcome:
+        case.answers[0] = lambda _, later: (case.publish(version, plan), Outcome.LOST)[1]
+        return Outcome.UNKNOWN
+
+    case.answers = [land_late, case.publish]
+    made = case.commit(append(), attempts=2)
+    assert made.id == 1
+    assert case.store.exists("data/op")
+    assert toy.load(case.store, 1).files == ("data/op",)
+
+
+def test_asking_again_returns_the_same_snapshot():
+    case = Case()
+    first = case.commit(append())
+    case.commit(append("other"))
+    again = case.commit(append())
+    assert again.id == first.id
+    assert case.version() == 2
+
+
+def test_a_conflict_discards_what_was_written():
+    case = Case()
+    case.commit(append("a"))
+    operation = Rewrite(request=Request(id="op"), removed=("data/gone",), added=(WrittenFile("data/op", (), 1, 1),))
+    with pytest.raises(Conflict):
+        case.commit(operation)
+    assert not case.store.exists("data/op")
+    assert case.store.exists("data/a")
+    assert case.version() == 1
+
+
+def test_cleaning_up_never_hides_the_outcome():
+    case = Case()
+    case.seen = Failing(case.store, {"delete": range(1, 99)})
+    case.answers = [case.lose] * 2
+    with pytest.raises(CommitLost):
+        case.commit(append(), attempts=2)
+    assert case.store.exists("data/op"), "left to the sweep"
+    discard(case.seen, ["data/op"])
+
+
+@pytest.mark.parametrize("call", ["read", "write"])
+def test_storage_that_fails_before_anything_is_published_propagates(call: str):
+    case = Case()
+    case.commit(append("a"))
+    case.seen = Failing(case.store, {call: range(1, 99)})
+    with pytest.raises(StoreError, match=call):
+        case.commit(append())
+    assert case.store.exists("data/op"), "whatever else fails leaves every file to the sweep"
+
+
+def test_a_base_that_expires_while_it_is_looked_at_is_a_lost_race():
+    case = Case()
+    case.commit(append("a"))
+
+    class Expiring(Failing):
+        def read(self, path: str) -> bytes:
+            if path == "manifest/manifest-1" and self.store.exists(path):
+                case.lose(1, None)
+                self.store.delete([path, "snapshot/snapshot-1"])
+            return self.store.read(path)
+
+    case.seen = Expiring(case.store, {})
+    made = case.commit(replace(append(), request=Request(id="op", absent_until=1)))
+    assert (made.id, made.attempts) == (3, 2)
+
+
+def test_a_file_that_is_missing_from_the_current_base_is_told_at_once():
+    case = Case()
+    case.commit(append("a"))
+    case.store.delete(["manifest/manifest-1"])
+    with pytest.raises(NoSuchFile, match="manifest-1"):
+        case.commit(append())
+    assert case.slept == []
+    assert case.store.exists("data/op")
+
+
+@pytest.mark.parametrize("call", ["read", "write"])
+@pytest.mark.parametrize("lands", [True, False])
+def test_storage_that_fails_after_an_unknown_outcome_is_no_answer(call: str, lands: bool):
+    """The failure of a later attempt must not read as 'not landed'."""
+    case = Case()
+    case.commit(append("a"))
+    failing = Failing(case.store, {})
+
+    def unheard(version: int, plan: Plan) -> Outcome:
+        failing.calls = {call: range(1, 99)}
+        failing.made.clear()
+        return (case.publish_unheard if lands else case.never_arrive)(version, plan)
+
+    case.seen, case.answers = failing, [unheard]
+    if lands and call == "write":
+        assert case.commit(append()).id == 2, "found, so nothing needs to be written"
+        return
+    with pytest.raises(CommitUnknown):
+        case.commit(append())
+    assert case.store.exists("data/op")
+    failing.calls = {}
+    assert case.commit(append()).id == 2
+    assert case.version() == 2
+
+
+def test_a_passing_failure_after_an_unknown_outcome_does_not_use_up_the_answer():
+    case = Case()
+    failing = Failing(case.store, {})
+
+    def unheard(version: int, plan: Plan) -> Outcome:
+        failing.calls = {"read": range(1, 2)}
+        failing.made.clear()
+        return case.publish_unheard(version, plan)
+
+    case.seen, case.answers = failing, [unheard]
+    made = case.commit(append())
+    assert (made.id, made.attempts) == (1, 3)
+
+
+def test_storage_that_fails_in_the_last_look_is_no_answer_either():
+    case = Case()
+    failing = Failing(case.store, {})
+
+    def lose_and_break(version: int, plan: Plan) -> Outcome:
+        outcome = case.lose(version, plan)
+        failing.calls = {"read": range(1, 99)}
+        return outcome
+
+    case.seen, case.answers = failing, [case.never_arrive, lose_and_break]
+    with pytest.raises(CommitUnknown):
+        case.commit(append(), attempts=2)
+    assert case.store.exists("data/op")
+
+    case = Case()
+    failing = Failing(case.store, {})
+    case.seen, case.answers = failing, [lambda version, plan: lose_and_break(version, plan)]
+    with pytest.raises(StoreError):
+        case.commit(append(), attempts=1)
+    assert case.store.exists("data/op")
+
+
+def test_any_other_failure_leaves_every_file():
+    class Dialect:
+        load = staticmethod(toy.load)
+
+        def find(self, *_: Any) -> Snapshot | None:
+            raise CorruptTable("snapshot-2")
+
+    case = Case()
+    case.store.write("data/op", b"x")
+    with pytest.raises(CorruptTable):
+        commit(case.store, case, Dialect(), append())
+    assert case.store.exists("data/op")
+
+
+def test_pauses_double_up_to_ten_seconds_and_spread_by_a_fifth():
+    assert [pause(i, 0.0) for i in range(5)] == [0.01, 0.02, 0.04, 0.08, 0.16]
+    assert pause(10, 0.0) == 10.0
+    assert pause(10_000, 1.0) == 12.0
+    assert pause(0, 0.5) == pytest.approx(0.011)

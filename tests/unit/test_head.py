@@ -1,0 +1,157 @@
+"""The contested name: who wins, what a hint may not do, and what is said when storage does not answer."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from lakeformat.errors import StoreError
+from lakeformat.model.snapshot import Outcome, Plan, Snapshot
+from lakeformat.storage.head import CreateHead
+from lakeformat.storage.memory import MemoryFiles
+
+
+def plan(version: int, root: bytes = b"root", hints: dict[str, bytes] | None = None) -> Plan:
+    hints = {"snapshot/LATEST": str(version).encode()} if hints is None else hints
+    return Plan({}, f"snapshot/snapshot-{version}", root, Snapshot(version, "append", 0, 0), hints)
+
+
+class Failing:
+    """A store whose named calls fail, before or after their effect."""
+
+    def __init__(self, store: MemoryFiles, *calls: str, after: bool = False) -> None:
+        self._store, self._calls, self._after = store, calls, after
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            if name in self._calls:
+                if self._after:
+                    getattr(self._store, name)(*arguments)
+                raise StoreError(f"{name}: no answer")
+            return getattr(self._store, name)(*arguments)
+
+        return call
+
+
+def test_versions_are_counted_from_one():
+    store = MemoryFiles()
+    head = CreateHead(store)
+    assert head.version() == 0
+    for version in range(1, 13):
+        assert head.advance(version - 1, plan(version)) is Outcome.PUBLISHED
+        assert head.version() == version
+    assert store.read("snapshot/LATEST") == b"12"
+    assert head.versions() == list(range(1, 13))
+
+
+@pytest.mark.parametrize(
+    "hint", [None, b"", b"garbage", b"3", b"9", b"-1", b"0", b"99999999999999999999", b"\xff", b"7\n"]
+)
+def test_the_hint_does_not_matter(hint: bytes | None):
+    store = MemoryFiles()
+    for version in (2, 3, 7):
+        store.write(f"snapshot/snapshot-{version}", b"x")
+    for other in (
+        "snapshot-8.tmp",
+        ".snapshot-9.x.tmp",
+        "snapshot-",
+        "snapshot-x",
+        "snapshot-012",
+        "EARLIEST",
+        "deep/snapshot-11",
+    ):
+        store.write(f"snapshot/{other}", b"x")
+    if hint is not None:
+        store.write("snapshot/LATEST", hint)
+    assert CreateHead(store).version() == 7
+
+
+def test_a_slow_writer_that_sets_the_hint_back_misleads_nobody():
+    """Snapshots 6 to 8 were undone by 9, then the writer of 5 wakes up and writes its hint."""
+    store = MemoryFiles()
+    head = CreateHead(store)
+    for version in (5, 9):
+        store.write(f"snapshot/snapshot-{version}", b"x")
+    store.write("snapshot/LATEST", b"5")
+    assert head.version() == 9
+    assert head.advance(9, plan(10)) is Outcome.PUBLISHED
+    assert head.versions() == [5, 9, 10]
+
+
+def test_a_lost_race_is_a_value():
+    store = MemoryFiles()
+    head = CreateHead(store)
+    assert head.advance(0, plan(1, b"mine")) is Outcome.PUBLISHED
+    assert head.advance(0, plan(1, b"yours", hints={"snapshot/LATEST": b"777"})) is Outcome.LOST
+    assert store.read("snapshot/snapshot-1") == b"mine"
+    assert store.read("snapshot/LATEST") == b"1", "a loser gives no hints"
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_no_answer_is_unknown(after: bool):
+    store = MemoryFiles()
+    assert CreateHead(Failing(store, "create", after=after)).advance(0, plan(1)) is Outcome.UNKNOWN
+    assert CreateHead(store).version() == int(after)
+
+
+def test_a_race_whose_winner_cannot_be_read_is_unknown():
+    store = MemoryFiles()
+
+    class Late(Failing):
+        def create(self, path: str, data: bytes) -> bool:
+            store.write(path, b"whose?")
+            return False
+
+    assert CreateHead(Late(store, "read")).advance(0, plan(1)) is Outcome.UNKNOWN
+    assert CreateHead(Late(store)).advance(1, plan(2)) is Outcome.LOST
+
+
+class Repeating(Failing):
+    """The store's client asks twice, and hears the second answer."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        self._store.create(path, data)
+        return self._store.create(path, data)
+
+
+def test_a_root_that_is_there_and_ours_is_published():
+    store = MemoryFiles()
+    assert CreateHead(Repeating(store)).advance(0, plan(1, b"ours")) is Outcome.PUBLISHED
+    assert store.read("snapshot/LATEST") == b"1"
+
+
+@pytest.mark.parametrize("there", [(5, 9), (7, 8)])
+def test_a_name_that_is_free_again_is_not_taken(there: tuple[int, int]):
+    """Between load and publish, others went on, and a restore or an expiry deleted the versions in between."""
+    store = MemoryFiles()
+    for version in there:
+        store.write(f"snapshot/snapshot-{version}", b"x")
+    assert CreateHead(store).advance(5, plan(6)) is Outcome.LOST
+    assert CreateHead(store).versions() == list(there)
+
+
+def test_hints_may_fail():
+    store = MemoryFiles()
+    assert CreateHead(Failing(store, "write")).advance(0, plan(1)) is Outcome.PUBLISHED
+    assert CreateHead(store).version() == 1
+
+
+def test_a_head_that_storage_does_not_tell_raises():
+    with pytest.raises(StoreError):
+        CreateHead(Failing(MemoryFiles(), "names")).version()
+
+
+def test_of_racing_writers_one_advances():
+    store = MemoryFiles()
+    for version in range(1, 30):
+        start = threading.Barrier(8)
+
+        def race(i: int, version: int = version, start: threading.Barrier = start) -> Outcome:
+            start.wait()
+            return CreateHead(store).advance(version - 1, plan(version, b"%d" % i))
+
+        with ThreadPoolExecutor(8) as pool:
+            outcomes = list(pool.map(race, range(8)))
+        assert sorted(o.name for o in outcomes) == ["LOST"] * 7 + ["PUBLISHED"]
+        assert store.read(f"snapshot/snapshot-{version}") == b"%d" % outcomes.index(Outcome.PUBLISHED)

@@ -1,0 +1,801 @@
+"""What expiry, the sweep, rollbacks and tags remove, and never remove."""
+
+import copy
+import datetime
+import json
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import Conflict, CorruptTable, InvalidInput, Lake, LakeError, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.commit import commit
+from lakeformat.dialects.paimon import dialect, expire, manifest, metadata, plan, scan
+from lakeformat.errors import StoreError
+from lakeformat.maintenance import expire as maintenance
+from lakeformat.maintenance import sweep
+from lakeformat.model.operation import Append, Create, Overwrite, Request, Restore, Rewrite
+from lakeformat.model.partition import identity
+from lakeformat.model.predicate import in_tuples
+from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.model.snapshot import Retention, Stamp
+from lakeformat.model.work import WrittenFile
+from lakeformat.storage.memory import MemoryFiles
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
+ONE = Retention(1, 1)
+
+
+def rows(*ids, dt="x"):
+    return pa.table({"id": list(ids), "v": ["v"] * len(ids), "dt": [dt] * len(ids)})
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "d.db" / "t"
+
+
+@pytest.fixture
+def table(tmp_path):
+    return Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"])
+
+
+def ids(table, **how):
+    return sorted(table.scan(columns=["id"], **how).to_arrow()["id"].to_pylist())
+
+
+def data(home):
+    return {str(p.relative_to(home)) for p in home.rglob("*.parquet")}
+
+
+# --- a table of names in memory ---------------------------------------------------------------------------------------
+
+
+class Hurt(MemoryFiles):
+    """Fails when `left` more files have been removed or written."""
+
+    left = -1
+
+    def _step(self):
+        if self.left == 0:
+            raise StoreError("pulled the plug")
+        self.left -= 1
+
+    def delete(self, paths):
+        for path in paths:
+            self._step()
+            super().delete([path])
+
+    def write(self, path, data):
+        self._step()
+        super().write(path, data)
+
+
+class World:
+    """A table whose data files are only names, with a model of which are live at each snapshot."""
+
+    number = 0
+
+    def __init__(self, **properties):
+        World.number += 1
+        self.store = Hurt(f"memory://expire-{World.number}", now_ms=lambda: 1)
+        self.clock, self.live, self.at = 0, {}, {}
+        schema = Schema(
+            (Field(0, "id", scalar(Kind.BIGINT)), Field(1, "dt", scalar(Kind.STRING))),
+            identity("dt"),
+            properties={"manifest.merge-min-count": "3", **properties},
+        )
+        self.commit(Create(request=Request(id="create"), schema=schema))
+
+    def commit(self, operation):
+        self.clock += 1000
+        return commit(
+            self.store,
+            dialect.head(self.store),
+            dialect,
+            operation,
+            stamp=lambda n: Stamp(self.clock, f"{self.clock}", n),
+        )
+
+    def file(self, partition):
+        World.number += 1
+        path = f"dt={partition}/bucket-0/data-00000000-0000-0000-0000-{World.number:012}-0.parquet"
+        self.store.write(path, b"rows")
+        return WrittenFile(path, (partition,), 1, 4)
+
+    def did(self, made):
+        self.at[made.id] = set(self.live)
+        return made.id
+
+    def request(self):
+        return Request(id=f"op-{self.clock}")
+
+    def append(self, *partitions):
+        added = tuple(self.file(p) for p in partitions)
+        made = self.commit(Append(request=self.request(), added=added))
+        self.live |= {f.path: f.partition[0] for f in added}
+        return self.did(made)
+
+    def overwrite(self, partition, count=1):
+        added = tuple(self.file(partition) for _ in range(count))
+        made = self.commit(Overwrite(request=self.request(), added=added, scope=in_tuples(["dt"], [(partition,)])))
+        self.live = {p: v for p, v in self.live.items() if v != partition} | {f.path: partition for f in added}
+        return self.did(made)
+
+    def compact(self, partition):
+        removed = tuple(p for p, v in self.live.items() if v == partition)
+        added = (self.file(partition),)
+        made = self.commit(Rewrite(request=self.request(), removed=removed, added=added))
+        self.live = {p: v for p, v in self.live.items() if v != partition} | {added[0].path: partition}
+        return self.did(made)
+
+    def restore(self, id, tidy=True):
+        made = self.commit(Restore(request=self.request(), snapshot_id=id))
+        self.live = {p: p.split("/")[0][3:] for p in self.at[id]}
+        self.did(made)
+        if tidy:
+            self.tidy(made.id)
+        return made.id
+
+    def tidy(self, id):
+        maintenance.remove(self.store, dialect.replaced_history(self.store, id))
+
+    def tag(self, name, id):
+        path, content = dialect.tag(self.store, dialect.at(self.store, id), name, self.clock, None)
+        self.store.create(path, content)
+
+    def expire(self, retention=ONE):
+        return maintenance.expire(self.store, dialect, retention, self.clock)
+
+    def copy(self):
+        World.number += 1  # Decoded manifests are remembered by where they lie.
+        other = copy.copy(self)
+        other.store, other.live, other.at = Hurt(f"memory://copy-{World.number}", lambda: 1), {**self.live}, {**self.at}
+        for f in self.store.list(""):
+            other.store.write(f.path, self.store.read(f.path))
+        return other
+
+    def check(self, unreachable_gone=False):
+        """Every snapshot and tag that is there reads as the model says, and lacks no file."""
+        reachable = set()
+        bases = [dialect.at(self.store, i) for i in metadata.snapshot_ids(self.store)]
+        bases += [dialect.at_tag(self.store, name) for name in metadata.tags(self.store)]
+        for base in bases:
+            found = set(scan.files(self.store, base).paths.to_pylist())
+            assert found == self.at[base.version], base.version
+            reachable |= found
+        missing = {p for p in reachable if not self.store.exists(p)}
+        assert missing == set()
+        if unreachable_gone:
+            assert self.data() == reachable
+        return reachable
+
+    def data(self):
+        return {f.path for f in self.store.list("") if "bucket-0" in f.path}
+
+
+def story(world):
+    """A bit of everything."""
+    for partition in ("a", "b", "a", "c"):
+        world.append(partition)
+    world.overwrite("a", 2)
+    world.compact("a")
+    world.append("a", "b")
+    world.compact("b")
+    world.overwrite("b")
+    world.append("c")
+    world.compact("c")
+    world.append("a")
+
+
+# --- expiry -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep", range(1, 13))
+def test_whatever_is_kept_reads_and_whatever_nobody_reaches_is_gone(keep):
+    world = World()
+    story(world)
+    found = world.expire(Retention(keep, keep))
+    assert found.snapshots == tuple(range(1, 13 - keep))
+    world.check(unreachable_gone=True)
+    assert world.store.read("snapshot/EARLIEST") == str(13 - keep).encode()
+    assert metadata.snapshot_ids(world.store) == list(range(13 - keep, 13))
+    # No manifest, list or anything is left over either.
+    assert dialect.orphans(world.store, dialect.load(world.store, 12), 2) == []
+
+
+@pytest.mark.parametrize("tagged", range(1, 12))
+def test_tags_keep_their_files_until_they_go(tagged):
+    world = World()
+    story(world)
+    world.tag("t", tagged)
+    assert len(world.expire().snapshots) == 11
+    world.check(unreachable_gone=True)
+    maintenance.remove(world.store, dialect.expiry_of_tag(world.store, dialect.load(world.store, 12), "t"))
+    assert metadata.tags(world.store) == {}
+    world.check(unreachable_gone=True)
+    assert dialect.orphans(world.store, dialect.load(world.store, 12), 2) == []
+
+
+def test_two_tags_share_files():
+    world = World()
+    story(world)
+    world.tag("one", 3)
+    world.tag("two", 4)
+    world.expire()
+    maintenance.remove(world.store, dialect.expiry_of_tag(world.store, dialect.load(world.store, 12), "two"))
+    world.check(unreachable_gone=True)
+    maintenance.remove(world.store, dialect.expiry_of_tag(world.store, dialect.load(world.store, 12), "one"))
+    world.check(unreachable_gone=True)
+
+
+def test_an_interrupted_expiry_loses_nothing_and_the_next_finishes():
+    """The plug is pulled before every single file in turn."""
+    n, whole = -1, World()
+    story(whole)
+    whole.tag("t", 2)
+    while True:
+        n += 1
+        world = whole.copy()
+        world.store.left = n
+        try:
+            world.expire(Retention(3, 3))
+        except StoreError:
+            world.store.left = -1
+            for id in (10, 11, 12):
+                assert set(scan.files(world.store, dialect.at(world.store, id)).paths.to_pylist()) == world.at[id]
+                assert all(world.store.exists(p) for p in world.at[id] | world.at[2])
+            world.expire(Retention(3, 3))
+            assert metadata.snapshot_ids(world.store) == [10, 11, 12]
+            world.check(unreachable_gone=True)
+            assert dialect.orphans(world.store, dialect.load(world.store, 12), 2) == []
+            continue
+        break
+    assert n > 30
+
+
+def test_an_unreadable_manifest_of_what_stays_stops_everything():
+    world = World()
+    story(world)
+    lists = manifest.read_list(world.store, dialect.load(world.store, 12).document["deltaManifestList"])
+    path = f"manifest/{lists['_FILE_NAME'][0].as_py()}"
+    for content in (b"garbage", None):
+        held = world.store.read(path)
+        world.store.delete([path])
+        if content is not None:
+            world.store.write(path, content)
+        other = MemoryFiles(f"{world.store.root}-{content}")
+        for f in world.store.list(""):
+            other.write(f.path, world.store.read(f.path))
+        before = {f.path for f in other.list("")}
+        with pytest.raises(LakeError):
+            maintenance.expire(other, dialect, Retention(1, 1), world.clock)
+        with pytest.raises(LakeError):
+            sweep.sweep(other, dialect, world.clock * 2**40, dry_run=False)
+        assert {f.path for f in other.list("")} == before
+        world.store.write(path, held)
+
+
+def test_a_missing_manifest_of_what_goes_is_no_hindrance():
+    world = World()
+    story(world)
+    base = dialect.at(world.store, 3)
+    lists = manifest.read_list(world.store, base.document["deltaManifestList"])
+    gone = {f"manifest/{n}" for n in lists["_FILE_NAME"].to_pylist()} | {
+        f"manifest/{base.document['deltaManifestList']}"
+    }
+    later = {
+        f"manifest/{n}"
+        for n in manifest.read_metas(world.store, dialect.load(world.store, 12).document)["_FILE_NAME"].to_pylist()
+    }
+    world.store.delete(gone - later)
+    other = MemoryFiles(f"{world.store.root}-cold")
+    for f in world.store.list(""):
+        other.write(f.path, world.store.read(f.path))
+    maintenance.expire(other, dialect, Retention(1, 1), world.clock)
+    assert metadata.snapshot_ids(other) == [12]
+    assert all(other.exists(p) for p in world.at[12])
+
+
+def test_a_file_deleted_and_added_again_is_not_lost():
+    """An upgrade takes a file away and adds it again; Java's engines do that to files of a key."""
+    world = World()
+    world.append("a")
+    base = dialect.load(world.store, 1)
+    entries = manifest.live_entries(world.store, base.document, base.schema)
+    up = entries.set_column(entries.schema.get_field_index("_LEVEL"), "_LEVEL", pa.array([5], pa.int32()))
+    delta = pa.concat_tables([plan._deleted(entries), up])
+    made = manifest.emit(delta, base.schema, "manifest-11111111-1111-1111-1111-111111111111")
+    before = manifest.read_metas(world.store, base.document)
+    for path, content in made.files.items():
+        world.store.write(path, content)
+    for name, metas in (("base", before), ("delta", made.metas)):
+        world.store.write(f"manifest/manifest-list-{name}", manifest.emit_list(metas, base.schema))
+    document = {**base.document, "id": 2, "baseManifestList": "manifest-list-base", "deltaManifestList": "manifest-list-delta",
+                "commitKind": "COMPACT", "commitUser": "java"}  # fmt: skip
+    world.store.write("snapshot/snapshot-2", metadata.emit_snapshot(document))
+    world.at[2] = set(world.live)
+    world.append("b")
+    world.expire()
+    assert world.check(unreachable_gone=True) == set(world.live)
+
+
+def test_consumers_and_keep_from_protect(table, home):
+    for i in range(6):
+        table.append(rows(i))
+    (home / "consumer").mkdir()
+    (home / "consumer/consumer-a").write_text('{"nextSnapshot": 3}')
+    (home / "consumer/consumer-b").write_text('{"nextSnapshot": 5}')
+    assert table.expire_snapshots(retain_last=1).snapshots == (1, 2)
+    (home / "consumer/consumer-a").unlink()
+    assert table.expire_snapshots(retain_last=1, keep_from=4).snapshots == (3,)
+    assert table.expire_snapshots(retain_last=1).snapshots == (4,)
+    (home / "consumer/consumer-b").unlink()
+    assert table.expire_snapshots(retain_last=1).snapshots == (5,)
+    assert ids(table) == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("retention", "gone"),
+    [
+        (Retention(1, None, None), 0),
+        (Retention(1, 4, None), 8),
+        (Retention(5, 2, None), 7),
+        (Retention(1, None, 5000), 2),  # What was replaced before: snapshot n is made at (n + 1) seconds.
+        (Retention(1, None, 5001), 3),
+        (Retention(1, None, 10**9), 11),
+        (Retention(4, None, 10**9), 8),
+        (Retention(1, None, 10**9, limit=3), 3),
+        (Retention(1, 4, 4000), 8),
+        (Retention(20, 1, 10**9), 0),
+    ],
+)
+def test_retention(retention, gone):
+    world = World()
+    story(world)
+    assert world.expire(retention).snapshots == tuple(range(1, gone + 1))
+    world.check()
+
+
+def test_the_tables_own_options_decide_by_default(table):
+    table.alter().set_properties({"snapshot.num-retained.min": "2", "snapshot.time-retained": "1 ms"}).commit()
+    for i in range(5):
+        table.append(rows(i))
+    time.sleep(0.01)
+    assert table.expire_snapshots().snapshots == (1, 2, 3)
+    assert table.expire_snapshots().snapshots == ()
+
+
+def test_empty_folders_go_only_when_asked(tmp_path):
+    for option, left in (("false", True), ("true", False)):
+        t = Lake(str(tmp_path)).create_table(
+            f"d.t{option}", SCHEMA, partition_by=["dt"], properties={"snapshot.clean-empty-directories": option}
+        )
+        t.append(rows(1, dt="a"))
+        t.append(rows(2, dt="b"))
+        t.drop_partitions([{"dt": "a"}])
+        t.expire_snapshots(retain_last=1)
+        assert (tmp_path / f"d.db/t{option}/dt=a").exists() is left
+        assert (tmp_path / f"d.db/t{option}/dt=b/bucket-0").exists()
+        assert ids(t) == [2]
+
+
+def test_changelogs_that_outlive_snapshots_are_not_touched(table, home):
+    for i in range(3):
+        table.append(rows(i))
+    document = json.loads((home / "schema/schema-0").read_text())
+    document["options"]["changelog.num-retained.min"] = "20"
+    (home / "schema/schema-0").write_text(json.dumps(document))
+    with pytest.raises(UnsupportedFeature, match=r"changelog\.num-retained"):
+        table.expire_snapshots(retain_last=1)
+    assert len(table.snapshots()) == 3
+
+
+def test_branches_keep_what_they_reach():
+    world = World()
+    story(world)
+    for id in (3, 5):
+        world.store.write(f"branch/branch-b{id}/snapshot/snapshot-{id}", world.store.read(f"snapshot/snapshot-{id}"))
+        world.store.write(f"branch/branch-b{id}/schema/schema-0", world.store.read("schema/schema-0"))
+    world.expire()
+    assert all(world.store.exists(p) for id in (3, 5, 12) for p in world.at[id])
+    assert dialect.orphans(world.store, dialect.load(world.store, 12), 2) == []
+    world.store.delete(["branch/branch-b3/schema/schema-0"])
+    world.store.write("dt=a/bucket-0/data-11111111-1111-1111-1111-111111111111-0.parquet", b"orphan")
+    with pytest.raises(CorruptTable, match="branch-b3"):
+        dialect.orphans(world.store, dialect.load(world.store, 12), 2)
+
+
+# --- a model of Java's expiry -----------------------------------------------------------------------------------------
+
+
+def java_expires(store, keep):
+    """ExpireSnapshotsImpl: the DELETE entries of the deltas of (begin, end], less those that come again, less those of the
+    nearest tag before; then the manifests that the end does not name. Snapshots that are not there are passed over."""
+    there = metadata.snapshot_ids(store)
+    begin, end = there[0], there[-1] - keep + 1
+    if end <= begin:
+        return
+    tags = sorted(metadata.tags(store).values(), key=lambda d: d["id"])
+
+    schema = dialect.load(store, there[-1]).schema
+
+    def names(entries):
+        return scan.paths(entries, schema).to_pylist()
+
+    for id in range(begin + 1, end + 1):
+        if id not in there:
+            continue
+        document = metadata.read_snapshot(store, id)
+        metas = manifest.read_list(store, document["deltaManifestList"])
+        doomed = {}
+        for table in manifest.read_all(store, metas):
+            for path, kind in zip(names(table), table["_KIND"].to_pylist(), strict=True):
+                if kind == manifest.EntryKind.DELETE:
+                    doomed[path] = True
+                else:
+                    doomed.pop(path, None)
+        before = [d for d in tags if d["id"] < id]
+        kept = set(names(manifest.live_entries(store, before[-1], schema))) if before else set()
+        store.delete([p for p in doomed if p not in kept])
+    staying = [metadata.read_snapshot(store, min(i for i in there if i >= end))]
+    staying += [d for d in tags if begin <= d["id"] < end]
+    skipped = set()
+    for document in staying:
+        skipped |= {document["baseManifestList"], document["deltaManifestList"]}
+        skipped |= set(manifest.read_metas(store, document)["_FILE_NAME"].to_pylist())
+    for id in [i for i in there if i < end]:
+        document = metadata.read_snapshot(store, id)
+        doomed = {document["baseManifestList"], document["deltaManifestList"]}
+        doomed |= set(manifest.read_metas(store, document)["_FILE_NAME"].to_pylist())
+        store.delete([f"manifest/{n}" for n in doomed - skipped])
+    store.delete([f"snapshot/snapshot-{i}" for i in there if i < end])
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3, 5])
+def test_java_may_expire_what_we_wrote(keep):
+    world = World()
+    story(world)
+    java_expires(world.store, keep)
+    world.check()
+
+
+@pytest.mark.parametrize("target", range(1, 12))
+def test_java_may_expire_after_a_rollback(target):
+    world = World()
+    story(world)
+    made = world.restore(target)
+    assert metadata.snapshot_ids(world.store) == [*range(1, target + 1), made]
+    world.append("a")
+    world.overwrite("b")
+    for keep in (3, 2, 1):
+        java_expires(world.store, keep)
+        world.check()
+
+
+@pytest.mark.parametrize("target", [1, 4, 6, 9])
+def test_our_own_expiry_after_a_rollback_that_was_cut_short(target):
+    """The replaced snapshots are still there: they go first, and their files only when nobody reaches them."""
+    for tidy in (False, True):
+        world = World()
+        story(world)
+        made = world.restore(target, tidy)
+        world.append("a")
+        world.expire(Retention(50, None))
+        assert metadata.snapshot_ids(world.store) == [*range(1, target + 1), made, made + 1]
+        world.check()
+        world.expire()
+        world.check()
+        sweep.sweep(world.store, dialect, 2, dry_run=False)
+        world.check(unreachable_gone=True)
+
+
+def test_rollbacks_of_rollbacks():
+    world = World()
+    story(world)
+    first = world.restore(4, tidy=False)
+    world.append("a")
+    second = world.restore(first, tidy=False)
+    world.append("b")
+    world.restore(2, tidy=False)
+    world.append("c")
+    world.expire(Retention(50, None))
+    assert metadata.snapshot_ids(world.store) == [1, 2, second + 2, second + 3]
+    world.check()
+    sweep.sweep(world.store, dialect, 2, dry_run=False)
+    world.check(unreachable_gone=True)
+    with pytest.raises(NotFound):
+        world.restore(4)
+
+
+def test_an_interrupted_removal_of_replaced_history_hides_nothing():
+    n, whole = -1, World()
+    story(whole)
+    made = whole.restore(4, tidy=False)
+    while True:
+        n += 1
+        world = whole.copy()
+        world.store.left = n
+        try:
+            world.tidy(made)
+        except StoreError:
+            world.store.left = -1
+            world.check()
+            assert metadata.snapshot_ids(world.store)[-1] == made
+            world.append("b")
+            world.expire(Retention(50, None))
+            assert metadata.snapshot_ids(world.store) == [1, 2, 3, 4, made, made + 1]
+            world.check()
+            continue
+        break
+    assert n == 8
+
+
+# --- rollback and tags through the verbs ------------------------------------------------------------------------------
+
+
+def test_an_append_that_races_a_rollback_lands_after_it(table):
+    for i in (1, 2, 3):
+        table.append(rows(i))
+    base = table._base()
+    added = table._write(base, rows(9))
+    request, _ = table._asked(base, None, None)
+    back = table.rollback_to(1)
+    made = table._commit(base, Append(request=request, added=added))
+    assert (back.id, made.id) == (4, 5)
+    assert ids(table) == [1, 9]
+    assert [s.id for s in table.snapshots()] == [1, 4, 5]
+    table.expire_snapshots(retain_last=1)
+    table.remove_orphan_files(datetime.timedelta(0))
+    assert ids(table) == [1, 9]
+
+
+def test_a_rollback_asked_again_is_the_same(table):
+    for i in (1, 2, 3):
+        table.append(rows(i))
+    first = table.rollback_to(1, id="r")
+    table.append(rows(9))
+    assert table.rollback_to(1, id="r").id == first.id
+    table.expire_snapshots(retain_last=2)
+    assert table.rollback_to(1, id="r").id == first.id
+    assert ids(table) == [1, 9]
+
+
+def test_rollback_to_a_tag_whose_snapshot_expired(table, home):
+    for i in (1, 2, 3):
+        table.append(rows(i))
+    table.overwrite(rows(4))
+    table.create_tag("two", snapshot_id=2)
+    table.expire_snapshots(retain_last=1)
+    assert ids(table, tag="two") == [1, 2]
+    made = table.rollback_to(tag="two")
+    assert ids(table) == [1, 2]
+    assert [s.id for s in table.snapshots()] == [made.id]
+    table.delete_tag("two")
+    table.append(rows(5))
+    table.expire_snapshots(retain_last=1)
+    table.remove_orphan_files(datetime.timedelta(0))
+    assert ids(table) == [1, 2, 5]
+    assert len(data(home)) == 3
+
+
+def test_a_tag_made_of_what_a_rollback_replaced_keeps_it(table):
+    for i in (1, 2, 3):
+        table.append(rows(i))
+    table.create_tag("three")
+    table.rollback_to(1)
+    table.append(rows(9))
+    table.expire_snapshots(retain_last=1)
+    table.remove_orphan_files(datetime.timedelta(0))
+    assert (ids(table), ids(table, tag="three")) == ([1, 9], [1, 2, 3])
+    table.delete_tag("three")
+    table.remove_orphan_files(datetime.timedelta(0))
+    assert ids(table) == [1, 9]
+
+
+def test_a_tag_whose_time_is_over_goes_with_the_files_only_it_kept(table, home):
+    table.append(rows(1))
+    table.create_tag("short", retain=datetime.timedelta(0))
+    table.create_tag("long", retain=datetime.timedelta(days=1))
+    table.overwrite(rows(2))
+    time.sleep(0.01)
+    table.expire_snapshots(retain_last=1)
+    assert table.inspect.tags()["tag_name"].to_pylist() == ["long"]
+    assert len(data(home)) == 2
+    table.delete_tag("long")
+    assert len(data(home)) == 1
+    assert ids(table) == [2]
+
+
+# --- the sweep --------------------------------------------------------------------------------------------------------
+
+STRANGERS = [
+    "notes.txt", "dt=x/readme.md", "dt=x/bucket-0/mine.parquet", "manifest/keep.me", "snapshot/snapshot-1.bak",
+    "schema/schema-0.old", "tag/x.bak", "other/data-00000000-0000-0000-0000-000000000000-0.parquet",
+    "data-00000000-0000-0000-0000-000000000000-0.parquet", "consumer/x", "service/primary-key-lookup", "index/mine",
+]  # fmt: skip
+LEFT_BEHIND = [
+    "dt=x/bucket-0/data-00000000-0000-0000-0000-000000000000-0.parquet",
+    "dt=x/bucket-0/changelog-00000000-0000-0000-0000-000000000000-3.orc",
+    "dt=gone/bucket-7/data-00000000-0000-0000-0000-000000000000-0.zstd.parquet",
+    "dt=x/bucket-postpone/data-u-me-s-1-w-00000000-0000-0000-0000-000000000000-0.avro",
+    "dt=x/bucket-0/data-00000000-0000-0000-0000-000000000000-0.parquet.index",
+    "dt=x/bucket-0/.data-0.parquet.00000000-0000-0000-0000-000000000000.tmp",
+    "manifest/manifest-00000000-0000-0000-0000-000000000000-0",
+    "manifest/manifest-list-00000000-0000-0000-0000-000000000000-1",
+    "manifest/index-manifest-00000000-0000-0000-0000-000000000000-0",
+    "index/index-00000000-0000-0000-0000-000000000000-0",
+    "statistics/stat-00000000-0000-0000-0000-000000000000-0",
+    "snapshot/.snapshot-9.00000000-0000-0000-0000-000000000000.tmp",
+]  # fmt: skip
+
+
+def test_the_sweep_takes_what_engines_leave_behind_and_nothing_else(table, home):
+    table.append(rows(1))
+    table.overwrite(rows(2))
+    table.create_tag("t", snapshot_id=1)
+    for name in (*STRANGERS, *LEFT_BEHIND):
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    assert table.remove_orphan_files() == []
+    time.sleep(0.02)
+    shown = table.remove_orphan_files(datetime.timedelta(0), dry_run=True)
+    assert sorted(f.path for f in shown) == sorted(LEFT_BEHIND)
+    assert all((home / name).exists() for name in LEFT_BEHIND)
+    assert sorted(f.path for f in table.remove_orphan_files(datetime.timedelta(0))) == sorted(LEFT_BEHIND)
+    assert not any((home / name).exists() for name in LEFT_BEHIND)
+    assert all((home / name).exists() for name in STRANGERS)
+    assert (ids(table), ids(table, tag="t")) == ([2], [1])
+
+
+def test_a_sweep_that_races_commits_takes_nothing_of_theirs(table):
+    """Files that are younger than the sweep's age are nobody's to take, whatever lands meanwhile."""
+    stop, failures = threading.Event(), []
+
+    def sweeping():
+        while not stop.is_set():
+            try:
+                table.remove_orphan_files(datetime.timedelta(seconds=60))
+                table.expire_snapshots(retain_last=2)
+            except BaseException as error:
+                failures.append(error)
+                return
+
+    thread = threading.Thread(target=sweeping)
+    thread.start()
+    for i in range(15):
+        table.append(rows(i))
+    table.compact()
+    stop.set()
+    thread.join()
+    assert [f for f in failures if not isinstance(f, LakeError)] == []
+    assert failures == []
+    assert ids(table) == list(range(15))
+
+
+def test_a_commit_between_the_listing_and_the_reading_is_safe():
+    world = World()
+    story(world)
+
+    class Late(MemoryFiles):
+        """Commits something right after its files have been listed."""
+
+        listed = False
+
+        def list(self, prefix):
+            found = super().list(prefix)
+            if prefix == "" and not self.listed:
+                self.listed = True
+                added = (WrittenFile(path, ("a",), 1, 4),)
+                commit(self, dialect.head(self), dialect, Append(request=Request(id="late"), added=added))
+            return found
+
+    late = Late("memory://late", now_ms=lambda: 1)
+    for f in world.store.list(""):
+        late.write(f.path, world.store.read(f.path))
+    path = "dt=a/bucket-0/data-22222222-2222-2222-2222-222222222222-0.parquet"
+    late.write(path, b"rows")
+    assert sweep.sweep(late, dialect, 2, dry_run=False) == []
+    assert late.exists(path)
+
+
+# --- partitions that are over -----------------------------------------------------------------------------------------
+
+
+def test_partitions_go_by_their_value(tmp_path):
+    def at(days):
+        return (datetime.datetime.now() - datetime.timedelta(days=days)).strftime("%Y%m%d")
+
+    t = Lake(str(tmp_path)).create_table(
+        "d.t",
+        SCHEMA,
+        partition_by=["dt"],
+        properties={"partition.expiration-time": "7 d", "partition.timestamp-formatter": "yyyyMMdd"},
+    )
+    values = {1: at(0), 2: at(6), 3: at(9), 4: at(400), 5: "nonsense", 6: None, 7: ""}
+    for id, dt in values.items():
+        t.append(pa.table({"id": [id], "v": ["v"], "dt": pa.array([dt], pa.string())}))
+    made = t.expire_partitions()
+    assert sorted(p.values[0] for p in made.partitions) == sorted([at(9), at(400)])
+    assert ids(t) == [1, 2, 5, 6, 7]
+    assert t.expire_partitions() is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "formatter", "value", "expected"),
+    [
+        (None, None, ("2023-01-02", 5), "2023-01-02T00:00:00"),
+        (None, None, ("2023-01-02 03:04:05", 5), "2023-01-02T03:04:05"),
+        ("$dt", "yyyyMMdd", ("20230102", 5), "2023-01-02T00:00:00"),
+        ("$dt $h", "yyyyMMdd HH", ("20230102", 5), "2023-01-02T05:00:00"),
+        ("$dt $h:00", None, ("2023-01-02", 5), "2023-01-02T05:00:00"),
+        ("$dt", "yyyy'Q'MM", ("2023Q04", 5), "2023-04-01T00:00:00"),
+        (None, None, ("x", 5), None),
+        (None, None, (None, 5), None),
+        ("$dt $h", "yyyyMMdd HH", ("20230102", None), None),
+    ],
+)
+def test_the_time_that_a_partition_names(pattern, formatter, value, expected):
+    properties = {"partition.timestamp-pattern": pattern, "partition.timestamp-formatter": formatter}
+    schema = Schema(
+        (Field(0, "dt", scalar(Kind.STRING)), Field(1, "h", scalar(Kind.INT)), Field(2, "v", scalar(Kind.INT))),
+        identity("dt", "h"),
+        properties={k: v for k, v in properties.items() if v},
+    )
+    found = expire._moment(schema, value)
+    wanted = expected and datetime.datetime.fromisoformat(expected).replace(tzinfo=datetime.UTC).timestamp() * 1000
+    assert found == wanted
+
+
+def test_a_date_column_needs_no_pattern(tmp_path):
+    today = datetime.date.today()
+    t = Lake(str(tmp_path)).create_table(
+        "d.t", pa.schema([("id", pa.int64()), ("d", pa.date32())]), partition_by=["d"],
+        properties={"partition.expiration-time": "7 d", "partition.expiration-max-num": "1"},
+    )  # fmt: skip
+    t.append(pa.table({"id": [1, 2, 3], "d": [today - datetime.timedelta(n) for n in (0, 20, 30)]}))
+    assert t.expire_partitions().rows_removed == 1
+    assert ids(t) == [1, 2]  # The oldest first, one at a time.
+    t.expire_partitions()
+    assert ids(t) == [1]
+
+
+def test_partitions_go_by_their_newest_file(table):
+    table.append(rows(1, dt="a"))
+    table.alter().set_properties(
+        {"partition.expiration-time": "2 s", "partition.expiration-strategy": "update-time"}
+    ).commit()
+    assert table.expire_partitions() is None
+    base, now_ms = table._base(), int(time.time() * 1000)
+    scope = dialect.expired_partitions(table._store, base, now_ms + 10_000)
+    assert set(scan.files(table._store, base, scope).paths.to_pylist()) == set(
+        table.inspect.files()["path"].to_pylist()
+    )
+    table.alter().set_properties({"partition.expiration-strategy": "by-mood"}).commit()
+    with pytest.raises(UnsupportedFeature, match="by-mood"):
+        table.expire_partitions()
+    table.alter().set_properties(
+        {"partition.expiration-strategy": "values-time", "partition.timestamp-formatter": "yyyy-QQ"}
+    ).commit()
+    with pytest.raises(InvalidInput, match="QQ"):
+        table.expire_partitions()
+
+
+def test_without_the_option_nothing_is_over(table):
+    table.append(rows(1, dt="1970-01-01"))
+    assert table.expire_partitions() is None
+
+
+def test_conflicts_are_told_from_missing_files(table, home):
+    """A pin whose history expired cannot be checked, and says so."""
+    first = table.append(rows(1)).id
+    for i in (2, 3):
+        table.append(rows(i))
+    table.expire_snapshots(retain_last=1)
+    with pytest.raises(Conflict, match="not complete"):
+        table.overwrite(rows(9), pinned_to=first)
+    (home / "snapshot/snapshot-3").rename(home / "elsewhere")
+    with pytest.raises((NotFound, NoSuchFile)):
+        table.scan(snapshot_id=3)

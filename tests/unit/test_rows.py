@@ -1,0 +1,79 @@
+"""Row kernels: split, sort, keep, and deletes that cannot be applied."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeformat.engines import rows
+from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.work import Content, DeleteFile
+
+keys = st.lists(st.tuples(st.none() | st.sampled_from(["", "a", "b"]), st.none() | st.integers(0, 3)), max_size=60)
+
+
+@given(keys)
+def test_split_gives_each_row_once_with_its_like_in_order(pairs):
+    batch = pa.record_batch({"text": pa.array([p[0] for p in pairs], pa.string()), "row": np.arange(len(pairs))})
+    numbers = pa.array([p[1] for p in pairs], pa.int32())
+    found = list(rows.split(batch, [batch.column("text"), numbers]))
+    shown = [tuple(value.as_py() for value in values) for values, _ in found]
+    assert shown == list(dict.fromkeys(pairs))
+    for values, group in found:
+        wanted = [place for place, pair in enumerate(pairs) if pair == tuple(value.as_py() for value in values)]
+        assert group.column("row").to_pylist() == wanted
+
+
+@given(
+    st.lists(st.none() | st.integers(-3, 3), max_size=40), st.lists(st.none() | st.floats(-1, 1, width=16), max_size=40)
+)
+def test_sort_is_stable_and_has_nulls_first(first, second):
+    length = min(len(first), len(second))
+    table = pa.table(
+        {
+            "a": pa.array(first[:length], pa.int8()),
+            "b": pa.array(second[:length], pa.float32()),
+            "row": pa.array(range(length), pa.int64()),
+        }
+    )
+    found = rows.sort(table, ("a", "b")).to_pylist()
+    expected = sorted(
+        table.to_pylist(),
+        key=lambda row: (row["a"] is not None, row["a"] or 0, row["b"] is not None, row["b"] or 0, row["row"]),
+    )
+    assert found == expected
+
+
+def test_split_without_keys_is_the_batch_itself():
+    batch = pa.record_batch({"a": [1, 2]})
+    assert [(key, group) for key, group in rows.split(batch, [])] == [((), batch)]
+    assert list(rows.split(batch.slice(0, 0), [])) == []
+
+
+def test_split_takes_many_keys_of_many_values():
+    rng = np.random.default_rng(2)
+    columns = [pa.array(rng.integers(0, 2**62, 500)) for _ in range(8)]
+    batch = pa.record_batch({"row": np.arange(500)})
+    found = list(rows.split(batch, columns))
+    assert [group.column("row").to_pylist() for _, group in found] == [[i] for i in range(500)]
+
+
+def test_a_small_group_does_not_keep_its_batch_in_memory():
+    batch = pa.record_batch({"p": ["a"] * 99_990 + ["b"] * 10, "v": np.arange(100_000)})
+    _, (_, small) = rows.split(batch, [batch.column("p")])
+    assert small.get_total_buffer_size() < 2000
+
+
+def test_keep_copies_nothing_when_all_rows_stay():
+    batch = pa.record_batch({"a": [1, 2]})
+    assert rows.keep(batch, pa.array([True, True])) is batch
+    assert rows.keep(batch, pa.array([True, False])).to_pylist() == [{"a": 1}]
+    assert rows.keep(batch.slice(0, 0), pa.array([], pa.bool_())).num_rows == 0
+
+
+def test_deletes_are_applied_or_refused_never_skipped():
+    batch = pa.record_batch({"a": [1, 2]})
+    assert rows.apply_deletes(batch, 0, "f", ()) is batch
+    with pytest.raises(UnsupportedFeature, match="f: rows from 5 on have position_deletes"):
+        rows.apply_deletes(batch, 5, "f", (DeleteFile("d", Content.POSITION_DELETES),))

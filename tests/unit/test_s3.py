@@ -1,0 +1,178 @@
+"""What only object storage can do wrong: services that do not keep their word, are away, or repeat a request."""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from lakeformat.errors import InvalidInput, StoreError, UnsupportedFeature
+from lakeformat.model.snapshot import Outcome, Plan, Snapshot
+from lakeformat.storage.files import ObjectFiles, open_store
+from lakeformat.storage.head import CreateHead
+from tests.unit.s3_server import S3Server, Wsgi
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    with S3Server() as server:
+        yield server
+
+
+def plan(version: int, root: bytes = b"root") -> Plan:
+    snapshot = Snapshot(version, "append", 0, 0)
+    return Plan({}, f"snapshot/snapshot-{version}", root, snapshot, {"snapshot/LATEST": str(version).encode()})
+
+
+def test_the_server_of_these_tests_honours_the_conditional_put(s3: S3Server):
+    store = open_store(f"{s3.new_bucket()}/t", s3.options)
+    assert store.create("a", b"1")
+    assert not store.create("a", b"2")
+    assert store.read("a") == b"1"
+    assert [listed.path for listed in store.list("")] == ["a"], "the probe cleans up after itself"
+
+
+def test_a_service_that_ignores_the_condition_is_refused_as_a_head():
+    def deaf(inner: Wsgi) -> Wsgi:
+        def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            environ.pop("HTTP_IF_NONE_MATCH", None)
+            return inner(environ, start_response)
+
+        return app
+
+    with S3Server(deaf) as server:
+        store = open_store(f"{server.new_bucket()}/t", server.options)
+        store.write("f", b"x")
+        for _ in range(2):
+            with pytest.raises(UnsupportedFeature, match="ignores"):
+                CreateHead(store).advance(0, plan(1))
+        assert [listed.path for listed in store.list("")] == ["f"], "nothing was published"
+
+
+def test_plain_http_is_for_reading(s3: S3Server):
+    bucket = s3.new_bucket()
+    open_store(f"{bucket}/t", s3.options).write("k=a b/f%20", b"x" * 3_000_000)
+    s3.client().put_object_acl(Bucket=bucket.removeprefix("s3://"), Key="t/k=a b/f%20", ACL="public-read")
+    endpoint = s3.options["aws_endpoint"]
+    reader = open_store(f"{endpoint}/{bucket.removeprefix('s3://')}/t", {"max_retries": "1"})
+    assert reader.read("k=a b/f%20") == b"x" * 3_000_000
+    assert reader.read_many(["k=a b/f%20"] * 3) == [b"x" * 3_000_000] * 3
+    assert reader.exists("k=a b/f%20")
+    with reader.open("k=a b/f%20") as file:
+        file.seek(2_999_999)
+        assert file.read() == b"x"
+    with pytest.raises(UnsupportedFeature, match="only if it is absent"):
+        reader.create("new", b"x")
+
+
+def test_a_put_that_the_client_repeats_does_not_lose_to_itself():
+    """The first answer to the put of the snapshot is swallowed by a 503, after its effect."""
+    seen: list[str] = []
+
+    def flaky(inner: Wsgi) -> Wsgi:
+        def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            path = environ["PATH_INFO"]
+            if environ["REQUEST_METHOD"] != "PUT" or "snapshot-1" not in path:
+                return inner(environ, start_response)
+            seen.append(path)
+            if len(seen) > 1:
+                return inner(environ, start_response)
+            list(inner(environ, lambda status, headers, error=None: None))
+            start_response("503 Slow Down", [("Content-Length", "0")])
+            return []
+
+        return app
+
+    with S3Server(flaky) as server:
+        store = open_store(f"{server.new_bucket()}/t", server.options)
+        head = CreateHead(store)
+        assert head.advance(0, plan(1, b"mine")) is Outcome.UNKNOWN
+        assert len(seen) == 1, "a conditional put is not repeated behind our back"
+        assert head.version() == 1
+        assert head.advance(0, plan(1, b"yours")) is Outcome.LOST
+
+
+def test_a_service_that_is_away_is_a_store_error():
+    options = {
+        "aws_endpoint": "http://127.0.0.1:9",
+        "aws_access_key_id": "x",
+        "aws_secret_access_key": "x",
+        "max_retries": "0",
+    }
+    store = open_store("s3://bucket/t", options)
+    for attempt in (
+        lambda: store.read("f"),
+        lambda: store.read_many(["f", "g"]),
+        lambda: store.exists("f"),
+        lambda: store.list(""),
+        lambda: store.folders(""),
+        lambda: store.open("f"),
+        lambda: store.write("f", b"x"),
+        lambda: store.create("f", b"x"),
+        lambda: store.delete(["f"]),
+        lambda: write_stream(store),
+    ):
+        with pytest.raises(StoreError, match="s3://bucket/t") as caught:
+            attempt()
+        assert "\n" not in str(caught.value)
+    assert CreateHead(store).advance(0, plan(1)) is Outcome.UNKNOWN
+
+
+def write_stream(store: Any) -> None:
+    with store.create_stream("f") as stream:
+        stream.write(b"x")
+
+
+def test_a_missing_bucket_is_a_store_error(s3: S3Server):
+    store = open_store(f"s3://none-{uuid.uuid4()}/t", s3.options)
+    with pytest.raises(StoreError):
+        store.write("f", b"x")
+    with pytest.raises(StoreError):
+        store.list("")
+
+
+@pytest.mark.parametrize(
+    "options", [{"nonsense": "x"}, {"timeout": "soon"}, {"max_retries": "many"}, {"s3.path.style.access": "perhaps"}]
+)
+def test_an_unknown_option_is_named(options: dict[str, str]):
+    with pytest.raises(InvalidInput, match=next(iter(options))):
+        open_store("s3://bucket/t", options).read("f")
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        {"s3.endpoint": "", "s3.access-key": "test", "s3.secret-key": "test", "s3.path.style.access": "true"},
+        {"endpoint": "", "access_key_id": "test", "secret_access_key": "test", "allow_http": "true"},
+        {"AWS_ENDPOINT": "", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "aws_allow_http": "true"},
+        {"s3.endpoint": "", "s3.access-key-id": "test", "s3.secret-access-key": "test", "s3.region": "eu-west-1"},
+    ],
+)
+def test_options_go_by_the_names_that_catalogs_use(s3: S3Server, spelling: dict[str, str]):
+    bucket = s3.new_bucket()
+    options = {name: value or s3.options["aws_endpoint"] for name, value in spelling.items()}
+    store = open_store(f"{bucket}/t", options)
+    store.write("f", b"x")
+    assert store.create("g", b"x")
+    assert open_store(f"{bucket}/t", s3.options).read("f") == b"x"
+
+
+def test_the_environment_names_the_service(s3: S3Server, monkeypatch: pytest.MonkeyPatch):
+    bucket = s3.new_bucket()
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3.options["aws_endpoint"],
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    store = open_store(f"{bucket}/{uuid.uuid4()}")
+    store.write("f", b"x")
+    assert store.create("g", b"x")
+    assert not store.create("g", b"x")
+
+
+def test_secrets_do_not_show():
+    store = open_store("s3://bucket/t", {"aws_secret_access_key": "hush"})
+    assert isinstance(store, ObjectFiles)
+    assert "hush" not in repr(store)

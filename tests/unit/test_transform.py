@@ -1,0 +1,139 @@
+"""Partition transforms and single values against the vectors of Iceberg's specification."""
+
+import datetime
+import uuid
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lakeformat import InvalidInput, UnsupportedFeature
+from lakeformat.codec import murmur, single_value, transform
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.model.partition import Transform, TransformKind
+from lakeformat.model.schema import Kind, scalar
+
+INT, BIGINT, STRING, BYTES, DATE = (scalar(k) for k in (Kind.INT, Kind.BIGINT, Kind.STRING, Kind.BYTES, Kind.DATE))
+FLOAT, DOUBLE, UUID = scalar(Kind.FLOAT), scalar(Kind.DOUBLE), scalar(Kind.UUID)
+MONEY, INSTANT = scalar(Kind.DECIMAL, 9, 2), scalar(Kind.TIMESTAMP, 6)
+EVENING = datetime.datetime(2017, 11, 16, 22, 31, 8)
+
+
+def of(kind, number, values, type):
+    return transform.apply(Transform(TransformKind(kind), number), pa.array(values, to_arrow(type)), type).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("type", "value", "hashed"),
+    [
+        (INT, 34, 2017239379),
+        (BIGINT, 34, 2017239379),
+        (DATE, datetime.date(2017, 11, 16), -653330422),
+        (INSTANT, EVENING, -2047944441),
+        (MONEY, Decimal("14.20"), -500754589),
+        (STRING, "iceberg", 1210000089),
+        (BYTES, bytes([0, 1, 2, 3]), -188683207),
+        (UUID, uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7").bytes, 1488055340),
+    ],
+    ids=lambda v: str(v)[:20],
+)
+def test_buckets_are_those_of_the_specification(type, value, hashed):
+    for count in (1, 7, 16, 2**31 - 1):
+        expected = (hashed & 0x7FFFFFFF) % count
+        assert of("bucket", count, [value, None, value], type) == [expected, None, expected]
+
+
+def test_an_int_is_hashed_as_a_long():
+    number = np.arange(-50, 50)
+    wide = murmur.murmur3_32(single_value.encode(pa.array(number), BIGINT))
+    assert (
+        of("bucket", 2**31 - 1, number.tolist(), INT) == ((wide.astype(np.int64) & 0x7FFFFFFF) % (2**31 - 1)).tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("type", "width", "values", "cut"),
+    [
+        (INT, 10, [1, -1, 10, -10, -11, 0, None], [0, -10, 10, -10, -20, 0, None]),
+        (BIGINT, 10, [2**62, -1], [2**62 - 2**62 % 10, -10]),
+        (MONEY, 50, [Decimal("10.65"), Decimal("-0.01"), None], [Decimal("10.50"), Decimal("-0.50"), None]),
+        (STRING, 3, ["iceberg", "ic", "", "😀日é!", None], ["ice", "ic", "", "😀日é", None]),
+        (BYTES, 2, [b"\x01\x02\x03", b"\x01", None], [b"\x01\x02", b"\x01", None]),
+    ],
+    ids=lambda v: str(v)[:20],
+)
+def test_truncation_is_that_of_the_specification(type, width, values, cut):
+    assert of("truncate", width, values, type) == cut
+
+
+def test_times_are_counted_downwards_from_1970():
+    days = [
+        datetime.date(2017, 12, 1),
+        datetime.date(1970, 1, 1),
+        datetime.date(1969, 12, 31),
+        datetime.date(1969, 1, 1),
+        None,
+    ]
+    assert of("year", None, days, DATE) == [47, 0, -1, -1, None]
+    assert of("month", None, days, DATE) == [575, 0, -1, -12, None]
+    assert of("day", None, days, DATE) == days
+    moments = [datetime.datetime(2017, 12, 1, 10, 12, 55), datetime.datetime(1969, 12, 31, 23, 59, 59, 999999), None]
+    assert of("year", None, moments, INSTANT) == [47, -1, None]
+    assert of("month", None, moments, INSTANT) == [575, -1, None]
+    assert of("day", None, moments, INSTANT) == [datetime.date(2017, 12, 1), datetime.date(1969, 12, 31), None]
+    assert of("hour", None, moments, INSTANT) == [420034, -1, None]
+    assert of("void", None, [1, None], INT) == [None, None]
+    assert of("identity", None, [1, None], INT) == [1, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "type", "error"),
+    [
+        ("bucket", 4, DOUBLE, InvalidInput), ("bucket", 0, INT, InvalidInput), ("truncate", 4, DATE, InvalidInput),
+        ("hour", None, DATE, InvalidInput), ("year", None, STRING, InvalidInput),
+        ("truncate", 4, scalar(Kind.DECIMAL, 30, 2), UnsupportedFeature),
+    ],
+)  # fmt: skip
+def test_what_a_transform_does_not_take_is_refused(kind, number, type, error):
+    with pytest.raises(error, match=kind):
+        transform.result_type(Transform(TransformKind(kind), number), type, "x")
+
+
+@pytest.mark.parametrize(
+    ("type", "value", "data"),
+    [
+        (scalar(Kind.BOOLEAN), True, "01"),
+        (INT, -2, "feffffff"),
+        (BIGINT, 34, "2200000000000000"),
+        (FLOAT, 1.0, "0000803f"),
+        (DOUBLE, 1.0, "000000000000f03f"),
+        (DATE, datetime.date(2017, 11, 16), "4e440000"),
+        (INSTANT, EVENING, "00c3262d215e0500"),
+        (STRING, "iceberg", "69636562657267"),
+        (BYTES, b"\x00\xff", "00ff"),
+        (MONEY, Decimal("14.20"), "058c"),
+        (MONEY, Decimal("-1.28"), "80"),
+        (MONEY, Decimal("1.28"), "0080"),
+        (UUID, uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7").bytes, "f79c3e09677c4bbda4793f349cb785e7"),
+    ],
+    ids=lambda v: str(v)[:20],
+)
+def test_single_values_there_and_back(type, value, data):
+    values = pa.array([value, None, value], to_arrow(type))
+    found = single_value.encode(values, type)
+    assert [None if v is None else v.hex() for v in found.to_pylist()] == [data, None, data]
+    assert single_value.decode(found, type).equals(values)
+    assert single_value.encode(values.slice(2), type).to_pylist() == [bytes.fromhex(data)]
+    assert single_value.decode(found.slice(1), type).to_pylist() == values.slice(1).to_pylist()
+
+
+def test_bounds_written_before_a_column_was_widened_are_read():
+    assert single_value.decode(pa.array([b"\xfe\xff\xff\xff", bytes(8)]), BIGINT).to_pylist() == [-2, 0]
+    assert single_value.decode(pa.array([b"\x00\x00\x80\x3f"]), DOUBLE).to_pylist() == [1.0]
+
+
+def test_bytes_that_no_such_value_has_are_unknown():
+    assert single_value.decode(pa.array([b"\x01\x02", b"", None]), BIGINT).to_pylist() == [None] * 3
+    assert single_value.decode(pa.array([b"", bytes(17)]), MONEY).to_pylist() == [None] * 2
+    assert single_value.decode(pa.array([b"\xff\xfe"]), STRING).to_pylist() == [None]
