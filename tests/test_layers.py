@@ -17,6 +17,7 @@ LAYERS = [
     {"lakeformat.dialects", "lakeformat.engines"},
     {"lakeformat.commit"},
     {"lakeformat.maintenance", "lakeformat.row_level", "lakeformat.scan"},
+    {"lakeformat.merge", "lakeformat.changes", "lakeformat.streaming"},
     {"lakeformat.table"},
     {"lakeformat.lake"},
     {"lakeformat"},

@@ -41,7 +41,7 @@ from lakeformat.model.schema import (
     scalar,
     walk,
 )
-from lakeformat.model.work import ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.model.work import FILE, POSITION, ReadTask, RewriteTask, WriteTask, WrittenFile
 from lakeformat.storage.store import Reader, Store
 
 NATIVE_SCHEMES = ("file",)  # Where Spark reads by itself; more, e.g. "s3a", if the session has the file system for it.
@@ -513,6 +513,8 @@ def _scheme(location: str) -> str:
 def _clean(task: ReadTask) -> bool:
     """Whether Spark's own reader gives the rows that the worker would."""
     if task.merge or any(task.deletes) or task.file_fields is None or task.file_format not in ("parquet", "orc"):
+        return False
+    if {FILE, POSITION} & set(task.fields):
         return False
     held = {each.id: each for each in task.file_fields}
     constants = dict(task.constants)

@@ -30,7 +30,7 @@ from lakeformat.errors import (
 )
 from lakeformat.model.predicate import Call, Column, Expression, and_, columns_of, conjuncts, is_always, rename
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field
-from lakeformat.model.work import BucketRule, ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.model.work import FILE, POSITION, BucketRule, ReadTask, RewriteTask, WriteTask, WrittenFile
 from lakeformat.storage.store import Reader, Store
 
 BATCH_ROWS = 1 << 17  # Rows that travel together.
@@ -129,18 +129,22 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
         lost = [each.name for each in task.file_fields or () if each.id not in held]
         if lost:
             raise CorruptFile(f"{path}: the table says that the file holds column {lost[0]!r}, and it does not")
-        constants = dict(task.constants)
+        constants = {**dict(task.constants), FILE.id: path}
         wanted = {each.id: each for each in task.fields if each.id in held and each.id not in constants}
         needed = tuple(_pruned(held[id], each.type) for id, each in wanted.items())
         pushed = _pushed(task, held, constants)
         schema = arrow_schema(task.fields)
         deletes = task.deletes[place] if task.deletes else ()
+        placed = [POSITION] if POSITION in task.fields else []
         seen = 0
         for position, batch in file.batches(needed, pushed, batch_rows):
             seen += batch.num_rows
+            if placed:
+                places = pa.array(np.arange(position, position + batch.num_rows))
+                batch = batch.append_column(POSITION.name, places)
             batch = rows.apply_deletes(batch, position, path, deletes)
-            found = {each.id: batch.column(each.name) for each in needed}
-            types = {each.id: each.type for each in needed}
+            found = {each.id: batch.column(each.name) for each in (*needed, *placed)}
+            types = {each.id: each.type for each in (*needed, *placed)}
             projected = []
             for each in task.fields:
                 if each.id in constants:

@@ -81,6 +81,26 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowDelta:
+    """Rows come and rows go, in one snapshot: `added` holds data files and files of deletes, `removed` names files of
+    deletes that `added` takes the place of.
+
+    What was read is frozen: a data file of `referenced` (whose rows deletes name by position) that is no longer live is a
+    `Conflict`. So is, by `isolation`, what others did since `read_at` where rows satisfy `condition`: with "snapshot" new
+    deletes, with "serializable" new rows too. Without `read_at` nothing else is checked.
+    """
+
+    request: Request
+    added: tuple[WrittenFile, ...]
+    removed: tuple[str, ...] = ()
+    referenced: tuple[str, ...] = ()
+    read_at: int | None = None
+    condition: Expression = ALWAYS
+    kind: str = "delete"  # "delete", "update", "merge", "append" (a changelog)
+    isolation: str = "serializable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Restore:
     """The table as it was at `snapshot_id`, as a new version; everything in between leaves its history. `tag` is where the
     snapshot is kept if it has expired otherwise."""
@@ -116,13 +136,13 @@ class DropSnapshots:
     snapshots: tuple[int, ...]
 
 
-Operation = Create | Evolve | Append | Overwrite | Rewrite | Restore | SetTag | DropTag | DropSnapshots
+Operation = Create | Evolve | Append | Overwrite | Rewrite | RowDelta | Restore | SetTag | DropTag | DropSnapshots
 
 
 def new_files(operation: Operation) -> tuple[str, ...]:
     """The files that exist only for this operation."""
     match operation:
-        case Append(added=added) | Overwrite(added=added) | Rewrite(added=added):
+        case Append(added=added) | Overwrite(added=added) | Rewrite(added=added) | RowDelta(added=added):
             return tuple(each.path for each in added)
         case _:
             return ()

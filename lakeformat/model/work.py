@@ -9,7 +9,11 @@ from typing import Any
 
 from lakeformat.model.partition import PartitionField
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Field
+from lakeformat.model.schema import Field, Kind, scalar
+
+# Columns of no file that a task may ask for: where a row lies. Their ids are no column's.
+FILE = Field(-2, "_file", scalar(Kind.STRING), nullable=False)  # As in `ReadTask.paths`.
+POSITION = Field(-3, "_pos", scalar(Kind.BIGINT), nullable=False)  # Counts all rows of the file, from 0.
 
 
 class Content(StrEnum):

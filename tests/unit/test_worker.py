@@ -28,6 +28,8 @@ from lakeformat.model.partition import identity
 from lakeformat.model.predicate import and_, call, cast, column, eq, ge, gt, is_in, is_not_null, is_null, literal, lt
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, scalar
 from lakeformat.model.work import (
+    FILE,
+    POSITION,
     BucketRule,
     Content,
     DeleteFile,
@@ -353,6 +355,24 @@ def test_what_paimons_orc_and_avro_lack_is_refused_by_name(store):
 
 
 # --- Evolution ---
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_task_may_ask_where_its_rows_lie(store, format):
+    fields = (field(0, "id", Kind.INT),)
+    write = WriteTask(fields, lambda partition, bucket: "", file_format=format, options={"parquet.block.size": "4096"})
+    table = pa.table({"id": pa.array(range(5000), pa.int32())})
+    files = worker.write(store, table.to_batches(1000), write, chunk_bytes=4000)
+    asked = (*fields, FILE, POSITION)
+    total = 0
+    for file in files:
+        task = ReadTask((file.path,), (file.row_count,), (file.size_bytes,), format, asked, fields)
+        rows = pa.Table.from_batches(worker.read(store, replace(task, predicate=gt(column("id"), literal(4200)))))
+        whole = pa.Table.from_batches(worker.read(store, replace(task, fields=fields)))
+        assert set(rows["_file"].to_pylist()) <= {file.path}
+        assert whole["id"].take(rows["_pos"].combine_chunks()).equals(rows["id"])
+        total += rows.num_rows
+    assert total == 799
 
 
 @pytest.mark.parametrize("format", FORMATS)

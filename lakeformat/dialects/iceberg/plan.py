@@ -16,7 +16,7 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.iceberg import conflict, layout, manifest, metadata, options, types
 from lakeformat.dialects.iceberg.manifest import ENTRY, Manifests, Status
 from lakeformat.dialects.iceberg.metadata import MAIN, OPERATION_ID, VERB, Spec, State
-from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model import evolution
 from lakeformat.model.operation import (
     Append,
@@ -29,6 +29,7 @@ from lakeformat.model.operation import (
     Request,
     Restore,
     Rewrite,
+    RowDelta,
     SetTag,
 )
 from lakeformat.model.schema import Field, Scalar, Schema
@@ -64,6 +65,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             return _commit(reader, request, kind, base, stamp, gone, added)
         case Rewrite(request=request, added=added, kind=kind):
             return _commit(reader, request, kind, base, stamp, conflict.removed(reader, base, operation), added)
+        case RowDelta():
+            raise UnsupportedFeature(f"{reader.root}: {operation.kind} by files of deletes: not supported yet")
         case Restore():
             return _restore(reader, operation, base, stamp)
         case SetTag() | DropTag() | DropSnapshots():
