@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression, murmur, transform
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import assign, avro, casts, orc, parquet, rows, statistics
+from lakeformat.engines import assign, avro, casts, merge, orc, parquet, rows, statistics
 from lakeformat.errors import (
     CorruptFile,
     InvalidInput,
@@ -30,7 +30,18 @@ from lakeformat.errors import (
 )
 from lakeformat.model.predicate import Call, Column, Expression, and_, columns_of, conjuncts, is_always, rename
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field
-from lakeformat.model.work import FILE, POSITION, BucketRule, ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.model.work import (
+    FILE,
+    POSITION,
+    RETRACTS,
+    VALUE_KIND,
+    BucketRule,
+    MergeSpec,
+    ReadTask,
+    RewriteTask,
+    WriteTask,
+    WrittenFile,
+)
 from lakeformat.storage.store import Reader, Store
 
 BATCH_ROWS = 1 << 17  # Rows that travel together.
@@ -49,12 +60,14 @@ def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterato
     """The rows of the task's files that satisfy its predicate, with exactly the columns `task.fields`.
 
     Columns are found by field id at every depth. Raises `CorruptFile` for a file that is missing, damaged, or holds
-    another number of rows than the task says; `UnsupportedFeature` for merges, deletes and formats that are not known.
+    another number of rows than the task says; `UnsupportedFeature` for deletes, merge engines and formats that are not
+    known. The files of a task that merges are in memory together.
     """
-    if task.merge is not None:
-        raise UnsupportedFeature(f"{task.paths[0]}: rows merged by key ({task.merge.engine}) cannot be read yet")
     for name in columns_of(task.predicate):
         find_field(task.fields, name)
+    if task.merge is not None:
+        yield from _merged(store, task, task.merge, batch_rows)
+        return
     for place, path in enumerate(task.paths):
         yield from _read_file(store, task, place, path, batch_rows)
 
@@ -89,7 +102,7 @@ def write(
 
 def count(store: Reader, task: ReadTask) -> int:
     """How many rows satisfy the task's predicate; reads only the columns that it speaks of."""
-    if is_always(task.predicate) and not task.deletes:
+    if is_always(task.predicate) and not task.deletes and task.merge is None:
         return task.row_count
     named = columns_of(task.predicate)
     needed = tuple(each for each in task.fields if each.name in named) or task.fields[:1]
@@ -117,6 +130,21 @@ def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field,
     found = {each.name: each.type for each in held}
     wanted = [casts.project(batch.column(f.name), found[f.name], f.type, f.name) for f in fields]
     return _record_batch(wanted, arrow_schema(fields), batch.num_rows)
+
+
+def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    held = task.parts[0].fields
+    batches = [batch for part in task.parts for batch in read(store, part, batch_rows)]
+    merged = merge.merge(pa.Table.from_batches(batches, arrow_schema(held)), spec)
+    if VALUE_KIND not in task.fields:
+        gone = pc.is_in(merged.column(VALUE_KIND.name), value_set=pa.array(RETRACTS, pa.int8()))
+        merged = merged.filter(pc.invert(gone))
+    for batch in merged.to_batches(batch_rows):
+        result = columns(batch, task.fields, held)
+        if not is_always(task.predicate):
+            result = rows.keep(result, expression.mask(task.predicate, result))
+        if result.num_rows:
+            yield result
 
 
 def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows: int) -> Iterator[pa.RecordBatch]:

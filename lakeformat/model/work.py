@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 from lakeformat.model.partition import PartitionField
@@ -14,6 +14,27 @@ from lakeformat.model.schema import Field, Kind, scalar
 # Columns of no file that a task may ask for: where a row lies. Their ids are no column's.
 FILE = Field(-2, "_file", scalar(Kind.STRING), nullable=False)  # As in `ReadTask.paths`.
 POSITION = Field(-3, "_pos", scalar(Kind.BIGINT), nullable=False)  # Counts all rows of the file, from 0.
+# A column of data, not of the table: what each row does, as "+I", "-U", "+U" or "-D"; null is "+I". Keyed tables only.
+ROW_KIND = Field(-4, "rowkind", scalar(Kind.STRING))
+# Columns of key-value files, with the ids that they have there.
+SEQUENCE = Field(2147483646, "_SEQUENCE_NUMBER", scalar(Kind.BIGINT), nullable=False)
+VALUE_KIND = Field(2147483645, "_VALUE_KIND", scalar(Kind.TINYINT), nullable=False)  # A `RowKind`.
+
+
+class RowKind(IntEnum):
+    """What a row does to its key."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    @property
+    def short(self) -> str:
+        return ("+I", "-U", "+U", "-D")[self]
+
+
+RETRACTS = (RowKind.UPDATE_BEFORE, RowKind.DELETE)  # What takes a row away.
 
 
 class Content(StrEnum):
@@ -35,12 +56,46 @@ class StatsMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MergeSpec:
-    """How rows of one key become one row, newest last. Primary-key tables and key-value files only."""
+    """How rows of one key become one row, newest last. Primary-key tables and key-value files only.
 
-    key: tuple[str, ...]
-    engine: str = "deduplicate"
-    sequence: tuple[str, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
+    Rows are ordered by `sequence` (nulls first either way), then by `SEQUENCE`, then as they are given.
+    """
+
+    key: tuple[str, ...]  # Columns; within one partition.
+    engine: str = "deduplicate"  # Paimon's `merge-engine`: also "partial-update", "aggregation", "first-row".
+    sequence: tuple[str, ...] = ()  # Paimon's `sequence.field`.
+    is_ascending: bool = True  # `sequence.field.sort-order`: whether the greatest of `sequence` is the newest.
+    options: Mapping[str, str] = field(default_factory=dict)  # The table's, as far as they say how to merge.
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValues:
+    """How the rows of a keyed table stand in its files: sorted by key, each with its sequence number and kind.
+
+    `first` gives the number of the next row of a folder (as `WriteTask.directory` names it); where it is not in there,
+    0. Without `is_numbered`, rows are numbered as they come, and those of one key are merged before they are written.
+    With it, they come with columns `SEQUENCE` and `VALUE_KIND`, merged and in the order of their keys.
+    """
+
+    merge: MergeSpec
+    fields: tuple[Field, ...]  # All columns of a file, in order.
+    key_fields: tuple[Field, ...]  # What tells of the key, among `fields`.
+    first: Mapping[str, int] | None = None
+    is_numbered: bool = False
+    level: int = 0
+    kind_column: str | None = None  # A column of the table that tells a row's kind: Paimon's `rowkind.field`.
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """What a key-value file holds. Keys are tuples of values as in `ColumnStats`; both ends belong to the range."""
+
+    minimum: tuple[Any, ...]
+    maximum: tuple[Any, ...]
+    first_sequence: int
+    last_sequence: int
+    retract_count: int  # Rows of a kind in `RETRACTS`.
+    level: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +114,7 @@ class ReadTask:
     """Files that one worker reads in one go, and how their rows become the table's.
 
     Paths are relative to the table's location, or absolute URIs. All files of a task share format and columns;
-    `paths`, `row_counts`, `sizes_bytes` and, where there are any, `deletes` run in parallel.
+    `paths`, `row_counts`, `sizes_bytes` and, where there are any, `deletes` run in parallel. A task that merges has parts.
     """
 
     paths: tuple[str, ...]
@@ -73,7 +128,11 @@ class ReadTask:
     predicate: Expression = ALWAYS  # Rows for which it is not true are left out; exact, whatever was pushed down.
     constants: tuple[tuple[int, Any], ...] = ()  # (field id, value) of columns that the files do not hold.
     deletes: tuple[tuple[DeleteFile, ...], ...] = ()
+    # Rows of one key, over all `parts`, become one by `merge`; then `predicate` counts. The parts hold the files of
+    # `paths`, older rows first, and give the columns that merging needs: besides those of the table `SEQUENCE` and
+    # `VALUE_KIND`. Rows that retract are left out, unless `fields` asks for `VALUE_KIND`. Results are in key order.
     merge: MergeSpec | None = None
+    parts: tuple[ReadTask, ...] = ()
     partition: tuple[Any, ...] = ()
     bucket: int | None = None
 
@@ -135,6 +194,7 @@ class WriteTask:
     stats: tuple[tuple[StatsMode, int], ...] = ()  # One (mode, length) per column of `fields`; empty: all FULL.
     options: Mapping[str, str] = field(default_factory=dict)  # Format options of the table, e.g. "parquet.block.size".
     required: Expression = ALWAYS  # A row for which it is not true raises `OutsideScope`, and nothing is written.
+    keyed: KeyValues | None = None  # The columns of a file are then `keyed.fields`; data may have `ROW_KIND` too.
     distribution: str = "auto"  # Spark only: "none", "hash" (by partition and bucket) or "auto".
 
 
@@ -152,6 +212,7 @@ class WrittenFile:
     stats: Mapping[int, ColumnStats] = field(default_factory=dict)  # By field id, top-level columns.
     split_offsets: tuple[int, ...] = ()
     created_ms: int = 0
+    keys: KeyRange | None = None
     refers_to: tuple[str, ...] = ()
 
 

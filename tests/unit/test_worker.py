@@ -564,8 +564,8 @@ def test_deletes_and_merges_that_cannot_be_applied_are_refused(store):
     gone = (DeleteFile("index/1", Content.DELETION_VECTORS),)
     with pytest.raises(UnsupportedFeature, match="deletion_vectors"):
         read(store, reading(files, deletes=(gone,)))
-    with pytest.raises(UnsupportedFeature, match="deduplicate"):
-        read(store, reading(files, merge=MergeSpec(("id",))))
+    with pytest.raises(UnsupportedFeature, match="newest-first"):
+        read(store, reading(files, merge=MergeSpec(("id",), "newest-first"), parts=(reading(files),)))
 
 
 def test_a_missing_file_is_named(store):
