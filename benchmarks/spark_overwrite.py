@@ -61,7 +61,6 @@ def session() -> SparkSession:
         .appName("spark_overwrite")
         .config("spark.driver.memory", "3g")
         .config("spark.ui.enabled", "false")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100000")  # As `SparkResource` has it.
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.sources.partitionOverwriteMode", "dynamic")
         .getOrCreate()

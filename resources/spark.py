@@ -21,7 +21,6 @@ OLDEST_JAVA = 17
 
 # Wide enough for two cores; adaptive execution joins small shuffle partitions anyway.
 DEFAULT_CONF: Mapping[str, str] = {
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",

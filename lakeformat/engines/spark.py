@@ -111,7 +111,8 @@ class SparkEngine:
         assign.check(_arrow_of(frame.schema), task.fields)
         frame = _distributed(frame, task)
         answers = frame.mapInArrow(partial(_write, store, task), "answer binary")
-        return [file for files in self._collected(store, answers) for file in files]
+        with _in_large_batches(self.spark):
+            return [file for files in self._collected(store, answers) for file in files]
 
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
         """For each task, how many rows satisfy its predicate; one Spark task for each."""
@@ -346,12 +347,31 @@ def _listed_by_driver(spark: SparkSession, paths: Sequence[str]) -> Iterator[Non
         yield
         return
     name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    with _configured(spark, name, str(max(int(spark.conf.get(name) or 0), len(paths)))):
+        yield
+
+
+@contextmanager
+def _in_large_batches(spark: SparkSession) -> Iterator[None]:
+    """Rows go to Python in batches of up to 64 MB (`maxBytesPerBatch`) instead of 10,000 rows, unless the session has a
+    number of its own, or is too old to bound their bytes."""
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    if spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch", None) is None or spark.conf.get(name) != "10000":
+        yield
+        return
+    with _configured(spark, name, "100000"):
+        yield
+
+
+@contextmanager
+def _configured(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """The session with another setting for a while."""
     before = spark.conf.get(name)
-    spark.conf.set(name, str(max(int(before or 0), len(paths))))
+    spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(name, before or "32")
+        spark.conf.set(name, before or "")
 
 
 def _files(answer: Any) -> list[WrittenFile]:
