@@ -1,41 +1,96 @@
-"""Rows of one key become one row: the merge engines of keyed tables, over Arrow."""
+"""merge(rows, spec): the rows of each key become one, as the table's merge engine says.
+
+Facts: Paimon's `mergetree/compact/*MergeFunction.java`. A key with a single row keeps it as it is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lakeformat.engines import ranks
 from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.work import SEQUENCE, MergeSpec
-
-ENGINES = ("deduplicate",)
+from lakeformat.model.work import RETRACTS, SEQUENCE, VALUE_KIND, MergeSpec
 
 
 def merge(rows: pa.Table, spec: MergeSpec) -> pa.Table:
-    """One row for each key, in key order, with its number and kind; rows that retract are among them.
+    """One row per key, in order of the keys; same columns.
 
-    `rows` hold the columns of `spec.key`, `SEQUENCE`, `VALUE_KIND` and values, in any order of rows; of two that are
-    equal in all that orders them, the later one is newer.
+    `rows` hold the key's columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND` and values, those of older files first. Survivors
+    that are -D (or -U) stay, with their kind. Raises `UnsupportedFeature` for rows that the engine cannot take back.
     """
-    if spec.engine not in ENGINES:
-        raise UnsupportedFeature(f"merge engine {spec.engine!r}: not supported; known are {', '.join(ENGINES)}")
-    if rows.num_rows < 2:
+    if spec.engine not in _ENGINES:
+        raise UnsupportedFeature(f"merge engine {spec.engine!r} is not known; known are {', '.join(_ENGINES)}")
+    if spec.ignore_delete:
+        taken_back = retracts(rows)
+        if taken_back.any():
+            rows = rows.filter(pa.array(~taken_back))
+    if rows.num_rows == 0:
         return rows
-    directions = [(rows.column(name), "ascending") for name in spec.key]
-    for name in spec.sequence:
-        directions += [
-            (rows.column(name).is_valid(), "ascending"),  # Nulls come first either way.
-            (rows.column(name), "ascending" if spec.is_ascending else "descending"),
+    return _ENGINES[spec.engine](rows, keyed(rows, spec), spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Rows in the order of their keys, and those of a key the oldest first: as places 0, 1, ..."""
+
+    order: np.ndarray  # The row at each place.
+    starts: np.ndarray  # The place of each key's first row.
+
+    @property
+    def ends(self) -> np.ndarray:
+        """One after the place of each key's last row."""
+        return np.append(self.starts[1:], len(self.order))
+
+
+def keyed(rows: pa.Table, spec: MergeSpec) -> Keyed:
+    """The order in which `rows` are merged."""
+    keys = ranks.ranks([rows.column(name) for name in spec.key])
+    order = np.argsort(keys, kind="stable")  # A merge of the runs that files are: close to linear.
+    keys = keys[order]
+    same = keys[1:] == keys[:-1]
+    if same.any():
+        fields = [rows.column(name) for name in spec.sequence]
+        age = ranks.ranks([*fields, rows.column(SEQUENCE.name)], [*([not spec.is_ascending] * len(fields)), False])[
+            order
         ]
-    directions.append((rows.column(SEQUENCE.name), "ascending"))
-    directions.append((pa.chunked_array([np.arange(rows.num_rows)]), "ascending"))
-    names = [str(place) for place in range(len(directions))]
-    table = pa.table([column for column, _ in directions], names)
-    order = pc.sort_indices(table, sort_keys=[(n, d) for n, (_, d) in zip(names, directions, strict=True)])
-    last = np.zeros(rows.num_rows, bool)
-    last[-1] = True
-    for name in spec.key:
-        sorted_key = rows.column(name).take(order)
-        last[:-1] |= np.asarray(pc.not_equal(sorted_key.slice(1), sorted_key.slice(0, rows.num_rows - 1)))
-    return rows.take(order.filter(pa.array(last)))
+        if np.any(same & (age[1:] < age[:-1])):
+            order = order[np.lexsort((age, keys))]
+    return Keyed(order, np.concatenate(([0], np.flatnonzero(~same) + 1)))
+
+
+def retracts(rows: pa.Table) -> np.ndarray:
+    """For each row, whether it takes back: -U or -D."""
+    return np.isin(rows.column(VALUE_KIND.name).to_numpy(), RETRACTS)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _deduplicate(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
+    return _take(rows, keyed.order[keyed.ends - 1])
+
+
+def _first_row(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
+    several = keyed.ends - keyed.starts > 1
+    taken_back = retracts(rows)[keyed.order]
+    if np.any(np.logical_or.reduceat(taken_back, keyed.starts) & several):
+        raise UnsupportedFeature(
+            "merge engine 'first-row' cannot take rows back (-U, -D); set 'ignore-delete' to 'true' to leave them out"
+        )
+    return _take(rows, keyed.order[keyed.starts])
+
+
+def _take(rows: pa.Table, chosen: np.ndarray) -> pa.Table:
+    if len(chosen) == rows.num_rows and np.array_equal(chosen, np.arange(len(chosen))):
+        return rows
+    return rows.take(pa.array(chosen))
+
+
+_ENGINES: dict[str, Callable[[pa.Table, Keyed, MergeSpec], pa.Table]] = {
+    "deduplicate": _deduplicate,
+    "first-row": _first_row,
+}

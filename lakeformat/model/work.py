@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -55,17 +55,51 @@ class StatsMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class MergeSpec:
-    """How rows of one key become one row, newest last. Primary-key tables and key-value files only.
+class Aggregation:
+    """How the values of one column become one."""
 
-    Rows are ordered by `sequence` (nulls first either way), then by `SEQUENCE`, then as they are given.
+    column: str
+    function: str
+    ignore_retract: bool = False  # Rows taken back (-U, -D) change nothing.
+    distinct: bool = False  # listagg, collect
+    delimiter: str = ","  # listagg
+    nested_key: tuple[str, ...] = ()  # nested_update
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceGroup:
+    """Columns of a partial update that have an order of their own: a row changes them unless it is older by `sequence`."""
+
+    sequence: tuple[str, ...]
+    columns: tuple[str, ...]
+    removes_record: bool = False  # A -D that is not older removes the row as a whole.
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSpec:
+    """How rows of one key become one row. Primary-key tables and key-value files only.
+
+    Rows are ordered by `sequence` (nulls first either way), then by `SEQUENCE`, then as they are given. A column without an
+    aggregation has the engine's default.
     """
 
     key: tuple[str, ...]  # Columns; within one partition.
     engine: str = "deduplicate"  # Paimon's `merge-engine`: also "partial-update", "aggregation", "first-row".
     sequence: tuple[str, ...] = ()  # Paimon's `sequence.field`.
     is_ascending: bool = True  # `sequence.field.sort-order`: whether the greatest of `sequence` is the newest.
+    ignore_delete: bool = False  # Rows taken back are as if never written.
+    remove_on_delete: bool = False  # partial-update, aggregation: a -D removes the row as a whole.
+    aggregations: tuple[Aggregation, ...] = ()
+    groups: tuple[SequenceGroup, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)  # The table's, as far as they say how to merge.
+
+    def needed(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """`columns`, and those without which they cannot be merged."""
+        wanted = dict.fromkeys((*columns, *self.sequence))
+        for group in self.groups:
+            if group.removes_record or wanted.keys() & {*group.columns, *group.sequence}:
+                wanted |= dict.fromkeys(group.sequence)
+        return tuple(wanted)
 
 
 @dataclass(frozen=True, slots=True)

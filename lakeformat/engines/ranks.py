@@ -1,0 +1,85 @@
+"""Values as whole numbers that sort as Paimon's values do: nulls first, text and binary by unsigned bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_LIMIT = 1 << 62
+
+
+def ranks(columns: Sequence[pa.ChunkedArray], descending: Sequence[bool] = ()) -> np.ndarray:
+    """One int64 per row that orders rows by `columns`, the first counting most; equal where all values are.
+
+    `descending`: for each column whether large values come first. Nulls come first either way.
+    """
+    codes, size = np.zeros(len(columns[0]), np.int64), 1
+    for place, column in enumerate(columns):
+        own, own_size = _ranks(column, bool(descending) and descending[place])
+        if size * own_size > _LIMIT:
+            own, own_size = _dense(own)
+        if size * own_size > _LIMIT:
+            codes, size = _dense(codes)
+        codes = own if size == 1 else codes * own_size + own
+        size *= own_size
+    return codes
+
+
+def ordinals(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """One int64 per row that orders the values; whatever is there where they are null."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return _float_ordinals(column)
+    if pa.types.is_boolean(kind):
+        return _numbers(column.cast(pa.int8())).astype(np.int64)
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return _numbers(column.cast(pa.int32())).astype(np.int64)
+    if pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_time64(kind) or pa.types.is_date64(kind):
+        return _numbers(column.cast(pa.int64()))
+    return pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy().view(np.int64)
+
+
+def _ranks(column: pa.ChunkedArray, descending: bool) -> tuple[np.ndarray, int]:
+    """(ranks from 0, how many there may be)."""
+    codes = ordinals(column)
+    valid = None if column.null_count == 0 else np.asarray(column.is_valid())
+    known = codes if valid is None else codes[valid]
+    if len(known) == 0:
+        return np.zeros(len(codes), np.int64), 1
+    low, high = int(known.min()), int(known.max())
+    if high - low >= _LIMIT:
+        dense, size = _dense(known)
+        codes = _scattered(dense, valid)
+        low, high = 0, size - 1
+    codes = high - codes if descending else codes - low
+    if valid is not None:
+        codes = np.where(valid, codes + 1, 0)
+    return codes, high - low + 1 + (valid is not None)
+
+
+def _dense(codes: np.ndarray) -> tuple[np.ndarray, int]:
+    values, inverse = np.unique(codes, return_inverse=True)
+    return inverse.astype(np.int64, copy=False), len(values)
+
+
+def _scattered(values: np.ndarray, valid: np.ndarray | None) -> np.ndarray:
+    if valid is None:
+        return values
+    result = np.zeros(len(valid), np.int64)
+    result[valid] = values
+    return result
+
+
+def _numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    filled = column.fill_null(0) if column.null_count else column
+    return filled.to_numpy(zero_copy_only=False) if isinstance(filled, pa.Array) else filled.to_numpy()
+
+
+def _float_ordinals(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """As Java's Double.compare: -0.0 below 0.0, NaN above all."""
+    values = _numbers(column.cast(pa.float64()))
+    bits = np.where(np.isnan(values), np.float64("nan"), values).view(np.int64)
+    return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
