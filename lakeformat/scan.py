@@ -48,7 +48,7 @@ class Scan:
     def plan(self) -> list[ReadTask]:
         """The tasks that together read the rows, files pruned by partition and by bounds."""
         tasks = self.dialect.scan(self.store, self.base, self.columns, self.predicate)
-        if self.limit is None or any(t.predicate != ALWAYS for t in tasks):
+        if self.limit is None or any(t.predicate != ALWAYS or t.deletes for t in tasks):
             return tasks
         chosen, rows = [], 0
         for task in tasks:

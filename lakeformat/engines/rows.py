@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.work import DeleteFile
+from lakeformat.model.schema import Field
 
 
 def split(batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> Iterator[tuple[tuple[pa.Scalar, ...], pa.RecordBatch]]:
@@ -62,17 +61,63 @@ def keep(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
     return batch if pc.all(mask, min_count=0).as_py() else batch.filter(mask)
 
 
-def apply_deletes(
-    batch: pa.RecordBatch, first_position: int, path: str, deletes: Sequence[DeleteFile]
-) -> pa.RecordBatch:
-    """The rows of `batch`, the first of which stands at `first_position` in `path`, that `deletes` leave.
+class KeySet:
+    """Keys of one or more columns, to ask which rows have one of them. Null equals null."""
 
-    Raises `UnsupportedFeature` for any delete file: none is ever skipped.
-    """
-    if deletes:
-        kinds = ", ".join(sorted({str(each.content) for each in deletes}))
-        raise UnsupportedFeature(f"{path}: rows from {first_position} on have {kinds}, which cannot be applied yet")
-    return batch
+    def __init__(self, fields: tuple[Field, ...], columns: Sequence[pa.Array]) -> None:
+        self.fields = fields
+        self._values = [column.unique() for column in columns]
+        self._levels: list[
+            np.ndarray
+        ] = []  # The combined codes of the columns up to the second, the third, ..., sorted.
+        codes = _places(columns[0], self._values[0])
+        for column, values in zip(columns[1:], self._values[1:], strict=True):
+            level, codes = np.unique(codes * len(values) + _places(column, values), return_inverse=True)
+            self._levels.append(level)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(each.nbytes for each in self._values) + sum(each.nbytes for each in self._levels)
+
+    def contains(self, columns: Sequence[pa.Array]) -> np.ndarray:
+        """For each row whether its key is in the set."""
+        codes = _places(columns[0], self._values[0])
+        found = codes >= 0
+        for column, values, level in zip(columns[1:], self._values[1:], self._levels, strict=True):
+            own = _places(column, values)
+            found &= own >= 0
+            if not found.any():
+                break
+            wanted = codes * len(values) + own
+            codes = np.minimum(np.searchsorted(level, wanted), len(level) - 1)
+            found &= level[codes] == wanted
+        return found
+
+
+def apply_deletes(
+    batch: pa.RecordBatch,
+    first_position: int,
+    positions: np.ndarray,
+    keys: Sequence[tuple[KeySet, Sequence[pa.Array]]] = (),
+) -> pa.RecordBatch:
+    """The rows of `batch`, the first of which stands at `first_position` of its file, that are not deleted: neither at one
+    of `positions` (ascending) nor, by the columns given beside it, in a set of `keys`."""
+    low, high = np.searchsorted(positions, (first_position, first_position + batch.num_rows))
+    if low == high and not keys:
+        return batch
+    stays = np.ones(batch.num_rows, bool)
+    stays[positions[low:high] - first_position] = False
+    for known, columns in keys:
+        stays &= ~known.contains(columns)
+    return keep(batch, pa.array(stays))
+
+
+def _places(column: pa.Array, values: pa.Array) -> np.ndarray:
+    """Where in `values` each value stands, null as one of them; -1 where it does not."""
+    if len(values) == 0:
+        return np.full(len(column), -1)
+    found = pc.index_in(column, value_set=values)
+    return np.asarray(found.fill_null(-1)).astype(np.int64)
 
 
 def _codes(keys: Sequence[pa.Array]) -> np.ndarray:

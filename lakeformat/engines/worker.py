@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import expression, murmur, transform
-from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import assign, avro, casts, merge, orc, parquet, rows, statistics
+from lakeformat.codec.arrow import arrow_schema, to_arrow
+from lakeformat.engines import assign, casts, deletes, merge, rows, statistics
+from lakeformat.engines.formats import FORMATS, opened
 from lakeformat.errors import (
     CorruptFile,
     InvalidInput,
@@ -36,6 +37,7 @@ from lakeformat.model.work import (
     RETRACTS,
     VALUE_KIND,
     BucketRule,
+    Content,
     MergeSpec,
     ReadTask,
     RewriteTask,
@@ -52,7 +54,6 @@ _PIECE_MIN = 1 << 16
 
 NAN = float("nan")
 
-_FORMATS: dict[str, Any] = {"parquet": parquet, "orc": orc, "avro": avro}
 _FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
 
 
@@ -60,8 +61,8 @@ def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterato
     """The rows of the task's files that satisfy its predicate, with exactly the columns `task.fields`.
 
     Columns are found by field id at every depth. Raises `CorruptFile` for a file that is missing, damaged, or holds
-    another number of rows than the task says; `UnsupportedFeature` for deletes, merge engines and formats that are not
-    known. The files of a task that merges are in memory together.
+    another number of rows than the task says; `UnsupportedFeature` for merge engines and formats that are not known. The
+    files of a task that merges are in memory together.
     """
     for name in columns_of(task.predicate):
         find_field(task.fields, name)
@@ -102,8 +103,14 @@ def write(
 
 def count(store: Reader, task: ReadTask) -> int:
     """How many rows satisfy the task's predicate; reads only the columns that it speaks of."""
-    if is_always(task.predicate) and not task.deletes and task.merge is None:
+    is_plain = is_always(task.predicate) and task.merge is None
+    if is_plain and not any(task.deletes):
         return task.row_count
+    if is_plain and all(by.content is not Content.EQUALITY_DELETES for each in task.deletes for by in each):
+        return sum(
+            count - int(np.searchsorted(deletes.positions(store, path, gone), count))
+            for path, count, gone in zip(task.paths, task.row_counts, task.deletes, strict=True)
+        )
     named = columns_of(task.predicate)
     needed = tuple(each for each in task.fields if each.name in named) or task.fields[:1]
     return sum(batch.num_rows for batch in read(store, replace(task, fields=needed)))
@@ -149,7 +156,7 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
 
 def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
     with _blamed(path):
-        file = _opened(store, path, task.file_format)
+        file = opened(store, path, task.file_format)
         expected = task.row_counts[place]
         if file.row_count is not None and file.row_count != expected:
             raise CorruptFile(f"{path}: the file holds {file.row_count} rows, its table says {expected}")
@@ -158,11 +165,13 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
         if lost:
             raise CorruptFile(f"{path}: the table says that the file holds column {lost[0]!r}, and it does not")
         constants = {**dict(task.constants), FILE.id: path}
-        wanted = {each.id: each for each in task.fields if each.id in held and each.id not in constants}
+        gone = deletes.of(store, path, task.deletes[place] if task.deletes else ())
+        compared = tuple(each for known in gone.keys for each in known.fields)
+        asked = (*compared, *task.fields)  # A column that is asked for is asked for whole, also where it is compared.
+        wanted = {each.id: each for each in asked if each.id in held and each.id not in constants}
         needed = tuple(_pruned(held[id], each.type) for id, each in wanted.items())
         pushed = _pushed(task, held, constants)
         schema = arrow_schema(task.fields)
-        deletes = task.deletes[place] if task.deletes else ()
         placed = [POSITION] if POSITION in task.fields else []
         seen = 0
         for position, batch in file.batches(needed, pushed, batch_rows):
@@ -170,31 +179,16 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
             if placed:
                 places = pa.array(np.arange(position, position + batch.num_rows))
                 batch = batch.append_column(POSITION.name, places)
-            batch = rows.apply_deletes(batch, position, path, deletes)
-            found = {each.id: batch.column(each.name) for each in (*needed, *placed)}
-            types = {each.id: each.type for each in (*needed, *placed)}
-            projected = []
-            for each in task.fields:
-                if each.id in constants:
-                    projected.append(casts.constant(constants[each.id], each.type, batch.num_rows))
-                elif each.id in found:
-                    projected.append(casts.project(found[each.id], types[each.id], each.type, each.name))
-                else:
-                    projected.append(casts.nulls(batch.num_rows, schema.field(each.name).type))
-            result = _record_batch(projected, schema, batch.num_rows)
+            given = (*needed, *placed)
+            keys = [(known, _projected(batch, given, known.fields, constants)) for known in gone.keys]
+            batch = rows.apply_deletes(batch, position, gone.positions, keys)
+            result = _record_batch(_projected(batch, given, task.fields, constants), schema, batch.num_rows)
             if not is_always(task.predicate):
                 result = rows.keep(result, expression.mask(task.predicate, result))
             if result.num_rows:
                 yield result
         if file.row_count is None and pushed is None and seen != expected:
             raise CorruptFile(f"{path}: the file holds {seen} rows, its table says {expected}")
-
-
-def _opened(store: Reader, path: str, format: str) -> Any:
-    if format not in _FORMATS:
-        raise UnsupportedFeature(f"{path}: file format {format!r} cannot be read; known are {', '.join(_FORMATS)}")
-    source = store.open(path)
-    return _FORMATS[format].File(source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, "r"), path)
 
 
 @contextmanager
@@ -212,6 +206,23 @@ def _blamed(path: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise CorruptFile(f"{path}: cannot be read: {error}") from error
+
+
+def _projected(
+    batch: pa.RecordBatch, given: tuple[Field, ...], fields: tuple[Field, ...], constants: Mapping[int, Any]
+) -> list[pa.Array]:
+    """The columns `fields` of a file's rows, which have the columns `given`; null for one that the file does not hold."""
+    names = {each.id: each for each in given}
+    found = []
+    for each in fields:
+        if each.id in constants:
+            found.append(casts.constant(constants[each.id], each.type, batch.num_rows))
+        elif each.id in names:
+            held = names[each.id]
+            found.append(casts.project(batch.column(held.name), held.type, each.type, each.name))
+        else:
+            found.append(casts.nulls(batch.num_rows, to_arrow(each.type)))
+    return found
 
 
 def _pruned(held: Field, wanted: Type) -> Field:
@@ -419,11 +430,11 @@ class _Files:
     """The files of one write. Rows wait in memory up to `buffer_bytes`; then the place with the most is written out."""
 
     def __init__(self, store: Store, task: WriteTask, buffer_bytes: int, chunk_bytes: int, open_files: int) -> None:
-        if task.file_format not in _FORMATS:
+        if task.file_format not in FORMATS:
             raise UnsupportedFeature(
-                f"file format {task.file_format!r} cannot be written; known are {', '.join(_FORMATS)}"
+                f"file format {task.file_format!r} cannot be written; known are {', '.join(FORMATS)}"
             )
-        self._store, self._task, self._format = store, task, _FORMATS[task.file_format]
+        self._store, self._task, self._format = store, task, FORMATS[task.file_format]
         self._schema = arrow_schema(task.fields)
         self._buffer_bytes, self._open_files = buffer_bytes, open_files
         # A sorted file is written in one go; others in pieces small enough to stop near the target size.

@@ -8,7 +8,7 @@ from typing import Any
 
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Schema
-from lakeformat.model.work import WrittenFile
+from lakeformat.model.work import DeleteFile, WrittenFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +68,10 @@ class Overwrite:
 class Rewrite:
     """Exactly the files of `removed` go, `added` come: compaction, copy-on-write delete, update, overwrite by row.
 
-    The files read are frozen: a removed file that is no longer live is a `Conflict`. `scope` is a condition on partition
-    columns that holds for all of them; with `pinned_to`, others' changes inside it are conflicts too.
+    The files read are frozen: a removed file that is no longer live is a `Conflict`, and so are deletes that others made of
+    its rows after `read_at`, the snapshot that was read. `scope` is a condition on partition columns that holds for all
+    of them; with `pinned_to`, others' changes inside it are conflicts too. By `isolation`, so is what others did since
+    `read_at` where rows satisfy `condition`: with "snapshot" new deletes, with "serializable" new rows too.
     """
 
     request: Request
@@ -78,12 +80,15 @@ class Rewrite:
     kind: str = "compact"  # "compact", "delete", "update", "overwrite"
     scope: Expression = ALWAYS
     pinned_to: int | None = None
+    read_at: int | None = None
+    condition: Expression = ALWAYS
+    isolation: str | None = None  # "serializable", "snapshot", or None: neither is checked.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowDelta:
-    """Rows come and rows go, in one snapshot: `added` holds data files and files of deletes, `removed` names files of
-    deletes that `added` takes the place of.
+    """Rows come and rows go, in one snapshot: `added` holds data files and files of deletes; these take the place of the
+    files of deletes that they say they replace, and of those in `removed`.
 
     What was read is frozen: a data file of `referenced` (whose rows deletes name by position) that is no longer live is a
     `Conflict`. So is, by `isolation`, what others did since `read_at` where rows satisfy `condition`: with "snapshot" new
@@ -92,12 +97,12 @@ class RowDelta:
 
     request: Request
     added: tuple[WrittenFile, ...]
-    removed: tuple[str, ...] = ()
+    removed: tuple[DeleteFile, ...] = ()
     referenced: tuple[str, ...] = ()
     read_at: int | None = None
     condition: Expression = ALWAYS
     kind: str = "delete"  # "delete", "update", "merge", "append" (a changelog)
-    isolation: str = "serializable"
+    isolation: str | None = "serializable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +148,6 @@ def new_files(operation: Operation) -> tuple[str, ...]:
     """The files that exist only for this operation."""
     match operation:
         case Append(added=added) | Overwrite(added=added) | Rewrite(added=added) | RowDelta(added=added):
-            return tuple(each.path for each in added)
+            return tuple(dict.fromkeys(each.path for each in added))
         case _:
             return ()

@@ -134,13 +134,19 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """Rows of a data file that are gone: positions in `path`, from `offset` for `size_bytes` where it is shared."""
+    """Rows of data files that are gone, told by position or by value.
+
+    A deletion vector speaks of one data file and lies in `path` from `offset` on, for `size_bytes`: it is known by all
+    three, for the file may hold others. `row_count` is how many rows it tells of, where that is known.
+    """
 
     path: str
     content: Content
     offset: int | None = None
     size_bytes: int | None = None
-    fields: tuple[Field, ...] = ()  # Equality deletes: the columns compared.
+    fields: tuple[Field, ...] = ()  # Equality deletes: the columns compared, as the table types them.
+    file_format: str = "parquet"
+    row_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +253,11 @@ class WrittenFile:
     split_offsets: tuple[int, ...] = ()
     created_ms: int = 0
     keys: KeyRange | None = None
-    refers_to: tuple[str, ...] = ()
+    refers_to: tuple[str, ...] = ()  # Files of deletes: the data files that they tell of, as the read tasks named them.
+    spec_id: int | None = None  # Files of deletes: the partition spec that `partition` is of.
+    offset: int | None = None  # Deletion vectors: where in `path` the vector begins,
+    vector_bytes: int | None = None  # and how long it is.
+    replaces: tuple[DeleteFile, ...] = ()  # Earlier deletes of the same data files, which are all in this one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,3 +273,41 @@ class RewriteTask:
     delete_where: Expression | None = None
     assignments: tuple[tuple[str, Expression], ...] = ()
     update_where: Expression = ALWAYS
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A data file of which rows may go: where files of deletes about it belong, and what there is of them."""
+
+    path: str  # As in `ReadTask.paths`.
+    partition: tuple[Any, ...] = ()
+    spec_id: int | None = None
+    folder: str = ""
+    deletes: tuple[DeleteFile, ...] = ()  # Positions that new files of deletes take in.
+    replaced: tuple[DeleteFile, ...] = ()  # Those of `deletes` that tell of this file alone: new ones take their place.
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTask:
+    """How rows, named by `FILE` and `POSITION`, become files of deletes, each in the folder of its data files.
+
+    Position deletes are sorted by file and position. With `per_file`, a file of deletes tells of one data file; else of
+    all in its partition.
+    """
+
+    targets: tuple[Target, ...]
+    content: Content = Content.POSITION_DELETES  # or DELETION_VECTORS
+    per_file: bool = True
+    fields: tuple[Field, ...] = ()  # Of position-delete files: the path and the position, with their ids.
+    file_format: str = "parquet"
+    compression: str = "zstd"
+    target_size_bytes: int = 64 << 20
+    name_prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkTask:
+    """Find the rows that satisfy the predicate of `read`, and write where they lie: one unit of a merge-on-read change."""
+
+    read: ReadTask
+    write: DeleteTask

@@ -57,7 +57,12 @@ PYICEBERG = PythonPeer("pyiceberg", ("pyiceberg[sql-sqlite,pyiceberg-core]==0.12
 DUCKDB = PythonPeer(
     "duckdb", ("duckdb==1.5.5", "duckdb-extension-avro==1.5.5", "duckdb-extension-iceberg==1.5.5", "pyarrow==19.0.1")
 )
-PEERS = {peer.name: peer for peer in (PYPAIMON, RUST, JAVA, PYICEBERG, DUCKDB)}
+# Iceberg's own runtime for Spark; the package brings the jar.
+ICEBERG = PythonPeer(
+    "iceberg",
+    ("pyspark==3.5.7", "snowpark-connect-deps-iceberg==1.0.2", "pyarrow==19.0.1", "pandas==2.2.3", "setuptools"),
+)
+PEERS = {peer.name: peer for peer in (PYPAIMON, RUST, JAVA, PYICEBERG, DUCKDB, ICEBERG)}
 
 
 def command(peer: PythonPeer | JavaPeer) -> list[str]:

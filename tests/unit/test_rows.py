@@ -1,15 +1,14 @@
-"""Row kernels: split, sort, keep, and deletes that cannot be applied."""
+"""Row kernels: split, sort, keep, and deletes by position and by key."""
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeformat.engines import rows
-from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.work import Content, DeleteFile
+from lakeformat.model.schema import Field, Kind, scalar
 
+FIELDS = (Field(1, "text", scalar(Kind.STRING)), Field(2, "number", scalar(Kind.INT)))
 keys = st.lists(st.tuples(st.none() | st.sampled_from(["", "a", "b"]), st.none() | st.integers(0, 3)), max_size=60)
 
 
@@ -72,8 +71,28 @@ def test_keep_copies_nothing_when_all_rows_stay():
     assert rows.keep(batch.slice(0, 0), pa.array([], pa.bool_())).num_rows == 0
 
 
-def test_deletes_are_applied_or_refused_never_skipped():
+@given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(0, 5), st.integers(1, 7))
+def test_deleted_positions_are_left_out_of_every_batch(gone, first, size):
+    values = pa.record_batch({"at": np.arange(first, first + len(gone))})
+    positions = np.array([first + i for i, g in enumerate(gone) if g] + [first + len(gone) + 3], np.int64)
+    left = []
+    for start in range(0, len(gone), size):
+        batch = values.slice(start, size)
+        left += rows.apply_deletes(batch, first + start, positions).column(0).to_pylist()
+    assert left == [first + i for i, g in enumerate(gone) if not g]
+
+
+@given(keys, keys)
+def test_a_key_set_knows_its_keys_and_null_equals_null(known, asked):
+    def columns(pairs):
+        return [pa.array([p[0] for p in pairs], pa.string()), pa.array([p[1] for p in pairs], pa.int32())]
+
+    for width in (1, 2):
+        found = rows.KeySet(FIELDS[:width], columns(known)[:width]).contains(columns(asked)[:width])
+        assert found.tolist() == [a[:width] in {k[:width] for k in known} for a in asked]
+
+
+def test_a_batch_without_deleted_rows_is_not_copied():
     batch = pa.record_batch({"a": [1, 2]})
-    assert rows.apply_deletes(batch, 0, "f", ()) is batch
-    with pytest.raises(UnsupportedFeature, match="f: rows from 5 on have position_deletes"):
-        rows.apply_deletes(batch, 5, "f", (DeleteFile("d", Content.POSITION_DELETES),))
+    assert rows.apply_deletes(batch, 0, np.array([], np.int64)) is batch
+    assert rows.apply_deletes(batch, 5, np.array([3, 7])) is batch

@@ -14,7 +14,7 @@ import pytest
 
 from lakeformat.codec import murmur
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import worker
+from lakeformat.engines import parquet, worker
 from lakeformat.errors import (
     CorruptFile,
     InvalidInput,
@@ -526,7 +526,7 @@ def test_row_groups_that_cannot_match_are_not_read(store):
     table = pa.table({"id": np.arange(400_000), "noise": rng.integers(0, 2**62, 400_000)})
     (file,) = write(store, table, fields, options={"parquet.block.size": str(1 << 20)})
     assert len(file.split_offsets) > 3
-    opened = worker.parquet.File(pa.BufferReader(store.read(file.path)), file.path)
+    opened = parquet.File(pa.BufferReader(store.read(file.path)), file.path)
     task = reading([file], fields, fields, predicate=lt("id", 1000))
     pushed = worker.expression.to_dataset_filter(task.predicate, fields)
     read_rows = sum(batch.num_rows for _, batch in opened.batches(fields, pushed, 1000))
@@ -559,10 +559,10 @@ def test_rows_can_be_counted_without_any_column(store):
 # --- What cannot be read ---
 
 
-def test_deletes_and_merges_that_cannot_be_applied_are_refused(store):
+def test_deletes_that_are_not_there_and_merges_are_refused(store):
     files = write(store, sample(3))
     gone = (DeleteFile("index/1", Content.DELETION_VECTORS),)
-    with pytest.raises(UnsupportedFeature, match="deletion_vectors"):
+    with pytest.raises(CorruptFile, match="index/1: the table lists this file of deletes, and it is not there"):
         read(store, reading(files, deletes=(gone,)))
     with pytest.raises(UnsupportedFeature, match="newest-first"):
         read(store, reading(files, merge=MergeSpec(("id",), "newest-first"), parts=(reading(files),)))

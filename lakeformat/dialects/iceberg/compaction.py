@@ -26,18 +26,21 @@ def compaction(reader: Reader, base: State, full: bool = False, scope: Expressio
     large; with `full`, with any two. `scope`: on partition columns only.
     """
     write = layout(base)
-    entries = manifest.in_scope(scan.files(reader, base, scope).entries, base, scope, unknown=False)
+    found = scan.files(reader, base, scope)
+    entries = manifest.in_scope(found.entries, base, scope, unknown=False)
     target = write.target_size_bytes
     sizes = np.asarray(entries["file_size_in_bytes"])
     is_old = np.asarray(entries["_spec"]) != base.spec.id
     chosen = np.flatnonzero(is_old | (sizes < target * SMALL) | (sizes > target * LARGE))
+    left, right = scan.attached(base, entries, found.deletes)
     result = []
     for rows in _groups(entries.take(pa.array(chosen)), base):
         for part in _packed(chosen[rows], sizes, target):
             total = sizes[part].sum()
             worth = len(part) >= (2 if full else _LEAST_FILES) or (len(part) > 1 and total > target)
             if worth or is_old[part].any() or (sizes[part] > target * LARGE).any():
-                files = Files(entries.take(pa.array(part)))
+                own = np.unique(right[np.isin(left, part)])
+                files = Files(entries.take(pa.array(part)), found.deletes.take(pa.array(own)))
                 result.append(RewriteTask(tuple(scan.tasks(reader, base, files, base.schema.fields)), write))
     return result
 

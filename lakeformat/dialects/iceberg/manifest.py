@@ -35,6 +35,11 @@ class Status(IntEnum):
     DELETED = 2
 
 
+class ManifestContent(IntEnum):
+    DATA = 0
+    DELETES = 1
+
+
 class FileContent(IntEnum):
     DATA = 0
     POSITION_DELETES = 1
@@ -69,8 +74,12 @@ _FILE = [
     (132, "split_offsets", pa.list_(pa.int64())),
     (135, "equality_ids", pa.list_(pa.int32())),
     (140, "sort_order_id", pa.int32()),
+    (142, "first_row_id", pa.int64()),
     (143, "referenced_data_file", pa.string()),
+    (144, "content_offset", pa.int64()),
+    (145, "content_size_in_bytes", pa.int64()),
 ]
+_ONLY_IN_3 = {"first_row_id", "content_offset", "content_size_in_bytes"}
 ENTRY = pa.schema([(name, type) for _, name, type in (*_OWN, *_FILE)])
 _SUMMARY = pa.struct(
     [
@@ -96,6 +105,7 @@ _META = [
     (514, "deleted_rows_count", pa.int64()),
     (507, "partitions", pa.list_(_SUMMARY)),
     (519, "key_metadata", pa.binary()),
+    (520, "first_row_id", pa.int64()),
 ]
 META = pa.schema([(name, type) for _, name, type in _META])
 EMPTY_METAS = META.empty_table()
@@ -123,8 +133,6 @@ def parse_list(data: bytes, where: str) -> pa.Table:
     held = {ids[f["name"]]: decoded.table[f["name"]] for f in decoded.schema["fields"] if f["name"] in ids}
     if 500 not in held:
         raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(decoded.table.column_names)}")
-    if 520 in held and held[520].null_count < len(decoded.table):
-        raise UnsupportedFeature(f"{where}: manifests of format version 3: not supported yet")
     table = _conform({name: held[id] for id, name, _ in _META if id in held}, META, len(decoded.table), where)
     for name in ("content", "sequence_number", "min_sequence_number"):
         place = META.get_field_index(name)
@@ -145,9 +153,6 @@ def parse(data: bytes, where: str) -> pa.Table:
     file = decoded.table[file_field["name"]].combine_chunks()
     inside = {f["field-id"]: f for f in file_field["type"]["fields"] if "field-id" in f}
     columns |= {name: pc.struct_field(file, inside[id]["name"]) for id, name, _ in _FILE if id in inside}
-    for id in (144, 142):
-        if id in inside and pc.struct_field(file, inside[id]["name"]).null_count < len(file):
-            raise UnsupportedFeature(f"{where}: {inside[id]['name']}: format version 3: not supported yet")
     table = _conform(columns, ENTRY, len(decoded.table), where)
     table = table.set_column(4, ENTRY.field("content"), pc.fill_null(table["content"], int(FileContent.DATA)))
     if table["key_metadata"].null_count < len(table):
@@ -197,27 +202,16 @@ def read_raw(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> 
     return [found[path] for path in paths]
 
 
-def live_entries(reader: Reader, base: State, scope: Expression = ALWAYS) -> pa.Table:
-    """The live data files in partitions that satisfy `scope`, and those of which their spec cannot tell.
-
-    Raises `UnsupportedFeature` for a table with delete files.
-    """
+def live_entries(
+    reader: Reader, base: State, scope: Expression = ALWAYS, content: ManifestContent = ManifestContent.DATA
+) -> pa.Table:
+    """The live data files, or files of deletes, in partitions that satisfy `scope`, and those of which their spec cannot
+    tell."""
     metas = metas_of(reader, base.snapshot_document)
-    require_no_deletes(reader, metas)
-    metas = prune_metas(metas, base, scope)
+    metas = prune_metas(metas.filter(pc.equal(metas["content"], int(content))), base, scope)
     entries = read_all(reader, base, metas)
     entries = entries.filter(pc.not_equal(entries["status"], int(Status.DELETED)))
     return in_scope(entries, base, scope)
-
-
-def require_no_deletes(reader: Reader, metas: pa.Table) -> None:
-    """Refuse, by name, a table whose data files alone do not say what its rows are."""
-    deletes = pc.sum(pc.not_equal(metas["content"], 0)).as_py()
-    if deletes:
-        raise UnsupportedFeature(
-            f"{reader.root}: position or equality deletes ({deletes} delete manifests): not supported yet; let the engine "
-            "that wrote them rewrite the data files"
-        )
 
 
 def prune_metas(metas: pa.Table, base: State, scope: Expression) -> pa.Table:
@@ -279,15 +273,32 @@ def partitions(entries: pa.Table, spec: Spec) -> tuple[np.ndarray, list[tuple[An
     """(for each entry the place of its partition, the partitions that occur, as the waist has them)."""
     if not spec.types:
         return np.zeros(len(entries), np.int64), [()]
+    codes = _codes(entries, spec)
+    _, first = np.unique(codes, return_index=True)
+    chosen = [_python(entries[f"p{id}"].combine_chunks().take(pa.array(first))) for id in spec.field_ids]
+    return codes, list(zip(*chosen, strict=True))
+
+
+def places(entries: pa.Table, base: State) -> np.ndarray:
+    """One number for each spec and partition that occurs."""
+    found = np.zeros(len(entries), np.int64)
+    ids = np.asarray(entries["_spec"])
+    total = 0
+    for spec_id in np.unique(ids):
+        rows = np.flatnonzero(ids == spec_id)
+        codes = _codes(entries.take(pa.array(rows)), base.specs[int(spec_id)])
+        found[rows] = codes + total
+        total += int(codes.max()) + 1
+    return found
+
+
+def _codes(entries: pa.Table, spec: Spec) -> np.ndarray:
     codes = np.zeros(len(entries), np.int64)
-    columns = [entries[f"p{id}"].combine_chunks() for id in spec.field_ids]
-    for column in columns:
-        encoded = column.dictionary_encode("encode")
+    for id in spec.field_ids:
+        encoded = entries[f"p{id}"].combine_chunks().dictionary_encode("encode")
         codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy(zero_copy_only=False)
         _, codes = np.unique(codes, return_inverse=True)
-    _, first = np.unique(codes, return_index=True)
-    chosen = [_python(c.take(pa.array(first))) for c in columns]
-    return codes, list(zip(*chosen, strict=True))
+    return codes
 
 
 def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, pa.Array]:
@@ -372,7 +383,7 @@ def emit_list(metas: pa.Table, base: State, snapshot_id: int, parent_id: int | N
         "sequence-number": str(sequence_number).encode(),
         "format-version": b"2",
     }
-    return avro.encode(metas.select(META.names), LIST_SCHEMA, _codec(base.schema), metadata)
+    return avro.encode(metas.select(LIST_NAMES), LIST_SCHEMA, _codec(base.schema), metadata)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -472,7 +483,7 @@ def _nest(entries: pa.Table, spec: Spec) -> pa.Table:
         partition = pa.StructArray.from_buffers(pa.struct([]), len(entries), [None])
     inside = {"content": columns["content"], "file_path": columns["file_path"], "file_format": columns["file_format"]}
     inside["partition"] = partition
-    inside |= {name: columns[name] for _, name, _ in _FILE if name not in inside}
+    inside |= {name: columns[name] for _, name, _ in _FILE if name not in inside and name not in _ONLY_IN_3}
     file = pa.StructArray.from_arrays(list(inside.values()), list(inside))
     return pa.table([*(columns[n] for _, n, _ in _OWN), file], names=[*(n for _, n, _ in _OWN), "data_file"])
 
@@ -502,6 +513,7 @@ def _meta(entries: pa.Table, spec: Spec, path: str, size: int, snapshot_id: int,
             for id, kind in zip(spec.field_ids, spec.types, strict=True)
         ],
         "key_metadata": None,
+        "first_row_id": None,
     }
     return pa.Table.from_pylist([row], META)
 
@@ -689,5 +701,7 @@ LIST_SCHEMA = {
             optional=name in ("partitions", "key_metadata"),
         )
         for id, name, type in _META
+        if id != 520
     ],
 }
+LIST_NAMES = [name for id, name, _ in _META if id != 520]

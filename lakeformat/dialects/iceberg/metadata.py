@@ -13,7 +13,7 @@ from lakeformat.codec import transform
 from lakeformat.dialects.iceberg import options, types
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model import evolution
-from lakeformat.model.operation import Append, Operation, Overwrite, Request, Restore, Rewrite, SetTag
+from lakeformat.model.operation import Append, Operation, Overwrite, Request, Restore, Rewrite, RowDelta, SetTag
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
 from lakeformat.model.schema import Field, Scalar, Schema, Type, walk
 from lakeformat.model.snapshot import Snapshot, Stamp
@@ -56,6 +56,10 @@ class Spec:
     @property
     def field_ids(self) -> tuple[int, ...]:
         return tuple(f.id for f in self.partitioning.fields)
+
+    @property
+    def is_unpartitioned(self) -> bool:
+        return all(f.transform.kind is TransformKind.VOID for f in self.partitioning.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +108,12 @@ def metadata_path(version: int) -> str:
 
 
 def parse(data: bytes, version: int, where: str) -> State:
-    """A metadata file -> State. Raises `UnsupportedFeature` for format versions other than 1 and 2."""
+    """A metadata file -> State. Raises `UnsupportedFeature` for format versions other than 1, 2 and 3."""
     document = _json(data, where)
     try:
         format_version = document["format-version"]
-        if format_version not in (1, 2):
-            raise UnsupportedFeature(f"{where}: Iceberg format version {format_version}; lakeformat reads 1 and 2")
+        if format_version not in (1, 2, 3):
+            raise UnsupportedFeature(f"{where}: Iceberg format version {format_version}; lakeformat reads 1, 2 and 3")
         document = _normal(document)
         schemas = {s["schema-id"]: s for s in document["schemas"]}
         types_by_id: dict[int, Field] = {}
@@ -285,7 +289,7 @@ def find(reader: Reader, operation: Operation, base: State) -> Mapping[str, Any]
     request = operation.request
     if base.version <= request.absent_until:
         return None
-    if isinstance(operation, Append | Overwrite | Rewrite | Restore):
+    if isinstance(operation, Append | Overwrite | Rewrite | RowDelta | Restore):
         for document in snapshots(base).values():
             if (document.get("summary") or {}).get(OPERATION_ID) == request.id:
                 return document
@@ -352,7 +356,7 @@ def require_writable(base: State, where: str) -> None:
     """Refuse, by name, what a write would break."""
     version = base.document["format-version"]
     if version != _WRITTEN_VERSION:
-        raise UnsupportedFeature(f"{where}: Iceberg format version {version} is read, not written; upgrade it to 2")
+        raise UnsupportedFeature(f"{where}: Iceberg format version {version} is read, not written; lakeformat writes 2")
     options.require_writable(base.schema.properties, where)
 
 

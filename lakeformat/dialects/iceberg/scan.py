@@ -4,33 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import expression, single_value
-from lakeformat.dialects.iceberg import manifest, options
+from lakeformat.codec import expression, single_value, spans
+from lakeformat.dialects.iceberg import manifest, options, types
+from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent
 from lakeformat.dialects.iceberg.metadata import State
-from lakeformat.errors import UnsupportedFeature
+from lakeformat.errors import CorruptTable, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
-from lakeformat.model.work import ReadTask
+from lakeformat.model.work import Content, DeleteFile, ReadTask
 from lakeformat.storage.store import Reader
+
+PATH_ID, POSITION_ID = 2147483546, 2147483545  # The columns of a position-delete file.
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Live data files of one snapshot: rows of `manifest.ENTRY` with their partition columns."""
+    """Live data files of one snapshot, and the files of deletes that may tell of them: rows of `manifest.ENTRY` with their
+    partition columns."""
 
     entries: pa.Table
+    deletes: pa.Table
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def filter(self, keep: pa.Array) -> Files:
-        return Files(self.entries.filter(keep))
+        return Files(self.entries.filter(keep), self.deletes)
 
     @property
     def paths(self) -> pa.Array:
@@ -58,15 +64,19 @@ def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
     if rest != ALWAYS or not manifest.tells(base, entries, scope):
         bounds = _bounds(base, entries, conditions.columns_of(predicate))
         entries = entries.filter(expression.may_match(predicate, bounds, len(entries)))
-    return Files(entries)
+    return Files(entries, manifest.live_entries(reader, base, scope, ManifestContent.DELETES))
 
 
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
-    """The number of rows for which `predicate` is true, where metadata alone can tell it exactly; else None."""
+    """The number of rows for which `predicate` is true, where metadata alone can tell it exactly; else None. A deletion
+    vector says how many rows it takes; other files of deletes may tell of a row twice, or of none."""
     found = files(reader, base, predicate)
-    if _residual(base, found, predicate) == ALWAYS:
-        return found.row_count
-    return found.row_count if bool(matching_wholly(reader, base, found, predicate).all()) else None
+    if _residual(base, found, predicate) != ALWAYS and not bool(matching_wholly(reader, base, found, predicate).all()):
+        return None
+    _, by = attached(base, found.entries, found.deletes)
+    if not is_vector(found.deletes)[by].all():
+        return None
+    return found.row_count - int(np.asarray(found.deletes["record_count"])[by].sum())
 
 
 def matching_wholly(reader: Reader, base: State, found: Files, predicate: Expression) -> np.ndarray:
@@ -100,6 +110,7 @@ def tasks(
     sizes = np.asarray(found.entries["file_size_in_bytes"])
     weights = np.cumsum(np.maximum(sizes, opening))
     paths, row_counts = found.paths.to_pylist(), found.entries["record_count"].to_pylist()
+    deletes = delete_files(reader, base, found)
     result = []
     start, before = 0, 0
     while start < len(found):
@@ -114,10 +125,93 @@ def tasks(
                 file_format="parquet",
                 fields=fields,
                 predicate=predicate,
+                deletes=deletes[start:end] if any(deletes[start:end]) else (),
             )
         )
         start, before = end, int(weights[end - 1])
     return result
+
+
+# --- deletes ----------------------------------------------------------------------------------------------------------
+
+
+def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """(rows of `entries`, rows of `deletes`): each pair of a data file and a file of deletes that applies to it, in the order
+    of the data files (spec, Scan Planning; core/DeleteFileIndex.java).
+
+    Files of deletes apply in their own spec and partition: to data as old as they are where they name positions, to older
+    data where they name values. Those of values under an unpartitioned spec apply everywhere. A deletion vector stands
+    for all other positions of its data file.
+    """
+    if not len(entries) or not len(deletes):
+        return np.array([], np.int64), np.array([], np.int64)
+    columns = [n for n in entries.column_names if n == "_spec" or (n[0] == "p" and n[1:].isdigit())]
+    places = manifest.places(pa.concat_tables([entries.select(columns), deletes.select(columns)]), base)
+    own, others = places[: len(entries)], places[len(entries) :]
+    sequences, theirs = (np.asarray(t["sequence_number"]) for t in (entries, deletes))
+    is_equality = np.asarray(deletes["content"]) == FileContent.EQUALITY_DELETES
+    specs = np.asarray(deletes["_spec"])
+    plain = [id for id in np.unique(specs).tolist() if base.specs[id].is_unpartitioned]
+    is_global = is_equality & np.isin(specs, plain)
+    about = referenced(deletes)
+    told = np.asarray(pc.fill_null(pc.index_in(about, entries["file_path"].combine_chunks()), -1))
+    # By name: one data file each.
+    by_name = np.flatnonzero(~is_equality & np.asarray(about.is_valid()) & (told >= 0))
+    at = told[by_name]
+    fits = (own[at] == others[by_name]) & (sequences[at] <= theirs[by_name])
+    by_name, at = by_name[fits], at[fits]
+    has_vector = np.zeros(len(entries), bool)
+    vectors = is_vector(deletes)
+    has_vector[at[vectors[by_name]]] = True
+    # By place: all data files there that are old enough.
+    wide = np.flatnonzero(~is_equality & ~np.asarray(about.is_valid()))
+    equal = np.flatnonzero(is_equality & ~is_global)
+    everywhere = np.flatnonzero(is_global)
+    everything, nothing = np.zeros(len(entries), np.int64), np.zeros(len(everywhere), np.int64)
+    pairs = [
+        (at, by_name),
+        _older(own, sequences, others[wide], theirs[wide], wide, "right"),
+        _older(own, sequences, others[equal], theirs[equal], equal, "left"),
+        _older(everything, sequences, nothing, theirs[everywhere], everywhere, "left"),
+    ]
+    left, right = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    stays = is_equality[right] | vectors[right] | ~has_vector[left]
+    left, right = left[stays], right[stays]
+    order = np.lexsort((right, left))
+    return left[order], right[order]
+
+
+def is_vector(deletes: pa.Table) -> np.ndarray:
+    """Which files of deletes are deletion vectors."""
+    return np.asarray(pc.equal(pc.utf8_lower(deletes["file_format"]), "puffin"))
+
+
+def referenced(deletes: pa.Table) -> pa.Array:
+    """The one data file whose positions a file of deletes names; null where it may name several, or values.
+
+    Said outright, or by bounds of the path that are equal. Some writers cut bounds short, so that two of them may look
+    equal: only what ends like a file is taken for one (core/ContentFileUtil.java).
+    """
+    said = deletes["referenced_data_file"].combine_chunks()
+    low, high = (
+        manifest.look_up(deletes[name], PATH_ID).cast(pa.string()) for name in ("lower_bounds", "upper_bounds")
+    )
+    whole = pc.and_kleene(
+        pc.equal(low, high), pc.match_substring_regex(low, r"\.(parquet|orc|avro)$", ignore_case=True)
+    )
+    return pc.coalesce(said, pc.if_else(pc.fill_null(whole, False), low, pa.scalar(None, pa.string())))
+
+
+def delete_files(reader: Reader, base: State, found: Files) -> tuple[tuple[DeleteFile, ...], ...]:
+    """For each data file the files of deletes that apply to it, as the waist has them."""
+    left, right = attached(base, found.entries, found.deletes)
+    if not len(left):
+        return ((),) * len(found)
+    chosen, codes = np.unique(right, return_inverse=True)
+    made = _delete_files(reader, base, found.deletes.take(pa.array(chosen)))
+    starts = np.searchsorted(left, np.arange(len(found) + 1)).tolist()
+    places = codes.tolist()
+    return tuple(tuple(made[i] for i in places[a:b]) for a, b in pairwise(starts))
 
 
 def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:
@@ -136,6 +230,72 @@ def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[F
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _older(
+    places: np.ndarray, sequences: np.ndarray, theirs: np.ndarray, until: np.ndarray, rows: np.ndarray, side: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """(data files, `rows`): for each of `rows` the data files at its place that are as old as it (`side` "right") or older."""
+    if not len(rows):
+        return np.array([], np.int64), np.array([], np.int64)
+    known = np.unique(np.concatenate([sequences, until]))
+    keys = places * len(known) + np.searchsorted(known, sequences)
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    first = np.searchsorted(ordered, theirs * len(known))
+    last = np.searchsorted(ordered, theirs * len(known) + np.searchsorted(known, until), side=side)  # type: ignore[call-overload]
+    counts = np.maximum(last - first, 0)
+    return order[spans.ranges(first, counts)], np.repeat(rows, counts)
+
+
+def _delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[DeleteFile]:
+    vectors = is_vector(deletes).tolist()
+    known: dict[tuple[int, ...], tuple[Field, ...]] = {}
+    names = (
+        "file_path",
+        "file_format",
+        "content",
+        "content_offset",
+        "content_size_in_bytes",
+        "equality_ids",
+        "record_count",
+    )
+    made = []
+    for vector, row in zip(vectors, zip(*(deletes[n].to_pylist() for n in names), strict=True), strict=True):
+        path, format, content, offset, size, ids, rows = row
+        if vector:
+            if offset is None or size is None:
+                raise CorruptTable(f"{path}: a deletion vector of which the table does not say where it lies")
+            made.append(DeleteFile(path, Content.DELETION_VECTORS, offset, size, row_count=rows, file_format="puffin"))
+            continue
+        if format.lower() != "parquet":
+            raise UnsupportedFeature(
+                f"{path}: files of deletes in {format}: lakeformat reads Parquet in Iceberg tables; let the engine that "
+                "wrote them rewrite the data files"
+            )
+        if content == FileContent.POSITION_DELETES:
+            made.append(DeleteFile(path, Content.POSITION_DELETES, row_count=rows))
+            continue
+        key = tuple(ids or ())
+        if not key:
+            raise CorruptTable(f"{path}: equality deletes that name no column")
+        if key not in known:
+            known[key] = tuple(_compared(base, id, path) for id in key)
+        made.append(DeleteFile(path, Content.EQUALITY_DELETES, fields=known[key], row_count=rows))
+    return made
+
+
+def _compared(base: State, id: int, path: str) -> Field:
+    """The column of a field id as the table types it now, or as the last schema did that had it."""
+    schemas = sorted(base.document["schemas"], key=lambda s: s["schema-id"], reverse=True)
+    for fields in (base.schema.fields, *(types.parse_fields(s) for s in schemas)):
+        for each in fields:
+            if each.id == id:
+                return replace(each, name=f"_compared_{id}", nullable=True, comment=None)
+    raise UnsupportedFeature(
+        f"{path}: equality deletes by the field of id {id}, which lies inside another column or in no schema: not supported "
+        "yet; let the engine that wrote them rewrite the data files"
+    )
 
 
 def _part(field: Field, inner: list[str] | None) -> Field:

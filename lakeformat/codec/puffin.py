@@ -1,0 +1,47 @@
+"""Puffin files: blobs side by side, and a footer of JSON that says what each is (Puffin spec)."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+MAGIC = b"PFA1"
+DELETION_VECTOR = "deletion-vector-v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes of one kind, about columns by field id. Snapshot and sequence number are -1 until they are inherited."""
+
+    type: str
+    data: bytes
+    fields: tuple[int, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    snapshot_id: int = -1
+    sequence_number: int = -1
+
+
+def emit(blobs: Sequence[Blob], properties: Mapping[str, str] | None = None) -> tuple[bytes, list[int]]:
+    """(the file, where in it each blob begins)."""
+    parts, offsets, told = [MAGIC], [], []
+    place = len(MAGIC)
+    for each in blobs:
+        parts.append(each.data)
+        offsets.append(place)
+        told.append(
+            {
+                "type": each.type,
+                "fields": list(each.fields),
+                "snapshot-id": each.snapshot_id,
+                "sequence-number": each.sequence_number,
+                "offset": place,
+                "length": len(each.data),
+                "properties": dict(each.properties),
+            }
+        )
+        place += len(each.data)
+    footer = json.dumps({"blobs": told, "properties": dict(properties or {})}, separators=(",", ":")).encode()
+    parts += [MAGIC, footer, struct.pack("<i", len(footer)), b"\0\0\0\0", MAGIC]
+    return b"".join(parts), offsets

@@ -1,0 +1,204 @@
+"""Files of deletes -> what they tell of a data file. Each is read once, and kept by name while there is room."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec import bitmap
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.engines import casts, formats
+from lakeformat.engines.rows import KeySet
+from lakeformat.errors import CorruptFile, NoSuchFile
+from lakeformat.model.schema import Field
+from lakeformat.model.work import Content, DeleteFile
+from lakeformat.storage.store import Reader
+
+# The columns of a position-delete file, by their reserved ids (Iceberg).
+PATH_ID, POSITION_ID = 2147483546, 2147483545
+
+_NONE = np.array([], np.int64)
+_BATCH_ROWS = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Rows of one data file that are deleted: at `positions`, ascending and once each, or equal to one of `keys`."""
+
+    positions: np.ndarray
+    keys: tuple[KeySet, ...] = ()
+
+
+def of(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> Gone:
+    """What `deletes` tell of the data file `path`. Raises `CorruptFile` for one that is missing or damaged."""
+    return Gone(positions(store, path, deletes), _keys(store, deletes))
+
+
+def positions(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> np.ndarray:
+    """The positions in the data file `path` that `deletes` name, ascending and once each."""
+    found = []
+    for each in deletes:
+        if each.content is Content.DELETION_VECTORS:
+            found.append(_CACHE.get(store, each, _read_vector).of(path))
+        elif each.content is Content.POSITION_DELETES:
+            found.append(_CACHE.get(store, each, _read_positions).of(path))
+    if len(found) < 2:
+        return found[0] if found else _NONE
+    return np.unique(np.concatenate(found))
+
+
+def _keys(store: Reader, deletes: Sequence[DeleteFile]) -> tuple[KeySet, ...]:
+    """One set for all files that compare the same columns."""
+    groups: dict[tuple[Field, ...], list[DeleteFile]] = {}
+    for each in deletes:
+        if each.content is Content.EQUALITY_DELETES:
+            groups.setdefault(each.fields, []).append(each)
+    return tuple(_CACHE.keys(store, fields, tuple(files)) for fields, files in groups.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _Positions:
+    """Positions by the data file they are in: those of `paths[i]` are `values[starts[i] : starts[i + 1]]`, ascending."""
+
+    paths: dict[str, int]
+    starts: np.ndarray
+    values: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.values.nbytes) + 200 * len(self.paths)
+
+    def of(self, path: str) -> np.ndarray:
+        place = self.paths.get(path)
+        return _NONE if place is None else self.values[self.starts[place] : self.starts[place + 1]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Vector:
+    """The positions of one data file, whatever its path."""
+
+    values: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.values.nbytes)
+
+    def of(self, path: str) -> np.ndarray:
+        return self.values
+
+
+def _read_vector(store: Reader, file: DeleteFile) -> _Vector:
+    offset, size = file.offset or 0, file.size_bytes
+    with store.open(file.path) as source:
+        source.seek(offset)
+        data = source.read() if size is None else source.read(size)
+    found = bitmap.decode(data, f"{file.path} at {offset}")
+    if file.row_count is not None and len(found) != file.row_count:
+        raise CorruptFile(f"{file.path} at {offset}: a vector of {len(found)} rows, its table says {file.row_count}")
+    return _Vector(found)
+
+
+def _read_positions(store: Reader, file: DeleteFile) -> _Positions:
+    table = _table(store, file, {PATH_ID: pa.string(), POSITION_ID: pa.int64()})
+    paths = table.column(0).combine_chunks().dictionary_encode()
+    values = table.column(1).combine_chunks()
+    if paths.null_count or values.null_count:
+        raise CorruptFile(f"{file.path}: position deletes without a file or a position")
+    codes, places = np.asarray(paths.indices), np.asarray(values)
+    order = np.lexsort((places, codes))
+    codes, places = codes[order], places[order]
+    once = np.ones(len(codes), bool)
+    once[1:] = (codes[1:] != codes[:-1]) | (places[1:] != places[:-1])
+    codes, places = codes[once], places[once]
+    starts = np.searchsorted(codes, np.arange(len(paths.dictionary) + 1))
+    return _Positions({name: i for i, name in enumerate(paths.dictionary.to_pylist())}, starts, places)
+
+
+def _read_keys(store: Reader, file: DeleteFile) -> pa.Table:
+    """The columns that are compared, as the table types them now."""
+    with_ids = formats.opened(store, file.path, file.file_format)
+    held = {each.id: each for each in with_ids.fields(None)}
+    lost = [each.name for each in file.fields if each.id not in held]
+    if lost:
+        raise CorruptFile(f"{file.path}: equality deletes by column {lost[0]!r}, which the file does not hold")
+    needed = tuple(held[each.id] for each in file.fields)
+    columns: list[list[pa.Array]] = [[] for _ in file.fields]
+    for _, batch in with_ids.batches(needed, None, _BATCH_ROWS):
+        for each, have, into in zip(file.fields, needed, columns, strict=True):
+            into.append(casts.project(batch.column(have.name), have.type, each.type, each.name))
+    schema = [casts.nulls(0, to_arrow(each.type)) for each in file.fields]
+    return pa.table(
+        [pa.chunked_array([*into, empty]) for into, empty in zip(columns, schema, strict=True)],
+        names=[str(each.id) for each in file.fields],
+    )
+
+
+def _table(store: Reader, file: DeleteFile, wanted: dict[int, pa.DataType]) -> pa.Table:
+    """The columns of these field ids, in this order."""
+    opened = formats.opened(store, file.path, file.file_format)
+    held = {each.id: each for each in opened.fields(None)}
+    if not wanted.keys() <= held.keys():
+        raise CorruptFile(
+            f"{file.path}: no file of position deletes; its columns are {[f.name for f in held.values()]}"
+        )
+    needed = tuple(held[id] for id in wanted)
+    schema = pa.schema([(held[id].name, kind) for id, kind in wanted.items()])
+    batches = [batch.select(schema.names).cast(schema) for _, batch in opened.batches(needed, None, _BATCH_ROWS)]
+    return pa.Table.from_batches(batches, schema)
+
+
+class _Cache:
+    """What files of deletes hold, the least recently used dropped beyond `limit_bytes`."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
+        self._held: OrderedDict[Any, Any] = OrderedDict()
+
+    def get(self, store: Reader, file: DeleteFile, read: Callable[[Reader, DeleteFile], Any]) -> Any:
+        return self._made((_name(store, file), file.fields), lambda: _told(store, file, read))
+
+    def keys(self, store: Reader, fields: tuple[Field, ...], files: tuple[DeleteFile, ...]) -> KeySet:
+        def make() -> KeySet:
+            tables = [self.get(store, each, _read_keys) for each in files]
+            table = pa.concat_tables(tables)
+            return KeySet(fields, [column.combine_chunks() for column in table.columns])
+
+        return self._made((fields, *(_name(store, each) for each in files)), make)
+
+    def _made(self, key: Any, make: Callable[[], Any]) -> Any:
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+                return self._held[key]
+        found = make()
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = found
+                self._size += found.nbytes
+            while self._size > self._limit and len(self._held) > 1:
+                self._size -= self._held.popitem(last=False)[1].nbytes
+        return found
+
+
+def _name(store: Reader, file: DeleteFile) -> tuple[str, int | None]:
+    return store.location(file.path), file.offset
+
+
+def _told(store: Reader, file: DeleteFile, read: Callable[[Reader, DeleteFile], Any]) -> Any:
+    try:
+        return read(store, file)
+    except NoSuchFile as error:
+        raise CorruptFile(f"{file.path}: the table lists this file of deletes, and it is not there") from error
+    except CorruptFile:
+        raise
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise CorruptFile(f"{file.path}: a file of deletes that cannot be read: {error}") from error
+
+
+_CACHE = _Cache(256 << 20)

@@ -1,0 +1,21 @@
+"""The file formats that are read and written, by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat.engines import avro, orc, parquet
+from lakeformat.errors import UnsupportedFeature
+from lakeformat.storage.store import Reader
+
+FORMATS: dict[str, Any] = {"parquet": parquet, "orc": orc, "avro": avro}
+
+
+def opened(store: Reader, path: str, format: str) -> Any:
+    """A file opened for reading. Raises `UnsupportedFeature` for a format that is not known."""
+    if format not in FORMATS:
+        raise UnsupportedFeature(f"{path}: file format {format!r} cannot be read; known are {', '.join(FORMATS)}")
+    source = store.open(path)
+    return FORMATS[format].File(source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, "r"), path)

@@ -1,0 +1,170 @@
+"""Rows that go, named by file and position -> files of deletes."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec import bitmap, puffin
+from lakeformat.engines import deletes, worker
+from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.model.predicate import columns_of
+from lakeformat.model.work import FILE, POSITION, Content, DeleteTask, MarkTask, Target, WriteTask, WrittenFile
+from lakeformat.storage.store import Store
+
+_POSITION_COLUMN = 2147483645  # The reserved id of `_pos`, which a deletion vector is about.
+
+
+def mark(store: Store, task: MarkTask) -> list[WrittenFile]:
+    """Files of deletes for the rows that satisfy the predicate of `task.read`; see `MarkTask`."""
+    named = columns_of(task.read.predicate)
+    fields = (*(each for each in task.read.fields if each.name in named), FILE, POSITION)
+    return write(store, worker.read(store, replace(task.read, fields=fields)), task.write)
+
+
+def write(store: Store, batches: Iterable[pa.RecordBatch], task: DeleteTask) -> list[WrittenFile]:
+    """Rows with the columns `FILE` and `POSITION`, in any order, -> files of deletes; none for a file without new ones.
+
+    Files of a write that fails are deleted as far as storage lets. Raises `InvalidInput` for a file that is no target.
+    """
+    marked = _gathered(batches)
+    targets = {each.path: each for each in task.targets}
+    unknown = marked.keys() - targets.keys()
+    if unknown:
+        raise InvalidInput(
+            f"{min(unknown)}: rows of this file are to go, and it is not among the {len(targets)} targets"
+        )
+    chosen = [(targets[path], _with_earlier(store, targets[path], marked[path])) for path in sorted(marked)]
+    if task.content is Content.DELETION_VECTORS:
+        return _vectors(store, chosen, task)
+    written: list[WrittenFile] = []
+    try:
+        for group in _grouped(chosen, task.per_file):
+            written += _position_files(store, group, task)
+    except BaseException:
+        with suppress(LakeError):
+            store.delete([each.path for each in written])
+        raise
+    return written
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> dict[str, np.ndarray]:
+    """Positions by file, ascending and once each."""
+    found: dict[str, list[np.ndarray]] = {}
+    for batch in batches:
+        paths = batch.column(FILE.name).dictionary_encode()
+        codes, places = np.asarray(paths.indices), np.asarray(batch.column(POSITION.name))
+        order = np.argsort(codes, kind="stable")
+        edges = np.searchsorted(codes[order], np.arange(len(paths.dictionary) + 1))
+        for number, path in enumerate(paths.dictionary.to_pylist()):
+            found.setdefault(path, []).append(places[order[edges[number] : edges[number + 1]]])
+    return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
+
+
+def _with_earlier(store: Store, target: Target, marked: np.ndarray) -> np.ndarray:
+    if not target.deletes:
+        return marked
+    return np.union1d(marked, deletes.positions(store, target.path, target.deletes))
+
+
+def _grouped(chosen: list[tuple[Target, np.ndarray]], per_file: bool) -> Iterator[list[tuple[Target, np.ndarray]]]:
+    if per_file:
+        yield from ([each] for each in chosen)
+        return
+
+    def place(each: tuple[Target, np.ndarray]) -> tuple[int, str, str]:
+        return each[0].spec_id or 0, each[0].folder, str(each[0].partition)
+
+    for _, group in groupby(sorted(chosen, key=place), key=place):
+        yield sorted(group, key=lambda each: each[0].path)
+
+
+def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: DeleteTask) -> list[WrittenFile]:
+    first = group[0][0]
+    path, position = task.fields
+    layout = WriteTask(
+        fields=task.fields,
+        directory=_Folder(first.folder),
+        content=task.content,
+        file_format=task.file_format,
+        compression=task.compression,
+        target_size_bytes=task.target_size_bytes,
+        name_prefix=task.name_prefix,
+    )
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for target, positions in group:
+            for start in range(0, len(positions), worker.BATCH_ROWS):
+                part = pa.array(positions[start : start + worker.BATCH_ROWS])
+                yield pa.record_batch([pa.repeat(target.path, len(part)), part], names=[path.name, position.name])
+
+    return [
+        replace(
+            each,
+            partition=first.partition,
+            spec_id=first.spec_id,
+            refers_to=_between([target.path for target, _ in group], each, path.id),
+            replaces=tuple(by for target, _ in group for by in target.replaced) if number == 0 else (),
+        )
+        for number, each in enumerate(worker.write(store, rows(), layout))
+    ]
+
+
+def _between(paths: list[str], file: WrittenFile, column: int) -> tuple[str, ...]:
+    """Those of `paths` that a file of deletes can tell of, by its bounds."""
+    bounds = file.stats[column]
+    return tuple(each for each in paths if bounds.minimum is None or bounds.minimum <= each <= bounds.maximum)
+
+
+def _vectors(store: Store, chosen: list[tuple[Target, np.ndarray]], task: DeleteTask) -> list[WrittenFile]:
+    """One file with a vector for each data file; it lies in the folder of the first."""
+    if not chosen:
+        return []
+    blobs = [
+        puffin.Blob(
+            puffin.DELETION_VECTOR,
+            bitmap.encode(positions),
+            (_POSITION_COLUMN,),
+            {"referenced-data-file": target.path, "cardinality": str(len(positions))},
+        )
+        for target, positions in chosen
+    ]
+    content, offsets = puffin.emit(blobs)
+    folder = chosen[0][0].folder
+    path = f"{folder}/{task.name_prefix}{uuid.uuid4()}-deletes.puffin"
+    store.write(path, content)
+    now_ms = int(time.time() * 1000)
+    return [
+        WrittenFile(
+            path=path,
+            partition=target.partition,
+            row_count=len(positions),
+            size_bytes=len(content),
+            content=Content.DELETION_VECTORS,
+            file_format="puffin",
+            created_ms=now_ms,
+            refers_to=(target.path,),
+            spec_id=target.spec_id,
+            offset=offset,
+            vector_bytes=len(blob.data),
+            replaces=target.replaced,
+        )
+        for (target, positions), blob, offset in zip(chosen, blobs, offsets, strict=True)
+    ]
+
+
+class _Folder:
+    """Every file in one folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def __call__(self, values: tuple[object, ...], bucket: int | None) -> str:
+        return self._folder
