@@ -27,6 +27,7 @@ from lakeformat import errors
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines import assign, casts, parquet, worker
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.model.partition import PartitionField, TransformKind
 from lakeformat.model.predicate import is_always, to_sql
 from lakeformat.model.schema import (
     NO_ID,
@@ -389,32 +390,44 @@ def _distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
     """
     if task.distribution == "none" or (task.distribution == "auto" and task.bucket is None):
         return frame
-    columns = [F.col(_quoted(each.source)) for each in task.partition_by if each.source in frame.columns]
+    there = set(frame.columns)
+    columns = [_partition_key(task, each) for each in task.partition_by if each.source in there]
     names = [_quoted(name) for name in frame.columns]
-    if task.bucket is not None and set(task.bucket.columns) <= set(frame.columns):
-        columns.append(_bucket(task))
-    if not columns:
+    if task.bucket is not None and set(task.bucket.columns) <= there:
+        columns.append(_by_rows(partial(worker.buckets, task=task), task.bucket.columns, "int"))
+    ordered = [F.col(_quoted(name)) for name in task.sort_by if name in there] if task.distribution == "range" else []
+    keys = {f"_lakeformat_key_{place}": column for place, column in enumerate([*columns, *ordered])}
+    if not keys:
         return frame
-    keys = {f"_lakeformat_key_{place}": column for place, column in enumerate(columns)}
-    return frame.withColumns(keys).hint("rebalance", *(F.col(name) for name in keys)).select(*names)
+    found = frame.withColumns(keys)
+    if task.distribution == "range":
+        return found.repartitionByRange(*(F.col(name) for name in keys)).select(*names)
+    return found.hint("rebalance", *(F.col(name) for name in keys)).select(*names)
 
 
-def _bucket(task: WriteTask) -> Column:
-    """A row's bucket, where Spark can have it (4.1 and later); else its bucket key, which lies in one bucket too."""
-    assert task.bucket is not None, task
-    names = task.bucket.columns
-    keys = [F.col(_quoted(name)) for name in names]
+def _partition_key(task: WriteTask, by: PartitionField) -> Column:
+    """What is the same for rows of the same partition."""
+    if by.transform.kind is TransformKind.IDENTITY:
+        return F.col(_quoted(by.source))
+    return _by_rows(partial(worker.partition_keys, task=task, by=by), (by.source,), "binary")
+
+
+def _by_rows(work: Callable[[pa.RecordBatch], pa.Array], names: tuple[str, ...], type: str) -> Column:
+    """What `work` makes of these columns, where Spark can have it (4.1 and later); else a hash of them, which is the same
+    for the same values."""
+    columns = [F.col(_quoted(name)) for name in names]
     if not hasattr(F, "arrow_udf"):
-        return F.hash(*keys)
+        return F.hash(*columns)
+    nothing = pa.array([0 if type == "int" else b""]).cast(pa.int32() if type == "int" else pa.binary())
 
-    def bucket(*columns: pa.Array) -> pa.Array:
+    def worked(*found: pa.Array) -> pa.Array:
         try:
-            return worker.buckets(pa.RecordBatch.from_arrays(list(columns), names=list(names)), task)
+            return work(pa.RecordBatch.from_arrays(list(found), names=list(names)))
         except InvalidInput:  # The writer says what is wrong with these rows.
-            return pa.array([0] * len(columns[0]), pa.int32())
+            return nothing.take(pa.array([0] * len(found[0])))
 
-    bucket.__annotations__ = {"columns": pa.Array, "return": pa.Array}  # Spark reads types, not their names.
-    return F.arrow_udf(bucket, "int")(*keys)
+    worked.__annotations__ = {"found": pa.Array, "return": pa.Array}  # Spark reads types, not their names.
+    return F.arrow_udf(worked, type)(*columns)
 
 
 def _assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:

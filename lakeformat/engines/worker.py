@@ -29,6 +29,7 @@ from lakeformat.errors import (
     StoreError,
     UnsupportedFeature,
 )
+from lakeformat.model.partition import PartitionField
 from lakeformat.model.predicate import Call, Column, Expression, and_, columns_of, conjuncts, is_always, rename
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field
 from lakeformat.model.work import (
@@ -128,6 +129,14 @@ def buckets(keys: pa.RecordBatch, task: WriteTask) -> pa.Array:
     fields = tuple(find_field(task.fields, name) for name in rule.columns)
     assign.check(keys.schema, fields)
     return _buckets(assign.assign(keys, fields), rule, fields)
+
+
+def partition_keys(keys: pa.RecordBatch, task: WriteTask, by: PartitionField) -> pa.Array:
+    """For each row of the one column that `by` speaks of, bytes that are the same where the partition is."""
+    fields = (find_field(task.fields, by.source),)
+    assign.check(keys.schema, fields)
+    found = transform.apply(by.transform, assign.assign(keys, fields).column(0), fields[0].type)
+    return found if pa.types.is_binary(found.type) else found.cast(pa.string()).cast(pa.binary())
 
 
 def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field, ...]) -> pa.RecordBatch:

@@ -235,7 +235,9 @@ class WriteTask:
     options: Mapping[str, str] = field(default_factory=dict)  # Format options of the table, e.g. "parquet.block.size".
     required: Expression = ALWAYS  # A row for which it is not true raises `OutsideScope`, and nothing is written.
     keyed: KeyValues | None = None  # The columns of a file are then `keyed.fields`; data may have `ROW_KIND` too.
-    distribution: str = "auto"  # Spark only: "none", "hash" (by partition and bucket) or "auto".
+    distribution: str = (
+        "auto"  # Spark only: "none", "hash" (by partition and bucket), "range" (these and `sort_by`), "auto".
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import pytest
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.errors import CorruptFile, InvalidInput, OutsideScope, UnsupportedFeature
-from lakeformat.model.partition import identity
+from lakeformat.model.partition import PartitionField, Transform, TransformKind, identity
 from lakeformat.model.predicate import and_, call, column, eq, ge, gt, is_in, is_not_null, is_null, like, lt, not_
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, scalar
 from lakeformat.model.work import BucketRule, ReadTask, RewriteTask, WriteTask
@@ -268,7 +268,7 @@ def test_buckets_are_the_same_whoever_writes(run, store):
     assert merged == held(here)
 
 
-@pytest.mark.parametrize("distribution", ["none", "hash", "auto"])
+@pytest.mark.parametrize("distribution", ["none", "hash", "range", "auto"])
 def test_every_distribution_writes_every_row_once(run, store, distribution):
     table = sample(200)
     frame = run.frame(table)
@@ -276,6 +276,25 @@ def test_every_distribution_writes_every_row_once(run, store, distribution):
     assert run.rows(run.engine.read(store, tasks_of(files), FIELDS)) == normal(table)
     if distribution == "hash":
         assert len(files) == 4
+
+
+@pytest.mark.parametrize(
+    ("source", "transform"),
+    [
+        ("day", Transform(TransformKind.MONTH)),
+        ("text", Transform(TransformKind.BUCKET, 2)),
+        ("id", Transform(TransformKind.TRUNCATE, 50)),
+    ],
+    ids=str,
+)
+def test_rows_of_a_derived_partition_meet_in_one_file(run, store, source, transform):
+    """Several Spark tasks have rows of every partition; each partition is one file none the less."""
+    table = sample(200)
+    by = PartitionField(source, transform, "by")
+    task = layout(partition_by=(by,), distribution="hash")
+    files = run.engine.write(store, run.frame(table), task)
+    assert len(files) == len({f.partition for f in files}) > 1
+    assert run.rows(run.engine.read(store, tasks_of(files), FIELDS)) == normal(table)
 
 
 # --- Columns and conditions ---

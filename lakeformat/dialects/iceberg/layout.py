@@ -56,6 +56,7 @@ def layout(base: State) -> WriteTask:
         name_prefix="00000-0-",
         stats=options.stats_modes(given, schema.names),
         options={key: value for key, value in asked.items() if value is not None},
+        distribution=options.distribution(given, "hash" if schema.partitioning else "none"),
     )
 
 

@@ -46,6 +46,8 @@ def check_new(options: Options, where: str) -> None:
             raise InvalidInput(f"{where}: property {key!r} is {value!r}; properties are text, e.g. {str(value)!r}")
         if key in _RESERVED:
             raise InvalidInput(f"{where}: property {key!r} is reserved: it says what the table is, and is not set")
+        if key == "write.distribution-mode":
+            distribution({key: value}, "none")
         if key in _TYPED:
             _TYPED[key](options, key, 0)
         if key == "write.metadata.metrics.default" or key.startswith("write.metadata.metrics.column."):
@@ -71,6 +73,14 @@ def boolean(options: Options, key: str, default: bool) -> bool:
     if value.strip().lower() not in {"true", "false"}:
         raise InvalidInput(f"property {key!r} is {value!r}; it must be 'true' or 'false'")
     return value.strip().lower() == "true"
+
+
+def distribution(options: Options, default: str) -> str:
+    """`write.distribution-mode`: how rows go to Spark's tasks before they are written; raises `InvalidInput`."""
+    value = options.get("write.distribution-mode", default).strip().lower()
+    if value not in {"none", "hash", "range"}:
+        raise InvalidInput(f"property 'write.distribution-mode' is {value!r}; it must be 'none', 'hash' or 'range'")
+    return value
 
 
 def stats_modes(options: Options, columns: tuple[str, ...]) -> tuple[tuple[StatsMode, int], ...]:
