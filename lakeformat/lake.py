@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from lakeformat import table as tables
+from lakeformat.catalogs.catalog import Catalog, Found
+from lakeformat.catalogs.choose import open_catalog
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.dialects.iceberg import dialect as iceberg
@@ -19,6 +22,7 @@ from lakeformat.engines.choose import fields_from_spark, is_spark
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
 from lakeformat.model.schema import Field, Schema
+from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import open_store
 from lakeformat.storage.store import Store
 from lakeformat.table import Table
@@ -41,14 +45,31 @@ class Lake:
 
     `options` go to the storage: for S3 e.g. `endpoint`, `region`, `access_key_id`, `secret_access_key`. What they leave
     out comes from the environment. Picklable; opens nothing before it is asked for a table.
+
+    Without a `catalog`, a table is a folder. With one, Iceberg tables are where the catalog says, and Paimon tables stay
+    folders: "sql" is a SQL catalog in the file `catalog.sqlite` of the warehouse, an address that SQLAlchemy
+    understands (`sqlite:///...`, `postgresql+psycopg://...`) one in that database. `catalog_options`: `name`, the
+    catalog's own (by default "default").
     """
 
-    def __init__(self, uri: str | os.PathLike[str], **options: str) -> None:
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        *,
+        catalog: str | None = None,
+        catalog_options: Mapping[str, str] | None = None,
+        **options: str,
+    ) -> None:
         self.uri = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
         if not isinstance(self.uri, str):
             raise InvalidInput(f"{uri!r} is no warehouse; give a path or a URI")
         self._options = dict(options)
         self._store: Store = open_store(self.uri, self._options)
+        if catalog is None and catalog_options:
+            raise InvalidInput("catalog_options without a catalog; say which, e.g. catalog='sql'")
+        self._catalog: Catalog | None = (
+            None if catalog is None else open_catalog(catalog, catalog_options or {}, self._store.root)
+        )
 
     def __repr__(self) -> str:
         return f"Lake({self.uri!r})"
@@ -75,71 +96,92 @@ class Lake:
         if if_exists not in {"error", "ignore"}:
             raise InvalidInput(f"if_exists={if_exists!r}: it must be 'error' or 'ignore'")
         self._require_warehouse()
-        store = self._table_store(name)
-        table = Table(name, store, DIALECTS[format])
-        if self._format(store) is not None:
+        if there := self._find(name):
             if if_exists == "ignore":
-                return self.table(name)
+                return there
             raise AlreadyExists(
-                f"{name}: there is a table already at {store.root}; pass if_exists='ignore' to take it as it is"
+                f"{name}: there is a table already at {there.uri}; pass if_exists='ignore' to take it as it is"
             )
         declared = _declared(
             schema, _names("partition_by", partition_by), _names("primary_key", primary_key), properties or {}, comment
         )
+        if self._catalog is not None and DIALECTS[format] is iceberg:
+            self._catalog.create_namespace(name.rpartition(".")[0])
+            table = Table(name, self._catalogued(self._catalog, name, Found(self._new_root(name))), iceberg)
+        else:
+            table = Table(name, self._table_store(name), DIALECTS[format])
         try:
             tables.create(table, declared)
         except AlreadyExists:
             if if_exists == "error":
                 raise
+            return self.table(name)
         return table
 
     def table(self, name: str) -> Table:
         """A table that is there. Raises `NotFound`, with the names that are near."""
-        store = self._table_store(name)
-        format = self._format(store)
-        if format is None:
+        found = self._find(name)
+        if found is None:
             self._require_warehouse()
             namespace = name.partition(".")[0]
             there = self.tables(namespace) if namespace in self.namespaces() else self.namespaces()
             near = difflib.get_close_matches(name, there, 3) or there[:10]
             shown = f"; there are: {', '.join(near)}" if near else "; the warehouse is empty"
             raise NotFound(f"no table {name!r} in {self.uri}{shown}")
-        return Table(name, store, DIALECTS[format])
+        return found
 
     def exists(self, name: str) -> bool:
         """Whether there is a table of that name."""
-        return self._format(self._table_store(name)) is not None
+        return self._find(name) is not None
 
     def namespaces(self) -> list[str]:
         """Names of the namespaces (databases), sorted."""
-        found = [f.removesuffix(_DATABASE) for f in self._store.folders("") if f.endswith(_DATABASE)]
+        found = {f.removesuffix(_DATABASE) for f in self._store.folders("") if f.endswith(_DATABASE)}
         if not found:
             self._require_warehouse()
-        return found
+        return sorted(found | set(self._catalog.namespaces() if self._catalog else ()))
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """Full names of the tables, of one namespace or of all, sorted. Raises `NotFound` for one that is not there."""
         known = self.namespaces()
         if namespace is not None and namespace not in known:
             raise NotFound(f"no namespace {namespace!r} in {self.uri}; there are: {', '.join(known) or 'none'}")
-        found = []
+        found = set()
         for each in known if namespace is None else [namespace]:
-            for folder in self._store.folders(f"{each}{_DATABASE}"):
+            if self._catalog:
+                found |= set(self._catalog.tables(each))
+            for folder in () if "." in each else self._store.folders(f"{each}{_DATABASE}"):
                 if _NAME.fullmatch(folder) and self._format(self._table_store(f"{each}.{folder}")) is not None:
-                    found.append(f"{each}.{folder}")
-        return found
+                    found.add(f"{each}.{folder}")
+        return sorted(found)
+
+    def register_table(self, name: str, metadata_location: str) -> Table:
+        """Give an Iceberg table that is there already a name in the catalog, by its newest metadata file. Raises
+        `AlreadyExists`."""
+        if self._catalog is None:
+            raise InvalidInput(f"{self.uri} has no catalog to register {name!r} in; open Lake(..., catalog='sql')")
+        if there := self._find(name):
+            raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
+        self._catalog.create_namespace(name.rpartition(".")[0])
+        self._catalog.register(name, metadata_location)
+        return self.table(name)
 
     def rename_table(self, old: str, new: str) -> Table:
-        """Give a table another name, also in another namespace. Paimon tables on local storage only: elsewhere it is not
-        atomic, and an Iceberg table names its files by absolute paths."""
-        if not self.table(old)._dialect.is_movable:
+        """Give a table another name, also in another namespace. In a catalog, its files stay where they are. Elsewhere
+        Paimon tables on local storage only: on other storage it is not atomic, and an Iceberg table names its files by
+        absolute paths."""
+        table = self.table(old)
+        if there := self._find(new):
+            raise AlreadyExists(f"{new}: there is a table already at {there.uri}")
+        if self._catalog is not None and isinstance(table._store, Catalogued):
+            self._catalog.create_namespace(new.rpartition(".")[0])
+            self._catalog.rename(old, new)
+            return self.table(new)
+        if not table._dialect.is_movable:
             raise UnsupportedFeature(
-                f"{old}: an {self.table(old).format} table names its files by absolute paths and cannot move; write its rows "
-                "to a new table"
+                f"{old}: an {table.format} table names its files by absolute paths and cannot move; write its rows "
+                "to a new table, or keep Iceberg tables in a catalog"
             )
-        target = self._table_store(new)
-        if self._format(target) is not None:
-            raise AlreadyExists(f"{new}: there is a table already at {target.root}")
         self._store.move_folder(_folder(old), _folder(new))
         return self.table(new)
 
@@ -147,14 +189,36 @@ class Lake:
         """Remove a table and all of its files. Raises `NotFound` unless `if_exists`."""
         if if_exists and not self.exists(name):
             return
-        self.table(name)
-        store = self._table_store(name)
+        store = self.table(name)._store
+        if self._catalog is not None and isinstance(store, Catalogued):
+            self._catalog.drop(name)
         files = [f.path for f in store.list("")]
         roots = [p for p in files if p.startswith(("snapshot/", "schema/", "metadata/"))]
         store.delete(roots)  # First what makes it a table: no reader meets half of one.
         store.delete([p for p in files if p not in set(roots)])
         store.remove_empty_folders({p.rpartition("/")[0] for p in files})
-        self._store.remove_empty_folders([_folder(name)])
+        if store.root.startswith(f"{self._store.root}/"):
+            self._store.remove_empty_folders([store.root[len(self._store.root) + 1 :]])
+
+    def _find(self, name: str) -> Table | None:
+        _require_name(name)
+        if self._catalog is not None and (found := self._catalog.find(name, self._options)):
+            return Table(name, self._catalogued(self._catalog, name, found), iceberg)
+        if self._catalog is not None and name.count(".") > 1:
+            return None  # Of namespaces inside others there are no folders.
+        store = self._table_store(name)
+        format = self._format(store)
+        return None if format is None else Table(name, store, DIALECTS[format])
+
+    def _catalogued(self, catalog: Catalog, name: str, found: Found) -> Store:
+        return Catalogued(open_store(found.root, {**self._options, **found.options}), catalog.place(name))
+
+    def _new_root(self, name: str) -> str:
+        """Where a new table of the catalog lies: a folder that no other table has, also none that was renamed."""
+        namespace, _, table = name.rpartition(".")
+        folder = f"{namespace}{_DATABASE}/{table}"
+        is_used = self._store.names(f"{folder}/metadata") or self._store.folders(folder)
+        return f"{self._store.root}/{folder}{f'-{uuid.uuid4()}' if is_used else ''}"
 
     def _table_store(self, name: str) -> Store:
         return open_store(f"{self._store.root}/{_folder(name)}", self._options)
@@ -169,14 +233,24 @@ class Lake:
         return next((format for format, dialect in DIALECTS.items() if dialect.is_table(store)), None)
 
 
-def _folder(name: str) -> str:
-    """`namespace.table` -> its folder below the warehouse; raises `InvalidInput` for what is no such name."""
+def _require_name(name: str) -> None:
+    """Raise `InvalidInput` for what is no `namespace.table`; a namespace of a catalog may have dots."""
     parts = name.split(".") if isinstance(name, str) else []
-    if len(parts) != 2 or not all(_NAME.fullmatch(p) for p in parts):
+    if len(parts) < 2 or not all(_NAME.fullmatch(p) for p in parts):
         raise InvalidInput(
             f"{name!r} is no table name: write 'namespace.table', each part without slashes, dots, spaces or control characters"
         )
-    return f"{parts[0]}{_DATABASE}/{parts[1]}"
+
+
+def _folder(name: str) -> str:
+    """`namespace.table` -> its folder below the warehouse; raises `InvalidInput` for what is no such name."""
+    _require_name(name)
+    namespace, _, table = name.rpartition(".")
+    if "." in namespace:
+        raise InvalidInput(
+            f"{name!r} is no table name here: write 'namespace.table'; only a catalog has namespaces inside others"
+        )
+    return f"{namespace}{_DATABASE}/{table}"
 
 
 def _declared(

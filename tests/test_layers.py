@@ -14,7 +14,7 @@ LAYERS = [
     {"lakeformat.errors"},
     {"lakeformat.model"},
     {"lakeformat.codec", "lakeformat.storage"},
-    {"lakeformat.dialects", "lakeformat.engines"},
+    {"lakeformat.dialects", "lakeformat.engines", "lakeformat.catalogs"},
     {"lakeformat.commit"},
     {"lakeformat.maintenance", "lakeformat.row_level", "lakeformat.scan"},
     {"lakeformat.merge", "lakeformat.changes", "lakeformat.streaming"},

@@ -11,6 +11,8 @@ from lakeformat.errors import StoreError
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.store import Store
 
+_NUMBER = re.compile(r"v?(\d{1,18})(?=[-.])")
+
 
 class Head(Protocol):
     def version(self) -> int:
@@ -70,3 +72,60 @@ class CreateHead:
             for path, data in plan.hints.items():
                 self.store.write(path, data)
         return Outcome.PUBLISHED
+
+
+class Pointer(int):
+    """A version that a catalog names: one more than the number in its root's name, and where that root lies."""
+
+    location: str
+
+    def __new__(cls, location: str) -> Pointer:
+        found = _NUMBER.match(location.rpartition("/")[2])
+        self = super().__new__(cls, int(found[1]) + 1 if found else 1)
+        self.location = location
+        return self
+
+    def __getnewargs__(self) -> tuple[str]:  # type: ignore[override]
+        return (self.location,)
+
+    def __repr__(self) -> str:
+        return f"Pointer({self.location!r})"
+
+
+class Entry(Protocol):
+    """A table's line in a catalog. Calls raise `StoreError` when the catalog fails or does not answer."""
+
+    def location(self) -> str | None:
+        """Where the newest root lies; None where the catalog has no such table."""
+        ...
+
+    def swap(self, old: str | None, new: str) -> bool:
+        """Make `new` the newest root if it is `old` (None: if there is no such table). Atomic among all writers.
+
+        True and False are said on proof, so nothing below may repeat the call by itself.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SwapHead:
+    """Roots have names of their own; a catalog says which is the newest, and changing that is the commit."""
+
+    store: Store
+    entry: Entry
+
+    def version(self) -> int:
+        location = self.entry.location()
+        return 0 if location is None else Pointer(location)
+
+    def advance(self, version: int, plan: Plan) -> Outcome:
+        old = version.location if isinstance(version, Pointer) else None
+        try:
+            self.store.write(plan.root_path, plan.root)
+            if self.entry.swap(old, self.store.location(plan.root_path)):
+                return Outcome.PUBLISHED
+        except StoreError:
+            return Outcome.UNKNOWN
+        with suppress(StoreError):
+            self.store.delete([plan.root_path])
+        return Outcome.LOST

@@ -67,8 +67,9 @@ def race(
     actors: int | None = None,
     turns_each: int = 3,
     faults: bool = True,
+    seen: Callable[[Any], Any] = lambda store: store,
 ) -> list[str]:
-    """Violations after one seeded race; the world's own names for them."""
+    """Violations after one seeded race; the world's own names for them. `seen`: what makes an actor's store the table's."""
     turns, store = Turns(seed), world.found(seed)
     reports: list[Report] = []
     actors = actors or 2 + seed % 3
@@ -77,7 +78,7 @@ def race(
     def work(actor: str) -> Callable[[], None]:
         chance = random.Random(f"{seed}/{actor}")
         ratios = (world.fault_ratio, world.read_fault_ratio) if faults else (0.0, 0.0)
-        faulty: Any = FaultyStore(store, turns, actor, *ratios)
+        faulty: Any = seen(FaultyStore(store, turns, actor, *ratios))
         count = 0
 
         def stamp(attempt: int) -> Stamp:

@@ -36,7 +36,7 @@ def test_four_processes_commit_fifty_times_each(where: tuple[str, dict[str, str]
     table = Lake(uri, **options).create_table("db.t", SCHEMA, partition_by=["dt"], properties=properties)
     started = time.monotonic()
     with ProcessPoolExecutor(WRITERS, mp_context=multiprocessing.get_context("spawn")) as pool:
-        told = [each for told in pool.map(write, [(uri, options, i) for i in range(WRITERS)]) for each in told]
+        told = [each for told in pool.map(write, [(uri, options, i, COMMITS) for i in range(WRITERS)]) for each in told]
     attempts = sum(attempts for _, _, attempts in told)
     print(f"{uri}: {len(told)} commits, {attempts} attempts, {time.monotonic() - started:.1f} s")
     history = table.snapshots()

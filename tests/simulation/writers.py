@@ -14,12 +14,12 @@ def rows(ids: list[int], writer: int, dt: str) -> pa.Table:
     return pa.table([ids, [writer] * len(ids), [dt] * len(ids)], schema=SCHEMA)
 
 
-def write(work: tuple[str, dict[str, str], int]) -> list[tuple[str, int, int]]:
+def write(work: tuple[str, dict[str, Any], int, int]) -> list[tuple[str, int, int]]:
     """Appends to a partition that all share, and overwrites of one's own; what each commit was told."""
-    uri, options, writer = work
+    uri, options, writer, commits = work
     table = Lake(uri, **options).table("db.t")
     told = []
-    for i in range(COMMITS):
+    for i in range(commits):
         id = f"{writer}-{i}"
         if i % 5 == 4:
             made = table.overwrite_partitions(rows([writer * 1000 + i], writer, f"own-{writer}"), id=id)

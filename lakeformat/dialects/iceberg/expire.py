@@ -20,6 +20,7 @@ from lakeformat.model.operation import DropSnapshots, DropTag, Request
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention
+from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.paths import is_absolute, local_folder, scheme_of
 from lakeformat.storage.store import Listed, Reader
 
@@ -27,6 +28,7 @@ NOTHING = Expiry((), ())
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _METADATA_NAME = re.compile(rf"snap-\d+-\d+-{_UUID}\.avro|{_UUID}-[a-z0-9]*-?m\d+\.avro")
+_DOCUMENT_NAME = re.compile(rf"\d{{5,}}-{_UUID}(\.gz)?\.metadata\.json")
 _DATA_NAME = re.compile(rf".*{_UUID}.*\.(parquet|orc|avro)")
 _TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|{_UUID}\.metadata\.json")
 
@@ -94,7 +96,7 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
     """Files that no snapshot names and that are older than `older_than_ms` (epoch). Candidates are listed first, so that
     whatever is committed meanwhile is either among the names read afterwards, or no candidate."""
     listed = [f for folder in (METADATA_FOLDER, DATA_FOLDER) for f in reader.list(folder)]
-    candidates = [f for f in listed if f.modified_ms < older_than_ms and _is_ours(f.path)]
+    candidates = [f for f in listed if f.modified_ms < older_than_ms and _is_ours(reader, f.path)]
     if not candidates:
         return []
     now = metadata.newest(reader)
@@ -105,6 +107,7 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
     except NoSuchFile as error:
         raise CorruptTable(f"{reader.root}: {error}; orphans cannot be told from files in use") from error
     paths = {_relative(reader, p) for group in used for p in group.to_pylist()}
+    paths |= {_relative(reader, p) for p in metadata.named_documents(now)}
     return [f for f in candidates if f.path not in paths]
 
 
@@ -179,11 +182,13 @@ def _relative(reader: Reader, path: str) -> str:
     return path
 
 
-def _is_ours(path: str) -> bool:
+def _is_ours(reader: Reader, path: str) -> bool:
     """Whether a file has a place and a name that engines give; others are nobody's to delete."""
     folder, _, name = path.rpartition("/")
     if _TEMPORARY_NAME.fullmatch(name):
         return True
     if folder == METADATA_FOLDER:
-        return bool(_METADATA_NAME.fullmatch(name))
+        # Without the catalog that names it nobody can tell whether such a document is somebody's newest.
+        lost = isinstance(reader, Catalogued) and _DOCUMENT_NAME.fullmatch(name)
+        return bool(lost or _METADATA_NAME.fullmatch(name))
     return bool(_DATA_NAME.fullmatch(name))

@@ -1,23 +1,29 @@
-"""The root document: table metadata; parse, emit, and find an operation in history. The Hadoop layout alone."""
+"""The root document: table metadata; parse, emit, and find an operation in history.
+
+In the Hadoop layout versions are numbered files; where a catalog names the newest, the file is called by number and uuid.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import uuid
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from lakeformat.codec import transform
 from lakeformat.dialects.iceberg import options, types
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model import evolution
-from lakeformat.model.operation import Append, Operation, Overwrite, Request, Restore, Rewrite, RowDelta, SetTag
+from lakeformat.model.operation import Create, DropSnapshots, DropTag, Evolve, Operation, Request, SetTag
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
 from lakeformat.model.schema import Field, Scalar, Schema, Type, walk
 from lakeformat.model.snapshot import Snapshot, Stamp
-from lakeformat.storage.head import CreateHead
+from lakeformat.storage.catalogued import Catalogued
+from lakeformat.storage.head import CreateHead, Head, Pointer
 from lakeformat.storage.store import Reader, Store
 
 METADATA_FOLDER = "metadata"
@@ -32,6 +38,7 @@ VERB = "lakeformat.verb"
 DOCUMENT_OPERATION = "lakeformat-operation"
 
 _SUFFIX = ".metadata.json"
+_GZIP = b"\x1f\x8b"
 _WRITTEN_VERSION = 2
 _FIRST_PARTITION_ID = 1000
 _COMMENT = "comment"
@@ -85,26 +92,42 @@ class State:
 NOTHING = State(0, Schema(fields=(), id=-1))
 
 
-def head(store: Store) -> CreateHead:
-    return CreateHead(store, METADATA_FOLDER, "v", _SUFFIX)
+def head(store: Store) -> Head:
+    return store.head() if isinstance(store, Catalogued) else CreateHead(store, METADATA_FOLDER, "v", _SUFFIX)
 
 
 def is_table(reader: Reader) -> bool:
-    """Whether there is an Iceberg table of the Hadoop layout at the reader's root."""
+    """Whether there is an Iceberg table of the Hadoop layout at the reader's root, or one that a catalog has there."""
+    if isinstance(reader, Catalogued):
+        return reader.head().version() > 0
     numbered = re.compile(rf"v\d+(\.gz)?{re.escape(_SUFFIX)}(\.gz)?")
     return any(numbered.fullmatch(name) for name in reader.names(METADATA_FOLDER))
 
 
 def load(reader: Reader, version: int) -> State:
     """The table as version `version` of its metadata says; `NOTHING` where there is no table."""
-    _refuse_compressed(reader, version + 1)
+    if not isinstance(reader, Catalogued):
+        _refuse_compressed(reader, version + 1)
     if version == 0:
         return NOTHING
-    return parse(reader.read(metadata_path(version)), version, f"{reader.root}/{metadata_path(version)}")
+    return parse(reader.read(metadata_path(version)), version, reader.location(metadata_path(version)))
 
 
 def metadata_path(version: int) -> str:
-    return f"{METADATA_FOLDER}/v{version}{_SUFFIX}"
+    """Where the document of a version lies."""
+    return version.location if isinstance(version, Pointer) else f"{METADATA_FOLDER}/v{version}{_SUFFIX}"
+
+
+def next_path(reader: Reader, base: State, nonce: str) -> str:
+    """The name of the document after the base's."""
+    if not isinstance(reader, Catalogued):
+        return metadata_path(base.version + 1)
+    return f"{METADATA_FOLDER}/{base.version:05d}-{nonce}{_SUFFIX}"
+
+
+def hints(reader: Reader, base: State) -> dict[str, bytes]:
+    """What readers without a catalog look at first, once the version after the base's is there."""
+    return {} if isinstance(reader, Catalogued) else {HINT: str(base.version + 1).encode()}
 
 
 def parse(data: bytes, version: int, where: str) -> State:
@@ -233,9 +256,7 @@ def at_time(reader: Reader, epoch_ms: int) -> State:
 
 def newest(reader: Reader) -> State:
     """The table at its newest version; `NOTHING` where there is none."""
-    numbered = re.compile(rf"v([1-9]\d*){re.escape(_SUFFIX)}")
-    found = [int(m[1]) for m in map(numbered.fullmatch, reader.names(METADATA_FOLDER)) if m]
-    return load(reader, max(found, default=0))
+    return load(reader, head(cast(Store, reader)).version())
 
 
 def snapshots(base: State) -> dict[int, Mapping[str, Any]]:
@@ -287,21 +308,39 @@ def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
 def find(reader: Reader, operation: Operation, base: State) -> Mapping[str, Any] | int | None:
     """The snapshot (or, for what makes none, the version) that `operation` became, if it has landed."""
     request = operation.request
-    if base.version <= request.absent_until:
+    if metadata_path(base.version) == metadata_path(request.absent_until):
         return None
-    if isinstance(operation, Append | Overwrite | Rewrite | RowDelta | Restore):
+    if not isinstance(operation, Create | Evolve | SetTag | DropTag | DropSnapshots):
         for document in snapshots(base).values():
             if (document.get("summary") or {}).get(OPERATION_ID) == request.id:
                 return document
         return None
-    for version in range(base.version, request.absent_until, -1):
-        try:
-            document = _json(reader.read(metadata_path(version)), metadata_path(version))
-        except NoSuchFile:
-            return None  # Older ones were cleaned away.
+    for document in _documents(reader, base, request.absent_until):
         if document.get(DOCUMENT_OPERATION) == request.id:
-            return version
+            return base.version
     return None
+
+
+def named_documents(base: State) -> list[str]:
+    """Where the documents lie that the base's names: its own, and those of its log, newest first."""
+    log = [e["metadata-file"] for e in base.document.get("metadata-log") or ()]
+    return [metadata_path(base.version), *log[::-1]]
+
+
+def _documents(reader: Reader, base: State, until: int) -> Iterator[Mapping[str, Any]]:
+    """The documents after version `until`, newest first, as far as they are kept. In the Hadoop layout they are found by
+    number, however short the log is."""
+    if isinstance(base.version, Pointer):
+        paths = named_documents(base)
+        if metadata_path(until) in paths:
+            paths = paths[: paths.index(metadata_path(until))]
+    else:
+        paths = [metadata_path(version) for version in range(base.version, until, -1)]
+    for path in paths:
+        try:
+            yield _json(reader.read(path), path)
+        except NoSuchFile:
+            return  # Older ones were cleaned away.
 
 
 # --- tags -------------------------------------------------------------------------------------------------------------
@@ -509,8 +548,8 @@ def _refuse_compressed(reader: Reader, version: int) -> None:
 
 def _json(data: bytes, where: str) -> dict[str, Any]:
     try:
-        document = json.loads(data)
-    except ValueError as error:
+        document = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
+    except (ValueError, OSError, EOFError, zlib.error) as error:
         raise CorruptFile(f"{where}: not JSON ({error})") from error
     if not isinstance(document, dict):
         raise CorruptFile(f"{where}: a JSON {type(document).__name__}, not an object")

@@ -97,7 +97,7 @@ def _create(reader: Reader, request: Request, schema: Schema, base: State, stamp
     declared = metadata.declare(schema, reader.root)
     document = metadata.new_document(declared, reader.root, stamp)
     layout.layout(metadata.parse(metadata.emit(document), 1, reader.root))  # What the first write would refuse.
-    return _publish(request, base, document, Snapshot(0, "create", stamp.now_ms, 0, request.id))
+    return _publish(reader, request, base, stamp, document, Snapshot(0, "create", stamp.now_ms, 0, request.id))
 
 
 def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
@@ -115,7 +115,7 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     if fields != before.fields:
         _add_schema(reader, document, fields, after.last_field_id)
     made = Snapshot(metadata.current_id(base) or 0, "evolve", stamp.now_ms, document["current-schema-id"], request.id)
-    return _publish(request, base, document, made)
+    return _publish(reader, request, base, stamp, document, made)
 
 
 def _add_schema(reader: Reader, document: dict[str, Any], fields: tuple[Field, ...], last_field_id: int) -> None:
@@ -164,7 +164,7 @@ def _refer(reader: Reader, operation: SetTag | DropTag | DropSnapshots, base: St
                 document[key] = [s for s in document.get(key) or () if s["snapshot-id"] not in gone]
     document["refs"] = refs
     made = Snapshot(metadata.current_id(base) or 0, "refer", now_ms, base.schema.id, operation.request.id)
-    return _publish(operation.request, base, document, made)
+    return _publish(reader, operation.request, base, stamp, document, made)
 
 
 def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> Plan:
@@ -356,20 +356,22 @@ def _snapshot(
     main = {**document["refs"].get(MAIN, {}), "snapshot-id": snapshot_id, "type": "branch"}
     document["refs"] = {**document["refs"], MAIN: main}
     told = replace(metadata.to_snapshot(made), partitions=partitions)
-    return _publish(request, base, document, told, {**files, path: emitted})
+    return _publish(reader, request, base, stamp, document, told, {**files, path: emitted})
 
 
 def _publish(
+    reader: Reader,
     request: Request,
     base: State,
+    stamp: Stamp,
     document: dict[str, Any],
     made: Snapshot,
     files: Mapping[str, bytes] | None = None,
 ) -> Plan:
     """`document` as the next version; it says which request it is, whatever it changed."""
-    version = base.version + 1
     root = metadata.emit({**document, metadata.DOCUMENT_OPERATION: request.id})
-    return Plan(files or {}, metadata.metadata_path(version), root, made, {metadata.HINT: str(version).encode()})
+    path = metadata.next_path(reader, base, _derived(stamp, "root"))
+    return Plan(files or {}, path, root, made, metadata.hints(reader, base))
 
 
 def _added(base: State, spec: Spec, added: tuple[WrittenFile, ...], snapshot_id: int, reader: Reader) -> pa.Table:

@@ -17,7 +17,14 @@ from pyiceberg.transforms import parse_transform
 from tests.golden import wire
 
 
-def open_table(request: dict) -> StaticTable:
+def catalog(request: dict) -> SqlCatalog:
+    warehouse = request["warehouse"]
+    return SqlCatalog("default", uri=f"sqlite:///{warehouse}/catalog.sqlite", warehouse=f"file://{warehouse}")
+
+
+def open_table(request: dict) -> Any:
+    if "warehouse" in request:
+        return catalog(request).load_table(request["name"])
     return StaticTable.from_metadata(f"{request['location']}/metadata/v{request['version']}.metadata.json")
 
 
@@ -98,9 +105,23 @@ def write(request: dict) -> dict:
     return {"location": location, **rows(table.scan().to_arrow())}
 
 
+def continue_(request: dict) -> dict:
+    """A table of the SQL catalog in the warehouse, made if it is not there, and changed."""
+    there = catalog(request)
+    if not there.table_exists(request["name"]):
+        there.create_namespace_if_not_exists(request["name"].rpartition(".")[0])
+        there.create_table(request["name"], wire.arrow_schema(request["fields"]))
+    table = there.load_table(request["name"])
+    table.append(wire.to_arrow(request["fields"], request["rows"]))
+    if "where" in request:
+        table.delete(request["where"])
+    names = [".".join(name) for namespace in there.list_namespaces() for name in there.list_tables(namespace)]
+    return {"metadata": table.metadata_location, "tables": sorted(names), **rows(table.scan().to_arrow())}
+
+
 def _internal(value: Any) -> Any:
     """A value as pyiceberg's transforms take it: dates in days, timestamps in microseconds."""
     return literal(value).value if isinstance(value, datetime.date | datetime.datetime) else value
 
 
-serve({"read": read, "describe": describe, "transforms": transforms, "write": write})
+serve({"read": read, "describe": describe, "transforms": transforms, "write": write, "continue": continue_})

@@ -1,0 +1,54 @@
+"""What a catalog is asked: which tables there are, where each lies, and who may move its newest root."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lakeformat.storage.catalogued import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a table's files lie, and the storage options that the catalog has for it."""
+
+    root: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+class Catalog(Protocol):
+    """Names are `namespace.table`; a namespace may have dots. Picklable; contacts nobody before it is asked.
+
+    Every call raises `StoreError` when the catalog fails or does not answer.
+    """
+
+    def namespaces(self) -> list[str]: ...
+
+    def tables(self, namespace: str) -> list[str]:
+        """Full names of the Iceberg tables of a namespace."""
+        ...
+
+    def find(self, name: str, options: Mapping[str, str]) -> Found | None:
+        """Where a table lies; `options` are those of the warehouse's storage."""
+        ...
+
+    def place(self, name: str) -> Place:
+        """The table's contested name, whether or not there is such a table."""
+        ...
+
+    def create_namespace(self, name: str) -> None:
+        """Make a namespace if it is not there."""
+        ...
+
+    def register(self, name: str, metadata_location: str) -> None:
+        """A table that is there already, by its newest metadata file. Raises `AlreadyExists`."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Raises `NotFound` and `AlreadyExists`."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Forget a table; its files stay. Raises `NotFound`."""
+        ...

@@ -1,0 +1,34 @@
+"""Which catalog an address names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from lakeformat.catalogs.catalog import Catalog
+from lakeformat.errors import InvalidInput
+from lakeformat.storage import paths
+
+_SQLITE = "catalog.sqlite"  # In the warehouse's folder.
+
+
+def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Catalog:
+    """`sql` (SQLite in the warehouse's own folder) or a database's address as SQLAlchemy writes it.
+
+    Raises `InvalidInput`.
+    """
+    if not isinstance(address, str) or not address:
+        raise InvalidInput(f"catalog={address!r}: write 'sql' or a database's address, e.g. 'postgresql+psycopg://...'")
+    if unknown := sorted(options.keys() - {"name"}):
+        raise InvalidInput(f"catalog_options: {unknown[0]!r} means nothing to a SQL catalog; the only one is 'name'")
+    if address == "sql":
+        if paths.scheme_of(warehouse) not in (None, "file"):
+            raise InvalidInput(
+                f"catalog='sql' keeps SQLite in the warehouse, and {warehouse} is not local; name a database"
+            )
+        address = f"sqlite:///{paths.local_folder(warehouse)}/{_SQLITE}"
+    try:
+        sql = import_module("lakeformat.catalogs.sql")
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"catalog={address!r} needs SQLAlchemy: install lakeformat[sql]") from error
+    return sql.SqlCatalog(address, options.get("name", "default"))

@@ -1,0 +1,208 @@
+"""Iceberg's SQL catalog: a line for each table in a database, as pyiceberg's `SqlCatalog` and Java's `JdbcCatalog` have it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
+
+from lakeformat.catalogs.catalog import Found
+from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, NotFound, StoreError
+from lakeformat.storage.files import open_store
+from lakeformat.storage.head import SwapHead
+from lakeformat.storage.store import Store
+
+_TABLES = sa.MetaData()
+_LINES = sa.Table(
+    "iceberg_tables",
+    _TABLES,
+    sa.Column("catalog_name", sa.String(255), primary_key=True),
+    sa.Column("table_namespace", sa.String(255), primary_key=True),
+    sa.Column("table_name", sa.String(255), primary_key=True),
+    sa.Column("metadata_location", sa.String(1000)),
+    sa.Column("previous_metadata_location", sa.String(1000)),
+    sa.Column("iceberg_type", sa.String(5)),
+)
+_NAMESPACES = sa.Table(
+    "iceberg_namespace_properties",
+    _TABLES,
+    sa.Column("catalog_name", sa.String(255), primary_key=True),
+    sa.Column("namespace", sa.String(255), primary_key=True),
+    sa.Column("property_key", sa.String(255), primary_key=True),
+    sa.Column("property_value", sa.String(1000), nullable=False),
+)
+_WAIT_SECONDS = 60  # For SQLite's one writer.
+
+
+@dataclass(frozen=True, slots=True)
+class SqlCatalog:
+    """The lines of the catalog `name` in the database `uri` (as SQLAlchemy writes it). Missing tables are made."""
+
+    uri: str
+    name: str = "default"
+
+    def __repr__(self) -> str:
+        return f"SqlCatalog({_shown(self.uri)!r}, {self.name!r})"
+
+    def namespaces(self) -> list[str]:
+        with _connected(self.uri) as (connection, _):
+            declared = sa.select(_NAMESPACES.c.namespace).where(_NAMESPACES.c.catalog_name == self.name)
+            used = sa.select(_LINES.c.table_namespace).where(_LINES.c.catalog_name == self.name)
+            return sorted(set(connection.scalars(declared.union(used))))
+
+    def tables(self, namespace: str) -> list[str]:
+        with _connected(self.uri) as (connection, typed):
+            chosen = sa.select(_LINES.c.table_name).where(
+                _LINES.c.catalog_name == self.name, _LINES.c.table_namespace == namespace, *_is_table(typed)
+            )
+            return sorted(f"{namespace}.{name}" for name in connection.scalars(chosen))
+
+    def find(self, name: str, options: Mapping[str, str]) -> Found | None:
+        location = self.place(name).location()
+        if location is None:
+            return None
+        data = open_store(location.rpartition("/")[0], options).read(location)
+        return Found(table_root(data, location))
+
+    def place(self, name: str) -> SqlEntry:
+        namespace, _, table = name.rpartition(".")
+        return SqlEntry(self, namespace, table)
+
+    def create_namespace(self, name: str) -> None:
+        line = {
+            "catalog_name": self.name, "namespace": name, "property_key": "exists", "property_value": "true",
+        }  # fmt: skip
+        if name not in self.namespaces():
+            try:
+                with _connected(self.uri) as (connection, _):
+                    connection.execute(sa.insert(_NAMESPACES).values(**line))
+            except AlreadyExists:
+                return  # Somebody else made it.
+
+    def register(self, name: str, metadata_location: str) -> None:
+        if not self.place(name).swap(None, metadata_location):
+            raise AlreadyExists(f"{name}: there is a table already in {self!r}; drop it first")
+
+    def rename(self, old: str, new: str) -> None:
+        namespace, _, table = new.rpartition(".")
+        with _connected(self.uri) as (connection, typed):
+            change = sa.update(_LINES).where(*self.place(old).line, *_is_table(typed))
+            changed = connection.execute(change.values(table_namespace=namespace, table_name=table)).rowcount
+        if not changed:
+            raise NotFound(f"no table {old!r} in {self!r}")
+
+    def drop(self, name: str) -> None:
+        with _connected(self.uri) as (connection, typed):
+            gone = connection.execute(sa.delete(_LINES).where(*self.place(name).line, *_is_table(typed))).rowcount
+        if not gone:
+            raise NotFound(f"no table {name!r} in {self!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlEntry:
+    """One line of a SQL catalog: the contested name of its table."""
+
+    catalog: SqlCatalog
+    namespace: str
+    table: str
+
+    @property
+    def line(self) -> tuple[Any, ...]:
+        return (
+            _LINES.c.catalog_name == self.catalog.name,
+            _LINES.c.table_namespace == self.namespace,
+            _LINES.c.table_name == self.table,
+        )
+
+    def head(self, store: Store) -> SwapHead:
+        return SwapHead(store, self)
+
+    def location(self) -> str | None:
+        with _connected(self.catalog.uri) as (connection, typed):
+            chosen = sa.select(_LINES.c.metadata_location).where(*self.line, *_is_table(typed))
+            return connection.scalar(chosen)
+
+    def swap(self, old: str | None, new: str) -> bool:
+        try:
+            with _connected(self.catalog.uri) as (connection, typed):
+                if old is not None:
+                    change = sa.update(_LINES).where(*self.line, _LINES.c.metadata_location == old)
+                    done = connection.execute(change.values(metadata_location=new, previous_metadata_location=old))
+                    return done.rowcount == 1
+                line = {
+                    "catalog_name": self.catalog.name, "table_namespace": self.namespace, "table_name": self.table,
+                    "metadata_location": new, **({"iceberg_type": "TABLE"} if typed else {}),
+                }  # fmt: skip
+                connection.execute(sa.insert(_LINES).values(**line))
+                return True
+        except AlreadyExists as error:
+            if self.location() is None:
+                raise AlreadyExists(
+                    f"{self.namespace}.{self.table}: there is a view of that name in {self.catalog!r}"
+                ) from error
+            return False
+
+
+def table_root(metadata: bytes, where: str) -> str:
+    """The location that a metadata file gives its table."""
+    try:
+        return str(json.loads(metadata)["location"]).rstrip("/")
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptFile(f"{where}: no table metadata ({error!r})") from error
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _is_table(typed: bool) -> tuple[Any, ...]:
+    """Views have lines too, since version 1 of the database's schema."""
+    return (sa.or_(_LINES.c.iceberg_type == "TABLE", _LINES.c.iceberg_type.is_(None)),) if typed else ()
+
+
+@contextmanager
+def _connected(uri: str) -> Iterator[tuple[sa.Connection, bool]]:
+    """A transaction, and whether lines tell tables from views. Raises `AlreadyExists` for a line that is there, and
+    `StoreError` for whatever else the database answers, or does not."""
+    try:
+        engine, typed = _engine(uri, os.getpid())
+        with engine.begin() as connection:
+            yield connection, typed
+    except IntegrityError as error:
+        raise AlreadyExists(f"{_shown(uri)}: there is a table of that name") from error
+    except SQLAlchemyError as error:
+        raise StoreError(f"{_shown(uri)}: {str(error).splitlines()[0]}") from error
+
+
+@cache
+def _engine(uri: str, process: int) -> tuple[sa.Engine, bool]:
+    """An engine for each process, since connections do not survive a fork; makes the tables where they are missing."""
+    try:
+        url = sa.make_url(uri)
+        is_sqlite = url.get_backend_name() == "sqlite"
+        if is_sqlite and url.database:
+            os.makedirs(os.path.dirname(os.path.abspath(url.database)), exist_ok=True)
+        engine = sa.create_engine(url, connect_args={"timeout": _WAIT_SECONDS} if is_sqlite else {})
+    except (ArgumentError, ImportError) as error:
+        raise InvalidInput(f"catalog={_shown(uri)!r}: {error}") from error
+    for table in _TABLES.sorted_tables:
+        try:
+            table.create(engine, checkfirst=True)
+        except SQLAlchemyError:
+            if not sa.inspect(engine).has_table(table.name):  # Else somebody made it at the same time.
+                raise
+    return engine, any(c["name"] == "iceberg_type" for c in sa.inspect(engine).get_columns(_LINES.name))
+
+
+def _shown(uri: str) -> str:
+    """The address without its password."""
+    try:
+        return sa.make_url(uri).render_as_string(hide_password=True)
+    except ArgumentError:
+        return uri

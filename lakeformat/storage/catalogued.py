@@ -1,0 +1,75 @@
+"""A table's files, and the catalog that says which of its roots is the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from lakeformat.storage.head import Head
+from lakeformat.storage.store import Listed, Store
+
+
+class Place(Protocol):
+    """A table as a catalog knows it. Picklable."""
+
+    def head(self, store: Store) -> Head:
+        """The contested name of the table whose files are in `store`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogued:
+    """A Store like any other; its newest root is found through `place`, not by listing."""
+
+    store: Store
+    place: Place
+
+    def head(self) -> Head:
+        return self.place.head(self.store)
+
+    @property
+    def root(self) -> str:
+        return self.store.root
+
+    def location(self, path: str) -> str:
+        return self.store.location(path)
+
+    def read(self, path: str) -> bytes:
+        return self.store.read(path)
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        return self.store.read_many(paths)
+
+    def exists(self, path: str) -> bool:
+        return self.store.exists(path)
+
+    def folders(self, prefix: str) -> list[str]:
+        return self.store.folders(prefix)
+
+    def names(self, prefix: str) -> list[str]:
+        return self.store.names(prefix)
+
+    def open(self, path: str) -> BinaryIO:
+        return self.store.open(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        self.store.write(path, data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        return self.store.create(path, data)
+
+    def create_stream(self, path: str) -> BinaryIO:
+        return self.store.create_stream(path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        self.store.delete(paths)
+
+    def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
+        self.store.remove_empty_folders(prefixes)
+
+    def move_folder(self, old: str, new: str) -> None:
+        self.store.move_folder(old, new)
+
+    def list(self, prefix: str) -> list[Listed]:
+        return self.store.list(prefix)

@@ -1,0 +1,37 @@
+"""Iceberg's dialect under racing writers, failing storage and catalogs, and callers who ask again."""
+
+import pytest
+
+from lakeformat.storage import head as head_module
+from tests.simulation.iceberg import IcebergWorld
+from tests.simulation.racing import SEEDS, race, without
+from tests.simulation.test_loop import RULES
+
+HEADS = {"numbered files": False, "a catalog's pointer": True}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_racing_writers_lose_nothing_and_double_nothing(head: str):
+    world = IcebergWorld(HEADS[head])
+    for seed in range(max(SEEDS // 10, 1)):
+        assert race(world, seed, attempts=1 + seed % 3, turns_each=4, seen=world.seen) == [], "replay it with this seed"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_judge_sees_what_each_rule_of_the_loop_is_for(rule: str):
+    commit = without(rule, *RULES[rule]).commit
+    world, seeds = IcebergWorld(True), 200
+    assert any(race(world, seed, 1 + seed % 2, commit, turns_each=5, seen=world.seen) for seed in range(seeds)), (
+        f"{seeds} seeds do not show what {rule!r} is for"
+    )
+
+
+def test_a_pointer_is_swapped_only_where_it_is_the_one_that_was_read():
+    """A head that overwrites whatever is there loses others' commits."""
+    mutant = without("compare", "self.entry.swap(old, ", "self.entry.swap(self.entry.location(), ", head_module)
+
+    def careless(seen):
+        return mutant.SwapHead(seen.store, seen.place)
+
+    world, seeds = IcebergWorld(True), 100
+    assert any(race(world, seed, 2, head=careless, turns_each=4, seen=world.seen) for seed in range(seeds))

