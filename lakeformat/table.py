@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakeformat import row_level
+from lakeformat import merge, row_level
 from lakeformat.codec import sql_text
 from lakeformat.commit import commit, discard
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
 from lakeformat.maintenance import compact, expire, sweep
+from lakeformat.merge import MergeInto
 from lakeformat.model import evolution
 from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwrite, Request, Restore
 from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
@@ -266,6 +267,14 @@ class Table:
         operation = row_level.update(self._store, self._dialect, engine, base, request, bound, condition)
         return self._commit(base, operation) if operation else None
 
+    def merge_into(self, source: Any, on: str | Expression) -> MergeInto:
+        """Change the table by a source of rows: chain clauses, then `merge()`.
+
+        `source`: whatever `append` takes; a Spark DataFrame is merged by Spark. `on`: when a row of the table (`t`) and one
+        of the source (`s`) match, with at least one equality between them, e.g. `"t.id = s.id"`; null equals nothing.
+        """
+        return MergeInto(source, on, self._merge)
+
     # --- schema ---
 
     def alter(self) -> Alteration:
@@ -428,6 +437,17 @@ class Table:
         )
         landed = self._dialect.find(self._store, Append(request=request, added=()), base) if id else None
         return replace(request, absent_until=base.version), landed
+
+    def _merge(
+        self, asked: MergeInto, id: str | None, properties: Mapping[str, str] | None, spark: Any
+    ) -> Snapshot | None:
+        base = self._base()
+        request, landed = self._asked(base, id, properties)
+        if landed:
+            return landed
+        engine = engine_for(asked.source, spark)
+        operation = merge.plan(self._store, self._dialect, engine, base, request, asked)
+        return self._commit(base, operation) if operation else None
 
     def _commit(self, base: TableState, operation: Operation) -> Snapshot:
         head = self._dialect.head(self._store)

@@ -139,6 +139,11 @@ def comparable(column: Values, members: Sequence[pa.Scalar]) -> tuple[Values, pa
     return _canonical(_widen(column, both)), _canonical(values)
 
 
+def lookup(values: Values, type: pa.DataType) -> Values:
+    """A column as `type` (a common type of its own), in which equal values have equal bits."""
+    return _canonical(_widen(_plain(values), type))
+
+
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """The type that holds values of both, as Spark finds it; raises `InvalidInput` where there is none."""
     t = pa.types

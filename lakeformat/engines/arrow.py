@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from queue import Full, Queue
 from threading import Event
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import worker
+from lakeformat.engines.arrow_merge import ArrowSource, typed
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.schema import Field
 from lakeformat.model.work import ReadTask, RewriteTask, WriteTask, WrittenFile
@@ -49,10 +51,20 @@ class ArrowEngine:
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
         """What each task wrote; when one fails, what the others wrote is deleted as far as storage lets."""
+        return self._each(store, partial(worker.rewrite, store), tasks)
+
+    def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> ArrowSource:
+        """The source of a merge, in memory; `data` is whatever `batches` takes."""
+        found = list(batches(data, hints))
+        table = pa.Table.from_batches(found) if found else arrow_schema(hints).empty_table()
+        return ArrowSource(store, typed(table, hints), partial(self._each, store))
+
+    def _each(self, store: Store, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        """What `work` makes of each task, in order; when one fails, files that the others wrote are deleted."""
         if len(tasks) <= 1 or self.threads == 1:
-            return _all_or_nothing(store, (worker.rewrite(store, each) for each in tasks))
+            return _all_or_nothing(store, map(work, tasks))
         with ThreadPoolExecutor(self.threads, "rewrite") as pool:
-            waiting = [pool.submit(worker.rewrite, store, each) for each in tasks]
+            waiting = [pool.submit(work, each) for each in tasks]
             try:
                 return _all_or_nothing(store, (each.result() for each in waiting))
             except BaseException:
@@ -199,20 +211,25 @@ def _put(queue: Queue[Any], item: Any, stop: Event) -> bool:
     return False
 
 
-def _all_or_nothing(store: Store, results: Iterator[list[WrittenFile]]) -> list[list[WrittenFile]]:
-    written: list[list[WrittenFile]] = []
+def _all_or_nothing(store: Store, results: Iterator[Any]) -> list[Any]:
+    found: list[Any] = []
     try:
-        written.extend(results)
+        found.extend(results)
     except BaseException:
         with suppress(LakeError):
-            store.delete([file.path for files in written for file in files])
+            store.delete(_written(found))
         raise
-    return written
+    return found
 
 
-def _discard(store: Store, waiting: Sequence[Future[list[WrittenFile]]]) -> None:
+def _written(results: Sequence[Any]) -> list[str]:
+    """The files among what tasks gave."""
+    return [file.path for each in results if isinstance(each, list) for file in each]
+
+
+def _discard(store: Store, waiting: Sequence[Future[Any]]) -> None:
     """Cancel what has not begun, and delete what the rest still writes."""
     for each in waiting:
         if not each.cancel() and each.exception() is None:
             with suppress(LakeError):
-                store.delete([file.path for file in each.result()])
+                store.delete(_written([each.result()]))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
+
+from lakeformat.model.merge import Merge
 from lakeformat.model.schema import Field
 from lakeformat.model.work import ReadTask, RewriteTask, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
@@ -28,3 +32,51 @@ class Engine(Protocol):
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
         """What each task wrote, in the order of the tasks."""
         ...
+
+    def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> Source:
+        """The source of a merge, evaluated once. Columns of nulls get the types of `hints`, the table's columns."""
+        ...
+
+
+class Source(Protocol):
+    """A merge's source: each look at it gives the same rows. `close` when the merge is over."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]: ...
+
+    def spread(self, merge: Merge, limit: int) -> list[Spread]:
+        """What is known of the values of each key, in order."""
+        ...
+
+    def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
+        """Which clause decides for each row. Each task reads one file: the columns that decide, and the rows' positions.
+
+        Raises `InvalidInput` where several rows of the source match one row and the merge wants one match.
+        """
+        ...
+
+    def write(
+        self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
+    ) -> list[WrittenFile]:
+        """The rows that come of it: those inserted, and of the files of `tasks` (one each, with positions) those updated
+        or, if `whole`, all that are left. When it fails, what was written is deleted as far as storage lets."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Values of one key in a source: all that there are, or (unless `every`) the least and the greatest; None: unknown."""
+
+    values: pa.Array | None
+    every: bool = False
+    has_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a merge does: the files with rows that change, and what becomes of each row, as the engine has it."""
+
+    touched: frozenset[str]  # As in `ReadTask.paths`.
+    choices: Any

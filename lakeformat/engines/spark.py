@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakeformat import errors
-from lakeformat.codec.arrow import to_arrow
-from lakeformat.engines import assign, casts, parquet, worker
+from lakeformat.codec.arrow import arrow_schema, fields_from_arrow, to_arrow
+from lakeformat.engines import arrow, assign, casts, outcomes, parquet, worker
+from lakeformat.engines.arrow_merge import typed
+from lakeformat.engines.engine import Decided, Spread
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
 from lakeformat.model.partition import PartitionField, TransformKind
-from lakeformat.model.predicate import is_always, to_sql
+from lakeformat.model.predicate import columns_of, is_always, to_sql
 from lakeformat.model.schema import (
     NO_ID,
     Field,
@@ -39,6 +43,7 @@ from lakeformat.model.schema import (
     Row,
     Scalar,
     Type,
+    find_field,
     scalar,
     walk,
 )
@@ -84,6 +89,9 @@ _LOGICAL: dict[type[T.DataType], Scalar] = {
 }
 
 
+Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
 class SparkEngine:
     """Runs on `spark`'s executors. Spark itself reads from `native_schemes`; from elsewhere the worker does."""
 
@@ -123,6 +131,10 @@ class SparkEngine:
         """What each task wrote; one Spark task for each."""
         return self._each(store, tasks, worker.rewrite)
 
+    def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> SparkSource:
+        """The source of a merge, evaluated once into files beside the table's, which are gone when it is closed."""
+        return SparkSource(self, store, data, layout, hints)
+
     def _each(self, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
         """What `work` makes of each task, in the order of the tasks."""
         if not tasks:
@@ -136,7 +148,7 @@ class SparkEngine:
     def _collected(self, store: Store, frame: DataFrame) -> list[Any]:
         """What the tasks answered. An error that a task answered is raised, and what others wrote is deleted."""
         with _cancelled_with_caller(self.spark):
-            answers = [pickle.loads(bytes(row[0])) for row in frame.collect()]
+            answers = [pickle.loads(bytes(row[0])) for row in _named(frame.collect)]
         errors = [each for each in answers if isinstance(each, LakeError)]
         if errors:
             with suppress(LakeError):
@@ -210,6 +222,174 @@ class SparkEngine:
         return ids.mapInArrow(partial(_read, store, blobs, fields), schema)
 
 
+class SparkSource:
+    """A merge's source in files of its own, so that each look at it gives the same rows; joins are Spark's."""
+
+    def __init__(
+        self, engine: SparkEngine, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]
+    ) -> None:
+        self._engine, self._store = engine, store
+        self._folder = f"merge-{uuid.uuid4()}/bucket-0"
+        self._task = WriteTask(
+            (), _Folder(self._folder), file_format="parquet", compression="zstd", name_prefix=layout.name_prefix
+        )
+        self._paths: list[str] = []
+        if not isinstance(data, DataFrame):
+            found = list(arrow.batches(data, hints))
+            table = typed(pa.Table.from_batches(found) if found else arrow_schema(hints).empty_table(), hints)
+            data = engine.spark.createDataFrame(table, spark_schema(fields_from_arrow(table.schema)))
+        frame = _hinted(data, hints)
+        self.fields = fields_from_spark(frame.schema)
+        held = tuple(Field(i, f"c{i}", each.type) for i, each in enumerate(self.fields))
+        row = Field(len(held), outcomes.ROW, scalar(Kind.BIGINT))
+        numbered = frame.toDF(*(each.name for each in held)).withColumn(row.name, F.monotonically_increasing_id())
+        self._files = self._kept((*held, row), engine.write(store, numbered, self._with((*held, row))))
+        self._columns = {flat_name(SOURCE, f.name): h.name for f, h in zip(self.fields, held, strict=True)}
+
+    def spread(self, merge: Merge, limit: int) -> list[Spread]:
+        """As the footers say where there are many rows, so that the driver does not read them."""
+        needed = sorted({name for key in merge.keys for name in columns_of(key.source)})
+        if sum(task.row_count for task in self._files) > _FEW_ROWS:
+            return [Spread(None) for _ in merge.keys]
+        fields = tuple(find_field(self._files[0].fields, self._columns[name]) for name in needed) if self._files else ()
+        found = [
+            batch.rename_columns(needed)
+            for task in self._files
+            for batch in worker.read(self._store, replace(task, fields=fields))
+        ]
+        empty = outcomes.named(SOURCE, arrow_schema(self.fields).empty_table()).select(needed)
+        return outcomes.spread(
+            merge, pa.concat_tables([empty, *map(_table, found)], promote_options="permissive"), limit
+        )
+
+    def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
+        for each in walk(merge.target):
+            if _digits(each.type) > 6:
+                raise UnsupportedFeature(
+                    f"column {each.name} is {each.type}, and Spark holds microseconds: its values would lose digits; "
+                    "merge from data that is not a Spark DataFrame"
+                )
+        source = self._source(merge.deciding(SOURCE))
+        kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
+        joined = self._target(tasks, (*merge.deciding(TARGET), POSITION)).join(
+            source, F.expr(to_sql(merge.condition)), kind
+        )
+        task = self._with(outcomes.DECISIONS)
+        answers = _mapped(joined, partial(_decide, self._store, merge, task), "answer binary")
+        written = [file for files in self._engine._collected(self._store, answers) for file in files]
+        made = self._kept(outcomes.DECISIONS, written)
+        decided = self._engine.read(self._store, made, outcomes.DECISIONS)
+        file, row = F.col(outcomes.FILE_NAME), F.col(outcomes.ROW)
+        told = (
+            decided.groupBy(file)
+            .agg(
+                F.count(row).alias("matches"),
+                F.countDistinct(F.when(row.isNotNull(), F.col(outcomes.POSITION_NAME))).alias("rows"),
+                F.max(outcomes.CHOICE).alias("choice"),
+            )
+            .collect()
+        )
+        if merge.wants_one_match:
+            for each in told:
+                if each["matches"] > each["rows"]:
+                    raise self._several(merge, decided.filter(file == each[0]))
+        return Decided(frozenset(each[0] for each in told if each["choice"] >= 0), decided)
+
+    def write(
+        self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
+    ) -> list[WrittenFile]:
+        choices: DataFrame = decided.choices
+        schema, frames = spark_schema(merge.target), []
+        if tasks:
+            chosen = choices.filter(F.col(outcomes.CHOICE) >= 0).dropDuplicates([*_PLACE])
+            if assigning := merge.assigning(SOURCE):
+                chosen = chosen.join(self._source(assigning), outcomes.ROW, "left")
+            rows = (
+                self._target(tasks, tasks[0].fields).join(chosen, [*_PLACE], "left" if whole else "inner").drop(*_PLACE)
+            )
+            frames.append(_mapped(rows, partial(_results, merge, whole), schema))
+        if merge.of(Group.NOT_MATCHED):
+            matched = choices.select(outcomes.ROW).filter(F.col(outcomes.ROW).isNotNull()).distinct()
+            rows = self._source(self.fields).join(matched, outcomes.ROW, "left_anti").drop(outcomes.ROW)
+            frames.append(_mapped(rows, partial(_inserted, merge), schema))
+        if not frames:
+            return []
+        if layout.partition_by and layout.distribution == "auto":
+            layout = replace(layout, distribution="hash")  # A join has spread each partition over all tasks.
+        return self._engine.write(self._store, reduce(DataFrame.unionAll, frames), layout)
+
+    def close(self) -> None:
+        with suppress(LakeError):
+            self._store.delete(self._paths)
+            self._store.remove_empty_folders([self._folder])
+
+    def _source(self, fields: tuple[Field, ...]) -> DataFrame:
+        names = [flat_name(SOURCE, each.name) for each in fields]
+        wanted = tuple(Field(NO_ID, self._columns[name], each.type) for name, each in zip(names, fields, strict=True))
+        row = Field(NO_ID, outcomes.ROW, scalar(Kind.BIGINT))
+        tasks = [
+            replace(task, fields=tuple(find_field(task.fields, each.name) for each in (*wanted, row)))
+            for task in self._files
+        ]
+        frame = self._engine.read(self._store, tasks, (*wanted, row))
+        return frame.toDF(*names, row.name)
+
+    def _target(self, tasks: Sequence[ReadTask], fields: tuple[Field, ...]) -> DataFrame:
+        placed = [replace(task, fields=(*task.fields, FILE)) for task in tasks]
+        frame = self._engine.read(self._store, placed, (*fields, FILE))
+        known = {POSITION.name: outcomes.POSITION_NAME, FILE.name: outcomes.FILE_NAME}
+        return frame.toDF(*(known.get(each.name) or flat_name(TARGET, each.name) for each in (*fields, FILE)))
+
+    def _with(self, fields: tuple[Field, ...]) -> WriteTask:
+        return replace(self._task, fields=fields)
+
+    def _kept(self, fields: tuple[Field, ...], files: Sequence[WrittenFile]) -> list[ReadTask]:
+        self._paths += [each.path for each in files]
+        return [ReadTask((f.path,), (f.row_count,), (f.size_bytes,), f.file_format, fields, fields) for f in files]
+
+    def _several(self, merge: Merge, decided: DataFrame) -> InvalidInput:
+        row = (
+            decided.filter(F.col(outcomes.ROW).isNotNull())
+            .groupBy(outcomes.POSITION_NAME)
+            .agg(F.count("*").alias("n"), F.min(outcomes.ROW).alias(outcomes.ROW))
+            .filter("n > 1")
+            .limit(1)
+            .collect()[0]
+        )
+        names = {name for key in merge.keys for name in columns_of(key.source)}
+        keys = tuple(f for f in self.fields if flat_name(SOURCE, f.name) in names)
+        example = self._source(keys).filter(F.col(outcomes.ROW) == row[outcomes.ROW]).drop(outcomes.ROW).collect()[0]
+        return outcomes.several(merge, example.asDict())
+
+
+_FEW_ROWS = 1_000_000  # Of a source, up to which the driver looks at its keys.
+_PLACE = (outcomes.FILE_NAME, outcomes.POSITION_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """One folder for all rows."""
+
+    name: str
+
+    def __call__(self, values: tuple[Any, ...], bucket: int | None) -> str:
+        return self.name
+
+
+def _hinted(frame: DataFrame, hints: tuple[Field, ...]) -> DataFrame:
+    """Columns of nothing, and timestamps with or without a zone, as the table's columns of the same names are."""
+    wanted = {each.name.casefold(): each.type for each in hints}
+    columns = []
+    for each in frame.schema:
+        column, hint = F.col(_quoted(each.name)), wanted.get(each.name.casefold(), scalar(Kind.STRING))
+        if isinstance(each.dataType, T.NullType):
+            column = column.cast(spark_type(hint)).alias(each.name)
+        elif (zoned := _zoned(each.dataType, hint)) != each.dataType:
+            column = column.cast(zoned).alias(each.name)
+        columns.append(column)
+    return frame.select(*columns)
+
+
 def fields_from_spark(schema: T.StructType) -> tuple[Field, ...]:
     """Columns of a Spark schema, with no ids yet; raises `UnsupportedFeature` for a type that tables do not have."""
     return tuple(_field_of(each) for each in schema)
@@ -265,6 +445,29 @@ def _each(
     for batch in ids:
         for place in batch.column(0).to_pylist():
             yield _answer(partial(_numbered, store, work, place, blobs[place]))
+
+
+def _decide(store: Store, merge: Merge, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield _answer(lambda: worker.write(store, outcomes.decisions(merge, batches), task))
+
+
+def _results(merge: Merge, whole: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for found in outcomes.results(merge, whole, batches):
+        yield _for_spark(found, merge.target)
+
+
+def _inserted(merge: Merge, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for found in outcomes.inserted(merge, _table(batch)):
+            yield _for_spark(found, merge.target)
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
+
+
+def _renamed(names: Sequence[str], work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from work(each.rename_columns(names) for each in batches)
 
 
 def _numbered(store: Store, work: Callable[[Store, Any], Any], place: int, blob: bytes) -> tuple[int, Any]:
@@ -373,6 +576,23 @@ def _configured(spark: SparkSession, name: str, value: str) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(name, before or "")
+
+
+def _mapped(frame: DataFrame, work: Work, schema: T.StructType | str) -> DataFrame:
+    """`mapInArrow` also where names have dots in them, which it does not take."""
+    numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+    return numbered.mapInArrow(partial(_renamed, tuple(frame.columns), work), schema)
+
+
+def _named(collect: Callable[[], Any]) -> Any:
+    """What `collect` gives. A mistake that a task before the last one found is told by its name, not as Spark's error."""
+    try:
+        return collect()
+    except Exception as error:
+        found = re.search(r"lakeformat\.errors\.(InvalidInput|UnsupportedFeature): (.*)", str(error))
+        if found is None:
+            raise
+        raise getattr(errors, found[1])(found[2]) from error
 
 
 def _files(answer: Any) -> list[WrittenFile]:

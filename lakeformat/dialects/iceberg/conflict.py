@@ -23,7 +23,7 @@ from lakeformat.codec import expression
 from lakeformat.dialects.iceberg import manifest, metadata
 from lakeformat.dialects.iceberg.manifest import Status
 from lakeformat.dialects.iceberg.metadata import State
-from lakeformat.errors import AlreadyExists, Conflict, NotFound, OutsideScope, UnsupportedFeature
+from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound, OutsideScope, UnsupportedFeature
 from lakeformat.model.operation import (
     Append,
     Create,
@@ -76,6 +76,15 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
                 raise Conflict(f"{reader.root}: snapshot {min(named)} was to expire and is in use again; run it again")
         case _:
             pass
+
+
+def isolation(base: State, kind: str) -> str:
+    """What a change by row minds of what others did since it read: `write.<kind>.isolation-level`."""
+    key = f"write.{kind}.isolation-level"
+    level = base.schema.properties.get(key, "serializable").lower()
+    if level not in {"serializable", "snapshot"}:
+        raise InvalidInput(f"property {key!r} is {level!r}; it must be 'serializable' or 'snapshot'")
+    return level
 
 
 def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
@@ -132,6 +141,8 @@ def _require_same_spec(reader: Reader, base: State, added: tuple[WrittenFile, ..
 def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to: int) -> None:
     chain = metadata.ancestry(base, metadata.current_id(base))
     ids = [s["snapshot-id"] for s in chain]
+    if pinned_to == 0 and (not chain or "parent-snapshot-id" not in chain[-1]):
+        ids.append(0)  # Before the first.
     if pinned_to not in ids:
         raise Conflict(
             f"{reader.root}: pinned to snapshot {pinned_to}, but history from there to {metadata.current_id(base)} is not "

@@ -1,7 +1,7 @@
 """Apache Iceberg, under the names that every format goes by."""
 
 from lakeformat.dialects.iceberg.compaction import compaction
-from lakeformat.dialects.iceberg.conflict import check
+from lakeformat.dialects.iceberg.conflict import check, isolation
 from lakeformat.dialects.iceberg.expire import (
     default_retention,
     expired_partitions,
@@ -53,6 +53,7 @@ __all__ = [
     "history",
     "is_movable",
     "is_table",
+    "isolation",
     "layout",
     "load",
     "matching_wholly",

@@ -24,7 +24,17 @@ from lakeformat.dialects.iceberg import options
 from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER, Spec, State
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
 from lakeformat.model.partition import TransformKind
-from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, columns_of, eq_null_safe, in_tuples, or_
+from lakeformat.model.predicate import (
+    ALWAYS,
+    Expression,
+    Literal,
+    and_,
+    columns_of,
+    eq_null_safe,
+    in_tuples,
+    is_never,
+    or_,
+)
 from lakeformat.model.schema import Kind, Scalar, Schema, Type, scalar
 from lakeformat.storage.store import Reader
 
@@ -248,6 +258,8 @@ def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = 
     """The entries whose partition satisfies `scope`; `unknown` is said of those whose spec lacks a column of it."""
     if scope == ALWAYS or len(entries) == 0:
         return entries
+    if is_never(scope):
+        return entries.slice(0, 0)
     keep = np.full(len(entries), unknown)
     ids = np.asarray(entries["_spec"])
     for spec_id in np.unique(ids):

@@ -1,7 +1,7 @@
 """Apache Paimon, under the names that every format goes by."""
 
 from lakeformat.dialects.paimon.compaction import compaction
-from lakeformat.dialects.paimon.conflict import check
+from lakeformat.dialects.paimon.conflict import check, isolation
 from lakeformat.dialects.paimon.expire import (
     default_retention,
     expired_partitions,
@@ -53,6 +53,7 @@ __all__ = [
     "history",
     "is_movable",
     "is_table",
+    "isolation",
     "layout",
     "load",
     "matching_wholly",

@@ -1,0 +1,119 @@
+"""Merging in this process: the source in memory, the table's files one after the other on each thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec.arrow import fields_from_arrow, to_arrow
+from lakeformat.engines import casts, outcomes, worker
+from lakeformat.engines.engine import Decided, Spread
+from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Merge, flat_name
+from lakeformat.model.schema import Field
+from lakeformat.model.work import POSITION, ReadTask, WriteTask, WrittenFile
+from lakeformat.storage.store import Store
+
+_WRITE_ROWS = 1 << 17  # Rows of the source that are inserted together.
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a merge does with the rows of one file."""
+
+    clauses: np.ndarray  # By position: the clause that decides, `outcomes.NONE` for a row that stays.
+    updated: np.ndarray  # The positions of rows that are updated with values of the source, ascending.
+    source: np.ndarray  # For each of those, the row of the source.
+
+
+class ArrowSource:
+    """A source in memory. `run` is the engine's way to do work on each of many things."""
+
+    def __init__(self, store: Store, table: pa.Table, run: Any) -> None:
+        self.fields: tuple[Field, ...] = fields_from_arrow(table.schema)
+        self._store, self._run = store, run
+        self._table = outcomes.named(SOURCE, table.combine_chunks())
+
+    def spread(self, merge: Merge, limit: int) -> list[Spread]:
+        return outcomes.spread(merge, self._table, limit)
+
+    def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
+        index = outcomes.Index(merge, self._table)
+        found = self._run(lambda task: _decide(self._store, index, task), tasks)
+        choices = {task.paths[0]: each for task, each in zip(tasks, found, strict=True) if each is not None}
+        unmatched = index.unmatched() if merge.of(Group.NOT_MATCHED) else np.zeros(0, np.int64)
+        return Decided(frozenset(choices), (choices, unmatched))
+
+    def write(
+        self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
+    ) -> list[WrittenFile]:
+        choices, unmatched = decided.choices
+
+        def work(task: ReadTask | None) -> list[WrittenFile]:
+            if task is None:
+                return worker.write(self._store, self._inserted(merge, unmatched), layout)
+            return worker.write(self._store, self._changed(merge, task, choices[task.paths[0]], whole), layout)
+
+        written = self._run(work, [*([None] if len(unmatched) else []), *tasks])
+        return [file for files in written for file in files]
+
+    def close(self) -> None:
+        self._table = self._table.slice(0, 0)
+
+    def _inserted(self, merge: Merge, unmatched: np.ndarray) -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(unmatched), _WRITE_ROWS):
+            yield from outcomes.inserted(merge, self._table.take(pa.array(unmatched[start : start + _WRITE_ROWS])))
+
+    def _changed(self, merge: Merge, task: ReadTask, choice: Choice, whole: bool) -> Iterator[pa.RecordBatch]:
+        needed = [flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)]
+        right = self._table.select(needed)
+        for batch in worker.read(self._store, task):
+            target, positions = _target(batch)
+
+            def source(rows: np.ndarray, positions: np.ndarray = positions) -> pa.Table:
+                places = np.searchsorted(choice.updated, positions[rows])
+                return right.take(pa.array(choice.source[places]))
+
+            yield outcomes.changed(merge, target, choice.clauses[positions], source, whole)
+
+
+def typed(table: pa.Table, hints: tuple[Field, ...]) -> pa.Table:
+    """`table` in plain types that have a logical one: columns of nulls as in `hints`, or else as text."""
+    wanted = {each.name.casefold(): to_arrow(each.type) for each in hints}
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_null(column.type):
+            column = casts.nulls(len(column), wanted.get(name.casefold(), pa.string()))
+        elif pa.types.is_uint64(column.type):
+            column = column.cast(pa.decimal128(20, 0))
+        elif column.type != casts.flat_type(column.type):
+            column = casts.flat(column)
+        columns.append(column)
+    return pa.table(columns, names=table.column_names)
+
+
+def _decide(store: Store, index: outcomes.Index, task: ReadTask) -> Choice | None:
+    """What becomes of the rows of one file; None where nothing does."""
+    merge = index.merge
+    clauses = np.full(task.row_count, outcomes.NONE, np.int8)
+    updates = [p for p, each in enumerate(merge.clauses) if (each.act, each.group) == (Act.UPDATE, Group.MATCHED)]
+    updated, source = [], []
+    for batch in worker.read(store, task):
+        target, positions = _target(batch)
+        choice, beside = outcomes.decide(index, target)
+        clauses[positions] = choice
+        rows = np.flatnonzero(np.isin(choice, updates))
+        updated.append(positions[rows])
+        source.append(beside[rows])
+    if (clauses == outcomes.NONE).all():
+        return None
+    return Choice(clauses, np.concatenate(updated), np.concatenate(source))
+
+
+def _target(batch: pa.RecordBatch) -> tuple[pa.Table, np.ndarray]:
+    positions = batch.column(POSITION.name).to_numpy()
+    rest = pa.Table.from_batches([batch]).drop_columns([POSITION.name])
+    return outcomes.named(TARGET, rest), positions

@@ -1,0 +1,358 @@
+"""Merge kernels over Arrow: which rows match, which clause decides, and what the rows become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import expression
+from lakeformat.codec.arrow import arrow_schema, to_arrow
+from lakeformat.engines import assign, casts
+from lakeformat.engines.engine import Spread
+from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, Merge, flat_name, sides_of
+from lakeformat.model.predicate import ALWAYS, and_, columns_of, conjuncts, is_always
+from lakeformat.model.schema import Field, Kind, find_field, scalar
+
+NONE = -1  # No clause holds for the row.
+_PAIRS = 1 << 19  # Matches that are looked at together.
+
+Clauses = Sequence[tuple[int, Clause]]
+
+
+def check(merge: Merge) -> None:
+    """Raise `InvalidInput` where a condition is none, or values do not fit their columns; no row is looked at."""
+    sides = {TARGET: merge.target, SOURCE: merge.source}
+    both = beside(*(named(side, arrow_schema(fields).empty_table()) for side, fields in sides.items()))
+    expression.mask(merge.condition, both)
+    for each in merge.clauses:
+        with _told(each):
+            expression.mask(each.condition, both)
+            assigned(each, both, merge.target)
+
+
+def named(side: str, table: pa.Table) -> pa.Table:
+    """The columns as expressions of a merge call them."""
+    return table.rename_columns([flat_name(side, name) for name in table.column_names])
+
+
+def beside(left: pa.Table, right: pa.Table) -> pa.Table:
+    """The columns of two tables of the same length."""
+    return pa.Table.from_arrays([*left.columns, *right.columns], [*left.column_names, *right.column_names])
+
+
+def spread(merge: Merge, source: pa.Table, limit: int) -> list[Spread]:
+    """The values of each key in `source`; only the least and the greatest where there are more than `limit`."""
+    found = []
+    for key in merge.keys:
+        values = casts.flat(expression.evaluate(key.source, source))
+        has_null = values.null_count > 0
+        distinct = values.unique().drop_null()
+        if len(distinct) <= limit:
+            found.append(Spread(distinct, True, has_null))
+        elif pa.types.is_boolean(values.type) or pa.types.is_floating(values.type):
+            found.append(Spread(None))  # NaN is above all, and in no bounds.
+        else:
+            ends = pc.min_max(distinct)
+            found.append(Spread(pa.array([ends["min"].as_py(), ends["max"].as_py()], values.type), False, has_null))
+    return found
+
+
+class Index:
+    """The rows of a source by key. Looking up rows of the table also notes which rows of the source were matched."""
+
+    def __init__(self, merge: Merge, source: pa.Table) -> None:
+        self.merge, self.source = merge, source
+        count = source.num_rows
+        self._matched_rows = np.zeros(count, bool)
+        parts = {frozenset(sides_of(each)): ALWAYS for each in conjuncts(merge.rest)}
+        for each in conjuncts(merge.rest):
+            sides = frozenset(sides_of(each))
+            parts[sides] = and_(parts[sides], each)
+        self._of_target = parts.pop(frozenset({TARGET}), ALWAYS)
+        of_source = parts.pop(frozenset({SOURCE}), ALWAYS)
+        self._rest = and_(*parts.values())
+        alive = np.ones(count, bool) if is_always(of_source) else _numpy(expression.mask(of_source, source))
+        self._steps: list[tuple[pa.DataType, pa.Array, np.ndarray | None]] = []
+        empty = named(TARGET, arrow_schema(merge.target).empty_table())
+        codes = np.zeros(count, np.int64)
+        for key in merge.keys:
+            values = expression.evaluate(key.source, source)
+            type = expression.common_type(expression.evaluate(key.target, empty).type, values.type)
+            values = expression.lookup(values, type)
+            distinct = casts.flat(values).unique()
+            if not key.null_safe:
+                distinct = distinct.drop_null()
+            found = _places(values, distinct, key.null_safe)
+            alive &= found >= 0
+            together = None
+            if self._steps:
+                together, codes = np.unique(codes * (len(distinct) + 1) + found + 1, return_inverse=True)
+            else:
+                codes = np.maximum(found, 0)
+            self._steps.append((type, distinct, together))
+        rows = np.flatnonzero(alive)
+        self._codes = np.where(alive, codes, NONE)
+        size = int(codes.max()) + 1 if count else 0
+        self._counts = np.bincount(codes[rows], minlength=size)
+        self._starts = np.cumsum(self._counts) - self._counts
+        self._order = rows[np.argsort(codes[rows], kind="stable")]
+        self._matched_codes = np.zeros(size, bool)
+
+    def match(self, target: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """(rows of `target` that match, a row of the source for each). A row that matches several stands once, unless the
+        merge wants one match: then `InvalidInput` shows one such row."""
+        codes = self._look_up(target)
+        rows = np.flatnonzero(codes >= 0)
+        rows = rows[self._counts[codes[rows]] > 0]
+        codes = codes[rows]
+        if is_always(self._rest):
+            self._matched_codes[codes] = True
+            if self.merge.wants_one_match and (self._counts[codes] > 1).any():
+                raise self._several(target, rows[self._counts[codes] > 1])
+            return rows, self._order[self._starts[codes]]
+        found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        for some in _slices(self._counts[codes]):
+            counts = self._counts[codes[some]]
+            left = np.repeat(rows[some], counts)
+            nth = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
+            right = self._order[np.repeat(self._starts[codes[some]], counts) + nth]
+            pairs = beside(target.take(pa.array(left)), self.source.take(pa.array(right)))
+            holds = _numpy(expression.mask(self._rest, pairs))
+            left, right = left[holds], right[holds]
+            self._matched_rows[right] = True
+            again = np.flatnonzero(left[1:] == left[:-1]) + 1
+            if self.merge.wants_one_match and len(again):
+                raise self._several(target, np.unique(left[again]))
+            found.append((np.delete(left, again), np.delete(right, again)))
+        return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+    def unmatched(self) -> np.ndarray:
+        """The rows of the source that no row looked up so far has matched."""
+        matched = self._matched_rows.copy()
+        alive = self._codes >= 0
+        matched[alive] |= self._matched_codes[self._codes[alive]]
+        return np.flatnonzero(~matched)
+
+    def _look_up(self, target: pa.Table) -> np.ndarray:
+        """For each row of the table, the code of its key among the source's; NONE where it has none."""
+        alive = np.ones(target.num_rows, bool)
+        if not is_always(self._of_target):
+            alive = _numpy(expression.mask(self._of_target, target))
+        codes = np.zeros(target.num_rows, np.int64)
+        for key, (type, distinct, together) in zip(self.merge.keys, self._steps, strict=True):
+            found = _places(expression.lookup(expression.evaluate(key.target, target), type), distinct, key.null_safe)
+            alive &= found >= 0
+            if together is None:
+                codes = found
+                continue
+            wanted = codes * (len(distinct) + 1) + found + 1
+            codes = np.minimum(np.searchsorted(together, wanted), max(len(together) - 1, 0))
+            alive &= (together[codes] == wanted) if len(together) else False
+        return np.where(alive, codes, NONE)
+
+    def _several(self, target: pa.Table, rows: np.ndarray) -> InvalidInput:
+        names = sorted({name for key in self.merge.keys for name in columns_of(key.target)})
+        return several(self.merge, target.select(names).slice(int(rows[0]), 1).to_pylist()[0])
+
+
+def several(merge: Merge, example: Mapping[str, Any]) -> InvalidInput:
+    """What to say of a row of the table, given by its key columns, that several rows of the source match."""
+    by = ", ".join(sorted({name.partition(".")[2] for key in merge.keys for name in columns_of(key.source)}))
+    return InvalidInput(
+        f"merge_into: more than one row of the source matches the same row of the table, e.g. {dict(example)}; it could be "
+        f"changed more than once. Keep one row for each {by} in the source first, e.g. the newest. Nothing was changed"
+    )
+
+
+def choose(clauses: Clauses, rows: pa.Table) -> np.ndarray:
+    """For each row, the place of the first clause whose condition is true; NONE where none is."""
+    choice = np.full(rows.num_rows, NONE, np.int8)
+    left = np.arange(rows.num_rows)
+    for place, clause in clauses:
+        if not len(left):
+            break
+        if is_always(clause.condition):
+            choice[left] = place
+            break
+        with _told(clause):
+            here = rows if len(left) == rows.num_rows else rows.take(pa.array(left))
+            holds = _numpy(expression.mask(clause.condition, here))
+        choice[left[holds]] = place
+        left = left[~holds]
+    return choice
+
+
+def decide(index: Index, target: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """(the clause that decides for each row of `target`, its row of the source); NONE where there is none."""
+    merge = index.merge
+    rows, beside_it = index.match(target)
+    choice = np.full(target.num_rows, NONE, np.int8)
+    source = np.full(target.num_rows, NONE, np.int64)
+    source[rows] = beside_it
+    if matched := merge.of(Group.MATCHED):
+        needed = [flat_name(SOURCE, f.name) for f in merge.deciding(SOURCE)]
+        right = index.source.select(needed).take(pa.array(beside_it))
+        choice[rows] = choose(matched, beside(target.take(pa.array(rows)), right))
+    if alone := merge.of(Group.NOT_MATCHED_BY_SOURCE):
+        others = np.flatnonzero(source == NONE)
+        choice[others] = choose(alone, target.take(pa.array(others)))
+    return choice, source
+
+
+def changed(
+    merge: Merge,
+    target: pa.Table,
+    choice: np.ndarray,
+    source: Callable[[np.ndarray], pa.Table],
+    whole: bool,
+) -> pa.RecordBatch:
+    """The rows of `target` after the clauses chosen for them: all that are left, or (unless `whole`) those updated.
+
+    `source(rows)` gives what stands beside these rows. `target` may lack columns that every update assigns.
+    """
+    columns = {f.name: _held(target, f) for f in merge.target}
+    pieces: dict[str, list[pa.Array]] = {}
+    places: dict[str, np.ndarray] = {}
+    updates = []
+    for place, clause in enumerate(merge.clauses):
+        rows = np.flatnonzero(choice == place) if clause.act is Act.UPDATE else np.zeros(0, np.int64)
+        updates.append(rows)
+        if not len(rows):
+            continue
+        here = target.take(pa.array(rows))
+        with _told(clause):
+            new = assigned(clause, beside(here, source(rows)) if clause.group is Group.MATCHED else here, merge.target)
+        for each in new.schema.names:
+            parts = pieces.setdefault(each, [columns[each]])
+            to = places.setdefault(each, np.arange(target.num_rows))
+            to[rows] = sum(map(len, parts)) + np.arange(len(rows))
+            parts.append(new.column(each))
+    if whole:
+        gone = [place for place, clause in enumerate(merge.clauses) if clause.act is Act.DELETE]
+        kept = np.flatnonzero(~np.isin(choice, gone))
+    else:
+        kept = np.sort(np.concatenate(updates))
+    every = len(kept) == target.num_rows
+    for name, column in columns.items():
+        if name in pieces:
+            columns[name] = pa.concat_arrays(pieces[name]).take(pa.array(places[name][kept]))
+        elif not every:
+            columns[name] = column.take(pa.array(kept))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=arrow_schema(merge.target))
+
+
+def inserted(merge: Merge, source: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows that come of rows of the source without a match."""
+    clauses = merge.of(Group.NOT_MATCHED)
+    choice = choose(clauses, source)
+    for place, clause in clauses:
+        rows = np.flatnonzero(choice == place)
+        if len(rows):
+            with _told(clause):
+                yield assigned(clause, source.take(pa.array(rows)), merge.target)
+
+
+def assigned(clause: Clause, rows: pa.Table, fields: tuple[Field, ...]) -> pa.RecordBatch:
+    """The columns that the clause assigns, as the table types them; for an insert, all columns."""
+    if clause.act is Act.UPDATE:
+        fields = tuple(find_field(fields, name) for name, _ in clause.assignments)
+    elif clause.act is Act.DELETE:
+        return pa.RecordBatch.from_arrays([], [])
+    columns = [casts.flat(expression.evaluate(value, rows)) for _, value in clause.assignments]
+    given = pa.RecordBatch.from_arrays(columns, [name for name, _ in clause.assignments])
+    assign.check(given.schema, fields)
+    return assign.assign(given, fields)
+
+
+# --- Over rows that an engine has joined: `t.` and `s.` columns, and the two sides' places. ---
+
+FILE_NAME, POSITION_NAME, ROW, CHOICE = (
+    "_file",
+    "_pos",
+    "_row",
+    "_choice",
+)  # ROW: of the source; null where there is none.
+DECISIONS = (
+    Field(0, FILE_NAME, scalar(Kind.STRING)),
+    Field(1, POSITION_NAME, scalar(Kind.BIGINT)),
+    Field(2, ROW, scalar(Kind.BIGINT)),
+    Field(3, CHOICE, scalar(Kind.INT)),
+)
+
+
+def decisions(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Joined rows -> DECISIONS: one for each match, and for each row without one that a clause decides about."""
+    matched, alone = merge.of(Group.MATCHED), merge.of(Group.NOT_MATCHED_BY_SOURCE)
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        has_source = _numpy(table[ROW].is_valid())
+        choice = np.full(table.num_rows, NONE, np.int8)
+        for clauses, rows in ((matched, np.flatnonzero(has_source)), (alone, np.flatnonzero(~has_source))):
+            choice[rows] = choose(clauses, table.take(pa.array(rows)))
+        kept = pa.array(np.flatnonzero(has_source | (choice != NONE)))
+        columns = [casts.flat(table[f.name]).take(kept) for f in DECISIONS[:-1]]
+        columns.append(pa.array(choice.astype(np.int32)).take(kept))
+        yield pa.RecordBatch.from_arrays(columns, [f.name for f in DECISIONS])
+
+
+def results(merge: Merge, whole: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of the table beside their decisions and the source's columns -> the rows that come of them; see `changed`."""
+    names = [flat_name(TARGET, f.name) for f in merge.target]
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        held = [f for f, name in zip(merge.target, names, strict=True) if name in table.column_names]
+        given = pa.RecordBatch.from_arrays(
+            [casts.flat(table[flat_name(TARGET, f.name)]) for f in held], [f.name for f in held]
+        )
+        target = named(TARGET, pa.Table.from_batches([assign.assign(given, tuple(held))]))
+        choice = pc.fill_null(casts.flat(table[CHOICE]), NONE).to_numpy(zero_copy_only=False)
+        source = table.select([name for name in table.column_names if name.startswith(f"{SOURCE}.")])
+        yield changed(merge, target, choice, partial(_taken, source), whole)
+
+
+def _taken(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    return table.take(pa.array(rows))
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _held(target: pa.Table, field: Field) -> pa.Array:
+    name = flat_name(TARGET, field.name)
+    if name in target.column_names:
+        return casts.flat(target[name])
+    return casts.nulls(target.num_rows, to_arrow(field.type))
+
+
+def _numpy(mask: pa.ChunkedArray) -> np.ndarray:
+    return np.asarray(casts.flat(mask).to_numpy(zero_copy_only=False), bool)
+
+
+def _places(values: pa.ChunkedArray, among: pa.Array, nulls: bool) -> np.ndarray:
+    """For each value, its place among distinct ones; NONE where it is not there, and for a null unless `nulls`."""
+    found = casts.flat(pc.index_in(values, value_set=among, skip_nulls=not nulls))
+    return pc.fill_null(found, NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _slices(counts: np.ndarray) -> Iterator[np.ndarray]:
+    """Consecutive places whose counts add up to about `_PAIRS`."""
+    if not len(counts):
+        return
+    groups = np.cumsum(counts) // _PAIRS
+    yield from np.split(np.arange(len(counts)), np.flatnonzero(groups[1:] != groups[:-1]) + 1)
+
+
+@contextmanager
+def _told(clause: Clause) -> Iterator[None]:
+    """Errors inside say which clause they are about."""
+    try:
+        yield
+    except LakeError as error:
+        raise type(error)(f"{clause.group}: {clause.act}: {error}") from error

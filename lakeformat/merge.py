@@ -1,0 +1,278 @@
+"""MERGE INTO: what the user chains, and the operation that it becomes. Copy-on-write: files with rows that change are
+rewritten, all others stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import sql_text, waist
+from lakeformat.codec.arrow import from_arrow
+from lakeformat.dialects.dialect import Dialect
+from lakeformat.engines import outcomes
+from lakeformat.engines.engine import Engine, Spread
+from lakeformat.errors import InvalidInput
+from lakeformat.model.merge import (
+    SOURCE,
+    TARGET,
+    Act,
+    Clause,
+    Group,
+    Key,
+    Merge,
+    all_columns,
+    prepare,
+    sides_of,
+)
+from lakeformat.model.operation import Append, Request, Rewrite
+from lakeformat.model.predicate import (
+    ALWAYS,
+    NEVER,
+    Column,
+    Expression,
+    Literal,
+    and_,
+    bind,
+    conjuncts,
+    ge,
+    is_in,
+    is_null,
+    le,
+    or_,
+    rename,
+    resolve,
+    split,
+)
+from lakeformat.model.schema import Field, Kind, Scalar, Type
+from lakeformat.model.snapshot import Snapshot, TableState
+from lakeformat.model.work import POSITION
+from lakeformat.storage.store import Store
+
+_VALUES = 10_000  # Of a key, up to which files are chosen by its values; beyond, by the least and the greatest.
+
+_TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
+_FLOATS = (Kind.FLOAT, Kind.DOUBLE)
+
+Values = Mapping[str, str | Expression]
+
+
+class Run(Protocol):
+    """What makes a merge happen."""
+
+    def __call__(
+        self, asked: MergeInto, id: str | None, properties: Mapping[str, str] | None, spark: Any
+    ) -> Snapshot | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A clause as the user said it; no values: those of the source's columns of the same names."""
+
+    group: Group
+    act: Act
+    condition: str | Expression
+    values: Values | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeInto:
+    """A merge in the making: chain clauses, then `merge()`. In each group the first clause whose condition is true decides.
+
+    Expressions are Spark SQL over the table's row `t` and the source's row `s`.
+    """
+
+    source: Any
+    on: str | Expression
+    run: Run
+    clauses: tuple[Asked, ...] = ()
+
+    def when_matched(self, condition: str | Expression = ALWAYS) -> WhenMatched:
+        """Rows of the table that a row of the source matches."""
+        return WhenMatched(self, Group.MATCHED, condition)
+
+    def when_not_matched(self, condition: str | Expression = ALWAYS) -> WhenNotMatched:
+        """Rows of the source that match no row of the table; the condition speaks of `s` alone."""
+        return WhenNotMatched(self, Group.NOT_MATCHED, condition)
+
+    def when_not_matched_by_source(self, condition: str | Expression = ALWAYS) -> WhenNotMatchedBySource:
+        """Rows of the table that no row of the source matches; the condition speaks of `t` alone."""
+        return WhenNotMatchedBySource(self, Group.NOT_MATCHED_BY_SOURCE, condition)
+
+    def merge(
+        self, *, id: str | None = None, properties: Mapping[str, str] | None = None, spark: Any = None
+    ) -> Snapshot | None:
+        """Do it, in one snapshot; None where nothing was to do. Raises `InvalidInput` where several rows of the source match
+        one row of the table, unless all that is done with matched rows is to delete them."""
+        return self.run(self, id, properties, spark)
+
+
+@dataclass(frozen=True, slots=True)
+class _When:
+    """A clause that still lacks what is to be done."""
+
+    _before: MergeInto
+    _group: Group
+    _condition: str | Expression
+
+    def _then(self, act: Act, values: Values | None = None) -> MergeInto:
+        clause = Asked(self._group, act, self._condition, values)
+        return replace(self._before, clauses=(*self._before.clauses, clause))
+
+
+class WhenMatched(_When):
+    __slots__ = ()
+
+    def delete(self) -> MergeInto:
+        return self._then(Act.DELETE)
+
+    def update(self, values: Values) -> MergeInto:
+        """Set columns to expressions over both rows; other columns stay."""
+        return self._then(Act.UPDATE, _some(values, "update"))
+
+    def update_all(self) -> MergeInto:
+        """Set every column to the source's column of the same name."""
+        return self._then(Act.UPDATE)
+
+
+class WhenNotMatched(_When):
+    __slots__ = ()
+
+    def insert(self, values: Values) -> MergeInto:
+        """A new row of expressions over the source's row; columns left out become their default or null."""
+        return self._then(Act.INSERT, _some(values, "insert"))
+
+    def insert_all(self) -> MergeInto:
+        """A new row of the source's columns of the same names."""
+        return self._then(Act.INSERT)
+
+
+class WhenNotMatchedBySource(_When):
+    __slots__ = ()
+
+    def delete(self) -> MergeInto:
+        return self._then(Act.DELETE)
+
+    def update(self, values: Values) -> MergeInto:
+        """Set columns to expressions over the table's row; other columns stay."""
+        return self._then(Act.UPDATE, _some(values, "update"))
+
+
+def plan(
+    store: Store, dialect: Dialect, engine: Engine, base: TableState, request: Request, asked: MergeInto
+) -> Rewrite | Append | None:
+    """The operation that a merge becomes on this base; None when nothing changes."""
+    layout, fields = dialect.layout(base), base.schema.fields
+    source = engine.stage(store, asked.source, layout, fields)
+    try:
+        merge = bound(asked, fields, source.fields)
+        condition = candidates(merge, source.spread(merge, _VALUES))
+        found = dialect.files(store, base, condition)
+        tasks = dialect.tasks(store, base, found, (*merge.deciding(TARGET), POSITION), alone=True)
+        decided = source.decide(merge, tasks)
+        touched = found.filter(pc.is_in(found.paths, value_set=pa.array(sorted(decided.touched), pa.string())))
+        tasks = dialect.tasks(store, base, touched, (*fields, POSITION), alone=True)
+        added = tuple(source.write(merge, decided, tasks, layout, whole=True))
+    finally:
+        source.close()
+    if not added and not len(touched):
+        return None
+    scope, _ = split(condition, base.schema.partitioning.columns)
+    pinned_to = None
+    if dialect.isolation(base, "merge") == "serializable":
+        pinned_to = base.snapshot.id if base.snapshot else 0
+    elif not len(touched):
+        return Append(request=request, added=added)
+    return Rewrite(
+        request=request,
+        removed=tuple(touched.paths.to_pylist()),
+        added=added,
+        kind="merge",
+        scope=scope,
+        pinned_to=pinned_to,
+    )
+
+
+def bound(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> Merge:
+    """What was asked, over these columns. Raises `InvalidInput` and `NotFound` that name what does not fit."""
+    clauses = []
+    for each in asked.clauses:
+        values = all_columns(each.act, target, source) if each.values is None else each.values
+        if each.act is Act.DELETE:
+            values = {}
+        assignments = tuple((name, _parsed(value)) for name, value in values.items())
+        clauses.append(Clause(each.group, each.act, _parsed(each.condition), assignments))
+    merge = prepare(target, source, _parsed(asked.on), tuple(clauses))
+    outcomes.check(merge)
+    return merge
+
+
+def candidates(merge: Merge, spreads: list[Spread]) -> Expression:
+    """A condition that holds for every row of the table that the merge may change."""
+    parts = [_within(key, spread, merge.target) for key, spread in zip(merge.keys, spreads, strict=True)]
+    parts += [each for each in conjuncts(merge.rest) if sides_of(each) == {TARGET}]
+    alone = [each.condition for _, each in merge.of(Group.NOT_MATCHED_BY_SOURCE)]
+    flat = {(f"{TARGET}.{f.name}",): (f.name,) for f in merge.target}
+    return bind(rename(or_(and_(*parts), *alone), flat), merge.target)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _within(key: Key, spread: Spread, target: tuple[Field, ...]) -> Expression:
+    """A condition that holds wherever the table's side of a key equals one of the values; ALWAYS where none is known."""
+    flat = key.target
+    if spread.values is None or not isinstance(flat, Column):
+        return ALWAYS
+    column = Column((flat.name.partition(".")[2], *flat.path[1:]))
+    if not _alike(resolve(column.path, target)[1], from_arrow(spread.values.type)):
+        return ALWAYS
+    try:
+        found = _one_of(column, spread)
+        bind(found, target)
+    except (InvalidInput, OverflowError, ValueError):
+        return ALWAYS  # Values that no bounds of the column can be compared with.
+    if key.null_safe and spread.has_null:
+        found = or_(found, is_null(column))
+    return rename(found, {column.path: flat.path})
+
+
+def _alike(target: Type, source: Type) -> bool:
+    """Whether values are equal as values of the table's type just when they are equal as a merge compares them."""
+    if not isinstance(target, Scalar) or not isinstance(source, Scalar):
+        return False
+    if target.kind in _FLOATS or source.kind in _FLOATS:
+        return target == source
+    return (target.kind in _TEXTS) == (source.kind in _TEXTS)
+
+
+def _one_of(column: Column, spread: Spread) -> Expression:
+    values = spread.values
+    assert values is not None, spread
+    if not len(values):
+        return NEVER
+    kind = from_arrow(values.type)
+    if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+        return ALWAYS
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    if spread.every:
+        members = [waist.literal(each, kind) for each in values.to_pylist()]
+        if all(isinstance(each, Literal) for each in members):
+            return is_in(column, [each.value for each in members if isinstance(each, Literal)])
+    ends = pc.min_max(values)
+    low, high = (waist.literal(ends[end].as_py(), kind) for end in ("min", "max"))
+    return and_(ge(column, low), le(column, high))
+
+
+def _parsed(text: str | Expression) -> Expression:
+    return sql_text.parse(text, (TARGET, SOURCE))
+
+
+def _some(values: Any, verb: str) -> Values:
+    if not isinstance(values, Mapping) or not values:
+        raise InvalidInput(f"{verb}({values!r}): give the columns and their values, e.g. {{'name': 's.name'}}")
+    return values

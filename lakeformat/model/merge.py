@@ -1,0 +1,238 @@
+"""MERGE INTO as a value: clauses over two sides, the table's rows (`t`) and the source's (`s`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.model.predicate import (
+    ALWAYS,
+    Call,
+    Column,
+    Expression,
+    and_,
+    bind,
+    columns_of,
+    conjuncts,
+    is_always,
+    paths_of,
+    rename,
+    resolve,
+    to_sql,
+)
+from lakeformat.model.schema import NO_ID, Field, Row
+
+TARGET, SOURCE = "t", "s"
+
+
+class Group(StrEnum):
+    """Which rows a clause is about."""
+
+    MATCHED = "when_matched"
+    NOT_MATCHED = "when_not_matched"
+    NOT_MATCHED_BY_SOURCE = "when_not_matched_by_source"
+
+
+class Act(StrEnum):
+    DELETE = "delete"
+    UPDATE = "update"
+    INSERT = "insert"
+
+
+SIDES: Mapping[Group, tuple[str, ...]] = {
+    Group.MATCHED: (TARGET, SOURCE),
+    Group.NOT_MATCHED: (SOURCE,),
+    Group.NOT_MATCHED_BY_SOURCE: (TARGET,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What becomes of a group's rows for which `condition` is true. Columns of `assignments` that an insert lacks become
+    their default or null; those that an update lacks stay."""
+
+    group: Group
+    act: Act
+    condition: Expression = ALWAYS
+    assignments: tuple[tuple[str, Expression], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One equality between the sides."""
+
+    target: Expression
+    source: Expression
+    null_safe: bool = False  # Whether null equals null.
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A merge whose expressions are bound: columns are called `t.name` and `s.name`, each a single name.
+
+    Two rows match where all `keys` are equal and `rest` is true. In each group, the first clause whose condition is true
+    decides; a row that none holds for stays as it is, or is not inserted.
+    """
+
+    target: tuple[Field, ...]
+    source: tuple[Field, ...]
+    keys: tuple[Key, ...]
+    rest: Expression
+    clauses: tuple[Clause, ...]
+
+    def of(self, group: Group) -> tuple[tuple[int, Clause], ...]:
+        """The group's clauses, each with its place among all of them."""
+        return tuple((place, each) for place, each in enumerate(self.clauses) if each.group is group)
+
+    @property
+    def wants_one_match(self) -> bool:
+        """Whether a row of the table that several rows of the source match is a mistake."""
+        matched = self.of(Group.MATCHED)
+        return bool(matched) and not (
+            len(matched) == 1 and matched[0][1].act is Act.DELETE and is_always(matched[0][1].condition)
+        )
+
+    @property
+    def condition(self) -> Expression:
+        """When two rows match, as one expression."""
+        equal = (Call("eq_null_safe" if k.null_safe else "eq", (k.target, k.source)) for k in self.keys)
+        return and_(*equal, self.rest)
+
+    def deciding(self, side: str) -> tuple[Field, ...]:
+        """The columns of one side that tell what becomes of a row."""
+        groups = [g for g in Group if side in SIDES[g] and g is not Group.NOT_MATCHED]
+        decisive = [each.condition for each in self.clauses if each.group in groups]
+        return self._columns(side, [self.condition, *decisive])
+
+    def assigning(self, side: str) -> tuple[Field, ...]:
+        """The columns of one side that matched rows and rows without a match are given values from."""
+        values = [v for each in self.clauses if each.act is Act.UPDATE for _, v in each.assignments]
+        return self._columns(side, values)
+
+    def _columns(self, side: str, expressions: Iterable[Expression]) -> tuple[Field, ...]:
+        named = frozenset().union(*(columns_of(each) for each in expressions))
+        fields = self.target if side == TARGET else self.source
+        return tuple(f for f in fields if flat_name(side, f.name) in named)
+
+
+def flat_name(side: str, name: str) -> str:
+    """What a column of one side is called among those of both."""
+    return f"{side}.{name}"
+
+
+def sides_of(expression: Expression) -> set[str]:
+    """The sides that a bound expression looks at."""
+    return {name.partition(".")[0] for name in columns_of(expression)}
+
+
+def prepare(target: tuple[Field, ...], source: tuple[Field, ...], on: Expression, clauses: tuple[Clause, ...]) -> Merge:
+    """Names resolved, conditions bound, and what rows match by taken apart.
+
+    Raises `InvalidInput` for an `on` without an equality between the sides, for clauses that can never be reached and for
+    columns assigned twice; `NotFound` for columns that are not there.
+    """
+    equal, rest = [], []
+    for each in conjuncts(bind_sides(on, target, source, (TARGET, SOURCE))):
+        key = _key(each)
+        if key is None:
+            rest.append(each)
+        else:
+            equal.append(key)
+    if not equal:
+        raise InvalidInput(
+            f"merge_into on {to_sql(on)}: no equality between the table and the source; "
+            "join them by at least one, e.g. on='t.id = s.id'"
+        )
+    _require_reachable(clauses)
+    bound = tuple(_bound(each, target, source) for each in clauses)
+    return Merge(target, source, tuple(equal), and_(*rest), bound)
+
+
+def bind_sides(
+    expression: Expression, target: tuple[Field, ...], source: tuple[Field, ...], sides: tuple[str, ...]
+) -> Expression:
+    """The expression over `t.name` and `s.name`. A name without a side is that of the one side that has it."""
+    fields = {TARGET: target, SOURCE: source}
+    mapping: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for path in paths_of(expression):
+        side = path[0].casefold()
+        if len(path) > 1 and side in fields:
+            if side not in sides:
+                raise InvalidInput(
+                    f"column {'.'.join(path)}: only columns of {' and '.join(sides)} are known there, "
+                    f"as {'the source' if side == SOURCE else 'the table'} has no row that belongs to it"
+                )
+            mapping[path] = (side, *resolve(path[1:], fields[side])[0])
+            continue
+        found = [(s, resolve(path, fields[s])[0]) for s in sides if _has(fields[s], path)]
+        if not found:
+            there = "; ".join(f"{s}: {', '.join(f.name for f in fields[s])}" for s in sides)
+            raise NotFound(f"no column {'.'.join(path)!r}; there are {there}")
+        if len(found) > 1:
+            name = ".".join(path)
+            raise InvalidInput(f"column {name!r} is in the table and in the source; say t.{name} or s.{name}")
+        mapping[path] = (found[0][0], *found[0][1])
+    both = tuple(Field(NO_ID, side, Row(fields[side])) for side in sides)
+    bound = bind(rename(expression, mapping) if mapping else expression, both)
+    flat = {(s, f.name): (flat_name(s, f.name),) for s in sides for f in fields[s]}
+    return rename(bound, flat)
+
+
+def all_columns(act: Act, target: tuple[Field, ...], source: tuple[Field, ...]) -> dict[str, Expression]:
+    """Every column of the table set to that of the source of that name."""
+    found = {}
+    for each in target:
+        if _has(source, (each.name,)):
+            found[each.name] = Column((SOURCE, resolve((each.name,), source)[0][0]))
+        else:
+            raise InvalidInput(
+                f"{act}_all: the source has no column {each.name!r}; it has {', '.join(f.name for f in source)}. Add it "
+                f"to the source, or name the columns: {act}({{...}})"
+            )
+    return found
+
+
+def _has(fields: tuple[Field, ...], path: tuple[str, ...]) -> bool:
+    return any(f.name.casefold() == path[0].casefold() for f in fields)
+
+
+def _key(condition: Expression) -> Key | None:
+    match condition:
+        case Call(("eq" | "eq_null_safe") as name, (left, right)):
+            if (sides_of(left), sides_of(right)) == ({TARGET}, {SOURCE}):
+                return Key(left, right, name == "eq_null_safe")
+            if (sides_of(left), sides_of(right)) == ({SOURCE}, {TARGET}):
+                return Key(right, left, name == "eq_null_safe")
+    return None
+
+
+def _bound(clause: Clause, target: tuple[Field, ...], source: tuple[Field, ...]) -> Clause:
+    sides = SIDES[clause.group]
+    assigned: dict[str, Expression] = {}
+    for name, value in clause.assignments:
+        path = (name,) if any(f.name == name for f in target) else tuple(name.split("."))
+        path = path[1:] if len(path) > 1 and path[0].casefold() == TARGET else path
+        if len(path) > 1:
+            raise InvalidInput(f"{clause.group}: {name!r} is part of a column; assign the whole column")
+        column = resolve(path, target)[0][0]
+        if column in assigned:
+            raise InvalidInput(f"{clause.group}: column {column!r} is assigned twice")
+        assigned[column] = bind_sides(value, target, source, sides)
+    condition = bind_sides(clause.condition, target, source, sides)
+    return Clause(clause.group, clause.act, condition, tuple(assigned.items()))
+
+
+def _require_reachable(clauses: tuple[Clause, ...]) -> None:
+    if not clauses:
+        raise InvalidInput("merge_into without a clause; say e.g. when_matched().update_all()")
+    if len(clauses) > 100:
+        raise InvalidInput(f"merge_into with {len(clauses)} clauses; at most 100 are taken")
+    for group in Group:
+        members = [each for each in clauses if each.group is group]
+        for each in members[:-1]:
+            if is_always(each.condition):
+                raise InvalidInput(
+                    f"{group}: a clause without a condition decides for all rows; it must be the last one"
+                )

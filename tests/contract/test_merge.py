@@ -1,0 +1,351 @@
+"""What MERGE INTO promises, in both formats and on both engines, against a merge that goes row by row."""
+
+import datetime as dt
+import random
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import Conflict, InvalidInput, Lake, NotFound
+from tests.contract.merging import Case, apply_case, random_case
+
+SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.string()), ("v", pa.int64()), ("dt", pa.string())])
+SOURCE = pa.schema([*SCHEMA, ("op", pa.string())])
+
+
+@pytest.fixture(params=["paimon", "iceberg"])
+def format(request):
+    return request.param
+
+
+@pytest.fixture(params=["arrow", pytest.param("spark", marks=pytest.mark.spark)])
+def frame(request):
+    """Rows as the engine's own kind of frame."""
+    if request.param == "arrow":
+        return lambda rows, schema=SOURCE: pa.Table.from_pylist(rows, schema)
+    spark = request.getfixturevalue("spark")
+
+    def make(rows, schema=SOURCE):
+        return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
+
+    return make
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(str(tmp_path / "warehouse"))
+
+
+@pytest.fixture
+def table(lake, format):
+    return lake.create_table("shop.orders", SCHEMA, format=format, partition_by=["dt"])
+
+
+def row(id, v=0, dt="a", k="k", **more):
+    return {"id": id, "k": k, "v": v, "dt": dt, **more}
+
+
+def rows_of(table, schema=SCHEMA):
+    found = table.scan(columns=schema.names).to_arrow().to_pylist()
+    return sorted(found, key=str)
+
+
+def values(table):
+    return {r["id"]: r["v"] for r in table.scan().to_arrow().to_pylist()}
+
+
+def files(table):
+    """The names of the files that the table's rows are in."""
+    return {path.rpartition("/")[2] for path in table.inspect.files()["path"].to_pylist()}
+
+
+def stored(table):
+    """The names of all files of rows, in use or not."""
+    return {f.path.rpartition("/")[2] for f in table._store.list("") if f.path.endswith(".parquet")}
+
+
+# --- against the oracle -----------------------------------------------------------------------------------------------
+
+
+def run_case(table, case: Case, frame):
+    for part in case.written:
+        table.append(pa.Table.from_pylist(part, SCHEMA))
+    chain = table.merge_into(frame(case.source), on=case.on.text)
+    for clause in case.clauses:
+        condition = [] if clause.condition is None else [clause.condition.text]
+        when = getattr(chain, clause.group)(*condition)
+        given = [] if clause.values is None else [{name: each.text for name, each in clause.values.items()}]
+        chain = getattr(when, clause.act)(*given)
+    expected = apply_case(case)
+    if expected is None:
+        with pytest.raises(InvalidInput, match="more than one row of the source"):
+            chain.merge()
+        assert rows_of(table) == sorted((r for part in case.written for r in part), key=str), case
+        return
+    rows, changes = expected
+    before = len(table.snapshots())
+    made = chain.merge()
+    assert rows_of(table) == sorted(rows, key=str), case
+    assert (made is None) == (changes == 0), case
+    assert len(table.snapshots()) - before == (made is not None), case
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_random_merge_does_what_a_merge_row_by_row_does(lake, format, seed):
+    rng = random.Random(seed)
+    for number in range(6):
+        partitions = rng.choice([[], ["dt"]])
+        table = lake.create_table(f"a.t{number}", SCHEMA, format=format, partition_by=partitions)
+        run_case(table, random_case(rng), lambda rows: pa.Table.from_pylist(rows, SOURCE))
+
+
+@pytest.mark.spark
+def test_a_random_merge_on_spark_does_what_a_merge_row_by_row_does(lake, format, spark):
+    rng = random.Random(f"spark {format}")
+    for number in range(4):
+        table = lake.create_table(f"a.t{number}", SCHEMA, format=format, partition_by=rng.choice([[], ["dt"]]))
+        run_case(table, random_case(rng), lambda rows: spark.createDataFrame(pa.Table.from_pylist(rows, SOURCE)))
+
+
+# --- clauses ----------------------------------------------------------------------------------------------------------
+
+
+def test_all_kinds_of_clauses_in_one_snapshot(table, frame):
+    table.append(pa.Table.from_pylist([row(1), row(2), row(3, dt="b"), row(4, dt="c")], SCHEMA))
+    source = [
+        row(1, 10, op="u"),
+        row(2, 20, op="d"),
+        row(3, 30, "b", op="u"),
+        row(9, 90, "d", op="i"),
+        row(8, 1, op="n"),
+    ]
+    made = (
+        table.merge_into(frame(source), on="t.id = s.id AND t.dt = s.dt")
+        .when_matched("s.op = 'd'")
+        .delete()
+        .when_matched("t.dt = 'b'")
+        .update({"v": "t.v + s.v + 1", "k": "concat(t.k, '!')"})
+        .when_matched()
+        .update_all()
+        .when_not_matched("op = 'i'")
+        .insert_all()
+        .when_not_matched("s.op = 'n'")
+        .insert({"id": "s.id + 100", "dt": "'n'"})
+        .when_not_matched_by_source("t.dt = 'c'")
+        .update({"v": "-1"})
+        .merge()
+    )
+    assert made.kind == "merge"
+    assert len(table.snapshots()) == 2
+    assert rows_of(table) == sorted(
+        [
+            row(1, 10),
+            row(3, 31, "b", "k!"),
+            row(4, -1, "c"),
+            row(9, 90, "d"),
+            {"id": 108, "k": None, "v": None, "dt": "n"},
+        ],
+        key=str,
+    )
+
+
+def test_only_files_with_rows_that_change_are_rewritten(table, frame):
+    for number in range(4):
+        table.append(pa.Table.from_pylist([row(number * 10 + i, dt="ab"[number % 2]) for i in range(5)], SCHEMA))
+    before = files(table)
+    source = [row(3, 33, op="u"), row(13, 44, "b", op="skip")]
+    made = table.merge_into(frame(source), on="t.id = s.id").when_matched("op = 'u'").update_all().merge()
+    assert len(before - files(table)) == 1
+    assert len(files(table) - before) == 1
+    assert (made.rows_added, made.rows_removed) == (5, 5)
+    assert stored(table) - before == files(table) - before, "the source's own files are gone"
+
+
+def test_a_merge_that_changes_nothing_makes_no_snapshot_and_leaves_no_file(table, frame):
+    table.append(pa.Table.from_pylist([row(1), row(2)], SCHEMA))
+    before = stored(table)
+    assert table.merge_into(frame([row(5, op="u")]), on="t.id = s.id").when_matched().update_all().merge() is None
+    chain = table.merge_into(frame([row(1, op="u")]), on="t.id = s.id").when_matched("s.op = 'd'").delete()
+    assert chain.merge() is None
+    assert (
+        table.merge_into(frame([]), on="t.id = s.id").when_matched().delete().when_not_matched().insert_all().merge()
+        is None
+    )
+    assert len(table.snapshots()) == 1
+    assert stored(table) == before
+
+
+def test_a_row_may_move_to_another_partition(table, frame):
+    table.append(pa.Table.from_pylist([row(1), row(2)], SCHEMA))
+    table.merge_into(frame([row(1, 7, "z", op="u")]), on="t.id = s.id").when_matched().update_all().merge()
+    assert rows_of(table) == sorted([row(1, 7, "z"), row(2)], key=str)
+    assert table.scan(where="dt = 'z'").to_arrow()["id"].to_pylist() == [1]
+
+
+def test_null_keys_match_nothing_unless_asked(table, frame):
+    table.append(pa.Table.from_pylist([row(None, 1), row(1, 1)], SCHEMA))
+    source = [row(None, 5, op="u"), row(1, 5, op="u")]
+    table.merge_into(frame(source), on="t.id = s.id").when_matched().update({"v": "s.v"}).merge()
+    assert values(table) == {None: 1, 1: 5}
+    table.merge_into(frame(source), on="t.id <=> s.id").when_matched().update({"v": "s.v + 1"}).merge()
+    assert values(table) == {None: 6, 1: 6}
+
+
+def test_the_same_request_lands_once(table, frame):
+    table.append(pa.Table.from_pylist([row(1)], SCHEMA))
+    chain = table.merge_into(frame([row(1, op="u")]), on="t.id = s.id").when_matched().update({"v": "t.v + 1"})
+    made = chain.merge(id="run 1", properties={"who": "me"})
+    assert made.properties["who"] == "me"
+    assert chain.merge(id="run 1").id == made.id
+    assert values(table) == {1: 1}
+
+
+def test_types_are_those_of_the_columns(lake, format, frame):
+    schema = pa.schema(
+        [
+            ("id", pa.int32()),
+            ("day", pa.date32()),
+            ("at", pa.timestamp("us")),
+            ("price", pa.decimal128(9, 2)),
+            ("ratio", pa.float64()),
+            ("tags", pa.list_(pa.string())),
+            ("spot", pa.struct([("x", pa.int32()), ("y", pa.string())])),
+        ]
+    )
+    t = lake.create_table("d.types", schema, format=format)
+    day, at = dt.date(2023, 5, 1), dt.datetime(2023, 5, 1, 10, 0, 0, 5)
+    first = {"id": 1, "day": day, "at": at, "price": Decimal("1.50"), "ratio": 0.5, "tags": ["a", None], "spot": None}
+    t.append(pa.Table.from_pylist([first, {**first, "id": 2}], schema))
+    new = {**first, "price": Decimal("2.25"), "tags": [], "spot": {"x": 1, "y": "z"}, "ratio": float("nan")}
+    source = [new, {**new, "id": 3}]
+    t.merge_into(frame(source, schema), on="t.id = s.id AND t.day = s.day AND t.at = s.at").when_matched(
+        "t.price < s.price"
+    ).update({"price": "t.price + s.price", "tags": "s.tags", "spot": "s.spot"}).when_not_matched().insert_all().merge()
+    found = {r["id"]: r for r in t.scan().to_arrow().to_pylist()}
+    assert found[1] == {**first, "price": Decimal("3.75"), "tags": [], "spot": {"x": 1, "y": "z"}}
+    assert found[2] == {**first, "id": 2}
+    assert str(found[3]) == str({**new, "id": 3})
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_two_rows_of_the_source_for_one_row_are_a_mistake_that_is_shown(table, frame):
+    table.append(pa.Table.from_pylist([row(1), row(2)], SCHEMA))
+    before = stored(table)
+    twice = frame([row(2, 1, op="d"), row(2, 2, op="x")])
+    with pytest.raises(
+        InvalidInput, match=r"more than one row of the source.*'[ts]\.id': 2.*[Kk]eep one row for each id"
+    ):
+        table.merge_into(twice, on="t.id = s.id").when_matched("s.op = 'never'").delete().merge()
+    assert stored(table) == before
+    table.merge_into(twice, on="t.id = s.id").when_matched().delete().merge()
+    assert values(table) == {1: 0}
+    table.merge_into(
+        frame([row(1, op=""), row(1, op=""), row(5, op="")]), on="t.id = s.id"
+    ).when_not_matched().insert_all().merge()
+    assert values(table) == {1: 0, 5: 0}
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda m: m("t.id > s.id").when_matched().delete(), InvalidInput, "no equality between the table and the source"),
+        (lambda m: m("t.id = 5").when_matched().delete(), InvalidInput, "no equality"),
+        (lambda m: m("t.id = s.idd").when_matched().delete(), NotFound, "'idd'"),
+        (lambda m: m("t.id = s.id AND v > 0").when_matched().delete(), InvalidInput, r"say t\.v or s\.v"),
+        (lambda m: m("t.id = s.id"), InvalidInput, "without a clause"),
+        (lambda m: m("t.id = s.id").when_matched().delete().when_matched().delete(), InvalidInput, "must be the last"),
+        (lambda m: m("t.id = s.id").when_not_matched("t.v = 1").insert_all(), InvalidInput, r"t\.v.*only columns of s"),
+        (lambda m: m("t.id = s.id").when_not_matched_by_source("s.v = 1").delete(), InvalidInput, "only columns of t"),
+        (lambda m: m("t.id = s.id").when_matched().update({"v": "s.op"}), InvalidInput, "when_matched: update: column v"),
+        (lambda m: m("t.id = s.id").when_matched().update({"w": "1"}), NotFound, "'w'"),
+        (lambda m: m("t.id = s.id").when_matched("s.v + 1").delete(), InvalidInput, "not a condition"),
+        (lambda m: m("t.id = s.id").when_matched().update({"v": "1", "t.v": "2"}), InvalidInput, "assigned twice"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_named_before_anything_is_written(table, make, error, message):
+    table.append(pa.Table.from_pylist([row(1)], SCHEMA))
+    before = stored(table)
+    source = pa.Table.from_pylist([row(1, op="u")], SOURCE)
+    with pytest.raises(error, match=message):
+        make(lambda on: table.merge_into(source, on=on)).merge()
+    assert stored(table) == before
+
+
+def test_all_columns_are_asked_of_the_source(table, frame):
+    table.append(pa.Table.from_pylist([row(1)], SCHEMA))
+    source = frame([{"id": 1, "v": 2}], pa.schema([("id", pa.int64()), ("v", pa.int64())]))
+    with pytest.raises(InvalidInput, match=r"update_all: the source has no column 'k'"):
+        table.merge_into(source, on="t.id = s.id").when_matched().update_all().merge()
+
+
+def test_a_value_that_does_not_fit_leaves_the_table_as_it_was(table, frame):
+    table.append(pa.Table.from_pylist([row(i) for i in range(3)], SCHEMA))
+    chain = table.merge_into(frame([row(1, op="x")]), on="t.id = s.id").when_matched()
+    with pytest.raises(InvalidInput, match="when_matched: update"):
+        chain.update({"v": "CAST(s.op AS BIGINT)"}).merge()
+    assert len(table.snapshots()) == 1
+
+
+# --- others at work ---------------------------------------------------------------------------------------------------
+
+
+class Meanwhile:
+    """A source that lets others write to the table when it is read."""
+
+    def __init__(self, table, act):
+        self.table, self.act = table, act
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        self.act()
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def test_a_file_that_others_rewrote_meanwhile_is_a_conflict(table):
+    table.append(pa.Table.from_pylist([row(1), row(2)], SCHEMA))
+    source = Meanwhile(
+        pa.Table.from_pylist([row(1, 5, op="u")], SOURCE), lambda: table.update({"v": "9"}, where="id = 2")
+    )
+    with pytest.raises(Conflict):
+        table.merge_into(source, on="t.id = s.id").when_matched().update_all().merge()
+    assert values(table) == {1: 0, 2: 9}
+    assert len(stored(table) - files(table)) == 1, "the file that the update replaced, and none of the merge's"
+
+
+def test_others_may_add_what_the_merge_looked_for_only_where_the_format_does_not_mind(table, format):
+    table.append(pa.Table.from_pylist([row(1)], SCHEMA))
+    source = pa.Table.from_pylist([row(7, 5, op="u")], SOURCE)
+    racing = Meanwhile(source, lambda: table.append(pa.Table.from_pylist([row(7, 1)], SCHEMA)))
+    chain = table.merge_into(racing, on="t.id = s.id").when_matched().update_all().when_not_matched().insert_all()
+    if format == "iceberg":
+        with pytest.raises(Conflict):
+            chain.merge()
+        assert rows_of(table) == sorted([row(1), row(7, 1)], key=str)
+        table.alter().set_properties({"write.merge.isolation-level": "snapshot"}).commit()
+    chain.merge()
+    assert [r["id"] for r in rows_of(table)].count(7) == 2
+
+
+@pytest.mark.spark
+def test_spark_evaluates_the_source_once(table, spark):
+    table.append(pa.Table.from_pylist([row(i, dt="ab"[i % 2]) for i in range(40)], SCHEMA))
+    seen = spark.sparkContext.accumulator(0)
+
+    def counted(batches):
+        for batch in batches:
+            seen.add(batch.num_rows)
+            yield batch
+
+    drawn = (
+        spark.range(0, 30, 1, 3)
+        .mapInArrow(counted, "id bigint")
+        .selectExpr("id * 2 AS id", "'n' AS k", "cast(rand() * 1000000 AS bigint) AS v", "'a' AS dt")
+    )
+    chain = table.merge_into(drawn, on="t.id = s.id").when_matched().update_all().when_not_matched().insert_all()
+    chain.merge()
+    assert seen.value == 30
+    found = rows_of(table)
+    assert len(found) == 20 + 20 + 10
+    assert {r["id"] for r in found if r["k"] == "n"} == set(range(0, 60, 2))
