@@ -17,7 +17,7 @@ from lakeformat.engines import assign, casts
 from lakeformat.engines.engine import Spread
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, Merge, flat_name, sides_of
-from lakeformat.model.predicate import ALWAYS, and_, columns_of, conjuncts, is_always
+from lakeformat.model.predicate import ALWAYS, Expression, and_, columns_of, conjuncts, is_always
 from lakeformat.model.schema import Field, Kind, find_field, scalar
 
 NONE = -1  # No clause holds for the row.
@@ -71,7 +71,7 @@ class Index:
         self.merge, self.source = merge, source
         count = source.num_rows
         self._matched_rows = np.zeros(count, bool)
-        parts = {frozenset(sides_of(each)): ALWAYS for each in conjuncts(merge.rest)}
+        parts: dict[frozenset[str], Expression] = {frozenset(sides_of(each)): ALWAYS for each in conjuncts(merge.rest)}
         for each in conjuncts(merge.rest):
             sides = frozenset(sides_of(each))
             parts[sides] = and_(parts[sides], each)

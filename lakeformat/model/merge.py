@@ -182,7 +182,7 @@ def bind_sides(
 
 def all_columns(act: Act, target: tuple[Field, ...], source: tuple[Field, ...]) -> dict[str, Expression]:
     """Every column of the table set to that of the source of that name."""
-    found = {}
+    found: dict[str, Expression] = {}
     for each in target:
         if _has(source, (each.name,)):
             found[each.name] = Column((SOURCE, resolve((each.name,), source)[0][0]))
