@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.engines import ranks
+from lakeformat.engines.aggregate import Events, Result, aggregate, last, last_non_null
 from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.work import RETRACTS, SEQUENCE, VALUE_KIND, MergeSpec
+from lakeformat.model.work import RETRACTS, SEQUENCE, VALUE_KIND, Aggregation, MergeSpec, RowKind, SequenceGroup
 
 
 def merge(rows: pa.Table, spec: MergeSpec) -> pa.Table:
@@ -84,6 +85,188 @@ def _first_row(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
     return _take(rows, keyed.order[keyed.starts])
 
 
+def _partial_update(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
+    several = _several(rows, keyed)
+    if len(several.starts) == 0:
+        return _take(rows, several.single)
+    taken_back, kinds = np.isin(several.kinds, RETRACTS), several.kinds
+    if taken_back.any() and not (spec.remove_on_delete or spec.groups):
+        raise UnsupportedFeature(
+            "merge engine 'partial-update' cannot take rows back (-U, -D) as this table is set up; set 'ignore-delete' or "
+            "'partial-update.remove-record-on-delete' to 'true', or give the columns sequence groups"
+        )
+    removed = (
+        several.last(kinds == RowKind.DELETE) if spec.remove_on_delete else several.last(np.zeros_like(taken_back))
+    )
+    groups = [_Group.of(group, rows, several) for group in spec.groups]
+    removed = _removed_by_groups([g for g in groups if g.group.removes_record], several, removed)
+    in_order = [group.in_order(several, removed) for group in groups]
+    rules = {each.column: each for each in spec.aggregations}
+
+    def reduce(name: str) -> Result:
+        column = rows.column(name)
+        nullable = rows.schema.field(name).nullable
+        living = several.after(np.ones_like(taken_back), removed)
+        for group, ordered in zip(groups, in_order, strict=True):
+            counts = living & group.is_given
+            if name in group.group.sequence:
+                return _filled(several.last(counts & ordered), several, removed, nullable)
+            if name in group.group.columns:
+                how = rules.get(name)
+                adds, takes = counts & ordered & ~taken_back, counts & taken_back
+                if how is None:
+                    found = last(several.events(adds, retracts=takes & ordered))
+                    return _filled(found, several, removed, nullable)
+                events = several.events(adds, counts & ~ordered & ~taken_back, takes)
+                return aggregate(how, column.take(pa.array(several.rows)), events)
+        found = last_non_null(_is_valid(column)[several.rows], several.events(living & ~taken_back))
+        return _filled(found, several, removed, nullable)
+
+    is_gone = (removed == several.ends - 1) | ~several.any(~taken_back)
+    return several.merged(reduce, spec, is_gone)
+
+
+def _aggregation(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
+    several = _several(rows, keyed)
+    if len(several.starts) == 0:
+        return _take(rows, several.single)
+    taken_back = np.isin(several.kinds, RETRACTS)
+    deletes = several.kinds == RowKind.DELETE
+    removed = several.last(deletes if spec.remove_on_delete else np.zeros_like(deletes))
+    living = several.after(np.ones_like(deletes), removed)
+    rules = {each.column: each for each in spec.aggregations}
+    rules |= {name: Aggregation(name, "last_value") for name in spec.sequence}
+
+    def reduce(name: str) -> Result:
+        adds = living & ~taken_back
+        if not rows.schema.field(name).nullable:  # A removed row keeps what cannot be null, and counts on from there.
+            adds[removed[removed >= 0]] = True
+        how = rules.get(name, Aggregation(name, "last_non_null_value"))
+        return aggregate(
+            how, rows.column(name).take(pa.array(several.rows)), several.events(adds, retracts=living & taken_back)
+        )
+
+    return several.merged(reduce, spec, removed == several.ends - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Several:
+    """The rows of those keys that have more than one; all else of a merge is to take rows as they are."""
+
+    table: pa.Table
+    single: np.ndarray  # For each key its only row, or -1.
+    rows: np.ndarray  # The row at each place.
+    kinds: np.ndarray  # Its kind.
+    starts: np.ndarray
+
+    @property
+    def ends(self) -> np.ndarray:
+        return np.append(self.starts[1:], len(self.rows))
+
+    @property
+    def keys(self) -> np.ndarray:
+        return np.repeat(np.arange(len(self.starts)), self.ends - self.starts)
+
+    def last(self, mask: np.ndarray) -> np.ndarray:
+        return self.events(mask).last(mask)
+
+    def any(self, mask: np.ndarray) -> np.ndarray:
+        return self.events(mask).any(mask)
+
+    def after(self, mask: np.ndarray, places: np.ndarray) -> np.ndarray:
+        return self.events(mask).after(mask, places)
+
+    def events(self, adds: np.ndarray, older: np.ndarray | None = None, retracts: np.ndarray | None = None) -> Events:
+        nothing = np.zeros(len(self.rows), bool)
+        return Events(self.starts, adds, nothing if older is None else older, nothing if retracts is None else retracts)
+
+    def merged(self, reduce: Callable[[str], Result], spec: MergeSpec, is_gone: np.ndarray) -> pa.Table:
+        """One row per key: a single one as it is, else by `reduce`; `is_gone` tells which of those are -D."""
+        newest = self.ends - 1
+        kinds = pa.array(np.where(is_gone, RowKind.DELETE, RowKind.INSERT).astype(np.int8))
+        columns = []
+        for name in self.table.schema.names:
+            if name == VALUE_KIND.name:
+                columns.append(self._column(name, kinds))
+            elif name == SEQUENCE.name or name in spec.key:
+                columns.append(self._column(name, newest))
+            else:
+                columns.append(self._column(name, reduce(name)))
+        return pa.Table.from_arrays(columns, schema=self.table.schema)
+
+    def _column(self, name: str, result: Result) -> pa.ChunkedArray:
+        column, chosen = self.table.column(name), self.single.copy()
+        if isinstance(result, np.ndarray):
+            chosen[chosen < 0] = np.where(result < 0, -1, self.rows[result])
+        else:
+            chosen[chosen < 0] = len(column) + np.arange(len(result))
+            column = pa.chunked_array([*column.chunks, result], column.type)
+        return column.take(pa.array(chosen, mask=chosen < 0))
+
+
+def _several(rows: pa.Table, keyed: Keyed) -> _Several:
+    lengths = keyed.ends - keyed.starts
+    several = lengths > 1
+    places = np.repeat(several, lengths)
+    chosen = keyed.order[places]
+    starts = np.cumsum(lengths[several]) - lengths[several]
+    single = np.where(several, -1, keyed.order[keyed.starts])
+    return _Several(rows, single, chosen, rows.column(VALUE_KIND.name).to_numpy()[chosen], starts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A sequence group over places."""
+
+    group: SequenceGroup
+    is_given: np.ndarray  # For each place, whether any of its sequence fields is not null.
+    ranks: np.ndarray
+    keeps: bool  # A removed row keeps its sequence: the fields cannot be null.
+
+    @classmethod
+    def of(cls, group: SequenceGroup, rows: pa.Table, several: _Several) -> _Group:
+        fields = [rows.column(name) for name in group.sequence]
+        is_given = np.logical_or.reduce([_is_valid(field) for field in fields])[several.rows]
+        keeps = not all(rows.schema.field(name).nullable for name in group.sequence)
+        return cls(group, is_given, ranks.ranks(fields)[several.rows], keeps)
+
+    def in_order(self, several: _Several, removed: np.ndarray) -> np.ndarray:
+        """For each place, whether no row since the last removal is newer by this group's sequence."""
+        if len(self.ranks) == 0:
+            return self.is_given
+        begins = np.zeros(len(self.ranks), bool)
+        begins[several.starts] = True
+        again = removed[removed >= 0] + (not self.keeps)
+        begins[again[again < len(begins)]] = True
+        own = np.unique(self.ranks, return_inverse=True)[1]
+        heights = np.cumsum(begins) * (len(own) + 1) + own
+        highest = np.maximum.accumulate(heights)
+        return heights >= np.concatenate(([0], highest[:-1]))
+
+
+def _removed_by_groups(groups: list[_Group], several: _Several, removed: np.ndarray) -> np.ndarray:
+    """The place of the last -D by which one of `groups` removes the row, for each key."""
+    deletes = several.kinds == RowKind.DELETE
+    while True:  # Once per removal of one key: each begins the group's sequence anew.
+        hits = np.zeros_like(deletes)
+        for group in groups:
+            hits |= deletes & group.is_given & group.in_order(several, removed)
+        hits = several.after(hits, removed)
+        if not hits.any():
+            return removed
+        found = several.events(hits).first(hits)
+        removed = np.where(found >= 0, found, removed)
+
+
+def _filled(found: np.ndarray, several: _Several, removed: np.ndarray, nullable: bool) -> np.ndarray:
+    """What cannot be null is that of the removed row, or of the first."""
+    return found if nullable else np.where(found >= 0, found, np.where(removed >= 0, removed, several.starts))
+
+
+def _is_valid(column: pa.ChunkedArray) -> np.ndarray:
+    return np.asarray(column.is_valid()) if column.null_count else np.ones(len(column), bool)
+
+
 def _take(rows: pa.Table, chosen: np.ndarray) -> pa.Table:
     if len(chosen) == rows.num_rows and np.array_equal(chosen, np.arange(len(chosen))):
         return rows
@@ -93,4 +276,6 @@ def _take(rows: pa.Table, chosen: np.ndarray) -> pa.Table:
 _ENGINES: dict[str, Callable[[pa.Table, Keyed, MergeSpec], pa.Table]] = {
     "deduplicate": _deduplicate,
     "first-row": _first_row,
+    "partial-update": _partial_update,
+    "aggregation": _aggregation,
 }

@@ -1,27 +1,36 @@
 """The merge kernels against a model that takes one row at a time."""
 
+import math
+import os
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
+from lakeformat.engines.aggregate import FUNCTIONS
 from lakeformat.engines.merge import merge
-from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.work import MergeSpec, SequenceGroup
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.work import Aggregation, MergeSpec, SequenceGroup
 from tests.unit import row_model
 
 KINDS = st.sampled_from([0, 0, 0, 2, 1, 3])
 SMALL = st.none() | st.integers(-2, 2)
+FEW = settings(
+    max_examples=int(os.environ.get("LAKEFORMAT_EXAMPLES", "20")), deadline=None
+)  # Of each function and type.
+SYSTEM = [pa.field("_SEQUENCE_NUMBER", pa.int64(), False), pa.field("_VALUE_KIND", pa.int8(), False)]
 
 SCHEMA = pa.schema(
     [
-        ("k1", pa.int32()),
-        ("k2", pa.string()),
-        ("_SEQUENCE_NUMBER", pa.int64()),
-        ("_VALUE_KIND", pa.int8()),
-        ("s1", pa.int32()),
-        ("s2", pa.string()),
-        ("v", pa.string()),
+        pa.field("k1", pa.int32(), False),
+        pa.field("k2", pa.string(), False),
+        *SYSTEM,
+        pa.field("s1", pa.int32()),
+        pa.field("s2", pa.string()),
+        pa.field("v", pa.string()),
     ]
 )
 
@@ -34,43 +43,227 @@ def table_of(rows, schema=SCHEMA, pieces=1):
 
 
 @st.composite
-def key_rows(draw):
+def rows_of(draw, columns, keys=2, most=16):
     """Rows of few keys, with sequence numbers that are each given once."""
-    count = draw(st.integers(0, 24))
+    count = draw(st.integers(0, most))
     numbers = draw(st.permutations(range(count)))
     return [
         {
-            "k1": draw(st.integers(-1, 1)),
-            "k2": draw(st.sampled_from(["", "a", "é", "z"])),
+            "k": draw(st.integers(0, keys)),
             "_SEQUENCE_NUMBER": numbers[i],
             "_VALUE_KIND": draw(KINDS),
-            "s1": draw(SMALL),
-            "s2": draw(st.none() | st.sampled_from(["a", "b"])),
-            "v": draw(st.none() | st.sampled_from("xyz")),
+            **{name: draw(values) for name, values in columns.items()},
         }
         for i in range(count)
     ]
 
 
+def check(rows, schema, spec, types=None, pieces=1, shown=lambda rows: rows):
+    table = table_of(rows, schema, pieces)
+    try:
+        expected = row_model.merge(rows, spec, types)
+    except row_model.Refused:
+        with pytest.raises((UnsupportedFeature, InvalidInput)):
+            merge(table, spec)
+        return
+    found = merge(table, spec)
+    found.validate(full=True)
+    assert found.schema == schema
+    assert shown(found.to_pylist()) == shown(expected)
+
+
+@settings(deadline=None)
 @given(
-    rows=key_rows(),
+    rows=rows_of(
+        {
+            "k1": st.integers(-1, 1),
+            "k2": st.sampled_from(["", "a", "é", "z"]),
+            "s1": SMALL,
+            "s2": st.none() | st.sampled_from(["a", "b"]),
+            "v": st.none() | st.sampled_from("xyz"),
+        },
+        most=24,
+    ),
     engine=st.sampled_from(["deduplicate", "first-row"]),
     key=st.sampled_from([("k1",), ("k2",), ("k1", "k2")]),
     sequence=st.sampled_from([(), ("s1",), ("s2", "s1")]),
-    descending=st.booleans(),
+    is_ascending=st.booleans(),
     ignore_delete=st.booleans(),
     pieces=st.integers(1, 3),
 )
-def test_one_row_of_each_key_is_kept(rows, engine, key, sequence, descending, ignore_delete, pieces):
-    spec = MergeSpec(key, engine, sequence, not descending, ignore_delete)
-    expected = row_model.merge(rows, spec)
-    if expected is None:
-        with pytest.raises(UnsupportedFeature, match="ignore-delete"):
-            merge(table_of(rows, pieces=pieces), spec)
-    else:
-        found = merge(table_of(rows, pieces=pieces), spec)
-        assert found.schema == SCHEMA
-        assert found.to_pylist() == expected
+def test_one_row_of_each_key_is_kept(rows, engine, key, sequence, is_ascending, ignore_delete, pieces):
+    rows = [{name: row[name] for name in SCHEMA.names} for row in rows]
+    check(rows, SCHEMA, MergeSpec(key, engine, sequence, is_ascending, ignore_delete), pieces=pieces)
+
+
+NUMBERS = {
+    "int8": (pa.int8(), st.integers(-128, 127)),
+    "int16": (pa.int16(), st.integers(-(2**15), 2**15 - 1)),
+    "int32": (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
+    "int64": (pa.int64(), st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)),
+    "float": (pa.float32(), st.floats(-8, 8, width=16)),
+    "double": (pa.float64(), st.floats(-1e6, 1e6)),
+    (3, 1): (pa.decimal128(3, 1), st.decimals(-99, 99, places=1)),
+    (18, 2): (pa.decimal128(18, 2), st.decimals(-(10**16) + 1, 10**16 - 1, places=2)),
+    (37, 0): (pa.decimal128(37, 0), st.decimals(-(10**37) + 1, 10**37 - 1, places=0)),
+}
+STRUCT = pa.struct([pa.field("a", pa.int32()), pa.field("b", pa.string())])
+STRUCTS = st.fixed_dictionaries({"a": SMALL, "b": st.none() | st.sampled_from("xy")})
+LETTERS = st.sampled_from(["a", "b", "a,b", "b,,a", " ", "", "a;b"])
+VALUES = {
+    "bool": (pa.bool_(), st.booleans()),
+    "text": (pa.string(), LETTERS),
+    "list": (pa.list_(pa.int32()), st.lists(SMALL, max_size=3)),
+    "structs": (pa.list_(STRUCT), st.lists(st.none() | STRUCTS, max_size=3)),
+    "map": (
+        pa.map_(pa.string(), pa.int32()),
+        st.dictionaries(st.sampled_from("abc"), SMALL).map(lambda d: sorted(d.items())),
+    ),
+    "bitmap": (pa.binary(), st.frozensets(st.integers(0, 70000), max_size=3)),
+}
+CASES = [
+    *((name, kind) for kind in NUMBERS for name in ("sum", "product")),
+    *((name, kind) for kind in ("int64", "double", (18, 2)) for name in ("max", "min")),
+    *((name, "text") for name in ("max", "min", "listagg")),
+    *((name, kind) for kind in ("text", "map") for name in ("last_value", "first_value")),
+    *((name, kind) for kind in ("int32",) for name in ("last_non_null_value", "first_non_null_value")),
+    ("bool_and", "bool"),
+    ("bool_or", "bool"),
+    ("collect", "list"),
+    ("collect", "structs"),
+    ("merge_map", "map"),
+    ("nested_update", "structs"),
+    ("rbm32", "bitmap"),
+]
+
+
+def shown(rows):
+    """Rows with what has no order in order, and numbers that are not equal to themselves as text."""
+    return [{name: _shown(value) for name, value in row.items()} for row in rows]
+
+
+def _shown(value):
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, bytes):
+        return list(BitMap.deserialize(value))
+    if isinstance(value, float):
+        return str(value + 0.0)
+    if isinstance(value, list):
+        return sorted(map(_text, value)) if any(isinstance(each, dict | tuple) for each in value) else value
+    return value
+
+
+def _text(value):
+    return str(sorted(value.items())) if isinstance(value, dict) else str(value)
+
+
+def stored(rows):
+    return [{n: BitMap(v).serialize() if isinstance(v, frozenset) else v for n, v in row.items()} for row in rows]
+
+
+def compared(rows, schema, spec, types):
+    table = table_of(stored(rows), schema, 2)
+    try:
+        expected = row_model.merge(rows, spec, types)
+    except row_model.Refused:
+        with pytest.raises((UnsupportedFeature, InvalidInput)):
+            merge(table, spec)
+        return
+    found = merge(table, spec)
+    found.validate(full=True)
+    assert found.schema == schema
+    found_rows = found.to_pylist()
+    distinct = any(each.distinct and each.function == "collect" for each in spec.aggregations)
+    for row in (*found_rows, *expected):
+        if distinct and isinstance(row["v"], list):
+            row["v"] = sorted(map(_text, row["v"]))
+    assert shown(found_rows) == shown(expected)
+
+
+def aggregations(function, data):
+    return Aggregation(
+        "v",
+        function,
+        ignore_retract=data.draw(st.booleans()),
+        distinct=data.draw(st.booleans()) if function in ("listagg", "collect") else False,
+        delimiter=data.draw(st.sampled_from([",", ";"])) if function == "listagg" else ",",
+        nested_key=data.draw(st.sampled_from([(), ("a",), ("b", "a")])) if function == "nested_update" else (),
+    )
+
+
+@pytest.mark.parametrize(("function", "kind"), CASES, ids=str)
+@FEW
+@given(data=st.data())
+def test_aggregation(function, kind, data):
+    type, values = (NUMBERS | VALUES)[kind]
+    rows = data.draw(rows_of({"v": st.none() | values, "s": SMALL}))
+    schema = pa.schema([pa.field("k", pa.int64(), False), *SYSTEM, pa.field("v", type), pa.field("s", pa.int64())])
+    spec = MergeSpec(
+        ("k",),
+        "aggregation",
+        data.draw(st.sampled_from([(), ("s",)])),
+        remove_on_delete=data.draw(st.booleans()),
+        aggregations=(aggregations(function, data),),
+    )
+    compared(rows, schema, spec, {"v": kind})
+
+
+@pytest.mark.parametrize(("function", "kind"), CASES, ids=str)
+@FEW
+@given(data=st.data())
+def test_partial_update_aggregates_inside_sequence_groups(function, kind, data):
+    type, values = (NUMBERS | VALUES)[kind]
+    rows = data.draw(rows_of({"v": st.none() | values, "g1": SMALL, "g2": SMALL}))
+    fields = [pa.field("v", type), pa.field("g1", pa.int64()), pa.field("g2", pa.int64())]
+    schema = pa.schema([pa.field("k", pa.int64(), False), *SYSTEM, *fields])
+    sequence = data.draw(st.sampled_from([("g1",), ("g2", "g1")]))
+    group = SequenceGroup(sequence, ("v",), removes_record=data.draw(st.booleans()))
+    spec = MergeSpec(("k",), "partial-update", aggregations=(aggregations(function, data),), groups=(group,))
+    compared(rows, schema, spec, {"v": kind})
+
+
+GROUPED = pa.schema(
+    [
+        pa.field("k", pa.int64(), False),
+        *SYSTEM,
+        *(pa.field(name, pa.int64()) for name in ("a", "g", "b", "h1", "h2", "c", "d")),
+    ]
+)
+
+
+@settings(deadline=None)
+@given(
+    rows=rows_of(dict.fromkeys(GROUPED.names[3:], SMALL), keys=1, most=14),
+    groups=st.sampled_from(
+        [
+            (),
+            (SequenceGroup(("g",), ("a", "b")),),
+            (SequenceGroup(("g",), ("a", "b")), SequenceGroup(("h1", "h2"), ("c",))),
+            (SequenceGroup(("g",), ("a", "b"), True), SequenceGroup(("h1", "h2"), ("c",))),
+            (SequenceGroup(("g",), ("a",), True), SequenceGroup(("h2",), ("c", "b"), True)),
+        ]
+    ),
+    sequence=st.sampled_from([(), ("d",)]),
+    ignore_delete=st.booleans(),
+    remove_on_delete=st.booleans(),
+)
+def test_partial_update(rows, groups, sequence, ignore_delete, remove_on_delete):
+    if groups:
+        remove_on_delete = False
+    spec = MergeSpec(
+        ("k",),
+        "partial-update",
+        sequence,
+        ignore_delete=ignore_delete,
+        remove_on_delete=remove_on_delete and not ignore_delete,
+        groups=groups,
+    )
+    check(rows, GROUPED, spec, pieces=2)
+
+
+def test_every_function_is_tested():
+    assert {name for name, _ in CASES} == FUNCTIONS.keys()
 
 
 def test_of_equal_sequence_numbers_the_later_file_wins():
@@ -88,3 +281,51 @@ def test_a_projection_keeps_what_merging_needs():
     spec = MergeSpec(("k",), "partial-update", ("s",), groups=groups)
     assert spec.needed(["a"]) == ("a", "s", "g", "h")
     assert spec.needed(["z"]) == ("z", "s", "h")
+
+
+def test_a_removed_row_keeps_what_cannot_be_null():
+    """As Java: the -D fills the columns that are not nullable, and what comes next counts on from there."""
+    schema = pa.schema(
+        [pa.field("k", pa.int64(), False), *SYSTEM, pa.field("v", pa.int64(), False), pa.field("w", pa.int64())]
+    )
+    rows = [
+        {"k": 1, "_SEQUENCE_NUMBER": n, "_VALUE_KIND": kind, "v": v, "w": v}
+        for n, (kind, v) in enumerate([(0, 7), (3, 5)])
+    ]
+    spec = MergeSpec(
+        ("k",), "aggregation", remove_on_delete=True, aggregations=(Aggregation("v", "sum"), Aggregation("w", "sum"))
+    )
+    assert merge(table_of(rows, schema), spec).to_pylist() == [{**rows[1], "v": 5, "w": None}]
+    rows.append({"k": 1, "_SEQUENCE_NUMBER": 2, "_VALUE_KIND": 0, "v": 1, "w": 1})
+    assert merge(table_of(rows, schema), spec).to_pylist() == [{**rows[2], "v": 6, "w": 1}]
+
+
+def test_floats_are_added_one_after_the_other():
+    """Another order of additions would give other last digits."""
+    values = [0.1, 1e16, -1e16, 0.3, 0.7, 1e-9] * 30
+    schema = pa.schema([pa.field("k", pa.int64(), False), *SYSTEM, pa.field("v", pa.float64())])
+    rows = [{"k": 1, "_SEQUENCE_NUMBER": n, "_VALUE_KIND": 0, "v": v} for n, v in enumerate(values)]
+    total = 0.0
+    for value in values:
+        total += value
+    spec = MergeSpec(("k",), "aggregation", aggregations=(Aggregation("v", "sum"),))
+    assert merge(table_of(rows, schema), spec).column("v").to_pylist() == [total] != [math.fsum(values)]
+
+
+def test_what_cannot_be_taken_back_names_the_column_and_the_way_out():
+    schema = pa.schema([pa.field("k", pa.int64(), False), *SYSTEM, pa.field("v", pa.int64())])
+    rows = [{"k": 1, "_SEQUENCE_NUMBER": n, "_VALUE_KIND": kind, "v": 1} for n, kind in enumerate([0, 3])]
+    spec = MergeSpec(("k",), "aggregation", aggregations=(Aggregation("v", "max"),))
+    with pytest.raises(UnsupportedFeature, match=r"column 'v'.*'max'.*fields\.v\.ignore-retract"):
+        merge(table_of(rows, schema), spec)
+    with pytest.raises(UnsupportedFeature, match=r"partial-update\.remove-record-on-delete"):
+        merge(table_of(rows, schema), MergeSpec(("k",), "partial-update"))
+
+
+def test_decimals_that_get_too_large_are_null_and_begin_anew():
+    schema = pa.schema([pa.field("k", pa.int64(), False), *SYSTEM, pa.field("v", pa.decimal128(3, 1))])
+    rows = [
+        {"k": 1, "_SEQUENCE_NUMBER": n, "_VALUE_KIND": 0, "v": Decimal(v)} for n, v in enumerate(["99.0", "2.0", "5.5"])
+    ]
+    spec = MergeSpec(("k",), "aggregation", aggregations=(Aggregation("v", "sum"),))
+    assert merge(table_of(rows, schema), spec).column("v").to_pylist() == [Decimal("5.5")]

@@ -1,0 +1,480 @@
+"""Aggregate functions over rows in merge order: the values that a column has in the rows of a key become one.
+
+Facts: Paimon's `mergetree/compact/aggregate/Field*Agg.java`.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap
+
+from lakeformat.engines import ranks
+from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
+from lakeformat.model.work import Aggregation
+
+# What Java's Character.isWhitespace takes for a blank.
+_BLANK = "^[\\t-\\r\\x1c-\\x1f \\x{1680}\\x{2000}-\\x{2006}\\x{2008}-\\x{200a}\\x{2028}\\x{2029}\\x{205f}\\x{3000}]*$"
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What each row does to a column. Rows stand in places, those of a key side by side, in the order they count in."""
+
+    starts: np.ndarray  # The first place of each key.
+    adds: np.ndarray  # For each place: its value counts, as the newest so far.
+    older: np.ndarray  # Its value counts, as older than all before it.
+    retracts: np.ndarray  # Its value is taken back.
+
+    @property
+    def keys(self) -> np.ndarray:
+        """The key of each place, from 0."""
+        lengths = np.diff(np.append(self.starts, len(self.adds)))
+        return np.repeat(np.arange(len(self.starts)), lengths)
+
+    def first(self, mask: np.ndarray) -> np.ndarray:
+        """Each key's first place where `mask` is true, or -1."""
+        places = np.minimum.reduceat(np.where(mask, np.arange(len(mask)), len(mask)), self.starts)
+        return np.where(places == len(mask), -1, places)
+
+    def last(self, mask: np.ndarray) -> np.ndarray:
+        """Each key's last place where `mask` is true, or -1."""
+        return np.maximum.reduceat(np.where(mask, np.arange(len(mask)), -1), self.starts)
+
+    def any(self, mask: np.ndarray) -> np.ndarray:
+        """For each key, whether `mask` is true anywhere."""
+        return np.logical_or.reduceat(mask, self.starts)
+
+    def after(self, mask: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """`mask` where it lies behind the place given for the key."""
+        return mask & (np.arange(len(mask)) > places[self.keys])
+
+
+# Per key the place of the row whose value it is (-1: null), or the values themselves.
+Result = Any  # np.ndarray or pa.Array
+
+
+def aggregate(how: Aggregation, values: pa.ChunkedArray, events: Events) -> Result:
+    """One value per key, of `values` by place. Raises `UnsupportedFeature` for what cannot be taken back."""
+    function, can_retract = FUNCTIONS[how.function]
+    if events.retracts.any():
+        if how.ignore_retract:
+            events = Events(events.starts, events.adds, events.older, np.zeros_like(events.retracts))
+        elif not can_retract:
+            raise UnsupportedFeature(
+                f"column {how.column!r}: aggregate function {how.function!r} cannot take rows back (-U, -D); set "
+                f"'fields.{how.column}.ignore-retract' to 'true' to leave them out"
+            )
+    return function(values, events, how)
+
+
+def last_non_null(valid: np.ndarray, events: Events) -> np.ndarray:
+    """The newest of the places where `valid`; a valid value taken back leaves nothing, until an older one comes."""
+    decisive = events.last((events.adds | events.retracts) & valid)
+    is_add = (decisive >= 0) & events.adds[decisive]
+    return np.where(is_add, decisive, events.first(events.after(events.older & valid, decisive)))
+
+
+def last(events: Events) -> np.ndarray:
+    """The newest of all places, null or not; a row taken back leaves nothing."""
+    decisive = events.last(events.adds | events.retracts)
+    return np.where((decisive >= 0) & events.adds[decisive], decisive, -1)
+
+
+# --- private: values that are one of those given ----------------------------------------------------------------------
+
+
+def _last_non_null(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    return last_non_null(_valid(values), events)
+
+
+def _last(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    return last(events)
+
+
+def _first(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    begun = events.first(events.adds | events.older)
+    begun_by_add = (begun >= 0) & events.adds[begun]
+    older = events.last(events.after(events.older, begun))
+    return np.where(older >= 0, older, np.where(begun_by_add, begun, -1))
+
+
+def _first_non_null(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    valid = _valid(values)
+    lone = events.first(events.older & valid)  # An older row settles nothing alone, only together with a further one.
+    far = np.int64(len(valid))
+    further = events.first(events.after(events.older, np.where(lone < 0, far, lone)))
+    added = events.first(events.adds & valid)
+    begun = np.minimum(np.where(added < 0, far, added), np.where(further < 0, far, further))
+    older = events.last(events.after(events.older, begun))
+    settled = np.where(begun == added, added, lone)
+    return np.where(begun == far, lone, np.where(older >= 0, older, settled))
+
+
+def _greatest(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    return _extreme(ranks.ordinals(values), values, events)
+
+
+def _least(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    return _extreme(~ranks.ordinals(values), values, events)
+
+
+def _extreme(ordinals: np.ndarray, values: pa.ChunkedArray, events: Events) -> np.ndarray:
+    counts = (events.adds | events.older) & _valid(values)
+    known = np.where(counts, ordinals, np.iinfo(np.int64).min)
+    return events.first(counts & (known == np.maximum.reduceat(known, events.starts)[events.keys]))
+
+
+# --- private: numbers -------------------------------------------------------------------------------------------------
+
+
+def _sum(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    """Whole numbers wrap; a decimal that gets too large becomes null, and the next one begins anew."""
+    counts = (events.adds | events.older | events.retracts) & _valid(values)
+    known = events.any(counts)
+    kind = values.type
+    if pa.types.is_decimal(kind):
+        return _decimal_sum(values, events, counts)
+    numbers = _numpy(values)
+    signed = np.where(events.retracts, -numbers, numbers)[counts]
+    result = np.full(len(events.starts), -0.0 if pa.types.is_floating(kind) else 0, numbers.dtype)
+    np.add.at(result, events.keys[counts], signed)  # One after the other, as floating point needs it.
+    return pa.array(result, kind, mask=~known)
+
+
+def _product(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    counts = (events.adds | events.older | events.retracts) & _valid(values)
+    kind = values.type
+    if pa.types.is_decimal(kind):
+        if events.retracts[counts].any():
+            raise UnsupportedFeature(
+                f"column {how.column!r}: a product of decimals cannot take rows back (-U, -D) exactly; set "
+                f"'fields.{how.column}.ignore-retract' to 'true' to leave them out"
+            )
+        return _decimals(values, events, counts, _times)
+    numbers, result = _numpy(values), np.ones(len(events.starts), _numpy(values).dtype)
+    keys = events.keys
+    if not events.retracts[counts].any():
+        np.multiply.at(result, keys[counts], numbers[counts])
+        return pa.array(result, kind, mask=~events.any(counts))
+    begun = np.zeros(len(result), bool)
+    for places in _rounds(events, counts):
+        key, divides = keys[places], events.retracts[places] & begun[keys[places]]
+        if np.any(divides & (numbers[places] == 0)) and not pa.types.is_floating(kind):
+            raise InvalidInput(f"column {how.column!r}: a factor of zero cannot be taken back from a product")
+        with np.errstate(all="ignore"):
+            quotient = _divided(result[key], np.where(divides, numbers[places], 1))
+            result[key] = np.where(divides, quotient, result[key] * numbers[places])
+        begun[key] = True
+    return pa.array(result, kind, mask=~begun)
+
+
+def _divided(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """As Java divides: whole numbers towards zero."""
+    if a.dtype.kind == "f":
+        return a / b
+    quotient = a // b
+    return quotient + ((quotient * b != a) & ((a < 0) != (b < 0)))
+
+
+def _decimal_sum(values: pa.ChunkedArray, events: Events, counts: np.ndarray) -> pa.Array:
+    kind, keys = values.type, events.keys[counts]
+    wide = pa.decimal256(76, kind.scale)
+    numbers = values.filter(pa.array(counts)).cast(wide)
+    signed = pc.if_else(pa.array(events.retracts[counts]), pc.negate(numbers), numbers)
+    totals = (
+        pa.table({"key": keys, "signed": signed, "size": pc.abs(numbers)})
+        .group_by("key", use_threads=False)
+        .aggregate([("signed", "sum"), ("size", "sum")])
+    )
+    if pc.any(pc.greater_equal(totals["size_sum"], _bound(kind, wide))).as_py():
+        return _decimals(values, events, counts, pc.add)
+    places = np.full(len(events.starts), -1, np.int64)
+    places[totals["key"].to_numpy()] = np.arange(len(totals))
+    return totals["signed_sum"].combine_chunks().cast(kind).take(pa.array(places, mask=places < 0))
+
+
+def _decimals(values: pa.ChunkedArray, events: Events, counts: np.ndarray, step: Callable[..., Any]) -> pa.Array:
+    """One value after the other, of all keys at once; what no longer fits is null."""
+    kind, keys = values.type, events.keys
+    wide, most = pa.decimal256(kind.precision, kind.scale), pa.decimal256(76, kind.scale)
+    bound = _bound(kind, most)
+    result = pa.nulls(len(events.starts), wide)
+    for places in _rounds(events, counts):
+        key = pa.array(keys[places])
+        new = values.take(pa.array(places)).combine_chunks().cast(wide)
+        if events.retracts[places].any():
+            new = pc.if_else(pa.array(events.retracts[places]), pc.negate(new), new)
+        old = result.take(key)
+        made = step(old, new).cast(most)
+        made = pc.if_else(pc.less(pc.abs(made), bound), made, pa.scalar(None, most)).cast(wide)
+        made = pc.if_else(old.is_valid(), made, new)
+        mask = np.zeros(len(result), bool)
+        mask[keys[places]] = True
+        result = pc.replace_with_mask(result, pa.array(mask), made)
+    return result.cast(kind)
+
+
+def _times(a: pa.Array, b: pa.Array) -> pa.Array:
+    return pc.round(pc.multiply(a, b), ndigits=a.type.scale, round_mode="half_towards_infinity")
+
+
+def _bound(kind: pa.DataType, wide: pa.DataType) -> pa.Scalar:
+    """The least number that has too many digits."""
+    return pa.scalar(decimal.Decimal(10) ** (kind.precision - kind.scale), wide)
+
+
+def _rounds(events: Events, counts: np.ndarray) -> list[np.ndarray]:
+    """Places where `counts`: the first of each key, the second of each key, ..."""
+    places = np.flatnonzero(counts)
+    keys = events.keys[places]
+    nth = np.arange(len(places)) - np.searchsorted(keys, keys)
+    order = np.argsort(nth, kind="stable")
+    return np.split(places[order], np.cumsum(np.bincount(nth))[:-1]) if len(places) else []
+
+
+# --- private: text, lists, maps ---------------------------------------------------------------------------------------
+
+
+def _listagg(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    """Texts that are not blank, one behind the other; `distinct` leaves out parts that are there already."""
+    counts = (events.adds | events.older) & _valid(values)
+    counts[counts] = ~np.asarray(pc.match_substring_regex(values.filter(pa.array(counts)), _BLANK))
+    places, keys = _in_final_order(events, counts)
+    texts = values.take(pa.array(places)).combine_chunks()
+    if how.distinct:
+        texts, keys = _without_repeats(texts, keys, how.delimiter)
+    lists = _lists(texts, keys, len(events.starts))
+    joined = pc.binary_join(lists, how.delimiter).cast(values.type)
+    older = events.last(events.older)  # What stands there where all is blank.
+    blank = values.take(pa.array(older, mask=older < 0)).combine_chunks()
+    return pc.if_else(pc.equal(pc.list_value_length(lists), 0), blank, joined)
+
+
+def _without_repeats(texts: pa.Array, keys: np.ndarray, delimiter: str) -> tuple[pa.Array, np.ndarray]:
+    """The first text of each key as it is, and the parts of the others that are not blank and new."""
+    is_head = np.append(True, keys[1:] != keys[:-1]) if len(keys) else np.zeros(0, bool)
+    split = pc.split_pattern(texts, delimiter)
+    parents = np.asarray(pc.list_parent_indices(split))
+    parts = pc.list_flatten(split)
+    named = ranks.ranks([pa.chunked_array([keys[parents]]), pa.chunked_array([parts])])
+    _, firsts = np.unique(named, return_index=True)
+    new = np.zeros(len(parts), bool)
+    new[firsts] = True
+    kept = np.flatnonzero(new & ~is_head[parents] & ~np.asarray(pc.match_substring_regex(parts, _BLANK)))
+    heads = np.flatnonzero(is_head)
+    all_texts = pa.concat_arrays([texts.take(pa.array(heads)), parts.take(pa.array(kept))])
+    all_keys = np.concatenate((keys[heads], keys[parents[kept]]))
+    order = np.argsort(all_keys, kind="stable")
+    return all_texts.take(pa.array(order)), all_keys[order]
+
+
+def _collect(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    """All elements in one list; each that is taken back removes its like, the first there is."""
+    counts = (events.adds | events.older | events.retracts) & _valid(values)
+    adds = (events.adds | events.older) & counts
+    elements = _elements(values, events, counts)
+    if len(elements.keys) and (how.distinct or events.retracts[counts].any()):
+        order, starts = _alike(elements.keys, _codes(elements.values, how))
+        retracts = events.retracts[elements.places[order]]
+        alike = Events(starts, ~retracts, np.zeros_like(retracts), retracts)
+        if how.distinct:
+            kept = alike.first(alike.after(alike.adds, alike.last(retracts)))
+            kept = kept[kept >= 0]
+        else:
+            kept = np.flatnonzero(alike.adds & (_from_last(alike) <= _left(alike)[alike.keys]))
+        elements = elements.at(np.sort(order[kept]))
+    return _nulled(_lists(elements.values, elements.keys, len(events.starts), values.type), ~events.any(adds))
+
+
+def _left(alike: Events) -> np.ndarray:
+    """How many of each kind are left, where none can be taken back that is not there."""
+    steps = np.where(alike.retracts, -1, 1)
+    heights = np.cumsum(steps)
+    heights -= (heights[alike.starts] - steps[alike.starts])[alike.keys]
+    lowest = np.minimum(np.minimum.reduceat(heights, alike.starts), 0)
+    ends = np.append(alike.starts[1:], len(steps)) - 1
+    return heights[ends] - lowest
+
+
+def _from_last(alike: Events) -> np.ndarray:
+    """For each addition, the how manieth it is of its kind, counted from the last one, from 1."""
+    counted = np.cumsum(alike.adds)
+    ends = np.append(alike.starts[1:], len(counted)) - 1
+    return counted[ends][alike.keys] - counted + 1
+
+
+def _merge_map(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    """All entries in one map, the newest of each map key; keys that are taken back leave it."""
+    counts = (events.adds | events.older | events.retracts) & _valid(values)
+    elements = _elements(values, events, counts)
+    elements = elements.at(_newest(elements, events, _codes(pc.struct_field(elements.values, 0), how)))
+    lists = _lists(elements.values, elements.keys, len(events.starts))
+    entries = lists.values
+    maps = pa.MapArray.from_arrays(
+        lists.offsets, pc.struct_field(entries, 0), pc.struct_field(entries, 1), type=values.type
+    )
+    return _nulled(maps, ~events.any((events.adds | events.older) & counts))
+
+
+def _nested_update(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    """All rows in one list; with a nested key the newest of each. Rows taken back leave it, with all their like."""
+    counts = (events.adds | events.older | events.retracts) & _valid(values)
+    elements = _elements(values, events, counts)
+    elements = elements.at(np.flatnonzero(np.asarray(elements.values.is_valid())))
+    if how.nested_key:
+        columns = [pa.chunked_array([pc.struct_field(elements.values, name)]) for name in how.nested_key]
+        elements = elements.at(_newest(elements, events, ranks.ranks(columns)))
+    else:
+        if len(elements.keys) and events.retracts[counts].any():
+            order, starts = _alike(elements.keys, _codes(elements.values, how))
+            retracts = events.retracts[elements.places[order]]
+            alike = Events(starts, ~retracts, np.zeros_like(retracts), retracts)
+            kept = alike.after(alike.adds, alike.last(retracts))
+            elements = elements.at(np.sort(order[kept]))
+        older = events.older[elements.places]
+        at = np.where(older, -elements.places, elements.places)
+        elements = elements.at(np.lexsort((at, elements.keys)))
+    return _nulled(
+        _lists(elements.values, elements.keys, len(events.starts), values.type),
+        ~events.any((events.adds | events.older) & counts),
+    )
+
+
+def _bitmaps(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    """The union of 32-bit roaring bitmaps, in their portable form."""
+    places, keys = _in_final_order(events, (events.adds | events.older) & _valid(values))
+    held = values.take(pa.array(places)).to_pylist()
+    edges = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.zeros(0, np.int64)
+    united: list[bytes | None] = [None] * len(events.starts)
+    for start, stop in zip(edges.tolist(), [*edges[1:].tolist(), len(keys)], strict=False):
+        united[int(keys[start])] = held[start] if stop == start + 1 else _union(held[start:stop], how)
+    return pa.array(united, values.type)
+
+
+def _union(bitmaps: list[bytes], how: Aggregation) -> bytes:
+    try:
+        united = BitMap.union(*(BitMap.deserialize(each) for each in bitmaps))
+    except ValueError as error:
+        raise CorruptFile(f"column {how.column!r}: not a 32-bit roaring bitmap: {error}") from error
+    united.run_optimize()
+    return bytes(united.serialize())
+
+
+@dataclass(frozen=True, slots=True)
+class _Elements:
+    """Elements of lists, or entries of maps, and whence they come."""
+
+    values: pa.Array
+    keys: np.ndarray
+    places: np.ndarray
+
+    def at(self, chosen: np.ndarray) -> _Elements:
+        return _Elements(self.values.take(pa.array(chosen)), self.keys[chosen], self.places[chosen])
+
+
+def _elements(values: pa.ChunkedArray, events: Events, counts: np.ndarray) -> _Elements:
+    places = np.flatnonzero(counts)
+    lists = pa.concat_arrays(values.take(pa.array(places)).chunks) if len(places) else pa.array([], values.type)
+    if pa.types.is_map(lists.type):
+        entry = pa.struct([pa.field("key", lists.type.key_type, False), pa.field("value", lists.type.item_type)])
+        offsets = lists.offsets
+        first, last = (offsets[0].as_py(), offsets[-1].as_py()) if len(lists) else (0, 0)
+        flat = pa.StructArray.from_arrays(
+            [lists.keys.slice(first, last - first), lists.items.slice(first, last - first)], fields=list(entry)
+        )
+        lengths = np.diff(np.asarray(offsets))
+    else:
+        flat, lengths = pc.list_flatten(lists), np.asarray(pc.list_value_length(lists))
+    of = np.repeat(places, lengths)
+    return _Elements(flat, events.keys[of], of)
+
+
+def _alike(keys: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Elements of the same key and code side by side, in their order: (order, starts)."""
+    order = np.lexsort((codes, keys))
+    new = (keys[order][1:] != keys[order][:-1]) | (codes[order][1:] != codes[order][:-1])
+    return order, np.concatenate(([0], np.flatnonzero(new) + 1))
+
+
+def _newest(elements: _Elements, events: Events, codes: np.ndarray) -> np.ndarray:
+    """Of the elements of the same key and code the newest, if it is there at the end; in the order of the elements."""
+    order, starts = _alike(elements.keys, codes)
+    if len(order) == 0:
+        return order
+    places = elements.places[order]
+    alike = Events(starts, events.adds[places], events.older[places], events.retracts[places])
+    kept = last_non_null(np.ones(len(order), bool), alike)
+    return np.sort(order[kept[kept >= 0]])
+
+
+def _codes(values: pa.Array, how: Aggregation) -> np.ndarray:
+    """Numbers that are equal where values are."""
+    return ranks.ranks([pa.chunked_array([each]) for each in _scalars(values, how)])
+
+
+def _scalars(values: pa.Array, how: Aggregation) -> list[pa.Array]:
+    kind = values.type
+    if pa.types.is_struct(kind):
+        return [values.is_valid(), *(part for each in values.flatten() for part in _scalars(each, how))]
+    if pa.types.is_nested(kind):
+        raise UnsupportedFeature(
+            f"column {how.column!r}: aggregate function {how.function!r} would have to compare values of type {kind}"
+        )
+    return [values]
+
+
+def _in_final_order(events: Events, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(places, keys) where `counts`, by key, older rows before all that came before them."""
+    places = np.flatnonzero(counts)
+    keys = events.keys[places]
+    if events.older[places].any():
+        order = np.lexsort((np.where(events.older[places], -places, places), keys))
+        places = places[order]
+    return places, keys
+
+
+def _lists(values: pa.Array, keys: np.ndarray, count: int, kind: pa.DataType | None = None) -> pa.ListArray:
+    """One list per key; `keys`, one per value, rise."""
+    offsets = np.searchsorted(keys, np.arange(count + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
+
+
+def _nulled(values: pa.Array, where: np.ndarray) -> pa.Array:
+    if not where.any():
+        return values
+    return values.take(pa.array(np.arange(len(values)), mask=where))
+
+
+def _valid(values: pa.ChunkedArray) -> np.ndarray:
+    return np.asarray(values.is_valid()) if values.null_count else np.ones(len(values), bool)
+
+
+def _numpy(values: pa.ChunkedArray) -> np.ndarray:
+    return (values.fill_null(0) if values.null_count else values).to_numpy()
+
+
+# Function -> (how, whether rows can be taken back).
+FUNCTIONS: dict[str, tuple[Callable[[pa.ChunkedArray, Events, Aggregation], Result], bool]] = {
+    "sum": (_sum, True),
+    "product": (_product, True),
+    "max": (_greatest, False),
+    "min": (_least, False),
+    "last_value": (_last, True),
+    "last_non_null_value": (_last_non_null, True),
+    "first_value": (_first, False),
+    "first_non_null_value": (_first_non_null, False),
+    "listagg": (_listagg, False),
+    "bool_and": (_least, False),
+    "bool_or": (_greatest, False),
+    "collect": (_collect, True),
+    "merge_map": (_merge_map, True),
+    "nested_update": (_nested_update, True),
+    "rbm32": (_bitmaps, False),
+}
