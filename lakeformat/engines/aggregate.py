@@ -405,10 +405,14 @@ def _alike(keys: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 def _newest(elements: _Elements, events: Events, codes: np.ndarray) -> np.ndarray:
     """Of the elements of the same key and code the newest, if it is there at the end; in the order of the elements."""
-    order, starts = _alike(elements.keys, codes)
-    if len(order) == 0:
-        return order
-    places = elements.places[order]
+    if len(codes) == 0:
+        return np.zeros(0, np.int64)
+    order, _ = _alike(elements.keys, codes)
+    known = np.stack((elements.keys[order], codes[order], elements.places[order]))
+    order = order[np.append(np.any(known[:, 1:] != known[:, :-1], axis=0), True)]  # Of a row's own, the last.
+    chosen = elements.at(order)
+    _, starts = _alike(chosen.keys, codes[order])
+    places = chosen.places
     alike = Events(starts, events.adds[places], events.older[places], events.retracts[places])
     kept = last_non_null(np.ones(len(order), bool), alike)
     return np.sort(order[kept[kept >= 0]])
