@@ -1,9 +1,10 @@
-"""Changes by row on tables without keys: copy-on-write. Whole files go without being read where bounds prove it."""
+"""Changes by row. On tables without keys copy-on-write: whole files go without being read where bounds prove it. On tables
+whose rows are merged by key, rows that say what becomes of those there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import pyarrow as pa
 
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.engine import Engine
-from lakeformat.model.operation import Overwrite, Request, Rewrite
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.operation import Overwrite, Request, Rewrite, RowDelta
 from lakeformat.model.predicate import ALWAYS, Expression, split
 from lakeformat.model.snapshot import TableState
-from lakeformat.model.work import RewriteTask, WrittenFile
+from lakeformat.model.work import RewriteTask, RowKind, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 
@@ -32,8 +34,11 @@ class Touched:
 
 def delete(
     store: Store, dialect: Dialect, engine: Engine, base: TableState, request: Request, condition: Expression
-) -> Overwrite | Rewrite | None:
+) -> Overwrite | Rewrite | RowDelta | None:
     """The operation that removes the rows for which `condition` is true; None when there is none."""
+    layout = dialect.layout(base, store)
+    if layout.keyed is not None:
+        return _by_key(store, dialect, engine, base, request, layout, condition, "delete", RowKind.DELETE)
     scope, rest = split(condition, base.schema.partitioning.columns)
     if rest == ALWAYS:
         found = dialect.files(store, base, condition)
@@ -53,8 +58,16 @@ def update(
     request: Request,
     assignments: Mapping[str, Expression],
     condition: Expression,
-) -> Rewrite | None:
+) -> Rewrite | RowDelta | None:
     """The operation that assigns to the rows for which `condition` is true; None when there is none."""
+    layout = dialect.layout(base, store)
+    if layout.keyed is not None:
+        if keys := [name for name in assignments if name in base.schema.primary_key]:
+            raise InvalidInput(
+                f"{store.root}: update of {keys[0]!r}, which is in the primary key; delete the rows and upsert them instead"
+            )
+        made = tuple(assignments.items())
+        return _by_key(store, dialect, engine, base, request, layout, condition, "update", RowKind.UPDATE_AFTER, made)
     scope, _ = split(condition, base.schema.partitioning.columns)
     touched = touch(store, dialect, engine, base, condition, whole_files=False)
     if not touched.paths:
@@ -79,6 +92,11 @@ def replace_rows(
     scope, rest = split(condition, base.schema.partitioning.columns)
     if rest == ALWAYS:
         return Overwrite(request=request, added=added, scope=scope, pinned_to=pinned_to)
+    if dialect.layout(base).keyed is not None:
+        raise UnsupportedFeature(
+            f"{store.root}: overwrite(where=...) by more than partition columns on a table with a primary key: not "
+            f"supported; delete the rows, then upsert"
+        )
     touched = touch(store, dialect, engine, base, condition)
     kept = rewrite(store, dialect, engine, base, touched.mixed, delete_where=condition)
     return Rewrite(
@@ -114,9 +132,31 @@ def rewrite(
     update_where: Expression = ALWAYS,
 ) -> tuple[WrittenFile, ...]:
     """The files' rows, changed, in new files."""
-    layout = dialect.layout(base)
+    layout = dialect.layout(base, store)
     tasks = [
         RewriteTask((task,), layout, delete_where, assignments, update_where)
         for task in dialect.tasks(store, base, files, base.schema.fields)
     ]
     return tuple(file for written in engine.rewrite(store, tasks) for file in written)
+
+
+def _by_key(
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    base: TableState,
+    request: Request,
+    layout: WriteTask,
+    condition: Expression,
+    kind: str,
+    row_kind: RowKind,
+    assignments: tuple[tuple[str, Expression], ...] = (),
+) -> RowDelta | None:
+    """The rows for which `condition` is true, changed, as rows of `row_kind`."""
+    assert layout.keyed is not None, layout
+    write = replace(layout, keyed=replace(layout.keyed, kind=row_kind))
+    tasks = [RewriteTask((task,), write, None, assignments) for task in dialect.scan(store, base, predicate=condition)]
+    added = tuple(file for written in engine.rewrite(store, tasks) for file in written)
+    if not added:
+        return None
+    return RowDelta(request=request, added=added, read_at=base.version, condition=condition, kind=kind)

@@ -135,6 +135,31 @@ class Table:
         added = self._write(base, data)
         return self._commit(base, Append(request=request, added=added)) if added else None
 
+    def upsert(
+        self,
+        data: Any,
+        *,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        watermark: int | None = None,
+    ) -> Snapshot | None:
+        """Add rows, each in the place of the row with its key, as the table's merge engine has it.
+
+        A column `rowkind` may say what a row does to its key: "+I" and "+U" (and null) put it there, "-D" and "-U" take
+        it away. Of rows with the same key the last one counts. Tables with a primary key only; there, `append` is the same.
+        """
+        schema = self.schema
+        if self._dialect.layout(self._base()).keyed is None:
+            has = (
+                f"whose primary key ({', '.join(schema.primary_key)}) merges no rows"
+                if schema.primary_key
+                else "no primary key"
+            )
+            raise InvalidInput(
+                f"{self.name}: upsert needs a primary key, and the table has {has}; append, or merge_into"
+            )
+        return self.append(data, id=id, properties=properties, watermark=watermark)
+
     def overwrite_partitions(
         self,
         data: Any,
@@ -454,7 +479,7 @@ class Table:
         return commit(self._store, head, self._dialect, operation, self._dialect.attempts(base.schema))
 
     def _write(self, base: TableState, data: Any, required: Expression | None = None) -> tuple[WrittenFile, ...]:
-        task = self._dialect.layout(base)
+        task = self._dialect.layout(base, self._store)
         task = task if required is None else replace(task, required=required)
         return tuple(engine_for(data).write(self._store, data, task))
 

@@ -26,7 +26,7 @@ from pyspark.sql import types as T
 
 from lakeformat import errors
 from lakeformat.codec.arrow import arrow_schema, fields_from_arrow, to_arrow
-from lakeformat.engines import arrow, assign, casts, outcomes, parquet, worker
+from lakeformat.engines import arrow, assign, casts, key_values, outcomes, parquet, worker
 from lakeformat.engines.arrow_merge import typed
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
@@ -117,7 +117,7 @@ class SparkEngine:
         Columns are checked before anything runs, values as they are written: both raise `InvalidInput`.
         """
         frame = _assignable(data, task.fields)
-        assign.check(_arrow_of(frame.schema), task.fields)
+        assign.check(_arrow_of(frame.schema), key_values.given(task))
         frame = _distributed(frame, task)
         answers = frame.mapInArrow(partial(_write, store, task), "answer binary")
         with _in_large_batches(self.spark):
@@ -622,6 +622,8 @@ def _distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
     found = frame.withColumns(keys)
     if task.distribution == "range":
         return found.repartitionByRange(*(F.col(name) for name in keys)).select(*names)
+    if task.keyed is not None:  # All rows of a key to one task, however many there are.
+        return found.repartition(*(F.col(name) for name in keys)).select(*names)
     return found.hint("rebalance", *(F.col(name) for name in keys)).select(*names)
 
 

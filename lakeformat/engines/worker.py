@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression, murmur, transform
 from lakeformat.codec.arrow import arrow_schema, to_arrow
-from lakeformat.engines import assign, casts, deletes, merge, rows, statistics
+from lakeformat.engines import assign, casts, deletes, key_values, merge, rows, statistics
 from lakeformat.engines.formats import FORMATS, opened
 from lakeformat.errors import (
     CorruptFile,
@@ -38,7 +38,9 @@ from lakeformat.model.work import (
     RETRACTS,
     VALUE_KIND,
     BucketRule,
+    ColumnStats,
     Content,
+    KeyRange,
     MergeSpec,
     ReadTask,
     RewriteTask,
@@ -311,15 +313,16 @@ def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...
 
 def _gathered(batches: Iterable[pa.RecordBatch], task: WriteTask) -> Iterator[pa.RecordBatch]:
     """Rows as the table declares them, in batches big enough to be worth splitting."""
+    fields = key_values.given(task)
     checked: pa.Schema | None = None
     waiting: list[pa.RecordBatch] = []
     count = size = 0
     for batch in batches:
         if batch.schema is not checked and batch.schema != checked:
-            assign.check(batch.schema, task.fields)
+            assign.check(batch.schema, fields)
         checked = batch.schema
         for start in range(0, batch.num_rows, BATCH_ROWS):
-            piece = assign.assign(batch.slice(start, BATCH_ROWS), task.fields)
+            piece = key_values.with_kinds(assign.assign(batch.slice(start, BATCH_ROWS), fields), task)
             waiting.append(piece)
             count += piece.num_rows
             size += piece.nbytes
@@ -422,6 +425,7 @@ class _Open:
     output: Any
     row_count: int = 0
     added_bytes: int = 0  # In memory.
+    keys: KeyRange | None = None
 
 
 @dataclass(slots=True)
@@ -433,6 +437,7 @@ class _Place:
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     waiting_bytes: int = 0
     file: _Open | None = None
+    next_number: int = 0  # Of a row of a keyed table.
 
 
 class _Files:
@@ -444,12 +449,16 @@ class _Files:
                 f"file format {task.file_format!r} cannot be written; known are {', '.join(FORMATS)}"
             )
         self._store, self._task, self._format = store, task, FORMATS[task.file_format]
-        self._schema = arrow_schema(task.fields)
+        self._schema = arrow_schema(key_values.waiting(task))
+        # A file as formats write it: of a keyed table, with all of its columns.
+        self._file_task = task if task.keyed is None else replace(task, fields=task.keyed.fields)
+        # Rows that wait for a file of their own, which is written in one go.
+        self._is_sorted = bool(task.sort_by) or (task.keyed is not None and not task.keyed.is_numbered)
         self._buffer_bytes, self._open_files = buffer_bytes, open_files
         # A sorted file is written in one go; others in pieces small enough to stop near the target size.
         chunk_bytes = min(chunk_bytes, _whole_number(task.options, self._format.PIECE_OPTION, chunk_bytes))
         # A sorted file is written in one go.
-        self._chunk_bytes = min(2 * task.target_size_bytes if task.sort_by else chunk_bytes, buffer_bytes)
+        self._chunk_bytes = min(2 * task.target_size_bytes if self._is_sorted else chunk_bytes, buffer_bytes)
         self._places: dict[tuple[tuple[Any, ...], int | None], _Place] = {}
         self._open: OrderedDict[int, _Place] = OrderedDict()  # By use, oldest first.
         self._waiting_bytes = 0
@@ -462,6 +471,10 @@ class _Files:
         place = self._places.get((partition, bucket))
         if place is None:
             place = self._places[partition, bucket] = _Place(partition, bucket)
+            keyed = self._task.keyed
+            if keyed is not None and not keyed.is_numbered:
+                assert keyed.first is not None, self._task
+                place.next_number = keyed.first.get(self._task.directory(partition, self._bucket(place)), 0)
         start, row_bytes = 0, max(1.0, group.nbytes / group.num_rows)
         while start < group.num_rows:
             room = self._piece_bytes(place) - place.waiting_bytes
@@ -508,7 +521,7 @@ class _Files:
     def _piece_bytes(self, place: _Place) -> int:
         """How many bytes in memory are written next: a chunk, or what is left of the file's size."""
         file = place.file
-        if self._task.sort_by:
+        if self._is_sorted:
             return self._chunk_bytes
         if file is None or not file.added_bytes:
             return max(_PIECE_MIN, min(self._chunk_bytes, self._task.target_size_bytes))
@@ -521,15 +534,24 @@ class _Files:
         if not place.waiting:
             return
         table = rows.sort(pa.Table.from_batches(place.waiting, self._schema), self._task.sort_by)
-        file = place.file or self._start(place)
-        file.row_count += table.num_rows
-        file.added_bytes += place.waiting_bytes
-        self._waiting_bytes -= place.waiting_bytes
+        keyed = self._task.keyed
+        if keyed is not None:
+            number, place.next_number = place.next_number, place.next_number + table.num_rows
+            table = key_values.stand(table, keyed, number)
+        waited_bytes = place.waiting_bytes
+        self._waiting_bytes -= waited_bytes
         place.waiting, place.waiting_bytes = [], 0
+        if not table.num_rows:  # A merge may leave nothing.
+            return
+        file = place.file or self._start(place)
+        if keyed is not None:
+            file.keys = key_values.joined(file.keys, key_values.key_range(table, keyed))
+        file.row_count += table.num_rows
+        file.added_bytes += waited_bytes
         self._open.move_to_end(id(place))
         with _unwritable(file.path):
             file.output.add(table)
-        if self._task.sort_by or file.output.size() >= self._task.target_size_bytes:
+        if self._is_sorted or file.output.size() >= self._task.target_size_bytes:
             self._close(place)
 
     def _start(self, place: _Place) -> _Open:
@@ -542,7 +564,7 @@ class _Files:
         sink = _Sink(self._store.create_stream(path))
         with _unwritable(path):
             try:
-                place.file = _Open(path, sink, self._format.Output(sink, self._task))
+                place.file = _Open(path, sink, self._format.Output(sink, self._file_task))
             except BaseException as error:
                 sink.give_up(error)
                 raise
@@ -568,11 +590,18 @@ class _Files:
                 bucket=self._bucket(place),
                 content=self._task.content,
                 file_format=self._task.file_format,
-                stats=statistics.trim(stats, self._task.fields, self._task.stats),
+                stats=self._trimmed(stats),
                 split_offsets=offsets,
                 created_ms=int(time.time() * 1000),
+                keys=file.keys,
             )
         )
+
+    def _trimmed(self, stats: Mapping[int, ColumnStats]) -> dict[int, ColumnStats]:
+        """What the table keeps of its columns' statistics; of its keys all."""
+        kept = statistics.trim(stats, self._task.fields, self._task.stats)
+        keyed = self._task.keyed
+        return kept if keyed is None else {**kept, **{f.id: stats[f.id] for f in keyed.key_fields}}
 
 
 def _whole_number(options: Mapping[str, str], name: str | None, default: int) -> int:

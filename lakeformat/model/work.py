@@ -117,7 +117,8 @@ class KeyValues:
     first: Mapping[str, int] | None = None
     is_numbered: bool = False
     level: int = 0
-    kind_column: str | None = None  # A column of the table that tells a row's kind: Paimon's `rowkind.field`.
+    kind: RowKind = RowKind.INSERT  # Of rows that do not tell theirs.
+    kind_column: str | None = None  # A column of the table that tells it: Paimon's `rowkind.field`.
 
 
 @dataclass(frozen=True, slots=True)

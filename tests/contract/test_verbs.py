@@ -825,7 +825,23 @@ def test_unicode_names_are_fine(lake):
         ({"properties": {"file.format": "csv"}}, UnsupportedFeature, "csv"),
         ({"properties": {"data-evolution.enabled": "true"}}, UnsupportedFeature, "data evolution"),
         ({"properties": {"deletion-vectors.enabled": "true"}}, UnsupportedFeature, "deletion vectors"),
-        ({"primary_key": ["id"]}, UnsupportedFeature, "primary key"),
+        ({"primary_key": ["id", "dt"]}, UnsupportedFeature, "primary key"),
+        (
+            {"primary_key": ["dt"], "partition_by": ["dt"], "properties": {"bucket": "1"}},
+            InvalidInput,
+            "no column beside",
+        ),
+        ({"primary_key": ["id"], "partition_by": ["dt"], "properties": {"bucket": "1"}}, InvalidInput, "add dt"),
+        (
+            {"primary_key": ["id"], "properties": {"bucket": "1", "bucket-key": "v"}},
+            InvalidInput,
+            "not in the primary key",
+        ),
+        (
+            {"primary_key": ["id"], "properties": {"bucket": "1", "sequence.field": "no"}},
+            InvalidInput,
+            "sequence.field",
+        ),
     ],
 )
 def test_what_a_table_cannot_be_is_refused_by_name_and_leaves_nothing(lake, how, error, says):

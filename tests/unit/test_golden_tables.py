@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeformat import Lake, UnsupportedFeature
+from lakeformat import Lake
 from tests.golden import wire
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "paimon"
@@ -21,10 +21,6 @@ def rows_of(scan, fields):
 @pytest.mark.parametrize("path", EXPECTED, ids=lambda p: p.stem)
 def test_table_of_another_engine_reads_row_for_row(path):
     expected = json.loads(path.read_text())
-    if expected["primary_key"]:
-        with pytest.raises(UnsupportedFeature, match="primary key"):
-            Lake(str(GOLDEN)).table(expected["table"]).scan()
-        return
     table = Lake(str(GOLDEN)).table(expected["table"])
     versions = [({}, expected["latest"])]
     versions += [({"snapshot_id": int(i)}, moment) for i, moment in expected["snapshots"].items()]

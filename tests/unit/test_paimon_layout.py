@@ -9,7 +9,7 @@ import pytest
 
 from lakeformat import InvalidInput, Lake, UnsupportedFeature
 from lakeformat.codec import binary_row
-from lakeformat.dialects.paimon import layout, metadata, plan, scan, types
+from lakeformat.dialects.paimon import layout, manifest, metadata, plan, types
 from lakeformat.dialects.paimon.layout import Directory
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.model.partition import identity
@@ -39,7 +39,7 @@ def fits(field, value):
 
 def partition_of(fields, row):
     """A wire row as `WrittenFile.partition` has it."""
-    return scan.partition_values(
+    return manifest.partition_values(
         wire.to_arrow(fields, [row]),
         Schema(
             tuple(Field(i, f["name"], kind_of(f["type"])) for i, f in enumerate(fields)),
@@ -135,7 +135,7 @@ def test_partition_names_with_every_odd_character_read_back(tmp_path):
 def bounds_by_plan(kind, mode, values):
     """What a manifest would keep of a file that holds `values`."""
     array = wire.to_arrow([{"name": "k", "type": kind}], [[v] for v in values])["k"].combine_chunks()
-    present = [v for v in scan.partition_values(pa.table({"k": array}), PARTITIONED(kind)) if v[0] is not None]
+    present = [v for v in manifest.partition_values(pa.table({"k": array}), PARTITIONED(kind)) if v[0] is not None]
     ordered = [v[0] for v in present]
     told = ColumnStats(min(ordered, default=None), max(ordered, default=None), array.null_count, len(array))
     schema = Schema((Field(0, "k", kind_of(kind)),), properties={"metadata.stats-mode": mode}, last_field_id=0)

@@ -9,7 +9,7 @@ import pytest
 
 from lakeformat import CorruptFile, CorruptTable, Lake, NoSuchFile, UnsupportedFeature
 from lakeformat.codec import avro, sql_text
-from lakeformat.dialects.paimon import manifest, plan
+from lakeformat.dialects.paimon import manifest
 from lakeformat.dialects.paimon.manifest import ENTRY, EntryKind
 from lakeformat.model.partition import identity
 from lakeformat.model.predicate import bind, in_tuples
@@ -35,7 +35,7 @@ def entries(rows, schema=PLAIN):
     stats = manifest.stats_struct([], [], [], [[]] * count)
     columns = {
         "_KIND": list(kinds),
-        "_PARTITION": plan.partition_rows(list(values), schema),
+        "_PARTITION": manifest.partition_rows(list(values), schema),
         "_BUCKET": list(buckets),
         "_TOTAL_BUCKETS": [-1] * count,
         "_FILE_NAME": list(names),
@@ -231,14 +231,14 @@ PARTITION_VALUES = {
 @pytest.mark.parametrize("kind", PARTITION_VALUES)
 def test_partitions_of_every_type_are_found_in_the_manifests_that_hold_them(kind):
     """Each value in a manifest of its own, in pairs, and with null: scopes find exactly the partitions they name."""
-    from lakeformat.dialects.paimon import scan, types
+    from lakeformat.dialects.paimon import types
     from tests.golden import wire
 
     type = types.parse_type(kind)[0]
     schema = by(type)
     fields = [{"name": "k", "type": kind}]
     wired = [*PARTITION_VALUES[kind], None]
-    values = [scan.partition_values(wire.to_arrow(fields, [[v]]), schema)[0] for v in wired]
+    values = [manifest.partition_values(wire.to_arrow(fields, [[v]]), schema)[0] for v in wired]
     groups = [[i] for i in range(len(values))] + [[i, j] for i in range(len(values)) for j in range(i)]
     store, metas = MemoryFiles(f"memory://prune-{kind}"), []
     for n, group in enumerate(groups):

@@ -353,11 +353,19 @@ def test_tables_that_a_write_would_break_are_read_and_not_written(table, home, k
     assert len(list(home.rglob("*.parquet"))) == 1
 
 
-def test_primary_key_tables_are_refused_by_every_verb(table, home):
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"merge-engine": "newest"}, "merge engine newest"),
+        ({"deletion-vectors.enabled": "true"}, "deletion vectors"),
+        ({"record-level.expire-time": "1 d"}, "expire"),
+    ],
+)
+def test_primary_key_tables_whose_rows_cannot_be_merged_are_refused_by_every_verb(table, home, options, says):
     table.append(rows(1))
-    edit(home / "schema/schema-0", primaryKeys=["id", "dt"], options={"bucket": "1"})
+    edit(home / "schema/schema-0", primaryKeys=["id", "dt"], options={"bucket": "1"} | options)
     for verb in (lambda: table.scan(), lambda: table.append(rows(2)), lambda: table.inspect.files()):
-        with pytest.raises(UnsupportedFeature, match="primary key"):
+        with pytest.raises(UnsupportedFeature, match=says):
             verb()
 
 

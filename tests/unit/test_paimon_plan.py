@@ -85,7 +85,7 @@ def with_index(home, schema, snapshot_id, entries):
     columns = {
         "_VERSION": [1] * count,
         "_KIND": [0] * count,
-        "_PARTITION": plan.partition_rows(list(partitions), schema),
+        "_PARTITION": manifest.partition_rows(list(partitions), schema),
         "_BUCKET": buckets,
         "_INDEX_TYPE": kinds,
         "_FILE_NAME": names,

@@ -14,6 +14,7 @@ from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, Spec, State
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.schema import Kind, Scalar, Type
 from lakeformat.model.work import WriteTask
+from lakeformat.storage.store import Reader
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _COMPRESSIONS = {"none": "uncompressed"}
@@ -38,7 +39,7 @@ class Directory:
         ]
 
 
-def layout(base: State) -> WriteTask:
+def layout(base: State, reader: Reader | None = None) -> WriteTask:
     """How rows become the files of this table. Raises `UnsupportedFeature` for a table that must not be written."""
     metadata.require_writable(base, f"table {base.document['location']}")
     schema, given = base.schema, base.schema.properties

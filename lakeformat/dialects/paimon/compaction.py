@@ -12,6 +12,7 @@ from lakeformat.dialects.paimon import manifest, options, scan
 from lakeformat.dialects.paimon.layout import layout
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files
+from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.work import RewriteTask
 from lakeformat.storage.store import Reader
@@ -24,6 +25,8 @@ _IDLE_MINIMUM = 2
 def compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[RewriteTask]:
     """Bins of small files, each of one partition and bucket. With `full`, any two small files of a bucket are worth it;
     else a rest of fewer than `compaction.min.file-num` files waits for more. `scope`: on partition columns only."""
+    if base.schema.primary_key:
+        raise UnsupportedFeature(f"{reader.root}: compaction of a table with a primary key: not supported yet")
     found = scan.files(reader, base, scope)
     given = base.schema.properties
     target = options.size(given, "target-file-size", 256 << 20)

@@ -2,10 +2,14 @@
 
     operation         what others did since                                 outcome
     Append            changed the number of buckets of a partition          InvalidInput: overwrite the partition first
+                      anything else, also rows of the same keys             none: the later commit's rows are the newer ones
+    RowDelta          changed the number of buckets of a partition          InvalidInput: overwrite the partition first
+                      added or removed rows in a range of keys it changed   Conflict
     Overwrite         anything                                              none: the last writer wins inside the scope
     Overwrite pinned  added or removed rows inside the scope                Conflict
     Rewrite           removed one of the files it read                      Conflict
                       changed the number of buckets of a partition          InvalidInput, unless it is a compaction
+                      filled a range of keys on a level it adds to          Conflict
     Rewrite pinned    added or removed rows inside the scope                Conflict
     Restore           expired the snapshot                                  NotFound
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
@@ -15,6 +19,10 @@ Compaction changes no rows, so a pinned operation does not mind it. (core/operat
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +30,7 @@ from lakeformat.codec import expression
 from lakeformat.dialects.paimon import manifest, metadata, options, scan
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import Conflict, InvalidInput, NotFound, OutsideScope
-from lakeformat.model.operation import Append, Operation, Overwrite, Request, Rewrite
+from lakeformat.model.operation import Append, Operation, Overwrite, Request, Rewrite, RowDelta
 from lakeformat.model.predicate import ALWAYS, Expression, to_sql
 from lakeformat.model.schema import Schema
 from lakeformat.model.work import WrittenFile
@@ -31,11 +39,15 @@ from lakeformat.storage.store import Reader
 
 def check(reader: Reader, operation: Operation, base: State) -> None:
     """Raise `Conflict` if others changed what `operation` relied on, or what says that it never could be."""
-    if base.schema.id < 0 and isinstance(operation, Append | Overwrite | Rewrite):
+    if base.schema.id < 0 and isinstance(operation, Append | Overwrite | Rewrite | RowDelta):
         raise NotFound(f"{reader.root}: the table is gone")
     match operation:
         case Append(request=request, added=added):
             _require_same_buckets(reader, base, request, added)
+        case RowDelta(request=request, added=added, read_at=read_at):
+            _require_same_buckets(reader, base, request, added)
+            if read_at is not None:
+                _require_keys_untouched(reader, base, added, read_at)
         case Overwrite(added=added, scope=scope, pinned_to=pinned_to):
             require_inside(added, base.schema, scope)
             if pinned_to is not None:
@@ -105,11 +117,50 @@ def _require_same_buckets(reader: Reader, base: State, request: Request, added: 
 
 
 def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to: int) -> None:
-    ids = [i for i in metadata.snapshot_ids(reader) if pinned_to < i <= base.version]
-    documents = metadata.read_snapshots(reader, ids)
-    if len(documents) < base.version - pinned_to or base.version < pinned_to:
+    for document, entries in _changed_since(reader, base, scope, pinned_to):
+        where = "the table" if scope == ALWAYS else to_sql(scope)
         raise Conflict(
-            f"{reader.root}: pinned to snapshot {pinned_to}, but history from there to {base.version} is not complete "
+            f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) changed "
+            f"{len(entries)} files in {where[:300]} after snapshot {pinned_to}. Nothing was changed: read again and pin anew"
+        )
+
+
+def _require_keys_untouched(reader: Reader, base: State, added: tuple[WrittenFile, ...], read_at: int) -> None:
+    """Raise `Conflict` if others changed rows in a range of keys that `added` has rows of."""
+    schema = base.schema
+    own = manifest.key_entries(added, schema)
+    for document, entries in _changed_since(
+        reader, base, manifest.scope_of(schema, {f.partition for f in added}), read_at
+    ):
+        theirs = entries.select(own.column_names)
+        low, high = scan.key_ranks(pa.concat_tables([own, theirs]), schema)
+        buckets = scan.bucket_codes(pa.concat_tables([own, theirs]))
+        if _meet(buckets, low, high, len(own)):
+            raise Conflict(
+                f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) changed rows "
+                f"with keys as of those that were read at snapshot {read_at}. Nothing was changed: run it again"
+            )
+
+
+def _meet(buckets: np.ndarray, low: np.ndarray, high: np.ndarray, count: int) -> bool:
+    """Whether one of the first `count` ranges meets one of the others, in the same bucket."""
+    step = int(high.max()) + 1
+    low, high = low + buckets * step, high + buckets * step
+    order = np.argsort(low, kind="stable")
+    is_own, low, high = order < count, low[order], high[order]
+    reach = {own: np.maximum.accumulate(np.where(is_own == own, high, -1)) for own in (True, False)}
+    return bool((low <= np.where(is_own, reach[False], reach[True])).any())
+
+
+def _changed_since(
+    reader: Reader, base: State, scope: Expression, since: int
+) -> Iterator[tuple[Mapping[str, Any], pa.Table]]:
+    """The snapshots after `since` that changed rows inside the scope, each with its entries there."""
+    ids = [i for i in metadata.snapshot_ids(reader) if since < i <= base.version]
+    documents = metadata.read_snapshots(reader, ids)
+    if len(documents) < base.version - since or base.version < since:
+        raise Conflict(
+            f"{reader.root}: pinned to snapshot {since}, but history from there to {base.version} is not complete "
             f"(expired or rolled back), so nobody can tell what changed. Nothing was changed: read again and pin anew"
         )
     for document in documents:
@@ -119,8 +170,4 @@ def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to
         for entries in manifest.read_all(reader, metas):
             inside = manifest.in_scope(entries, base.schema, scope)
             if len(inside):
-                where = "the table" if scope == ALWAYS else to_sql(scope)
-                raise Conflict(
-                    f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) changed "
-                    f"{len(inside)} files in {where[:300]} after snapshot {pinned_to}. Nothing was changed: read again and pin anew"
-                )
+                yield document, inside

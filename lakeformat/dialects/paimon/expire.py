@@ -102,7 +102,7 @@ def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression |
     now = metadata.local_ms(now_ms)  # Files and partitions are dated by the local clock.
     entries = manifest.live_entries(reader, base.document, base.schema)
     codes, values = manifest.partitions(entries, base.schema)
-    tuples = scan.partition_values(values, base.schema)
+    tuples = manifest.partition_values(values, base.schema)
     moments: list[int | None]
     match given.get("partition.expiration-strategy", "values-time"):
         case "values-time":

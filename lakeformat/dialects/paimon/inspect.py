@@ -198,7 +198,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
 def _partition_texts(entries: pa.Table, base: State) -> Any:
     codes, values = manifest.partitions(entries, base.schema)
     place = directory(base.schema)
-    shown = np.array(["/".join(place.partition(v)) for v in scan.partition_values(values, base.schema)], object)
+    shown = np.array(["/".join(place.partition(v)) for v in manifest.partition_values(values, base.schema)], object)
     return shown[codes]
 
 

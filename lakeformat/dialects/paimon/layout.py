@@ -10,14 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from lakeformat.dialects.paimon import metadata, options, types
+from lakeformat.dialects.paimon import manifest, metadata, options, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Kind, Scalar, Schema, Type
-from lakeformat.model.work import BucketRule, StatsMode, WriteTask
+from lakeformat.model.work import SEQUENCE, VALUE_KIND, BucketRule, KeyValues, MergeSpec, StatsMode, WriteTask
+from lakeformat.storage.store import Reader
 
 UNAWARE_BUCKET = 0
+POSTPONED_BUCKET = -2
 DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
+
+_BUCKET_NAMES: dict[int | None, str | int] = {None: UNAWARE_BUCKET, POSTPONED_BUCKET: "postpone"}
+# The options that say how rows of a key become one.
+_MERGING = (
+    "merge-engine", "fields.", "sequence.", "ignore-delete", "deduplicate.", "partial-update.", "aggregation.", "first-row.",
+)  # fmt: skip
 
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 # Character.isWhitespace: unlike Python's, without the spaces that do not break a line, and without U+0085.
@@ -39,7 +47,7 @@ class Directory:
     def __call__(self, values: tuple[Any, ...], bucket: int | None) -> str:
         folders = [self.parent] if self.parent else []
         folders += self.partition(values)
-        folders.append(f"bucket-{UNAWARE_BUCKET if bucket is None else bucket}")
+        folders.append(f"bucket-{_BUCKET_NAMES.get(bucket, bucket)}")
         return "/".join(folders)
 
     def partition(self, values: tuple[Any, ...]) -> list[str]:
@@ -57,8 +65,11 @@ class Directory:
         return self.default_name if _BLANK.fullmatch(shown) else shown
 
 
-def layout(base: State) -> WriteTask:
-    """How rows become the files of this table. Raises `UnsupportedFeature` for a table that must not be written."""
+def layout(base: State, reader: Reader | None = None) -> WriteTask:
+    """How rows become the files of this table. Raises `UnsupportedFeature` for a table that must not be written.
+
+    Rows of a table with a primary key are numbered on from those of their bucket; `reader` finds these numbers.
+    """
     schema = base.schema
     metadata.require_writable(schema, f"table at schema {schema.id}")
     given = schema.properties
@@ -84,6 +95,21 @@ def layout(base: State) -> WriteTask:
         name_prefix=given.get("data-file.prefix", "data-"),
         stats=stats_modes(schema),
         options={k: v for k, v in given.items() if k.startswith((f"{format}.", "file.block-size"))},
+        keyed=_keyed(base, reader) if schema.primary_key else None,
+    )
+
+
+def merging(schema: Schema) -> MergeSpec:
+    """How rows of one key become one row."""
+    given = schema.properties
+    engine = given.get("merge-engine", "deduplicate").strip().lower()
+    return MergeSpec(
+        key=metadata.key_of(schema),
+        engine=engine,
+        ignore_delete=any(options.boolean(given, key, False) for key in ("ignore-delete", f"{engine}.ignore-delete")),
+        sequence=options.names(given, "sequence.field"),
+        is_ascending=given.get("sequence.field.sort-order", "ascending").strip().lower() != "descending",
+        options={k: v for k, v in given.items() if k.startswith(_MERGING)},
     )
 
 
@@ -102,6 +128,34 @@ def stats_modes(schema: Schema) -> tuple[tuple[StatsMode, int], ...]:
     """`metadata.stats-mode`, or a column's own `fields.<name>.stats-mode`: (mode, length) for each column."""
     general = schema.properties.get("metadata.stats-mode", "truncate(16)")
     return tuple(_mode(schema.properties.get(f"fields.{f.name}.stats-mode", general)) for f in schema.fields)
+
+
+def _keyed(base: State, reader: Reader | None) -> KeyValues:
+    schema = base.schema
+    keys = types.key_fields(tuple(schema.field(name) for name in metadata.key_of(schema)))
+    return KeyValues(
+        merge=merging(schema),
+        fields=(*keys, SEQUENCE, VALUE_KIND, *types.with_file_ids(schema.fields)),
+        key_fields=keys,
+        first=None if reader is None else _next_numbers(base, reader),
+    )
+
+
+def _next_numbers(base: State, reader: Reader) -> dict[str, int]:
+    """By folder, the number of the next row. Folders that partitions share (null, empty) go on from the largest."""
+    live = manifest.live_entries(reader, base.document, base.schema)
+    if len(live) == 0:
+        return {}
+    taken = live.group_by(["_PARTITION", "_BUCKET"]).aggregate([("_MAX_SEQUENCE_NUMBER", "max")])
+    codes, values = manifest.partitions(taken, base.schema)
+    partitions, place = manifest.partition_values(values, base.schema), directory(base.schema)
+    following: dict[str, int] = {}
+    for code, bucket, last in zip(
+        codes, taken["_BUCKET"].to_pylist(), taken["_MAX_SEQUENCE_NUMBER_max"].to_pylist(), strict=True
+    ):
+        folder = place(partitions[code], bucket)
+        following[folder] = max(following.get(folder, 0), last + 1)
+    return following
 
 
 def _mode(text: str) -> tuple[StatsMode, int]:

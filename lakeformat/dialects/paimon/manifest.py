@@ -17,10 +17,11 @@ from pyarrow import orc
 
 from lakeformat.codec import avro, binary_row, expression, waist
 from lakeformat.dialects.paimon import options
-from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER
+from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER, key_of
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
 from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
 from lakeformat.model.schema import Schema, Type
+from lakeformat.model.work import WrittenFile
 from lakeformat.storage.store import Reader
 
 
@@ -292,6 +293,46 @@ def partitions(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, pa.Table]
     if not fields:  # A table without columns would have no rows either.
         values = pa.table({"": pa.nulls(len(encoded.dictionary))})
     return encoded.indices.to_numpy(zero_copy_only=False), values
+
+
+def partition_values(values: pa.Table, schema: Schema) -> list[tuple[object, ...]]:
+    """Partitions as tuples of Python values; timestamps as Arrow's integers."""
+    if not schema.partitioning:
+        return [()] * len(values)
+    columns = []
+    for column in values.columns:
+        kind = column.type
+        columns.append((column.cast(pa.int64()) if pa.types.is_timestamp(kind) else column).to_pylist())
+    return list(zip(*columns, strict=True))
+
+
+def partition_rows(partitions: Sequence[tuple[Any, ...]], schema: Schema) -> pa.Array:
+    """Partitions as manifests hold them: BinaryRows with their arity."""
+    kinds = partition_types(schema)
+    if not kinds:
+        return empty_rows(len(partitions))
+    columns = [waist.column([p[i] for p in partitions], kind) for i, kind in enumerate(kinds)]
+    return binary_row.with_arity(binary_row.encode(columns, kinds), len(kinds))
+
+
+def key_entries(added: Sequence[WrittenFile], schema: Schema) -> pa.Table:
+    """New files of a table with a primary key: `_PARTITION`, `_BUCKET`, `_MIN_KEY` and `_MAX_KEY` of their entries."""
+    kinds = [schema.field(name).type for name in key_of(schema)]
+    ranges = [f.keys for f in added if f.keys is not None]
+    assert len(ranges) == len(added), added
+
+    def rows(ends: list[tuple[Any, ...]]) -> pa.Array:
+        columns = [waist.column([end[i] for end in ends], kind) for i, kind in enumerate(kinds)]
+        return binary_row.with_arity(binary_row.encode(columns, kinds), len(kinds))
+
+    names = ("_PARTITION", "_BUCKET", "_MIN_KEY", "_MAX_KEY")
+    columns = [
+        partition_rows([f.partition for f in added], schema),
+        pa.array([f.bucket for f in added], pa.int32()),
+        rows([r.minimum for r in ranges]),
+        rows([r.maximum for r in ranges]),
+    ]
+    return pa.Table.from_arrays(columns, schema=pa.schema([ENTRY.field(name) for name in names]))
 
 
 def partition_table(partitions: Sequence[tuple[Any, ...]], schema: Schema) -> pa.Table:

@@ -241,6 +241,7 @@ def declare(schema: Schema, where: str) -> Schema:
                 )
         if len(set(columns)) < len(columns):
             raise InvalidInput(f"{where}: {role} names a column twice: {', '.join(columns)}")
+    fields = tuple(replace(f, nullable=False) if f.name in schema.primary_key else f for f in fields)
     numbered, last = types.number(fields)
     declared = replace(schema, fields=numbered, id=0, last_field_id=last, properties=dict(schema.properties))
     check_options(declared, where)
@@ -268,7 +269,9 @@ def check_options(schema: Schema, where: str) -> None:
     keys = bucket_key(schema)
     if buckets == 0 or buckets < -2:
         raise InvalidInput(f"{where}: bucket={buckets}; it must be -1 or at least 1")
-    if keys and buckets == -1:
+    if schema.primary_key:
+        _check_key(schema, keys, buckets, where)
+    if keys and buckets == -1 and not schema.primary_key:
         raise InvalidInput(f"{where}: bucket-key needs a fixed number of buckets: set bucket to 1 or more")
     if buckets > 0 and not keys:
         raise InvalidInput(f"{where}: bucket={buckets} needs bucket-key, the columns whose hash chooses the bucket")
@@ -298,14 +301,41 @@ def check_options(schema: Schema, where: str) -> None:
 
 
 def bucket_key(schema: Schema) -> tuple[str, ...]:
-    return tuple(k.strip() for k in schema.properties.get("bucket-key", "").split(",") if k.strip())
+    """The columns whose hash chooses the bucket: `bucket-key`, or else what `key_of` says."""
+    return options.names(schema.properties, "bucket-key") or key_of(schema)
+
+
+def key_of(schema: Schema) -> tuple[str, ...]:
+    """The primary key without partition columns: what tells rows of a bucket apart."""
+    return tuple(name for name in schema.primary_key if name not in schema.partitioning.names)
+
+
+def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where: str) -> None:
+    """Raise `InvalidInput` for a primary key that cannot be (SchemaValidation)."""
+    primary = ", ".join(schema.primary_key)
+    if not key_of(schema):
+        raise InvalidInput(
+            f"{where}: primary_key ({primary}) has no column beside partition columns; name one that is not"
+        )
+    if outside := [name for name in bucket_key if name not in schema.primary_key]:
+        raise InvalidInput(f"{where}: bucket-key names {outside[0]!r}, which is not in the primary key ({primary})")
+    if buckets > 0 and (lacking := [n for n in schema.partitioning.names if n not in schema.primary_key]):
+        raise InvalidInput(
+            f"{where}: with a fixed number of buckets the primary key ({primary}) must hold all partition columns; add "
+            f"{', '.join(lacking)} to primary_key"
+        )
+    for name in options.names(schema.properties, "sequence.field"):
+        if name not in schema.names:
+            raise InvalidInput(
+                f"{where}: sequence.field names {name!r}, which is no column; there are {', '.join(schema.names)}"
+            )
 
 
 def require_readable(schema: Schema, where: str) -> None:
     """Refuse, by name, what would be half-read."""
-    if schema.primary_key:
-        raise UnsupportedFeature(f"{where}: primary key ({', '.join(schema.primary_key)}): not supported yet")
     options.require_readable(schema.properties, where)
+    if schema.primary_key:
+        options.require_mergeable(schema.properties, where)
 
 
 def require_writable(schema: Schema, where: str) -> None:
@@ -316,6 +346,8 @@ def require_writable(schema: Schema, where: str) -> None:
         raise UnsupportedFeature(
             f"{where}: bucket=-2 (postpone) cannot be written; create it with bucket=-1 or bucket>0"
         )
+    if schema.primary_key:
+        options.require_upsertable(schema.properties, where)
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
@@ -361,7 +393,7 @@ def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
     """What a document says in the nouns that both formats share."""
     operation = document.get("operation")
     kind = document["commitKind"].lower()
-    if kind == "overwrite" and operation in {"DELETE", "UPDATE", "TRUNCATE", "MERGE"}:
+    if kind != "compact" and operation in {"DELETE", "UPDATE", "TRUNCATE", "MERGE"}:
         kind = operation.lower()
     return Snapshot(
         id=document["id"],

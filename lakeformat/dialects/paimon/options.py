@@ -11,6 +11,7 @@ from lakeformat.errors import InvalidInput, UnsupportedFeature
 Options = Mapping[str, str]
 
 ACCEPTED = "lakeformat.accepted-options"
+MERGE_ENGINES = ("deduplicate",)  # Those whose rows are merged as Java does.
 
 # Keys that change nothing about which bytes make up the table, or that lakeformat honours.
 _KNOWN_PREFIXES = (
@@ -138,6 +139,18 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("index-file-in-data-file-dir", lambda v: _true(v), "index files beside data files"),
     ("manifest.format", lambda v: v.lower() != "avro", "manifests in {value}; they are read, not written"),
 )
+# Of tables with a primary key. What decides which row of a key counts must be known to readers too.
+_REFUSED_FOR_KEYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("merge-engine", lambda v: v.strip().lower() not in MERGE_ENGINES, "the merge engine {value}"),
+    ("deletion-vectors.enabled", lambda v: _true(v), "deletion vectors on a table with a primary key"),
+    ("sequence.snapshot-ordering", lambda v: _true(v), "rows ordered by snapshot"),
+    ("record-level.expire-time", lambda v: bool(v), "rows that expire by themselves"),
+)
+_REFUSED_FOR_KEYS_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("changelog-producer", lambda v: v.strip().lower() != "none", "the changelog producer {value}"),
+    ("data-file.thin-mode", lambda v: _true(v), "files without key columns are read, not written"),
+    ("rowkind.field", lambda v: bool(v), "row kinds out of column {value}"),
+)
 # Set once, when the table is made.
 _IMMUTABLE = {
     "bucket-key", "bucket-function.type", "type", "path", "branch", "primary-key", "partition", "merge-engine", "sequence.field",
@@ -170,6 +183,21 @@ def require_writable(options: Options, where: str) -> None:
                 f"{where}: option {key!r} is not one that lakeformat knows, so it might ask for something a write would "
                 f"break; if it is harmless, name it in the option {ACCEPTED!r}"
             )
+
+
+def require_mergeable(options: Options, where: str) -> None:
+    """Raise `UnsupportedFeature` for a table with a primary key whose rows could not be merged right."""
+    _refuse(options, _REFUSED_FOR_KEYS, where)
+
+
+def require_upsertable(options: Options, where: str) -> None:
+    """Raise `UnsupportedFeature` for what a write to a table with a primary key would have to take part in."""
+    _refuse(options, _REFUSED_FOR_KEYS_ON_WRITE, where)
+    if integer(options, "bucket", -1) == -1:
+        raise UnsupportedFeature(
+            f"{where}: a primary key without a fixed number of buckets cannot be written yet; create the table with the "
+            f"property bucket set to 1 or more"
+        )
 
 
 def check_new(options: Options, where: str) -> None:
@@ -252,6 +280,19 @@ def boolean(options: Options, key: str, default: bool | None) -> bool:
     if value.strip().lower() not in {"true", "false"}:
         raise InvalidInput(f"option {key!r} is {value!r}; it must be 'true' or 'false'")
     return _true(value)
+
+
+def names(options: Options, key: str) -> tuple[str, ...]:
+    """A list of names with commas."""
+    return tuple(name.strip() for name in options.get(key, "").split(",") if name.strip())
+
+
+def level_count(options: Options) -> int:
+    """`num-levels`: by default one more than the sorted runs at which compaction begins."""
+    found = integer(options, "num-levels", integer(options, "num-sorted-run.compaction-trigger", 5) + 1)
+    if found < 2:
+        raise InvalidInput(f"option 'num-levels' is {found}; it must be at least 2")
+    return found
 
 
 def file_format(options: Options) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,20 +11,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import binary_row, waist
+from lakeformat.codec import waist
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import conflict, layout, manifest, metadata, options, scan, types
 from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSource
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import AlreadyExists, NoSuchFile, NotFound
 from lakeformat.model import evolution
-from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwrite, Request, Restore, Rewrite
+from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwrite, Request, Restore, Rewrite, RowDelta
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Scalar, Schema, Type
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
 from lakeformat.model.work import ColumnStats, StatsMode, WrittenFile
 from lakeformat.storage.store import Reader
 
+_KEY_STATS_LENGTH = 128  # Characters.
 RESTORED_FROM = "lakeformat.restored-from"
 
 # Operation kind -> (commitKind, operation)
@@ -38,6 +39,7 @@ _KINDS = {
     "compact": ("COMPACT", None),
     "restore": ("OVERWRITE", None),
 }
+_BY_ROW = {"delete", "update", "merge"}
 
 
 def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Plan:
@@ -53,6 +55,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             gone = manifest.live_entries(reader, base.document, base.schema, scope)
             index = _index_without(reader, base, scope, stamp)
             return _commit(reader, request, kind, base, stamp, gone, added, index)
+        case RowDelta(request=request, added=added, kind=kind) if base.schema.primary_key:
+            return _commit(reader, request, kind, base, stamp, EMPTY_ENTRIES, added)
         case Rewrite(request=request, added=added, kind=kind):
             return _commit(reader, request, kind, base, stamp, conflict.removed(reader, base, operation), added)
         case Restore():
@@ -135,6 +139,8 @@ def _commit(
     removed_rows = pc.sum(gone["_ROW_COUNT"]).as_py() or 0
     rows = sum(f.row_count for f in added) - removed_rows
     commit_kind, operation = _KINDS[kind]
+    if schema.primary_key and not len(gone) and commit_kind == "OVERWRITE" and kind in _BY_ROW:
+        commit_kind = "APPEND"  # What goes is told by rows that came.
     return _publish(
         base,
         stamp,
@@ -234,9 +240,11 @@ def _added(
     buckets = options.integer(schema.properties, "bucket", -1)
     count = len(added)
     row_counts = np.array([f.row_count for f in added], np.int64)
-    partitions = partition_rows([f.partition for f in added], schema)
+    partitions = manifest.partition_rows([f.partition for f in added], schema)
     first, totals = np.zeros(count, np.int64), np.full(count, buckets, np.int32)
-    if buckets > 0 and kind == "compact":
+    if schema.primary_key:
+        pass
+    elif buckets > 0 and kind == "compact":
         first, totals = _in_place_of(gone, added, partitions.to_pylist())
     elif buckets > 0:
         first = _first_sequence_numbers(reader, base, added, partitions.to_pylist())
@@ -264,6 +272,8 @@ def _added(
         "_FILE_SOURCE": np.full(count, int(FileSource.COMPACT if kind == "compact" else FileSource.APPEND), np.int32),
         "_VALUE_STATS_COLS": pa.array([stats_columns] * count, pa.list_(pa.string())),
     }
+    if schema.primary_key:
+        columns |= _key_columns(added, schema)
     arrays = [
         pa.nulls(count, f.type)
         if f.name not in columns
@@ -272,16 +282,48 @@ def _added(
         else pa.array(columns[f.name], f.type)
         for f in manifest.ENTRY
     ]
-    return pa.Table.from_arrays(arrays, schema=manifest.ENTRY)
+    entries = pa.Table.from_arrays(arrays, schema=manifest.ENTRY)
+    return _settled(entries, schema) if schema.primary_key and kind == "overwrite" else entries
 
 
-def partition_rows(partitions: list[tuple[Any, ...]], schema: Schema) -> pa.Array:
-    """Partitions as manifests hold them: BinaryRows with their arity."""
-    kinds = manifest.partition_types(schema)
-    if not kinds:
-        return manifest.empty_rows(len(partitions))
-    columns = [waist.column([p[i] for p in partitions], kind) for i, kind in enumerate(kinds)]
-    return binary_row.with_arity(binary_row.encode(columns, kinds), len(kinds))
+def _settled(entries: pa.Table, schema: Schema) -> pa.Table:
+    """New files of buckets that hold nothing else: on the highest level at once where no key can be in two of them
+    (`overwrite-upgrade`)."""
+    levels = np.asarray(entries["_LEVEL"])
+    if not options.boolean(schema.properties, "overwrite-upgrade", True) or levels.any():
+        return entries
+    buckets = scan.bucket_codes(entries)
+    low, high = scan.key_ranks(entries, schema)
+    order = np.lexsort((low, buckets))
+    meets = (buckets[order[1:]] == buckets[order[:-1]]) & (low[order[1:]] <= high[order[:-1]])
+    retracts = np.asarray(entries["_DELETE_ROW_COUNT"]) > 0
+    held_back = np.union1d(buckets[order[1:]][meets], buckets[retracts])
+    settled = ~np.isin(buckets, held_back) & (np.asarray(entries["_BUCKET"]) >= 0)
+    levels = np.where(settled, options.level_count(schema.properties) - 1, levels).astype(np.int32)
+    return entries.set_column(entries.column_names.index("_LEVEL"), manifest.ENTRY.field("_LEVEL"), pa.array(levels))
+
+
+def _key_columns(added: tuple[WrittenFile, ...], schema: Schema) -> dict[str, Any]:
+    """What entries say of the keys, numbers and levels of new files."""
+    names = metadata.key_of(schema)
+    kinds = [schema.field(name).type for name in names]
+    entries = manifest.key_entries(added, schema)
+    ranges = [f.keys for f in added if f.keys is not None]
+    lows, highs = [], []
+    for field in types.key_fields(tuple(schema.field(name) for name in names)):
+        told = [f.stats.get(field.id) or f.stats.get(types.column_id(field.id), ColumnStats()) for f in added]
+        low, high = _cut(told, field.type, _KEY_STATS_LENGTH)
+        lows.append(low)
+        highs.append(high)
+    return {
+        "_MIN_KEY": entries["_MIN_KEY"].combine_chunks(),
+        "_MAX_KEY": entries["_MAX_KEY"].combine_chunks(),
+        "_KEY_STATS": manifest.stats_struct(lows, highs, kinds, [[0] * len(kinds)] * len(added)),
+        "_MIN_SEQUENCE_NUMBER": [r.first_sequence for r in ranges],
+        "_MAX_SEQUENCE_NUMBER": [r.last_sequence for r in ranges],
+        "_LEVEL": [r.level for r in ranges],
+        "_DELETE_ROW_COUNT": [r.retract_count for r in ranges],
+    }
 
 
 def _in_place_of(
@@ -339,22 +381,33 @@ def _value_stats(added: tuple[WrittenFile, ...], schema: Schema) -> tuple[pa.Str
     for field, mode, length in kept:
         told = [f.stats.get(field.id, ColumnStats()) for f in added]
         bounded = mode in (StatsMode.FULL, StatsMode.TRUNCATE) and isinstance(field.type, Scalar)
-        low = [s.minimum if bounded else None for s in told]
-        high = [s.maximum if bounded else None for s in told]
-        if mode is StatsMode.TRUNCATE:
-            high = [waist.cut_high(v, length) if isinstance(v, str) else v for v in high]
-            low = [waist.cut_low(v, length) if isinstance(v, str) else v for v in low]
         kind = field.type if isinstance(field.type, Scalar) else types.NESTED_STATS
-        # Java keeps no bounds of bytes.
-        if to_arrow(kind) == pa.binary():
-            low = high = [None] * len(added)
+        low, high = _cut(
+            told if bounded else [ColumnStats()] * len(told), kind, length if mode is StatsMode.TRUNCATE else None
+        )
         kinds.append(kind)
-        lows.append(waist.column([None if h is None else v for v, h in zip(low, high, strict=True)], kind))
-        highs.append(waist.column([None if v is None else h for v, h in zip(low, high, strict=True)], kind))
+        lows.append(low)
+        highs.append(high)
         nulls.append([None if mode is StatsMode.NONE else s.null_count for s in told])
     columns = None if len(kept) == len(schema.fields) else [f.name for f, _, _ in kept]
     counts = [list(row) for row in zip(*nulls, strict=True)] if nulls else [[] for _ in added]
     return manifest.stats_struct(lows, highs, kinds, counts), columns
+
+
+def _cut(told: Sequence[ColumnStats], kind: Type, length: int | None) -> tuple[pa.Array, pa.Array]:
+    """Lower and upper bounds of a column, texts cut to `length`; both or none for each file, and none of bytes, as Java
+    keeps them."""
+    low, high = [s.minimum for s in told], [s.maximum for s in told]
+    if length is not None:
+        low = [waist.cut_low(v, length) if isinstance(v, str) else v for v in low]
+        high = [waist.cut_high(v, length) if isinstance(v, str) else v for v in high]
+    if to_arrow(kind) == pa.binary():
+        low = high = [None] * len(told)
+    pairs = list(zip(low, high, strict=True))
+    return (
+        waist.column([None if h is None else v for v, h in pairs], kind),
+        waist.column([None if v is None else h for v, h in pairs], kind),
+    )
 
 
 def _changes(delta: pa.Table, schema: Schema) -> tuple[PartitionChange, ...]:
@@ -370,7 +423,7 @@ def _changes(delta: pa.Table, schema: Schema) -> tuple[PartitionChange, ...]:
 
     ones, rows, sizes = np.ones(len(delta)), np.asarray(delta["_ROW_COUNT"]), np.asarray(delta["_FILE_SIZE"])
     from_scan = zip(
-        scan.partition_values(values, schema),
+        manifest.partition_values(values, schema),
         *(sums(w, chosen) for w in (ones, rows, sizes) for chosen in (is_add, ~is_add)),
         strict=True,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +13,13 @@ import pyarrow.compute as pc
 from lakeformat.codec import binary_row, expression
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import manifest, metadata, options
-from lakeformat.dialects.paimon.layout import directory
+from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory, merging
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
-from lakeformat.model.work import ReadTask
+from lakeformat.model.work import SEQUENCE, VALUE_KIND, MergeSpec, ReadTask
 from lakeformat.storage.store import Reader
 
 
@@ -40,14 +41,68 @@ class Files:
         return pc.sum(self.entries["_ROW_COUNT"]).as_py() or 0
 
 
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """Files of a table with a primary key, parted so that no key stands in two sections (IntervalPartition).
+
+    `files` are in the order of partition, bucket and section, and within one older before newer; `starts` says where
+    each section begins. A section `is_whole` if its rows are the table's as they stand: one file above level 0, in
+    which nothing retracts.
+    """
+
+    files: Files
+    starts: np.ndarray
+    is_whole: np.ndarray
+
+    @classmethod
+    def of(cls, found: Files, schema: Schema) -> Sections:
+        entries = found.entries
+        count = len(entries)
+        if count == 0:
+            return cls(found, np.zeros(0, np.int64), np.zeros(0, bool))
+        levels, place = np.asarray(entries["_LEVEL"]), bucket_codes(entries)
+        low, high = key_ranks(entries, schema)
+        step = 2 * count + 1  # Above all ranks.
+        low, high = low + place * step, high + place * step
+        order = np.argsort(low, kind="stable")
+        reach = np.maximum.accumulate(high[order])
+        section = np.zeros(count, np.int64)
+        section[order[1:]] = np.cumsum(low[order[1:]] > reach[:-1])
+        order = np.lexsort((np.arange(count), -levels, section))
+        starts = np.concatenate(([0], np.flatnonzero(np.diff(section[order])) + 1))
+        retracts = np.asarray(pc.fill_null(entries["_DELETE_ROW_COUNT"], 1))
+        alone = np.diff(np.append(starts, count)) == 1
+        first = order[starts]
+        rows = pa.array(order)
+        sorted_files = Files(entries.take(rows), found.paths.take(rows))
+        return cls(sorted_files, starts, alone & (levels[first] > 0) & (retracts[first] == 0))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.diff(np.append(self.starts, len(self.files)))
+
+    def filter(self, keep: np.ndarray) -> Sections:
+        sizes = self.sizes
+        kept = self.files.filter(pa.array(np.repeat(keep, sizes)))
+        sizes = sizes[keep]
+        return Sections(kept, np.cumsum(sizes) - sizes, self.is_whole[keep])
+
+
 def scan(
     reader: Reader, base: State, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
 ) -> list[ReadTask]:
     """The tasks that together read the rows for which `predicate` (bound to the schema) is true."""
-    found = files(reader, base, predicate)
     residual = _residual(base.schema, predicate)
-    fields = project(base.schema.fields, columns)
-    return tasks(reader, base, found, _with_columns_of(residual, fields, base.schema), residual)
+    fields = _with_columns_of(residual, project(base.schema.fields, columns), base.schema)
+    found = files(reader, base, predicate)
+    if not base.schema.primary_key:
+        return tasks(reader, base, found, fields, residual)
+    sections = Sections.of(found, base.schema)
+    whole, sections = _without_needless(reader, base, sections, predicate)
+    return [*tasks(reader, base, whole, fields, residual), *merges(reader, base, sections, fields, residual)]
 
 
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
@@ -59,6 +114,10 @@ def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
     """The number of rows for which `predicate` is true, where metadata alone can tell it exactly; else None."""
     entries = _entries(reader, base, predicate)
+    if base.schema.primary_key:
+        found = Sections.of(Files(entries, paths(entries, base.schema)), base.schema)
+        if not found.is_whole.all():
+            return None
     if _residual(base.schema, predicate) != ALWAYS and not _must_match(reader, base, entries, predicate).all():
         return None
     return pc.sum(entries["_ROW_COUNT"]).as_py() or 0
@@ -110,6 +169,73 @@ def tasks(
     return result
 
 
+def merges(
+    reader: Reader, base: State, sections: Sections, fields: tuple[Field, ...], predicate: Expression = ALWAYS
+) -> list[ReadTask]:
+    """For each section, the task that merges its files. `fields` may hold `SEQUENCE` and `VALUE_KIND`."""
+    spec = merging(base.schema)
+    system = (SEQUENCE, VALUE_KIND)
+    held = (*system, *_merged_fields(spec, tuple(f for f in fields if f not in system), base.schema))
+    entries = sections.files.entries
+    names = sections.files.paths.to_pylist()
+    row_counts, sizes = entries["_ROW_COUNT"].to_pylist(), entries["_FILE_SIZE"].to_pylist()
+    schema_ids, formats = entries["_SCHEMA_ID"].to_pylist(), file_formats(entries).to_pylist()
+    result = []
+    for start, size in zip(sections.starts.tolist(), sections.sizes.tolist(), strict=True):
+        parts = []
+        for (schema_id, format), places in groupby(range(start, start + size), lambda i: (schema_ids[i], formats[i])):
+            run = list(places)
+            _require_format(format)
+            parts.append(
+                ReadTask(
+                    paths=tuple(names[i] for i in run),
+                    row_counts=tuple(row_counts[i] for i in run),
+                    sizes_bytes=tuple(sizes[i] for i in run),
+                    file_format=format,
+                    fields=held,
+                    file_fields=(*system, *metadata.schema_at(reader, base, schema_id).fields),
+                )
+            )
+        span = slice(start, start + size)
+        result.append(
+            ReadTask(
+                paths=tuple(names[span]),
+                row_counts=tuple(row_counts[span]),
+                sizes_bytes=tuple(sizes[span]),
+                file_format=parts[0].file_format,
+                fields=fields,
+                predicate=predicate,
+                merge=spec,
+                parts=tuple(parts),
+                bucket=entries["_BUCKET"][start].as_py(),
+            )
+        )
+    return result
+
+
+def bucket_codes(entries: pa.Table) -> np.ndarray:
+    """The partition and bucket of each file, as numbers from 0."""
+    partitions = entries["_PARTITION"].combine_chunks().dictionary_encode().indices
+    pairs = np.asarray(partitions).astype(np.int64) << 32 | np.asarray(entries["_BUCKET"]).astype(np.int64) & 0xFFFFFFFF
+    return np.unique(pairs, return_inverse=True)[1]
+
+
+def key_ranks(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the greatest key of each file, as numbers in the order of keys: equal where keys are."""
+    kinds = [schema.field(name).type for name in metadata.key_of(schema)]
+    bounds = pa.concat_arrays([*entries["_MIN_KEY"].chunks, *entries["_MAX_KEY"].chunks])
+    columns = binary_row.decode(bounds, kinds)
+    names = [str(i) for i in range(len(columns))]
+    order = np.asarray(pc.sort_indices(pa.table(columns, names), sort_keys=[(name, "ascending") for name in names]))
+    new = np.zeros(len(order), bool)
+    for column in columns:
+        ordered = column.take(pa.array(order))
+        new[1:] |= np.asarray(pc.not_equal(ordered[1:], ordered[:-1]))
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.cumsum(new)
+    return ranks[: len(entries)], ranks[len(entries) :]
+
+
 def paths(entries: pa.Table, schema: Schema) -> pa.Array:
     """The path of each file, relative to the table's location; an external one is absolute."""
     if len(entries) == 0:
@@ -120,7 +246,7 @@ def paths(entries: pa.Table, schema: Schema) -> pa.Array:
     spread = int(buckets.max()) - low + 1
     pairs = pa.array(codes.astype(np.int64) * spread + (buckets - low)).dictionary_encode()
     place = directory(schema)
-    rows = partition_values(values, schema)
+    rows = manifest.partition_values(values, schema)
     folders = [place(rows[pair // spread], low + pair % spread) for pair in pairs.dictionary.to_pylist()]
     inside = pc.binary_join_element_wise(
         pa.array(folders, pa.string()).take(pairs.indices), entries["_FILE_NAME"].combine_chunks(), "/"
@@ -133,17 +259,6 @@ def file_formats(entries: pa.Table) -> pa.Array:
     """The ending of each file's name; null for a name that has none."""
     names = entries["_FILE_NAME"].combine_chunks()
     return pc.struct_field(pc.extract_regex(names, r"\.(?P<ending>[^.]+)$"), "ending")
-
-
-def partition_values(values: pa.Table, schema: Schema) -> list[tuple[object, ...]]:
-    """Partitions as tuples of Python values; timestamps as Arrow's integers."""
-    if not schema.partitioning:
-        return [()] * len(values)
-    columns = []
-    for column in values.columns:
-        kind = column.type
-        columns.append((column.cast(pa.int64()) if pa.types.is_timestamp(kind) else column).to_pylist())
-    return list(zip(*columns, strict=True))
 
 
 def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:
@@ -195,11 +310,41 @@ def _residual(schema: Schema, predicate: Expression) -> Expression:
     return conditions.split(predicate, schema.partitioning.names)[1]
 
 
+def _merged_fields(spec: MergeSpec, fields: tuple[Field, ...], schema: Schema) -> tuple[Field, ...]:
+    """The columns that must be read so that merged rows have `fields`."""
+    if spec.aggregations:  # These may look into a value that only a part is asked for of.
+        fields = tuple(schema.field(f.name) for f in fields)
+    needed = {*spec.key, *spec.needed(f.name for f in fields)}
+    chosen = tuple(schema.field(f.name) if f.name in needed else f for f in fields)
+    return (*chosen, *(f for f in schema.fields if f.name in needed - {c.name for c in chosen}))
+
+
+def _without_needless(reader: Reader, base: State, sections: Sections, predicate: Expression) -> tuple[Files, Sections]:
+    """(files that may be read as they stand, sections to merge), as far as a row may satisfy `predicate`.
+
+    A file of a section to merge stays even if none of its rows can: it may hold the newest row of a key. Where the merged
+    row is one of those merged, a section goes if none of its files has such a row.
+    """
+    if _residual(base.schema, predicate) != ALWAYS and len(sections):
+        may = np.asarray(_may_match(reader, base, sections.files.entries, predicate))
+        hit = np.logical_or.reduceat(may, sections.starts)
+        if merging(base.schema).engine != "deduplicate":
+            hit |= ~sections.is_whole
+        sections = sections.filter(hit)
+    return sections.filter(sections.is_whole).files, sections.filter(~sections.is_whole)
+
+
 def _entries(reader: Reader, base: State, predicate: Expression) -> pa.Table:
-    """The live entries of files that may hold a row for which `predicate` is true."""
+    """The live entries of files that may hold a row for which `predicate` is true; of a table with a primary key, those
+    that may hold a key for which it can be."""
     require_plain(reader, base)
-    scope, rest = conditions.split(predicate, base.schema.partitioning.names)
-    entries = manifest.live_entries(reader, base.document, base.schema, scope)
+    schema = base.schema
+    scope, rest = conditions.split(predicate, schema.partitioning.names)
+    entries = manifest.live_entries(reader, base.document, schema, scope)
+    if schema.primary_key:
+        entries = entries.filter(pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
+        predicate, _ = conditions.split(predicate, {*schema.partitioning.names, *schema.primary_key})
+        _, rest = conditions.split(predicate, schema.partitioning.names)
     if rest != ALWAYS and len(entries):
         entries = entries.filter(_may_match(reader, base, entries, predicate))
     return entries
@@ -290,8 +435,10 @@ def _kinds(found: Files) -> Iterator[tuple[int, str, np.ndarray]]:
     codes, names = formats.indices.to_numpy(zero_copy_only=False), formats.dictionary.to_pylist()
     for schema_id in np.unique(ids):
         for code in sorted(np.unique(codes[ids == schema_id]).tolist(), key=lambda code: str(names[code])):
-            if names[code] not in {"parquet", "orc", "avro"}:
-                raise UnsupportedFeature(
-                    f"data files of format {names[code]!r}: lakeformat reads parquet, orc and avro"
-                )
+            _require_format(names[code])
             yield int(schema_id), names[code], np.flatnonzero((ids == schema_id) & (codes == code))
+
+
+def _require_format(name: str | None) -> None:
+    if name not in {"parquet", "orc", "avro"}:
+        raise UnsupportedFeature(f"data files of format {name!r}: lakeformat reads parquet, orc and avro")

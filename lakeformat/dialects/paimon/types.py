@@ -53,6 +53,7 @@ NESTED_STATS = scalar(Kind.BYTES)  # A null of any type with parts takes the sam
 # Ids in data files of the parts of collections, which the schema does not number (SpecialFields).
 _COLLECTION_BASE = 536870911
 _COLLECTION_STEP = 1024
+_KEY_BASE = 1073741823  # Added to a column's id where it stands once more as a key (SpecialFields).
 
 
 def parse_type(value: Any) -> tuple[Type, bool]:
@@ -167,6 +168,18 @@ def with_file_ids(fields: tuple[Field, ...]) -> tuple[Field, ...]:
         return replace(visit(field, owner, depth), id=own)
 
     return tuple(visit(f, f.id, 0) for f in fields)
+
+
+def key_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Columns as they stand at the beginning of key-value files."""
+    return tuple(
+        Field(each.id + _KEY_BASE, f"_KEY_{each.name}", each.type, nullable=False, default=None) for each in fields
+    )
+
+
+def column_id(key_id: int) -> int:
+    """The id of the column that a key field repeats."""
+    return key_id - _KEY_BASE
 
 
 def check_supported(fields: tuple[Field, ...]) -> None:

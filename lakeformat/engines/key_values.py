@@ -1,0 +1,90 @@
+"""Rows of keyed tables as their files hold them: numbered, merged and sorted by key, and what a file's keys are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec.arrow import arrow_schema
+from lakeformat.engines import merge
+from lakeformat.errors import InvalidInput
+from lakeformat.model.schema import Field, Kind, Scalar
+from lakeformat.model.work import RETRACTS, ROW_KIND, SEQUENCE, VALUE_KIND, KeyRange, KeyValues, RowKind, WriteTask
+
+_SHORT = pa.array([kind.short for kind in RowKind])
+
+
+def given(task: WriteTask) -> tuple[Field, ...]:
+    """The columns that rows to be written may have."""
+    if task.keyed is None:
+        return task.fields
+    return (*task.fields, SEQUENCE, VALUE_KIND) if task.keyed.is_numbered else (*task.fields, ROW_KIND)
+
+
+def waiting(task: WriteTask) -> tuple[Field, ...]:
+    """The columns of rows that wait to be written: `with_kinds` gives them."""
+    if task.keyed is None or task.keyed.is_numbered:
+        return given(task)
+    return (*task.fields, VALUE_KIND)
+
+
+def with_kinds(batch: pa.RecordBatch, task: WriteTask) -> pa.RecordBatch:
+    """The kind of each row as a number. Raises `InvalidInput` for one that is none."""
+    if task.keyed is None or task.keyed.is_numbered:
+        return batch
+    names = batch.column(ROW_KIND.name)
+    if names.null_count == len(names) and task.keyed.kind_column is not None:
+        names = batch.column(task.keyed.kind_column)
+    kinds = pc.index_in(pc.fill_null(names, task.keyed.kind.short), value_set=_SHORT)
+    if kinds.null_count:
+        strange = pc.unique(names.filter(kinds.is_null())).to_pylist()[:5]
+        raise InvalidInput(f"row kinds {strange}: a row's kind is one of {', '.join(_SHORT.to_pylist())}")
+    kept = batch.drop_columns([ROW_KIND.name])
+    return kept.append_column(pa.field(VALUE_KIND.name, pa.int8(), nullable=False), kinds.cast(pa.int8()))
+
+
+def stand(table: pa.Table, keyed: KeyValues, first: int) -> pa.Table:
+    """Rows (as `waiting` has them) -> the columns of a file. Those to be numbered get `first` and what follows, in the
+    order in which they come."""
+    if not keyed.is_numbered:
+        numbers = pa.array(np.arange(first, first + table.num_rows))
+        table = table.append_column(pa.field(SEQUENCE.name, pa.int64(), nullable=False), numbers)
+        table = merge.merge(table, keyed.merge)
+    source = {name: name for name in table.column_names}
+    source |= {field.name: name for field, name in zip(keyed.key_fields, keyed.merge.key, strict=True)}
+    return pa.Table.from_arrays([table.column(source[f.name]) for f in keyed.fields], schema=arrow_schema(keyed.fields))
+
+
+def key_range(table: pa.Table, keyed: KeyValues) -> KeyRange:
+    """What rows as a file holds them, which are at least one, say of its keys."""
+    ends = [0, table.num_rows - 1]
+    least, greatest = zip(
+        *([_value(table.column(f.name)[end], f) for end in ends] for f in keyed.key_fields), strict=True
+    )
+    numbers = pc.min_max(table.column(SEQUENCE.name)).as_py()
+    retracts = pc.is_in(table.column(VALUE_KIND.name), value_set=pa.array(RETRACTS, pa.int8()))
+    return KeyRange(least, greatest, numbers["min"], numbers["max"], pc.sum(retracts).as_py(), keyed.level)
+
+
+def joined(before: KeyRange | None, after: KeyRange) -> KeyRange:
+    """The range of two pieces of one file, in their order."""
+    if before is None:
+        return after
+    return replace(
+        after,
+        minimum=before.minimum,
+        first_sequence=min(before.first_sequence, after.first_sequence),
+        last_sequence=max(before.last_sequence, after.last_sequence),
+        retract_count=before.retract_count + after.retract_count,
+    )
+
+
+def _value(scalar: pa.Scalar, field: Field) -> Any:
+    match field.type:
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ):
+            return scalar.value
+    return scalar.as_py()

@@ -1,0 +1,307 @@
+"""Tables with a primary key: rows of one key become one row, whoever wrote them and when."""
+
+import datetime
+import itertools
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeformat import Conflict, InvalidInput, Lake, OutsideScope, UnsupportedFeature
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("n", pa.int64()), ("dt", pa.string())])
+
+
+@pytest.fixture(params=["arrow", "spark"])
+def frame(request):
+    """Rows as the engine's own kind of frame."""
+    if request.param == "arrow":
+        return arrow
+    spark = request.getfixturevalue("spark")
+
+    def make(rows):
+        found = arrow(rows)
+        types = {"id": "bigint", "v": "string", "n": "bigint", "dt": "string", "rowkind": "string"}
+        names = ", ".join(f"{name} {types[name]}" for name in found.column_names)
+        return spark.createDataFrame([tuple(row.values()) for row in found.to_pylist()], names)
+
+    return make
+
+
+def arrow(rows):
+    schema = SCHEMA if all("rowkind" not in row for row in rows) else SCHEMA.append(pa.field("rowkind", pa.string()))
+    return pa.Table.from_pylist(rows, schema)
+
+
+def row(id, v="v", dt="a", n=None, **more):
+    return {"id": id, "v": v, "n": n, "dt": dt, **more}
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(str(tmp_path / "warehouse"))
+
+
+def make(lake, name="d.t", **properties):
+    given = {"bucket": "2"} | {key.replace("_", "."): value for key, value in properties.items()}
+    return lake.create_table(
+        name, SCHEMA, format="paimon", partition_by=["dt"], primary_key=["id", "dt"], properties=given
+    )
+
+
+@pytest.fixture
+def table(lake):
+    return make(lake)
+
+
+def contents(table, **how):
+    found = table.scan(columns=["id", "dt", "v"], **how).to_arrow().to_pylist()
+    assert table.scan(**how).count() == len(found)
+    keys = {(r["dt"], r["id"]): r["v"] for r in found}
+    assert len(keys) == len(found)
+    return keys
+
+
+def levels(table):
+    return sorted(table.inspect.files()["level"].to_pylist())
+
+
+# --- upsert -----------------------------------------------------------------------------------------------------------
+
+
+def test_upsert_puts_rows_in_the_place_of_those_with_their_key(table, frame):
+    made = table.upsert(frame([row(1, "one"), row(2, "two"), row(1, "other", dt="b")]))
+    assert (made.kind, made.rows_added, made.rows_removed) == ("append", 3, 0)
+    table.upsert(frame([row(2, "TWO"), row(3, "three")]))
+    assert contents(table) == {("a", 1): "one", ("a", 2): "TWO", ("a", 3): "three", ("b", 1): "other"}
+    assert contents(table, snapshot_id=1) == {("a", 1): "one", ("a", 2): "two", ("b", 1): "other"}
+
+
+def test_the_last_row_of_a_key_counts_within_one_write_too(table):
+    table.append(arrow([row(1, "first"), row(2), row(1, "last")]))
+    assert contents(table)["a", 1] == "last"
+    assert sum(table.inspect.files()["row_count"].to_pylist()) == 2
+
+
+def test_rows_that_say_what_they_do_to_their_key(table, frame):
+    table.upsert(frame([row(1), row(2), row(3)]))
+    table.upsert(frame([row(1, rowkind="-D"), row(2, "new", rowkind="+U"), row(3, rowkind="-U"), row(4, rowkind=None)]))
+    assert contents(table) == {("a", 2): "new", ("a", 4): "v"}
+    with pytest.raises(InvalidInput, match="a row's kind is one of"):
+        table.upsert(frame([row(1, rowkind="D")]))
+    assert contents(table) == {("a", 2): "new", ("a", 4): "v"}
+
+
+def test_key_columns_hold_no_nulls_and_others_may_be_left_out(table):
+    table.upsert(pa.table({"id": [1], "dt": ["a"]}))
+    assert contents(table) == {("a", 1): None}
+    with pytest.raises(InvalidInput, match="id is NOT NULL"):
+        table.upsert(arrow([row(None)]))
+
+
+def test_upsert_needs_a_primary_key(lake):
+    plain = lake.create_table("d.plain", SCHEMA, format="paimon")
+    with pytest.raises(InvalidInput, match="upsert needs a primary key"):
+        plain.upsert(arrow([row(1)]))
+    with pytest.raises(InvalidInput, match="rowkind"):
+        plain.append(arrow([row(1, rowkind="+I")]))
+
+
+def test_the_sequence_field_decides_which_row_is_the_newest(lake, frame):
+    for order, winner in (("ascending", "late"), ("descending", "early")):
+        t = make(lake, f"d.{order}", sequence_field="n", **{"sequence.field.sort-order": order})
+        t.upsert(frame([row(1, "late", n=9), row(2, "null", n=None)]))
+        t.upsert(frame([row(1, "early", n=3), row(2, "any", n=0)]))
+        assert contents(t) == {("a", 1): winner, ("a", 2): "any"}
+
+
+def test_deletes_may_be_ignored(lake):
+    t = make(lake, **{"ignore-delete": "true"})
+    t.upsert(arrow([row(1), row(2)]))
+    assert t.upsert(arrow([row(1, rowkind="-D")])) is None
+    assert t.delete(where="id = 2") is None
+    assert contents(t) == {("a", 1): "v", ("a", 2): "v"}
+
+
+def test_rows_of_a_bucket_are_numbered_on(table):
+    table.upsert(arrow([row(i) for i in range(6)]))
+    table.upsert(arrow([row(i) for i in range(3)]))
+    files = table.inspect.files().select(["bucket", "min_sequence_number", "max_sequence_number"]).to_pylist()
+    for bucket in {f["bucket"] for f in files}:
+        ranges = sorted((f["min_sequence_number"], f["max_sequence_number"]) for f in files if f["bucket"] == bucket)
+        assert ranges[0][0] == 0
+        assert all(after[0] == before[1] + 1 for before, after in itertools.pairwise(ranges))
+
+
+def test_files_hold_the_columns_that_java_gives_them(table):
+    table.upsert(arrow([row(2), row(1)]))
+    path = table.inspect.files()["path"][0].as_py()
+    found = pq.read_table(f"{table.uri.removeprefix('file://')}/{path}")
+    ids = {f.name: int(f.metadata[b"PARQUET:field_id"]) for f in found.schema}
+    assert list(ids) == ["_KEY_id", "_SEQUENCE_NUMBER", "_VALUE_KIND", "id", "v", "n", "dt"]
+    assert list(ids.values()) == [1073741823, 2147483646, 2147483645, 0, 1, 2, 3]
+    assert found["_KEY_id"].to_pylist() == sorted(found["_KEY_id"].to_pylist())
+
+
+@pytest.mark.parametrize("format", ["orc", "avro"])
+def test_other_file_formats(lake, format):
+    t = make(lake, file_format=format)
+    t.upsert(arrow([row(1, "old"), row(2)]))
+    t.upsert(arrow([row(1, "new")]))
+    assert contents(t) == {("a", 1): "new", ("a", 2): "v"}
+
+
+# --- scan -------------------------------------------------------------------------------------------------------------
+
+
+def test_conditions_on_values_never_bring_back_an_older_row(table, spark):
+    table.upsert(arrow([row(1, "x", n=1), row(2, "x", n=2), row(50, "x", n=50)]))
+    table.upsert(arrow([row(1, "y", n=10)]))
+    assert contents(table, where="v = 'x'") == {("a", 2): "x", ("a", 50): "x"}
+    assert contents(table, where="n < 5") == {("a", 2): "x"}
+    assert contents(table, where="v = 'y' and id = 1") == {("a", 1): "y"}
+    assert contents(table, where="v = 'z'") == {}
+    found = table.scan(columns=["n"], where="v <> 'y'").to_spark(spark).toPandas()
+    assert sorted(found["n"]) == [2, 50]
+
+
+def test_conditions_on_keys_and_partitions_leave_files_out(table):
+    table.upsert(arrow([row(i, dt=dt) for i in range(10) for dt in ("a", "b")]))
+    table.upsert(arrow([row(i, dt="a") for i in range(100, 110)]))
+    paths = [path for task in table.scan(where="dt = 'a' and id > 50").plan() for path in task.paths]
+    assert paths
+    assert all(path.startswith("dt=a/") for path in paths)
+    assert len(paths) < len([p for p in table.inspect.files()["path"].to_pylist() if p.startswith("dt=a/")])
+
+
+def test_columns_that_are_not_asked_for_still_merge(lake):
+    t = make(lake, sequence_field="n")
+    t.upsert(arrow([row(1, "new", n=5)]))
+    t.upsert(arrow([row(1, "old", n=1)]))
+    assert t.scan(columns=["v"]).to_arrow().to_pylist() == [{"v": "new"}]
+    assert t.scan(columns=[]).to_arrow().num_rows == 1
+
+
+def test_files_of_older_schemas_merge_with_newer_ones(table):
+    table.upsert(arrow([row(1, "one"), row(2, "two")]))
+    table.alter().rename_column("v", "w").add_column("x", "int").commit()
+    table.upsert(pa.table({"id": [2], "dt": ["a"], "w": ["TWO"], "x": pa.array([7], pa.int32())}))
+    found = table.scan(columns=["id", "w", "x"]).to_arrow().sort_by("id").to_pylist()
+    assert found == [{"id": 1, "w": "one", "x": None}, {"id": 2, "w": "TWO", "x": 7}]
+
+
+def test_key_columns_of_many_types(lake):
+    columns = {
+        "s": pa.array(["é", "z", "Z", "", "ab" * 40]),
+        "d": pa.array([Decimal("-1.50"), Decimal("10.00"), Decimal("2.00"), Decimal("0.00"), Decimal("9.99")]),
+        "t": pa.array([datetime.datetime(2020 + i % 2, 1, 1, i) for i in range(5)], pa.timestamp("us")),
+        "b": pa.array([True, False, True, False, True]),
+        "y": pa.array([datetime.date(1969, 12, 28 + i % 3) for i in range(5)]),
+    }
+    keys = pa.table(columns)
+    names = list(columns)
+    schema = keys.schema.append(pa.field("v", pa.int32()))
+    t = lake.create_table("d.k", schema, format="paimon", primary_key=names, properties={"bucket": "1"})
+    for turn in range(3):
+        t.upsert(keys.slice(turn).append_column("v", pa.array([turn] * (5 - turn), pa.int32())))
+    found = t.scan().to_arrow()
+    assert sorted(found["v"].to_pylist()) == [0, 1, 2, 2, 2]
+    assert set(map(str, found.select(names).to_pylist())) == set(map(str, keys.to_pylist()))
+    assert t.scan(where="s = 'Z'").to_arrow()["v"].to_pylist() == [2]
+
+
+# --- delete, update, overwrite ----------------------------------------------------------------------------------------
+
+
+def test_delete_writes_rows_that_take_others_away(table):
+    table.upsert(arrow([row(i, n=i) for i in range(6)]))
+    made = table.delete(where="n >= 4")
+    assert (made.kind, made.rows_added, made.files_removed) == ("delete", 2, 0)
+    assert sorted(contents(table)) == [("a", i) for i in range(4)]
+    assert table.delete(where="n = 77") is None
+    table.upsert(arrow([row(5, "back")]))
+    assert contents(table)["a", 5] == "back"
+
+
+def test_update_writes_the_changed_rows_only(table, spark):
+    table.upsert(arrow([row(i, n=i) for i in range(6)]))
+    made = table.update({"v": "concat(v, '!')", "n": "n + 1"}, where="n < 2")
+    assert (made.kind, made.rows_added, made.files_removed) == ("update", 2, 0)
+    assert contents(table, where="v = 'v!'") == {("a", 0): "v!", ("a", 1): "v!"}
+    table.update({"v": "'all'"}, spark=spark)
+    assert set(contents(table).values()) == {"all"}
+    with pytest.raises(InvalidInput, match="'id', which is in the primary key"):
+        table.update({"id": "id + 1"})
+
+
+def test_overwrites_replace_rows_and_settle_at_once(table, frame):
+    table.upsert(frame([row(1, dt="a"), row(1, dt="b"), row(1, dt="c")]))
+    table.upsert(frame([row(2, dt="a"), row(2, dt="b")]))
+    table.overwrite_partitions(frame([row(9, "w", dt="a"), row(9, "x", dt="a")]))
+    assert contents(table) == {("a", 9): "x", ("b", 1): "v", ("b", 2): "v", ("c", 1): "v"}
+    settled = [f for f in table.inspect.files().to_pylist() if f["partition"] == "dt=a"]
+    assert [f["level"] for f in settled] == [5]
+    table.overwrite(frame([row(3, dt="b")]), partition={"dt": "b"})
+    assert contents(table, where="dt = 'b'") == {("b", 3): "v"}
+    with pytest.raises(OutsideScope):
+        table.overwrite(frame([row(3, dt="c")]), where="dt = 'b'")
+    table.drop_partitions([{"dt": "c"}])
+    assert set(contents(table)) == {("a", 9), ("b", 3)}
+    table.upsert(frame([row(9, "y")]))
+    assert contents(table)["a", 9] == "y"
+    table.truncate()
+    assert contents(table) == {}
+
+
+def test_rows_that_retract_do_not_settle(table):
+    table.overwrite(arrow([row(1), row(1, rowkind="-D")]))
+    assert levels(table) == [0]
+    assert contents(table) == {}
+
+
+def test_settled_files_are_counted_and_read_as_they_stand(table):
+    table.overwrite(arrow([row(i, n=i) for i in range(10)]))
+    assert all(task.merge is None for task in table.scan().plan())
+    table.upsert(arrow([row(0, "new")]))
+    assert sum(task.merge is not None for task in table.scan().plan()) == 1
+    assert len(contents(table)) == 10
+
+
+def test_overwrite_by_row_is_refused(table):
+    table.upsert(arrow([row(1)]))
+    with pytest.raises(UnsupportedFeature, match="more than partition columns"):
+        table.overwrite(arrow([row(1, n=2)]), where="n = 2")
+    assert contents(table) == {("a", 1): "v"}
+
+
+def test_buckets_change_by_overwrite(table):
+    table.upsert(arrow([row(i) for i in range(20)]))
+    table.alter().set_properties({"bucket": "4"}).commit()
+    with pytest.raises(InvalidInput, match="2 buckets and the table now 4"):
+        table.upsert(arrow([row(1, "new")]))
+    table.overwrite(table.scan().to_arrow())
+    table.upsert(arrow([row(1, "new")]))
+    assert contents(table) == {("a", i): "new" if i == 1 else "v" for i in range(20)}
+    assert set(table.inspect.files()["bucket"].to_pylist()) == {0, 1, 2, 3}
+
+
+# --- concurrency ------------------------------------------------------------------------------------------------------
+
+
+def test_an_update_loses_to_others_who_changed_rows_with_such_keys(table, lake, monkeypatch):
+    table.upsert(arrow([row(i, n=i) for i in range(4)]))
+    other = lake.table("d.t")
+
+    def meanwhile(rows):
+        commit = table._commit
+        monkeypatch.setattr(table, "_commit", lambda *a: (other.upsert(arrow(rows)), commit(*a))[1])
+
+    meanwhile([row(2, "theirs")])
+    with pytest.raises(Conflict, match="changed rows with keys as of those that were read"):
+        table.update({"n": "n + 1"}, where="id between 1 and 3")
+    assert contents(table)["a", 2] == "theirs"
+    monkeypatch.undo()
+    meanwhile([row(900, "far")])
+    table.update({"n": "n + 1"}, where="id < 3")
+    assert contents(table)["a", 900] == "far"
