@@ -20,7 +20,7 @@ from lakeformat.model.work import ColumnStats, WrittenFile
 from lakeformat.storage.files import open_store
 
 FILES = 100_000
-_SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("name", pa.string()), ("dt", pa.string())])
+SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("name", pa.string()), ("dt", pa.string())])
 
 
 def run(folder: Path) -> Iterator[Figure]:
@@ -63,24 +63,30 @@ def plan(warehouse: Path) -> None:
 def declare(warehouse: Path, files: int) -> bytes:
     """A table of files that need not be there, for planning opens none; returns the bytes of its only manifest."""
     properties = {"manifest.target-file-size": "4 gb"}
-    Lake(str(warehouse)).create_table("bench.files", _SCHEMA, partition_by=["dt"], properties=properties)
+    Lake(str(warehouse)).create_table("bench.files", SCHEMA, partition_by=["dt"], properties=properties)
     store = open_store(str(warehouse / "bench.db" / "files"))
-    operation = Append(request=Request(id="bench"), added=tuple(_file(i) for i in range(files)))
+    operation = Append(request=Request(id="bench"), added=tuple(described(i) for i in range(files)))
     commit(store, paimon.head(store), paimon, operation)
     (only,) = [f.path for f in store.list("manifest") if "/manifest-list-" not in f.path]
     return store.read(only)
 
 
-def _file(i: int) -> WrittenFile:
+def described(i: int, first_id: int = 0, folder: str = "") -> WrittenFile:
+    """The i-th file as a writer would tell of it: partition, size and bounds of four columns."""
     day = f"2024-01-{i % 30 + 1:02d}"
     low = i * 10_000
-    stats = {
-        0: ColumnStats(low, low + 9_999, 0),
-        1: ColumnStats(i % 7 + 0.25, i % 7 + 100.5, i % 3),
-        2: ColumnStats(f"customer {i:08d}", f"customer {i + 1:08d}", 0),
-        3: ColumnStats(day, day, 0),
-    }
+    bounds = [
+        ColumnStats(low, low + 9_999, 0, 10_000),
+        ColumnStats(i % 7 + 0.25, i % 7 + 100.5, i % 3, 10_000),
+        ColumnStats(f"customer {i:08d}", f"customer {i + 1:08d}", 0, 10_000),
+        ColumnStats(day, day, 0, 10_000),
+    ]
     name = f"data-{uuid.uuid5(uuid.NAMESPACE_OID, str(i))}-0.parquet"
     return WrittenFile(
-        f"dt={day}/bucket-0/{name}", (day,), 10_000, 250_000 + i % 1000, stats=stats, created_ms=1_700_000_000_000
+        f"{folder or f'dt={day}/bucket-0'}/{name}",
+        (day,),
+        10_000,
+        250_000 + i % 1000,
+        stats={first_id + place: each for place, each in enumerate(bounds)},
+        created_ms=1_700_000_000_000,
     )

@@ -61,6 +61,7 @@ def session() -> SparkSession:
         .appName("spark_overwrite")
         .config("spark.driver.memory", "3g")
         .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")  # As the peers have it.
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.sources.partitionOverwriteMode", "dynamic")
         .getOrCreate()

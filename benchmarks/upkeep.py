@@ -47,7 +47,7 @@ def run(folder: Path) -> Iterator[Figure]:
             return took
 
         what = f"compact {FILES:,} files of {ROWS:,} rows"
-        theirs_again = _put_back(theirs / "bench" / "small", lambda: peer.ask(verb="compact", table="peer.bench.small"))
+        theirs_again = put_back(theirs / "bench" / "small", lambda: peer.ask(verb="compact", table="peer.bench.small"))
         yield by_turns(what, _PEER, 1.0, _copied(ours, "small", compact), theirs_again, runs=3)
         spark = session()
         try:
@@ -60,7 +60,7 @@ def run(folder: Path) -> Iterator[Figure]:
             _PEER,
             1.0,
             _copied(ours, "aged", expire),
-            _put_back(theirs / "bench" / "aged", lambda: peer.ask(verb="expire", table="peer.bench.aged")),
+            put_back(theirs / "bench" / "aged", lambda: peer.ask(verb="expire", table="peer.bench.aged")),
             runs=3,
         )
 
@@ -78,7 +78,7 @@ def _copied(warehouse: Path, name: str, work: Callable[[Table], float]) -> Calla
     return once
 
 
-def _put_back(table: Path, work: Callable[[], float]) -> Callable[[], float]:
+def put_back(table: Path, work: Callable[[], float]) -> Callable[[], float]:
     """`work` on the table as it is now, however often: its metadata names its files by where they lie."""
     kept = table.with_name(f"{table.name}-kept")
     shutil.copytree(table, kept)
@@ -92,20 +92,20 @@ def _put_back(table: Path, work: Callable[[], float]) -> Callable[[], float]:
 
 
 def _small_files(lake: Lake) -> None:
-    data = _rows(ROWS)
+    data = rows(ROWS)
     table = lake.create_table("bench.small", data.schema)
     for start in range(0, ROWS, ROWS // FILES):
         table.append(data.slice(start, ROWS // FILES))
 
 
 def _history(lake: Lake) -> None:
-    data = _rows(1000 * PARTITIONS, PARTITIONS)
+    data = rows(1000 * PARTITIONS, PARTITIONS)
     table = lake.create_table("bench.aged", data.schema, partition_by=["dt"])
     for _ in range(SNAPSHOTS + 1):
         table.overwrite_partitions(data)
 
 
-def _rows(count: int, days: int = 1) -> pa.Table:
+def rows(count: int, days: int = 1) -> pa.Table:
     """The rows that the peer writes too."""
     ids = np.arange(count)
     names = pc.binary_join_element_wise("customer", pa.array(ids).cast(pa.string()), " ")

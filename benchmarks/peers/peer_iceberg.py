@@ -87,6 +87,23 @@ def expire(table: str) -> float:
     return _timed(call, f"{table}.snapshots")
 
 
+def events(table: str, source: str) -> int:
+    """An empty table with the columns of the Parquet files in `source`, partitioned by their `dt`."""
+    spark = _session[0]
+    spark.read.parquet(source).limit(0).writeTo(table).using("iceberg").partitionedBy(F.col("dt")).tableProperty(
+        "format-version", "2"
+    ).tableProperty("write.parquet.compression-codec", "zstd").create()
+    return spark.table(table).count()
+
+
+def overwrite(table: str, source: str) -> float:
+    """Replace the partitions that the source has rows of."""
+    frame = _session[0].read.parquet(source)
+    started = time.perf_counter()
+    frame.writeTo(table).overwritePartitions()
+    return time.perf_counter() - started
+
+
 def _timed(call: str, left: str) -> float:
     """Seconds of a procedure after which the metadata table `left` has one row."""
     spark = _session[0]
@@ -120,6 +137,7 @@ def _rows(count: int, days: int = 1) -> Any:
     )
 
 
-serve({"start": start, "small_files": small_files, "history": history, "compact": compact, "expire": expire})
+VERBS = (start, small_files, history, compact, expire, events, overwrite)
+serve({verb.__name__: verb for verb in VERBS})
 if _session:
     _session[0].stop()

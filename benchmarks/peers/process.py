@@ -15,8 +15,6 @@ from tests.judge import environments
 from tests.judge.environments import PythonPeer
 
 HERE = Path(__file__).resolve().parent
-# The Iceberg runtime for Spark 3.5 lies as a jar in a package of the Python index.
-ICEBERG = PythonPeer("iceberg", ("pyspark>=3.5,<3.6", "snowpark-connect-deps-iceberg==1.0.2"))
 
 
 class PeerFailed(RuntimeError):
@@ -63,9 +61,16 @@ def pypaimon() -> Iterator[Peer]:
 
 
 @contextmanager
+def pyiceberg() -> Iterator[Peer]:
+    """pyiceberg 0.12 in its own environment, the judge's."""
+    with _running("pyiceberg", environments.PYICEBERG, "peer_pyiceberg.py") as peer:
+        yield peer
+
+
+@contextmanager
 def iceberg_on_spark(warehouse: Path) -> Iterator[Peer]:
     """Iceberg 1.10.2 on Spark 3.5 with a Hadoop catalog in `warehouse`; its JVM runs when this returns."""
-    with _running("Iceberg on Spark", ICEBERG, "peer_iceberg.py") as peer:
+    with _running("Iceberg on Spark", environments.ICEBERG, "peer_iceberg.py") as peer:
         peer.ask(verb="start", warehouse=str(warehouse))
         yield peer
 
