@@ -48,8 +48,9 @@ class Lake:
 
     Without a `catalog`, a table is a folder. With one, Iceberg tables are where the catalog says, and Paimon tables stay
     folders: "sql" is a SQL catalog in the file `catalog.sqlite` of the warehouse, an address that SQLAlchemy
-    understands (`sqlite:///...`, `postgresql+psycopg://...`) one in that database. `catalog_options`: `name`, the
-    catalog's own (by default "default").
+    understands (`sqlite:///...`, `postgresql+psycopg://...`) one in that database, and `https://...` a REST catalog.
+    `catalog_options`: for SQL `name`, the catalog's own (by default "default"); for REST `token` or `credential`,
+    `warehouse`, `prefix`, `scope`, `oauth2-server-uri`, `header.*`.
     """
 
     def __init__(
@@ -115,8 +116,7 @@ class Lake:
         except AlreadyExists:
             if if_exists == "error":
                 raise
-            return self.table(name)
-        return table
+        return self.table(name)  # Where a catalog put it.
 
     def table(self, name: str) -> Table:
         """A table that is there. Raises `NotFound`, with the names that are near."""

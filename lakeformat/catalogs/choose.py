@@ -13,12 +13,15 @@ _SQLITE = "catalog.sqlite"  # In the warehouse's folder.
 
 
 def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Catalog:
-    """`sql` (SQLite in the warehouse's own folder) or a database's address as SQLAlchemy writes it.
+    """`sql` (SQLite in the warehouse's own folder), a database's address as SQLAlchemy writes it, or the `http(s)://` address
+    of a REST catalog.
 
     Raises `InvalidInput`.
     """
     if not isinstance(address, str) or not address:
         raise InvalidInput(f"catalog={address!r}: write 'sql' or a database's address, e.g. 'postgresql+psycopg://...'")
+    if address.startswith(("http://", "https://")):
+        return _rest(address, options)
     if unknown := sorted(options.keys() - {"name"}):
         raise InvalidInput(f"catalog_options: {unknown[0]!r} means nothing to a SQL catalog; the only one is 'name'")
     if address == "sql":
@@ -32,3 +35,17 @@ def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Ca
     except ModuleNotFoundError as error:
         raise InvalidInput(f"catalog={address!r} needs SQLAlchemy: install lakeformat[sql]") from error
     return sql.SqlCatalog(address, options.get("name", "default"))
+
+
+def _rest(address: str, options: Mapping[str, str]) -> Catalog:
+    try:
+        rest = import_module("lakeformat.catalogs.rest")
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"catalog={address!r} needs requests: install lakeformat[rest]") from error
+    for key, value in options.items():
+        if key not in rest.OPTIONS and not key.startswith("header."):
+            known = ", ".join(sorted(rest.OPTIONS))
+            raise InvalidInput(f"catalog_options: {key!r} means nothing to a REST catalog; known are {known}, header.*")
+        if not isinstance(value, str):
+            raise InvalidInput(f"catalog_options: {key!r} must be text")
+    return rest.RestCatalog(address.rstrip("/"), tuple(sorted(options.items())))

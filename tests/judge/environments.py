@@ -112,6 +112,22 @@ def _jar(peer: JavaPeer) -> Path:
     return jar
 
 
+def rest_server(warehouse: Path, credential: str) -> list[str]:
+    """The command that starts Iceberg's own REST catalog on a port that it says; it ends when its input does."""
+    packages = _python(ICEBERG).parents[1] / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
+    (jar,) = packages.glob("snowpark_connect_deps_iceberg/jars/iceberg-spark-runtime-3.5_2.12-*.jar")
+    libraries = os.pathsep.join([str(jar), str(packages / "pyspark" / "jars" / "*")])
+    source, home = HERE / "engines" / "rest" / "RestServer.java", BUILT / "rest"
+    stamp = {"source": _sha256(source)}
+    if not _stamped(home, stamp):
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        _run([_tool("javac"), "-encoding", "UTF-8", "-nowarn", "-d", str(home), "-cp", libraries, str(source)])
+        _write_stamp(home, stamp)
+    classpath = os.pathsep.join([str(home), libraries])
+    return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, "RestServer", f"file://{warehouse}", credential]
+
+
 def _classes(peer: JavaPeer) -> Path:
     jar = _jar(peer)
     home = BUILT / peer.name / "classes"

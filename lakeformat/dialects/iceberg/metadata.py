@@ -36,6 +36,7 @@ OPERATION_ID = "lakeformat.operation-id"
 VERB = "lakeformat.verb"
 # In the document, for changes that make no snapshot. Other readers skip a name that they do not know.
 DOCUMENT_OPERATION = "lakeformat-operation"
+OPERATION_PROPERTY = "lakeformat.operation"  # The same, where a server writes the document.
 
 _SUFFIX = ".metadata.json"
 _GZIP = b"\x1f\x8b"
@@ -316,7 +317,7 @@ def find(reader: Reader, operation: Operation, base: State) -> Mapping[str, Any]
                 return document
         return None
     for document in _documents(reader, base, request.absent_until):
-        if document.get(DOCUMENT_OPERATION) == request.id:
+        if request.id in (document.get(DOCUMENT_OPERATION), (document.get("properties") or {}).get(OPERATION_PROPERTY)):
             return base.version
     return None
 
@@ -485,6 +486,7 @@ def _seen_from(base: State, snapshot: Mapping[str, Any]) -> State:
 def _schema(document: Mapping[str, Any], current: Mapping[str, Any], partitioning: Partitioning) -> Schema:
     properties = dict(document.get("properties") or {})
     comment = properties.pop(_COMMENT, None)
+    properties.pop(OPERATION_PROPERTY, None)
     return Schema(
         fields=types.parse_fields(current),
         partitioning=partitioning,

@@ -25,6 +25,8 @@ def catalog(request: dict) -> SqlCatalog:
 def open_table(request: dict) -> Any:
     if "warehouse" in request:
         return catalog(request).load_table(request["name"])
+    if "metadata" in request:
+        return StaticTable.from_metadata(request["metadata"])
     return StaticTable.from_metadata(f"{request['location']}/metadata/v{request['version']}.metadata.json")
 
 

@@ -1,0 +1,104 @@
+"""Two documents of table metadata -> the requirements and updates by which a REST catalog makes one of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Document = Mapping[str, Any]
+_MAIN = "main"
+# A property in place of the document's own key `lakeformat-operation`: servers keep the one and drop the other.
+OPERATION, OPERATION_PROPERTY = "lakeformat-operation", "lakeformat.operation"
+
+
+def requirements(base: Document, new: Document) -> list[dict[str, Any]]:
+    """What must still be so that nothing of `base` that `new` was made of has changed: ids, and every reference."""
+    refs, names = _refs(base), {_MAIN, *_refs(base), *_refs(new)}
+    return [
+        {"type": "assert-table-uuid", "uuid": base["table-uuid"]},
+        *(
+            {"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": refs.get(name, {}).get("snapshot-id")}
+            for name in sorted(names)
+        ),
+        {"type": "assert-last-assigned-field-id", "last-assigned-field-id": base["last-column-id"]},
+        {"type": "assert-current-schema-id", "current-schema-id": base["current-schema-id"]},
+        {"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": base["last-partition-id"]},
+        {"type": "assert-default-spec-id", "default-spec-id": base["default-spec-id"]},
+        {"type": "assert-default-sort-order-id", "default-sort-order-id": base["default-sort-order-id"]},
+    ]
+
+
+def updates(base: Document, new: Document) -> list[dict[str, Any]]:
+    """The changes, in an order in which each of them holds."""
+    found: list[dict[str, Any]] = []
+    if new["format-version"] != base["format-version"]:
+        found.append({"action": "upgrade-format-version", "format-version": new["format-version"]})
+    for one, many, id, default, current in (
+        ("schema", "schemas", "schema-id", "current-schema-id", "set-current-schema"),
+        ("spec", "partition-specs", "spec-id", "default-spec-id", "set-default-spec"),
+        ("sort-order", "sort-orders", "order-id", "default-sort-order-id", "set-default-sort-order"),
+    ):
+        known = {each[id] for each in base[many]}
+        for each in new[many]:
+            if each[id] not in known:
+                last = {"last-column-id": new["last-column-id"]} if one == "schema" else {}
+                found.append({"action": f"add-{one}", one: each, **last})
+        if new[default] != base[default]:
+            found.append({"action": current, "sort-order-id" if one == "sort-order" else id: new[default]})
+    found += _properties(base, new)
+    before, after = _refs(base), _refs(new)
+    found += [{"action": "remove-snapshot-ref", "ref-name": name} for name in before if name not in after]
+    old, there = _snapshots(base), _snapshots(new)
+    for key, action in (("statistics", "remove-statistics"), ("partition-statistics", "remove-partition-statistics")):
+        told = {s["snapshot-id"] for s in base.get(key) or ()} - {s["snapshot-id"] for s in new.get(key) or ()}
+        found += [{"action": action, "snapshot-id": snapshot_id} for snapshot_id in sorted(told)]
+    if gone := [snapshot_id for snapshot_id in old if snapshot_id not in there]:
+        found.append({"action": "remove-snapshots", "snapshot-ids": gone})
+    found += [{"action": "add-snapshot", "snapshot": s} for snapshot_id, s in there.items() if snapshot_id not in old]
+    found += [
+        {"action": "set-snapshot-ref", "ref-name": name, **ref}
+        for name, ref in after.items()
+        if ref != before.get(name)
+    ]
+    return found
+
+
+def creation(name: str, new: Document) -> dict[str, Any]:
+    """The request that makes a table of a first document; where it lies is the server's choice."""
+    schemas = {s["schema-id"]: s for s in new["schemas"]}
+    specs = {s["spec-id"]: s for s in new["partition-specs"]}
+    orders = {o["order-id"]: o for o in new["sort-orders"]}
+    operation = {OPERATION_PROPERTY: new[OPERATION]} if OPERATION in new else {}
+    return {
+        "name": name,
+        "schema": schemas[new["current-schema-id"]],
+        "partition-spec": specs[new["default-spec-id"]],
+        "write-order": orders[new["default-sort-order-id"]],
+        "stage-create": False,
+        "properties": {**new["properties"], **operation, "format-version": str(new["format-version"])},
+    }
+
+
+def _properties(base: Document, new: Document) -> list[dict[str, Any]]:
+    before, after = dict(base.get("properties") or {}), dict(new.get("properties") or {})
+    if _snapshots(base).keys() >= _snapshots(new).keys() and OPERATION in new:
+        after[OPERATION_PROPERTY] = new[OPERATION]  # A new snapshot says itself which operation it is.
+    else:
+        before.pop(OPERATION_PROPERTY, None)
+    changed = {key: value for key, value in after.items() if before.get(key) != value}
+    removed = sorted(key for key in before if key not in after)
+    found: list[dict[str, Any]] = [{"action": "set-properties", "updates": changed}] if changed else []
+    return [*found, {"action": "remove-properties", "removals": removed}] if removed else found
+
+
+def _refs(document: Document) -> dict[str, Any]:
+    """The references by name; documents of old name their current snapshot alone."""
+    refs = dict(document.get("refs") or {})
+    current = document.get("current-snapshot-id")
+    if current not in (None, -1):
+        refs.setdefault(_MAIN, {"snapshot-id": current, "type": "branch"})
+    return refs
+
+
+def _snapshots(document: Document) -> dict[int, Any]:
+    return {s["snapshot-id"]: s for s in document.get("snapshots") or ()}

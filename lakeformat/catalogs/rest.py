@@ -1,0 +1,290 @@
+"""Iceberg's REST catalog: the server holds the pointer, writes the roots, and checks what a commit requires."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+import requests
+
+from lakeformat.catalogs import documents
+from lakeformat.catalogs.catalog import Found
+from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, StoreError
+from lakeformat.model.snapshot import Outcome, Plan
+from lakeformat.storage.head import Pointer
+from lakeformat.storage.store import Store
+
+OPTIONS = frozenset({"credential", "oauth2-server-uri", "prefix", "scope", "token", "warehouse"})
+_TIMEOUT_SECONDS = (10, 60)  # To connect, and to answer.
+_SEPARATOR = "\x1f"  # Between the levels of a namespace, in addresses.
+_STORAGE = ("s3.", "gcs.", "adls.")
+_EXPIRED = (401, 419)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said: the status, and the document of the body."""
+
+    status: int
+    body: Mapping[str, Any]
+
+    @property
+    def is_good(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def message(self) -> str:
+        error = self.body.get("error") if isinstance(self.body, dict) else None
+        return str(error.get("message", error)) if isinstance(error, dict) else f"HTTP {self.status}"
+
+
+@dataclass(frozen=True, slots=True)
+class RestCatalog:
+    """The tables that the server at `uri` (its path before `/v1`) knows. `options`: see `OPTIONS`, and `header.<name>`."""
+
+    uri: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def namespaces(self) -> list[str]:
+        found, ahead = [], [""]
+        while ahead:
+            parent = ahead.pop()
+            query = {"parent": parent.replace(".", _SEPARATOR)} if parent else {}
+            inside = [".".join(levels) for levels in self._listed("namespaces", "namespaces", query)]
+            found += inside
+            ahead += inside
+        return sorted(found)
+
+    def tables(self, namespace: str) -> list[str]:
+        identifiers = self._listed(f"namespaces/{_levels(namespace)}/tables", "identifiers", {})
+        return sorted(".".join([*each["namespace"], each["name"]]) for each in identifiers)
+
+    def find(self, name: str, options: Mapping[str, str]) -> Found | None:
+        loaded = self.place(name).load()
+        if loaded is None:
+            return None
+        config = dict(loaded.get("config") or {})
+        location = loaded["metadata"]["location"].rstrip("/")
+        for each in sorted(loaded.get("storage-credentials") or (), key=lambda c: len(c["prefix"])):
+            if location.startswith(each["prefix"]):
+                config |= each["config"]
+        is_local = location.startswith(("/", "file:"))
+        storage = {} if is_local else {k: str(v) for k, v in config.items() if k.startswith(_STORAGE)}
+        if "client.region" in config and not is_local:
+            storage.setdefault("s3.region", str(config["client.region"]))
+        return Found(location, storage)
+
+    def place(self, name: str) -> RestEntry:
+        namespace, _, table = name.rpartition(".")
+        return RestEntry(self, namespace, table)
+
+    def create_namespace(self, name: str) -> None:
+        told = self.ask("POST", "namespaces", {"namespace": name.split("."), "properties": {}})
+        if not told.is_good and told.status != 409:
+            raise self.refused(told, f"namespace {name}")
+
+    def register(self, name: str, metadata_location: str) -> None:
+        namespace, _, table = name.rpartition(".")
+        body = {"name": table, "metadata-location": metadata_location}
+        told = self.ask("POST", f"namespaces/{_levels(namespace)}/register", body)
+        if told.status == 409:
+            raise AlreadyExists(f"{name}: there is a table already in {self.uri}; drop it first")
+        if not told.is_good:
+            raise self.refused(told, name)
+
+    def rename(self, old: str, new: str) -> None:
+        source, destination = (
+            {"namespace": n.rpartition(".")[0].split("."), "name": n.rpartition(".")[2]} for n in (old, new)
+        )
+        told = self.ask("POST", "tables/rename", {"source": source, "destination": destination})
+        if told.status == 409:
+            raise AlreadyExists(f"{new}: there is a table already in {self.uri}")
+        if told.status == 404:
+            raise NotFound(f"no table {old!r} in {self.uri}")
+        if not told.is_good:
+            raise self.refused(told, old)
+
+    def drop(self, name: str) -> None:
+        told = self.ask("DELETE", self.place(name).path, query={"purgeRequested": "false"})
+        if told.status == 404:
+            raise NotFound(f"no table {name!r} in {self.uri}")
+        if not told.is_good:
+            raise self.refused(told, name)
+
+    def ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
+    ) -> Answer:
+        """One request, never repeated but for a token that ran out, which the server refuses before it does anything.
+
+        Raises `StoreError` where no answer came, or one that does not tell whether something was done.
+        """
+        client = _client(self.uri, self.options, os.getpid())
+        told = client.send(method, path, body, query)
+        if told.status in _EXPIRED and client.renew():
+            told = client.send(method, path, body, query)
+        if told.status >= 500 or told.status in (408, 429, *_EXPIRED):
+            raise self.refused(told, path)
+        return told
+
+    def refused(self, told: Answer, what: str) -> StoreError:
+        return StoreError(f"{self.uri}: {what}: the catalog says {told.status}: {told.message}")
+
+    def _listed(self, path: str, key: str, query: Mapping[str, str]) -> list[Any]:
+        """All pages of a listing; nothing where there is no such namespace."""
+        found: list[Any] = []
+        token: str | None = ""
+        while token is not None:
+            told = self.ask("GET", path, query={**query, **({"pageToken": token} if token else {})})
+            if told.status == 404:
+                return found
+            if not told.is_good:
+                raise self.refused(told, path)
+            found += told.body[key]
+            token = told.body.get("next-page-token") or None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class RestEntry:
+    """A table of a REST catalog: its place."""
+
+    catalog: RestCatalog
+    namespace: str
+    table: str
+
+    @property
+    def path(self) -> str:
+        return f"namespaces/{_levels(self.namespace)}/tables/{quote(self.table, safe='')}"
+
+    def head(self, store: Store) -> RestHead:
+        return RestHead(store, self)
+
+    def load(self) -> Mapping[str, Any] | None:
+        """The server's `LoadTableResult`; None where it has no such table."""
+        told = self.catalog.ask("GET", self.path)
+        if told.status == 404:
+            return None
+        if not told.is_good:
+            raise self.catalog.refused(told, f"{self.namespace}.{self.table}")
+        return told.body
+
+    def location(self) -> str | None:
+        """Where the newest root lies."""
+        loaded = self.load()
+        return None if loaded is None else str(loaded["metadata-location"])
+
+
+@dataclass(frozen=True, slots=True)
+class RestHead:
+    """A commit says what must still hold and what changes; the server writes the root. It answers 409 on proof alone."""
+
+    store: Store
+    entry: RestEntry
+
+    def version(self) -> int:
+        location = self.entry.location()
+        return 0 if location is None else Pointer(location)
+
+    def advance(self, version: int, plan: Plan) -> Outcome:
+        new, catalog, name = json.loads(plan.root), self.entry.catalog, self.entry.table
+        try:
+            if isinstance(version, Pointer):
+                base = json.loads(self.store.read(version.location))
+                body = {
+                    "identifier": {"namespace": self.entry.namespace.split("."), "name": name},
+                    "requirements": documents.requirements(base, new),
+                    "updates": documents.updates(base, new),
+                }
+                told = catalog.ask("POST", self.entry.path, body)
+            else:
+                path = f"namespaces/{_levels(self.entry.namespace)}/tables"
+                told = catalog.ask("POST", path, documents.creation(name, new))
+        except StoreError:
+            return Outcome.UNKNOWN
+        if told.is_good:
+            return Outcome.PUBLISHED
+        if told.status in (404, 409):
+            return Outcome.LOST
+        raise catalog.refused(told, f"{self.entry.namespace}.{name}")
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+class _Client:
+    """One process's connections to a server: what its configuration says, and a token."""
+
+    def __init__(self, uri: str, options: Mapping[str, str]) -> None:
+        self._uri, self._options = uri.rstrip("/"), dict(options)
+        self._session = requests.Session()
+        self._session.headers["X-Iceberg-Access-Delegation"] = "vended-credentials"
+        for key, value in options.items():
+            if key.startswith("header."):
+                self._session.headers[key.removeprefix("header.")] = value
+        self._prefix = ""
+        self._say_token(self._options.get("token"))
+        self.renew()
+        query = {"warehouse": options["warehouse"]} if "warehouse" in options else None
+        told = self.send("GET", "config", query=query)
+        if not told.is_good:
+            raise StoreError(f"{uri}: the catalog's configuration: {told.status}: {told.message}")
+        self._options = {**(told.body.get("defaults") or {}), **options, **(told.body.get("overrides") or {})}
+        self._uri = str(self._options.get("uri", self._uri)).rstrip("/")
+        self._prefix = quote(self._options["prefix"], safe="") + "/" if self._options.get("prefix") else ""
+        if self._options.get("token") != options.get("token"):
+            self._say_token(self._options.get("token"))
+
+    def send(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
+    ) -> Answer:
+        return self._sent(method, f"{self._uri}/v1/{self._prefix}{path}", json=body, params=query)
+
+    def renew(self) -> bool:
+        """Ask for a token, where there is a credential to ask with; whether one came."""
+        credential = self._options.get("credential")
+        if not credential:
+            return False
+        client, _, secret = credential.rpartition(":")
+        form = {
+            "grant_type": "client_credentials", "client_secret": secret, "scope": self._options.get("scope", "catalog"),
+            **({"client_id": client} if client else {}),
+        }  # fmt: skip
+        self._session.headers.pop("Authorization", None)
+        where = self._options.get("oauth2-server-uri", f"{self._uri}/v1/oauth/tokens")
+        told = self._sent("POST", where, data=form)
+        if not told.is_good:
+            raise StoreError(f"{where}: no token for this credential: {told.status}: {told.message}")
+        self._say_token(told.body["access_token"])
+        return True
+
+    def _say_token(self, token: str | None) -> None:
+        if token:
+            self._session.headers["Authorization"] = f"Bearer {token}"
+
+    def _sent(self, method: str, address: str, **how: Any) -> Answer:
+        try:
+            answer = self._session.request(method, address, timeout=_TIMEOUT_SECONDS, allow_redirects=False, **how)
+        except (requests.RequestException, ValueError) as error:
+            raise StoreError(f"{address}: the catalog does not answer: {type(error).__name__}") from error
+        body: Any = {}
+        with suppress(ValueError):
+            body = answer.json()
+        return Answer(answer.status_code, body if isinstance(body, dict) else {})
+
+
+@cache
+def _client(uri: str, options: tuple[tuple[str, str], ...], process: int) -> _Client:
+    """A client for each process, since connections do not survive a fork."""
+    if not uri.startswith(("http://", "https://")):
+        raise InvalidInput(f"catalog={uri!r} is no address of a REST catalog")
+    return _Client(uri, dict(options))
+
+
+def _levels(namespace: str) -> str:
+    return quote(namespace.replace(".", _SEPARATOR), safe="")
