@@ -3,7 +3,7 @@ rewritten, all others stay."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines import outcomes
 from lakeformat.engines.engine import Engine, Spread
 from lakeformat.errors import InvalidInput
+from lakeformat.model import evolution
 from lakeformat.model.merge import (
     SOURCE,
     TARGET,
@@ -88,6 +89,7 @@ class MergeInto:
     source: Any
     on: str | Expression
     run: Run
+    evolve_schema: bool = False
     clauses: tuple[Asked, ...] = ()
 
     def when_matched(self, condition: str | Expression = ALWAYS) -> WhenMatched:
@@ -162,12 +164,21 @@ class WhenNotMatchedBySource(_When):
 
 
 def plan(
-    store: Store, dialect: Dialect, engine: Engine, base: TableState, request: Request, asked: MergeInto
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    base: TableState,
+    request: Request,
+    asked: MergeInto,
+    grow: Callable[[list[evolution.AddColumn]], TableState],
 ) -> Rewrite | Append | None:
-    """The operation that a merge becomes on this base; None when nothing changes."""
-    layout, fields = dialect.layout(base), base.schema.fields
-    source = engine.stage(store, asked.source, layout, fields)
+    """The operation that a merge becomes on this base; None when nothing changes. `grow` adds columns to the table."""
+    source = engine.stage(store, asked.source, dialect.layout(base), base.schema.fields)
     try:
+        if asked.evolve_schema and (new := new_columns(asked, base.schema.fields, source.fields)):
+            base = grow(new)
+            request = replace(request, schema_id=base.schema.id)
+        layout, fields = dialect.layout(base), base.schema.fields
         merge = bound(asked, fields, source.fields)
         condition = candidates(merge, source.spread(merge, _VALUES))
         found = dialect.files(store, base, condition)
@@ -196,11 +207,19 @@ def plan(
     )
 
 
+def new_columns(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> list[evolution.AddColumn]:
+    """The columns that the source has and the table has not, where a clause takes them all."""
+    if not any(each.values is None and each.act is not Act.DELETE for each in asked.clauses):
+        return []
+    known = {each.name.casefold() for each in target}
+    return [evolution.AddColumn(each.name, each.type) for each in source if each.name.casefold() not in known]
+
+
 def bound(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> Merge:
     """What was asked, over these columns. Raises `InvalidInput` and `NotFound` that name what does not fit."""
     clauses = []
     for each in asked.clauses:
-        values = all_columns(each.act, target, source) if each.values is None else each.values
+        values = all_columns(each.act, target, source, asked.evolve_schema) if each.values is None else each.values
         if each.act is Act.DELETE:
             values = {}
         assignments = tuple((name, _parsed(value)) for name, value in values.items())

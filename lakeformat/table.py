@@ -292,13 +292,15 @@ class Table:
         operation = row_level.update(self._store, self._dialect, engine, base, request, bound, condition)
         return self._commit(base, operation) if operation else None
 
-    def merge_into(self, source: Any, on: str | Expression) -> MergeInto:
+    def merge_into(self, source: Any, on: str | Expression, *, evolve_schema: bool = False) -> MergeInto:
         """Change the table by a source of rows: chain clauses, then `merge()`.
 
         `source`: whatever `append` takes; a Spark DataFrame is merged by Spark. `on`: when a row of the table (`t`) and one
         of the source (`s`) match, with at least one equality between them, e.g. `"t.id = s.id"`; null equals nothing.
+        With `evolve_schema`, columns that only the source has are added first, in a commit of their own, where a clause
+        takes all columns; and those that only the table has stay as they are, or become their default.
         """
-        return MergeInto(source, on, self._merge)
+        return MergeInto(source, on, self._merge, evolve_schema)
 
     # --- schema ---
 
@@ -471,7 +473,12 @@ class Table:
         if landed:
             return landed
         engine = engine_for(asked.source, spark)
-        operation = merge.plan(self._store, self._dialect, engine, base, request, asked)
+
+        def grow(columns: list[evolution.AddColumn]) -> TableState:
+            self.evolve(columns)
+            return self._base()
+
+        operation = merge.plan(self._store, self._dialect, engine, base, request, asked, grow)
         return self._commit(base, operation) if operation else None
 
     def _commit(self, base: TableState, operation: Operation) -> Snapshot:

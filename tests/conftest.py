@@ -14,6 +14,11 @@ os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
 def spark():
     from pyspark.sql import SparkSession
 
+    if remote := os.environ.get("SPARK_TEST_REMOTE"):  # Over Spark Connect: a process holds one kind of session.
+        session = SparkSession.builder.remote(remote).getOrCreate()
+        yield session
+        session.stop()
+        return
     session = (
         SparkSession.builder.master("local[2]")
         .appName("lakeformat tests")

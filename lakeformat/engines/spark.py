@@ -467,7 +467,10 @@ def _table(batch: pa.RecordBatch) -> pa.Table:
 
 
 def _renamed(names: Sequence[str], work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from work(each.rename_columns(names) for each in batches)
+    try:
+        yield from work(each.rename_columns(names) for each in batches)
+    except (InvalidInput, UnsupportedFeature) as error:
+        raise type(error)(*error.args) from None  # A short trace: the driver sees only the beginning of a long one.
 
 
 def _numbered(store: Store, work: Callable[[Store, Any], Any], place: int, blob: bytes) -> tuple[int, Any]:

@@ -180,13 +180,15 @@ def bind_sides(
     return rename(bound, flat)
 
 
-def all_columns(act: Act, target: tuple[Field, ...], source: tuple[Field, ...]) -> dict[str, Expression]:
-    """Every column of the table set to that of the source of that name."""
+def all_columns(
+    act: Act, target: tuple[Field, ...], source: tuple[Field, ...], lenient: bool = False
+) -> dict[str, Expression]:
+    """Every column of the table set to that of the source of that name; with `lenient`, those that the source has."""
     found: dict[str, Expression] = {}
     for each in target:
         if _has(source, (each.name,)):
             found[each.name] = Column((SOURCE, resolve((each.name,), source)[0][0]))
-        else:
+        elif not lenient:
             raise InvalidInput(
                 f"{act}_all: the source has no column {each.name!r}; it has {', '.join(f.name for f in source)}. Add it "
                 f"to the source, or name the columns: {act}({{...}})"

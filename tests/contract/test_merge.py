@@ -1,15 +1,21 @@
 """What MERGE INTO promises, in both formats and on both engines, against a merge that goes row by row."""
 
 import datetime as dt
+import os
 import random
+import subprocess
+import sys
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from lakeformat import Conflict, InvalidInput, Lake, NotFound
+from lakeformat.codec.arrow import fields_from_arrow
 from tests.contract.merging import Case, apply_case, random_case
 
+ROOT = Path(__file__).parent.parent.parent
 SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.string()), ("v", pa.int64()), ("dt", pa.string())])
 SOURCE = pa.schema([*SCHEMA, ("op", pa.string())])
 
@@ -25,11 +31,13 @@ def frame(request):
     if request.param == "arrow":
         return lambda rows, schema=SOURCE: pa.Table.from_pylist(rows, schema)
     spark = request.getfixturevalue("spark")
+    return lambda rows, schema=SOURCE: on_spark(spark, rows, schema)
 
-    def make(rows, schema=SOURCE):
-        return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
 
-    return make
+def on_spark(spark, rows, schema=SOURCE):
+    from lakeformat.engines.spark import spark_schema
+
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema), spark_schema(fields_from_arrow(schema)))
 
 
 @pytest.fixture
@@ -105,7 +113,7 @@ def test_a_random_merge_on_spark_does_what_a_merge_row_by_row_does(lake, format,
     rng = random.Random(f"spark {format}")
     for number in range(4):
         table = lake.create_table(f"a.t{number}", SCHEMA, format=format, partition_by=rng.choice([[], ["dt"]]))
-        run_case(table, random_case(rng), lambda rows: spark.createDataFrame(pa.Table.from_pylist(rows, SOURCE)))
+        run_case(table, random_case(rng), lambda rows: on_spark(spark, rows))
 
 
 # --- clauses ----------------------------------------------------------------------------------------------------------
@@ -226,6 +234,22 @@ def test_types_are_those_of_the_columns(lake, format, frame):
     assert found[1] == {**first, "price": Decimal("3.75"), "tags": [], "spot": {"x": 1, "y": "z"}}
     assert found[2] == {**first, "id": 2}
     assert str(found[3]) == str({**new, "id": 3})
+
+
+def test_new_columns_of_the_source_are_added_where_that_is_asked_for(table, frame):
+    table.append(pa.Table.from_pylist([row(1), row(2)], SCHEMA))
+    schema = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("dt", pa.string()), ("note", pa.string())])
+    source = frame([{"id": 1, "v": 5, "dt": "a", "note": "x"}, {"id": 3, "v": 6, "dt": "a", "note": "y"}], schema)
+    with pytest.raises(InvalidInput, match="has no column 'k'"):
+        table.merge_into(source, on="t.id = s.id").when_matched().update_all().merge()
+    assert "note" not in table.schema.names
+    chain = table.merge_into(source, on="t.id = s.id", evolve_schema=True)
+    chain.when_matched().update_all().when_not_matched().insert_all().merge()
+    assert sorted(table.scan().to_arrow().to_pylist(), key=str) == [
+        {**row(1, 5), "note": "x"},
+        {**row(2, 0), "note": None},
+        {**row(3, 6, k=None), "note": "y"},
+    ]
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -349,3 +373,16 @@ def test_spark_evaluates_the_source_once(table, spark):
     found = rows_of(table)
     assert len(found) == 20 + 20 + 10
     assert {r["id"] for r in found if r["k"] == "n"} == set(range(0, 60, 2))
+
+
+@pytest.mark.spark
+def test_spark_connect_does_the_same(tmp_path):
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-m", "spark"]
+    chosen = (
+        "spark and not connect and not evaluates and not rewritten"  # What has no SparkContext, and no files to name.
+    )
+    environment = {**os.environ, "SPARK_TEST_REMOTE": "local[2]", "SPARK_TESTING": "1"}  # Any free port.
+    run = subprocess.run(
+        [*command, "-k", chosen], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-2000:]

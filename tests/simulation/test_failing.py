@@ -88,6 +88,16 @@ VERBS: dict[str, Callable[[Table], object]] = {
     "drop partitions": lambda t: t.drop_partitions([{"dt": "a"}], id="op"),
     "delete": lambda t: t.delete("id in (1, 4)", id="op"),
     "update": lambda t: t.update({"v": "'new'"}, "id > 2", id="op"),
+    "merge": lambda t: (
+        t.merge_into(rows(1, 4, 20, v="new"), "t.id = s.id")
+        .when_matched("t.id = 4")
+        .delete()
+        .when_matched()
+        .update_all()
+        .when_not_matched()
+        .insert_all()
+        .merge(id="op")
+    ),
     "compact": lambda t: t.compact(full=True, id="op"),
     "rollback": lambda t: t.rollback_to(snapshot_id=2, id="op"),
     "evolve": lambda t: t.evolve([evolution.AddColumn("x", "int")], id="op"),
