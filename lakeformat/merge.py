@@ -15,7 +15,7 @@ from lakeformat.codec.arrow import from_arrow
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines import outcomes
 from lakeformat.engines.engine import Engine, Spread
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model import evolution
 from lakeformat.model.merge import (
     SOURCE,
@@ -173,6 +173,11 @@ def plan(
     grow: Callable[[list[evolution.AddColumn]], TableState],
 ) -> Rewrite | Append | None:
     """The operation that a merge becomes on this base; None when nothing changes. `grow` adds columns to the table."""
+    if dialect.layout(base).keyed is not None:
+        raise UnsupportedFeature(
+            f"{store.root}: merge_into on a table whose rows are merged by its primary key: not supported yet; upsert, delete "
+            "and update"
+        )
     source = engine.stage(store, asked.source, dialect.layout(base), base.schema.fields)
     try:
         if asked.evolve_schema and (new := new_columns(asked, base.schema.fields, source.fields)):

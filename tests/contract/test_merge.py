@@ -111,7 +111,7 @@ def test_a_random_merge_does_what_a_merge_row_by_row_does(lake, format, seed):
 @pytest.mark.spark
 def test_a_random_merge_on_spark_does_what_a_merge_row_by_row_does(lake, format, spark):
     rng = random.Random(f"spark {format}")
-    for number in range(4):
+    for number in range(3):
         table = lake.create_table(f"a.t{number}", SCHEMA, format=format, partition_by=rng.choice([[], ["dt"]]))
         run_case(table, random_case(rng), lambda rows: on_spark(spark, rows))
 
