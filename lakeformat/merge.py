@@ -197,10 +197,8 @@ def plan(
     if not added and not len(touched):
         return None
     scope, _ = split(condition, base.schema.partitioning.columns)
-    pinned_to = None
-    if dialect.isolation(base, "merge") == "serializable":
-        pinned_to = base.snapshot.id if base.snapshot else 0
-    elif not len(touched):
+    isolation = dialect.isolation(base, "merge")
+    if isolation != "serializable" and not len(touched):
         return Append(request=request, added=added)
     return Rewrite(
         request=request,
@@ -208,7 +206,9 @@ def plan(
         added=added,
         kind="merge",
         scope=scope,
-        pinned_to=pinned_to,
+        read_at=base.snapshot.id if base.snapshot else 0,
+        condition=condition,
+        isolation=isolation,
     )
 
 

@@ -1,5 +1,6 @@
-"""Changes by row. On tables without keys copy-on-write: whole files go without being read where bounds prove it. On tables
-whose rows are merged by key, rows that say what becomes of those there."""
+"""Changes by row. On tables without keys as the table asks for: whole files written again (copy-on-write), or files of
+deletes beside them (merge-on-read); whole files go without being read where bounds prove it. On tables whose rows are merged
+by key, rows that say what becomes of those there."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lakeformat.commit import discard
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.operation import Overwrite, Request, Rewrite, RowDelta
 from lakeformat.model.predicate import ALWAYS, Expression, split
 from lakeformat.model.snapshot import TableState
-from lakeformat.model.work import RewriteTask, RowKind, WriteTask, WrittenFile
+from lakeformat.model.work import DeleteTask, MarkTask, RewriteTask, RowKind, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 
@@ -43,11 +46,16 @@ def delete(
     if rest == ALWAYS:
         found = dialect.files(store, base, condition)
         return Overwrite(request=request, added=(), scope=scope, kind="delete") if len(found) else None
+    found = dialect.files(store, base, condition)
+    beside = dialect.delete_layout(store, base, found, "delete")
+    if beside is not None and not dialect.matching_wholly(store, base, found, condition).all():
+        marked = mark(store, dialect, engine, base, found, condition, beside)
+        return _delta(dialect, base, request, "delete", condition, marked, ()) if marked else None
     touched = touch(store, dialect, engine, base, condition)
     if not touched.paths:
         return None
     added = rewrite(store, dialect, engine, base, touched.mixed, delete_where=condition)
-    return Rewrite(request=request, removed=touched.paths, added=added, scope=scope, kind="delete")
+    return _replacement(dialect, base, request, "delete", scope, condition, touched, added)
 
 
 def update(
@@ -68,6 +76,18 @@ def update(
             )
         made = tuple(assignments.items())
         return _by_key(store, dialect, engine, base, request, layout, condition, "update", RowKind.UPDATE_AFTER, made)
+    found = dialect.files(store, base, condition)
+    beside = dialect.delete_layout(store, base, found, "update")
+    if beside is not None:
+        marked = mark(store, dialect, engine, base, found, condition, beside)
+        hit = pa.array([path for each in marked for path in each.refers_to], pa.string())
+        changing = found.filter(pc.is_in(found.paths, value_set=hit))
+        try:
+            changed = rewrite(store, dialect, engine, base, changing, None, tuple(assignments.items()), ALWAYS, condition)
+        except BaseException:
+            discard(store, (each.path for each in marked))  # No commit has been tried: nobody can know of them.
+            raise
+        return _delta(dialect, base, request, "update", condition, marked, changed) if marked else None
     scope, _ = split(condition, base.schema.partitioning.columns)
     touched = touch(store, dialect, engine, base, condition, whole_files=False)
     if not touched.paths:
@@ -75,7 +95,7 @@ def update(
     added = rewrite(
         store, dialect, engine, base, touched.mixed, assignments=tuple(assignments.items()), update_where=condition
     )
-    return Rewrite(request=request, removed=touched.paths, added=added, scope=scope, kind="update")
+    return _replacement(dialect, base, request, "update", scope, condition, touched, added)
 
 
 def replace_rows(
@@ -106,7 +126,26 @@ def replace_rows(
         scope=scope,
         pinned_to=pinned_to,
         kind="overwrite",
+        read_at=base.snapshot.id if base.snapshot else 0,
     )
+
+
+def mark(
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    base: TableState,
+    files: Any,
+    condition: Expression,
+    layout: DeleteTask,
+) -> tuple[WrittenFile, ...]:
+    """Files of deletes for the files' rows for which `condition` is true."""
+    targets = {each.path: each for each in layout.targets}
+    tasks = [
+        MarkTask(task, replace(layout, targets=tuple(targets[path] for path in task.paths)))
+        for task in dialect.tasks(store, base, files, base.schema.fields, condition)
+    ]
+    return tuple(file for written in engine.mark(store, tasks) for file in written)
 
 
 def touch(
@@ -130,12 +169,13 @@ def rewrite(
     delete_where: Expression | None = None,
     assignments: tuple[tuple[str, Expression], ...] = (),
     update_where: Expression = ALWAYS,
+    where: Expression = ALWAYS,
 ) -> tuple[WrittenFile, ...]:
-    """The files' rows, changed, in new files."""
+    """The files' rows for which `where` is true, changed, in new files."""
     layout = dialect.layout(base, store)
     tasks = [
         RewriteTask((task,), layout, delete_where, assignments, update_where)
-        for task in dialect.tasks(store, base, files, base.schema.fields)
+        for task in dialect.tasks(store, base, files, base.schema.fields, where)
     ]
     return tuple(file for written in engine.rewrite(store, tasks) for file in written)
 
@@ -160,3 +200,45 @@ def _by_key(
     if not added:
         return None
     return RowDelta(request=request, added=added, read_at=base.version, condition=condition, kind=kind)
+
+
+def _delta(
+    dialect: Dialect,
+    base: TableState,
+    request: Request,
+    kind: str,
+    condition: Expression,
+    marked: tuple[WrittenFile, ...],
+    rows: tuple[WrittenFile, ...],
+) -> RowDelta:
+    return RowDelta(
+        request=request,
+        added=(*rows, *marked),
+        referenced=tuple(path for each in marked for path in each.refers_to),
+        read_at=base.snapshot.id if base.snapshot else 0,
+        condition=condition,
+        kind=kind,
+        isolation=dialect.isolation(base, kind),
+    )
+
+
+def _replacement(
+    dialect: Dialect,
+    base: TableState,
+    request: Request,
+    kind: str,
+    scope: Expression,
+    condition: Expression,
+    touched: Touched,
+    added: tuple[WrittenFile, ...],
+) -> Rewrite:
+    return Rewrite(
+        request=request,
+        removed=touched.paths,
+        added=added,
+        scope=scope,
+        kind=kind,
+        read_at=base.snapshot.id if base.snapshot else 0,
+        condition=condition,
+        isolation=dialect.isolation(base, kind),
+    )

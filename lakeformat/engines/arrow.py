@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import worker
+from lakeformat.engines import marks, worker
 from lakeformat.engines.arrow_merge import ArrowSource, typed
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.schema import Field
-from lakeformat.model.work import ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.model.work import MarkTask, ReadTask, RewriteTask, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 _WAITING_BATCHES = 4  # Of each task that is being read ahead.
@@ -52,6 +52,10 @@ class ArrowEngine:
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
         """What each task wrote; when one fails, what the others wrote is deleted as far as storage lets."""
         return self._each(store, partial(worker.rewrite, store), tasks)
+
+    def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
+        """The files of deletes that each task wrote; when one fails, what the others wrote is deleted too."""
+        return self._each(store, partial(marks.mark, store), tasks)
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> ArrowSource:
         """The source of a merge, in memory; `data` is whatever `batches` takes."""

@@ -1,4 +1,4 @@
-"""What an engine does: read tasks, write rows, rewrite files. It knows no table format."""
+"""What an engine does: read tasks, write rows, rewrite files, mark rows as deleted. It knows no table format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakeformat.model.merge import Merge
 from lakeformat.model.schema import Field
-from lakeformat.model.work import ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.model.work import MarkTask, ReadTask, RewriteTask, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 
@@ -31,6 +31,10 @@ class Engine(Protocol):
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
         """What each task wrote, in the order of the tasks."""
+        ...
+
+    def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
+        """The files of deletes that each task wrote, in the order of the tasks."""
         ...
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> Source:

@@ -26,7 +26,7 @@ from pyspark.sql import types as T
 
 from lakeformat import errors
 from lakeformat.codec.arrow import arrow_schema, fields_from_arrow, to_arrow
-from lakeformat.engines import arrow, assign, casts, key_values, outcomes, parquet, worker
+from lakeformat.engines import arrow, assign, casts, key_values, marks, outcomes, parquet, worker
 from lakeformat.engines.arrow_merge import typed
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
@@ -47,7 +47,7 @@ from lakeformat.model.schema import (
     scalar,
     walk,
 )
-from lakeformat.model.work import FILE, POSITION, ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.model.work import FILE, POSITION, MarkTask, ReadTask, RewriteTask, WriteTask, WrittenFile
 from lakeformat.storage.store import Reader, Store
 
 NATIVE_SCHEMES = ("file",)  # Where Spark reads by itself; more, e.g. "s3a", if the session has the file system for it.
@@ -130,6 +130,10 @@ class SparkEngine:
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
         """What each task wrote; one Spark task for each."""
         return self._each(store, tasks, worker.rewrite)
+
+    def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
+        """The files of deletes that each task wrote; one Spark task for each."""
+        return self._each(store, tasks, marks.mark)
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> SparkSource:
         """The source of a merge, evaluated once into files beside the table's, which are gone when it is closed."""

@@ -41,7 +41,13 @@ def compact(
                 written += files
         removed = tuple(path for task in tasks for read in task.read for path in read.paths)
         asked = replace(request, schema_id=base.schema.id)
-        operation = Rewrite(request=asked, removed=removed, added=tuple(written), scope=scope)
+        operation = Rewrite(
+            request=asked,
+            removed=removed,
+            added=tuple(written),
+            scope=scope,
+            read_at=base.snapshot.id if base.snapshot else 0,
+        )
         try:
             return commit(store, head, dialect, operation, attempts)
         except Conflict as conflict:

@@ -69,7 +69,7 @@ class Rewrite:
     """Exactly the files of `removed` go, `added` come: compaction, copy-on-write delete, update, overwrite by row.
 
     The files read are frozen: a removed file that is no longer live is a `Conflict`, and so are deletes that others made of
-    its rows after `read_at`, the snapshot that was read. `scope` is a condition on partition columns that holds for all
+    its rows after `read_at`, the snapshot that was read (0: there was none). `scope` is a condition on partition columns that holds for all
     of them; with `pinned_to`, others' changes inside it are conflicts too. By `isolation`, so is what others did since
     `read_at` where rows satisfy `condition`: with "snapshot" new deletes, with "serializable" new rows too.
     """

@@ -261,6 +261,7 @@ class WrittenFile:
     offset: int | None = None  # Deletion vectors: where in `path` the vector begins,
     vector_bytes: int | None = None  # and how long it is.
     replaces: tuple[DeleteFile, ...] = ()  # Earlier deletes of the same data files, which are all in this one.
+    compared: tuple[int, ...] = ()  # Equality deletes: the ids of the columns compared.
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,12 +108,13 @@ def test_deletes_apply_exactly_where_the_spec_says(data, given):
         }
         for i, ((spec, p), seq) in enumerate(data)
     ]
-    files = []
+    files, kinds = [], []
     vectors = set()
     for (spec, p), seq, kind, about in given:
         if kind == "vector" and about in vectors:
             kind = "said"  # A data file has one vector at most.
         vectors |= {about} if kind == "vector" else set()
+        kinds.append(kind)
         bound = [{"key": scan.PATH_ID, "value": path(about).encode()}]
         files.append(
             {
@@ -132,7 +133,7 @@ def test_deletes_apply_exactly_where_the_spec_says(data, given):
     for i, ((spec, p), seq) in enumerate(data):
         here = []
         for j, ((other, q), until, *_) in enumerate(given):
-            kind = "vector" if files[j]["file_format"] == "PUFFIN" else given[j][2]
+            kind = kinds[j]
             if kind == "equality":
                 applies = seq < until and ((spec, p) == (other, q) or other in (0, 2))
             else:

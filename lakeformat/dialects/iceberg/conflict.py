@@ -6,24 +6,30 @@
     Overwrite pinned  added or removed rows inside the scope                Conflict
     Rewrite           removed one of the files it read                      Conflict
     Rewrite pinned    added or removed rows inside the scope                Conflict
+    Rewrite, RowDelta what `CHECKED` names                                  Conflict
     Restore           expired the snapshot                                  NotFound
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
     SetTag            made a tag of that name                               AlreadyExists
     DropSnapshots     made one of them current, or named it                 Conflict
 
-Compaction changes no rows, so a pinned operation does not mind it. (core/MergingSnapshotProducer.java)
+Compaction changes no rows, so a pinned operation does not mind it. (core/MergingSnapshotProducer.java, BaseRowDelta.java,
+BaseOverwriteFiles.java, BaseRewriteFiles.java; spark/SparkWrite.java, SparkPositionDeltaWrite.java)
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import expression
-from lakeformat.dialects.iceberg import manifest, metadata
-from lakeformat.dialects.iceberg.manifest import Status
+from lakeformat.dialects.iceberg import manifest, metadata, options, scan
+from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
-from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound, OutsideScope, UnsupportedFeature
+from lakeformat.errors import AlreadyExists, Conflict, NotFound, OutsideScope, UnsupportedFeature
 from lakeformat.model.operation import (
     Append,
     Create,
@@ -33,11 +39,56 @@ from lakeformat.model.operation import (
     Overwrite,
     Restore,
     Rewrite,
+    RowDelta,
     SetTag,
 )
 from lakeformat.model.predicate import ALWAYS, Expression, to_sql
-from lakeformat.model.work import WrittenFile
+from lakeformat.model.work import Content, WrittenFile
 from lakeformat.storage.store import Reader
+
+
+class Check(Enum):
+    """What others may not have done since an operation read the table."""
+
+    ADDED_DATA = "added data files in which rows may satisfy the condition"
+    ADDED_DELETES = "added files of deletes that may tell of rows which satisfy the condition"
+    DELETES_FOR_REMOVED = "deleted rows of a file that is replaced"
+    POSITIONS_FOR_REMOVED = "deleted rows, by position, of a file that is replaced"
+    REFERENCED_REPLACED = "replaced a data file whose rows are deleted"
+    REFERENCED_REMOVED = "removed a data file whose rows are deleted"
+    ADDED_VECTORS = "wrote a deletion vector for the same data file"
+
+
+# The snapshots that each check looks at, by their operation.
+LOOKS_AT = {
+    Check.ADDED_DATA: {"append", "overwrite"},
+    Check.ADDED_DELETES: {"overwrite", "delete"},
+    Check.DELETES_FOR_REMOVED: {"overwrite", "delete"},
+    Check.POSITIONS_FOR_REMOVED: {"overwrite", "delete"},
+    Check.REFERENCED_REPLACED: {"overwrite", "replace"},
+    Check.REFERENCED_REMOVED: {"overwrite", "replace", "delete"},
+    Check.ADDED_VECTORS: {"overwrite", "delete", "replace"},
+}
+_COPY = (Check.DELETES_FOR_REMOVED,)
+_DELETE = (Check.REFERENCED_REPLACED, Check.ADDED_VECTORS)
+_CHANGE = (Check.REFERENCED_REMOVED, Check.ADDED_DELETES, Check.ADDED_VECTORS)
+# What is checked: by operation, kind and isolation. New data that a compaction writes counts as old as what was read, so that
+# equality deletes that came meanwhile still apply to it.
+CHECKED: dict[tuple[type, str, str | None], tuple[Check, ...]] = {
+    (Rewrite, "compact", None): (Check.POSITIONS_FOR_REMOVED,),
+    (Rewrite, "overwrite", None): _COPY,
+    **{(Rewrite, kind, "snapshot"): _COPY for kind in ("delete", "update", "merge", "overwrite")},
+    **{
+        (Rewrite, kind, "serializable"): (*_COPY, Check.ADDED_DATA)
+        for kind in ("delete", "update", "merge", "overwrite")
+    },
+    (RowDelta, "append", None): (),
+    (RowDelta, "compact", None): _DELETE,
+    (RowDelta, "delete", "snapshot"): _DELETE,
+    (RowDelta, "delete", "serializable"): (*_DELETE, Check.ADDED_DATA),
+    **{(RowDelta, kind, "snapshot"): _CHANGE for kind in ("update", "merge")},
+    **{(RowDelta, kind, "serializable"): (*_CHANGE, Check.ADDED_DATA) for kind in ("update", "merge")},
+}
 
 
 def check(reader: Reader, operation: Operation, base: State) -> None:
@@ -57,6 +108,11 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             removed(reader, base, operation)
             if pinned_to is not None:
                 _require_untouched(reader, base, scope, pinned_to)
+            _validate(reader, base, operation)
+        case RowDelta(added=added):
+            _require_same_spec(reader, base, tuple(f for f in added if f.content is Content.DATA))
+            replaced(reader, base, operation)
+            _validate(reader, base, operation)
         case Restore(snapshot_id=snapshot_id):
             if snapshot_id not in metadata.snapshots(base):
                 raise NotFound(f"{reader.root}: snapshot {snapshot_id} is not there any more")
@@ -80,20 +136,11 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
 
 def isolation(base: State, kind: str) -> str:
     """What a change by row minds of what others did since it read: `write.<kind>.isolation-level`."""
-    key = f"write.{kind}.isolation-level"
-    level = base.schema.properties.get(key, "serializable").lower()
-    if level not in {"serializable", "snapshot"}:
-        raise InvalidInput(f"property {key!r} is {level!r}; it must be 'serializable' or 'snapshot'")
-    return level
+    return options.isolation(base.schema.properties, kind)
 
 
 def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
     """The live entries of the files that a Rewrite removes; raises `Conflict` if one is no longer live."""
-    if pc.any(pc.equal(manifest.metas_of(reader, base.snapshot_document)["content"], 1)).as_py():
-        raise UnsupportedFeature(
-            f"{reader.root}: {operation.kind} by row on a table with files of deletes: not supported yet; let the engine "
-            "that wrote them rewrite the data files"
-        )
     entries = manifest.live_entries(reader, base, operation.scope)
     wanted = pa.array(operation.removed, pa.string())
     found = entries.filter(pc.is_in(entries["file_path"], value_set=wanted))
@@ -117,6 +164,39 @@ def overwritten(reader: Reader, base: State, scope: Expression) -> pa.Table:
     return found
 
 
+def useless(reader: Reader, base: State, scope: Expression) -> pa.Table:
+    """The files of deletes in the scope of an Overwrite: what they tell of is gone."""
+    found = manifest.live_entries(reader, base, scope, ManifestContent.DELETES)
+    return manifest.in_scope(found, base, scope, unknown=False)
+
+
+def replaced(reader: Reader, base: State, operation: RowDelta) -> pa.Table:
+    """The live entries of the files of deletes that a RowDelta takes the place of. One that is gone is a `Conflict`, but
+    where only rows go: those of it are in the new one."""
+    wanted = {(d.path, d.offset) for f in operation.added for d in f.replaces} | {
+        (d.path, d.offset) for d in operation.removed
+    }
+    entries = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
+    if not wanted:
+        return entries.slice(0, 0)
+    names = [path if offset is None else f"{path}#{offset}" for path, offset in wanted]
+    found = entries.filter(pc.is_in(manifest.keys(entries), value_set=pa.array(names, pa.string())))
+    if len(found) < len(names) and operation.kind != "delete":
+        raise Conflict(
+            f"{reader.root}: {operation.kind} read {len(names)} files of deletes, of which {len(names) - len(found)} are no "
+            f"longer in the table at version {base.version}; somebody replaced them. Nothing was changed: run it again"
+        )
+    return found
+
+
+def starting_sequence(base: State, operation: Rewrite) -> int | None:
+    """As of which sequence number new data counts: a compaction's as of what it read."""
+    if operation.kind != "compact" or operation.read_at is None:
+        return None
+    found = metadata.snapshots(base).get(operation.read_at)
+    return None if found is None else found.get("sequence-number", 0)
+
+
 def require_inside(added: tuple[WrittenFile, ...], base: State, scope: Expression) -> None:
     """Raise `OutsideScope` if a file lies in a partition that the overwrite does not cover."""
     if scope == ALWAYS:
@@ -136,6 +216,97 @@ def require_inside(added: tuple[WrittenFile, ...], base: State, scope: Expressio
 def _require_same_spec(reader: Reader, base: State, added: tuple[WrittenFile, ...]) -> None:
     if added and len(added[0].partition) != len(base.spec.types):
         raise Conflict(f"{reader.root}: somebody changed the table's partitions. Nothing was changed: run it again")
+
+
+def _validate(reader: Reader, base: State, operation: Rewrite | RowDelta) -> None:
+    """Run the checks of `CHECKED`. Without knowing what was read, a Rewrite bears no deletes on what it removes at all."""
+    checks = CHECKED.get((type(operation), operation.kind, operation.isolation))
+    if checks is None:
+        raise UnsupportedFeature(
+            f"{reader.root}: {operation.kind} with isolation {operation.isolation!r}: it is 'serializable' or 'snapshot'"
+        )
+    read_at = operation.read_at
+    if read_at is None:
+        if isinstance(operation, Rewrite):
+            found = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
+            if len(found) and len(scan.attached(base, removed(reader, base, operation), found)[0]):
+                raise _broken(reader, operation, Check.DELETES_FOR_REMOVED, None)
+        return
+    if not checks or metadata.current_id(base) == read_at:
+        return
+    since = _since(reader, base, read_at)
+    for each in checks:
+        for snapshot in since:
+            if snapshot["summary"].get("operation", "append") in LOOKS_AT[each] and _breaks(
+                reader, base, operation, each, snapshot
+            ):
+                raise _broken(reader, operation, each, snapshot)
+
+
+def _breaks(
+    reader: Reader, base: State, operation: Rewrite | RowDelta, check: Check, snapshot: Mapping[str, Any]
+) -> bool:
+    """Whether a snapshot did what `check` forbids."""
+    match check, operation:
+        case Check.ADDED_DATA, _:
+            entries = _own(reader, base, snapshot, ManifestContent.DATA, Status.ADDED)
+            return len(scan.may_hold(base, entries, operation.condition)) > 0
+        case Check.ADDED_DELETES, _:
+            entries = _own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
+            return len(scan.may_hold(base, entries, operation.condition)) > 0
+        case ((Check.DELETES_FOR_REMOVED | Check.POSITIONS_FOR_REMOVED), Rewrite()):
+            entries = _own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
+            if check is Check.POSITIONS_FOR_REMOVED:
+                entries = entries.filter(pc.not_equal(entries["content"], int(FileContent.EQUALITY_DELETES)))
+            return len(entries) > 0 and len(scan.attached(base, removed(reader, base, operation), entries)[0]) > 0
+        case ((Check.REFERENCED_REPLACED | Check.REFERENCED_REMOVED), RowDelta(referenced=referenced)):
+            entries = _own(reader, base, snapshot, ManifestContent.DATA, Status.DELETED)
+            return bool(pc.any(pc.is_in(entries["file_path"], value_set=pa.array(referenced, pa.string()))).as_py())
+        case Check.ADDED_VECTORS, RowDelta(added=added):
+            about = pa.array(
+                [p for f in added if f.content is Content.DELETION_VECTORS for p in f.refers_to], pa.string()
+            )
+            entries = _own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
+            entries = entries.filter(pa.array(scan.is_vector(entries)))
+            return bool(pc.any(pc.is_in(entries["referenced_data_file"], value_set=about)).as_py())
+    raise AssertionError((check, operation))
+
+
+def _broken(
+    reader: Reader, operation: Rewrite | RowDelta, check: Check, snapshot: Mapping[str, Any] | None
+) -> Conflict:
+    who = "somebody" if snapshot is None else f"snapshot {snapshot['snapshot-id']}"
+    where = "" if operation.condition == ALWAYS else f" ({to_sql(operation.condition)[:300]})"
+    return Conflict(
+        f"{reader.root}: {operation.kind}{where}: {who} {check.value} since the table was read. Nothing was changed: run it again"
+    )
+
+
+def _own(
+    reader: Reader, base: State, snapshot: Mapping[str, Any], content: ManifestContent, status: Status
+) -> pa.Table:
+    """The entries that a snapshot added or removed."""
+    metas = manifest.metas_of(reader, snapshot)
+    metas = metas.filter(
+        pc.and_(pc.equal(metas["added_snapshot_id"], snapshot["snapshot-id"]), pc.equal(metas["content"], int(content)))
+    )
+    entries = manifest.read_all(reader, base, metas)
+    own = pc.and_(pc.equal(entries["snapshot_id"], snapshot["snapshot-id"]), pc.equal(entries["status"], int(status)))
+    return entries.filter(own)
+
+
+def _since(reader: Reader, base: State, snapshot_id: int) -> list[Mapping[str, Any]]:
+    """The snapshots after one, newest first. Raises `Conflict` where history does not reach back to it."""
+    chain = metadata.ancestry(base, metadata.current_id(base))
+    ids = [s["snapshot-id"] for s in chain]
+    if snapshot_id == 0 and (not chain or "parent-snapshot-id" not in chain[-1]):
+        ids.append(0)  # Before the first.
+    if snapshot_id not in ids:
+        raise Conflict(
+            f"{reader.root}: snapshot {snapshot_id} was read, but history from there to {metadata.current_id(base)} is not "
+            f"complete (expired or rolled back), so nobody can tell what changed. Nothing was changed: run it again"
+        )
+    return chain[: ids.index(snapshot_id)]
 
 
 def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to: int) -> None:

@@ -11,7 +11,7 @@ from lakeformat.dialects.iceberg.expire import (
     replaced_history,
 )
 from lakeformat.dialects.iceberg.inspect import INSPECTIONS
-from lakeformat.dialects.iceberg.layout import layout
+from lakeformat.dialects.iceberg.layout import delete_layout, layout
 from lakeformat.dialects.iceberg.manifest import scope_of
 from lakeformat.dialects.iceberg.metadata import (
     at,
@@ -43,6 +43,7 @@ __all__ = [
     "compaction",
     "count",
     "default_retention",
+    "delete_layout",
     "expired_partitions",
     "expired_tags",
     "expiry",

@@ -29,7 +29,7 @@ NOTHING = Expiry((), ())
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _METADATA_NAME = re.compile(rf"snap-\d+-\d+-{_UUID}\.avro|{_UUID}-[a-z0-9]*-?m\d+\.avro")
 _DOCUMENT_NAME = re.compile(rf"\d{{5,}}-{_UUID}(\.gz)?\.metadata\.json")
-_DATA_NAME = re.compile(rf".*{_UUID}.*\.(parquet|orc|avro)")
+_DATA_NAME = re.compile(rf".*{_UUID}.*\.(parquet|orc|avro|puffin)")
 _TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|{_UUID}\.metadata\.json")
 
 

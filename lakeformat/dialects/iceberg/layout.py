@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import base64
 import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 from urllib.parse import quote_plus
 
-from lakeformat.dialects.iceberg import metadata, options
+import pyarrow.compute as pc
+
+from lakeformat.dialects.iceberg import manifest, metadata, options, scan
+from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, Spec, State
+from lakeformat.dialects.iceberg.scan import PATH_ID, POSITION_ID, Files
 from lakeformat.model.partition import TransformKind
-from lakeformat.model.schema import Kind, Scalar, Type
-from lakeformat.model.work import WriteTask
+from lakeformat.model.schema import Field, Kind, Scalar, Type, scalar
+from lakeformat.model.work import Content, DeleteFile, DeleteTask, Target, WriteTask
 from lakeformat.storage.store import Reader
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _COMPRESSIONS = {"none": "uncompressed"}
+# What a position-delete file holds.
+POSITION_FIELDS = (
+    Field(PATH_ID, "file_path", scalar(Kind.STRING), nullable=False),
+    Field(POSITION_ID, "pos", scalar(Kind.BIGINT), nullable=False),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,45 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         stats=options.stats_modes(given, schema.names),
         options={key: value for key, value in asked.items() if value is not None},
         distribution=options.distribution(given, "hash" if schema.partitioning else "none"),
+    )
+
+
+def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> DeleteTask | None:
+    """How rows of the data files `found` that `verb` ("delete", "update", "merge") takes become files of deletes; None where
+    whole files are written again (`write.<verb>.mode=copy-on-write`)."""
+    given = base.schema.properties
+    if options.mode(given, verb) == "copy-on-write":
+        return None
+    metadata.require_writable(base, f"table {base.document['location']}")
+    vectors = base.document["format-version"] >= 3
+    per_file = vectors or options.granularity(given) == "file"
+    earlier: Sequence[tuple[DeleteFile, ...]] = ((),) * len(found)
+    alone: Sequence[tuple[DeleteFile, ...]] = earlier
+    if per_file and len(found.deletes):
+        by_place = found.deletes.filter(pc.equal(found.deletes["content"], int(FileContent.POSITION_DELETES)))
+        own = by_place.filter(scan.referenced(by_place).is_valid())
+        alone = scan.delete_files(reader, base, Files(found.entries, own))
+        earlier = scan.delete_files(reader, base, Files(found.entries, by_place)) if vectors else alone
+    specs = found.entries["_spec"].to_pylist()
+    compression = given.get("write.delete.parquet.compression-codec", "zstd").lower()
+    return DeleteTask(
+        targets=tuple(
+            Target(path, partition, spec_id, directory(base.specs[spec_id])(partition, None), before, gone)
+            for path, partition, spec_id, before, gone in zip(
+                found.paths.to_pylist(),
+                manifest.partition_of_each(found.entries, base),
+                specs,
+                earlier,
+                alone,
+                strict=True,
+            )
+        ),
+        content=Content.DELETION_VECTORS if vectors else Content.POSITION_DELETES,
+        per_file=per_file,
+        fields=POSITION_FIELDS,
+        compression=_COMPRESSIONS.get(compression, compression),
+        target_size_bytes=options.integer(given, "write.delete.target-file-size-bytes", 64 << 20),
+        name_prefix="00000-0-deletes-",
     )
 
 

@@ -313,6 +313,18 @@ def _codes(entries: pa.Table, spec: Spec) -> np.ndarray:
     return codes
 
 
+def partition_of_each(entries: pa.Table, base: State) -> list[tuple[Any, ...]]:
+    """The partition of each entry under its own spec, as the waist has it."""
+    found: list[tuple[Any, ...]] = [()] * len(entries)
+    ids = np.asarray(entries["_spec"])
+    for spec_id in np.unique(ids):
+        rows = np.flatnonzero(ids == spec_id)
+        codes, values = partitions(entries.take(pa.array(rows)), base.specs[int(spec_id)])
+        for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
+            found[row] = values[code]
+    return found
+
+
 def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, pa.Array]:
     """Partitions, as the waist has them, as the columns of entries."""
     return {
@@ -361,17 +373,27 @@ def look_up(column: pa.ChunkedArray, field_id: int) -> pa.Array:
     return pc.struct_field(pairs, "value").take(pa.array(where, mask=where < 0))
 
 
+def keys(entries: pa.Table) -> pa.Array:
+    """What tells files apart: the path, and for a vector in a shared file where it begins."""
+    paths, offsets = (entries[n].combine_chunks() for n in ("file_path", "content_offset"))
+    if offsets.null_count == len(offsets):
+        return paths
+    placed = pc.binary_join_element_wise(paths, offsets.cast(pa.string()), "#")
+    return pc.if_else(offsets.is_valid(), placed, paths)
+
+
 # --- emit -------------------------------------------------------------------------------------------------------------
 
 
 def emit(
     entries: pa.Table, base: State, spec: Spec, name: str, snapshot_id: int, sequence_number: int, root: str
 ) -> Manifests:
-    """Entries of one spec -> manifests called `name`-m0.avro, `name`-m1.avro, ..., each about
+    """Entries of one spec, of data or of deletes, -> manifests called `name`-m0.avro, `name`-m1.avro, ..., each about
     `commit.manifest.target-size-bytes` long. Entries that are ADDED without a sequence number inherit theirs."""
     if len(entries) == 0:
         return NO_MANIFESTS
-    schema, metadata = _entry_schema(spec), _manifest_metadata(base, spec)
+    content = ManifestContent(int(entries["content"][0].as_py() != FileContent.DATA))
+    schema, metadata = _entry_schema(spec), _manifest_metadata(base, spec, content)
     codec = _codec(base.schema)
     target = options.integer(base.schema.properties, "commit.manifest.target-size-bytes", 8 << 20)
     whole = avro.encode(_nest(entries, spec), schema, codec, metadata)
@@ -383,7 +405,7 @@ def emit(
         data = whole if count == 1 else avro.encode(_nest(part, spec), schema, codec, metadata)
         path = f"{METADATA_FOLDER}/{name}-m{number}.avro"
         files[path] = data
-        metas.append(_meta(part, spec, f"{root}/{path}", len(data), snapshot_id, sequence_number))
+        metas.append(_meta(part, spec, content, f"{root}/{path}", len(data), snapshot_id, sequence_number))
     return Manifests(files, pa.concat_tables(metas))
 
 
@@ -500,7 +522,15 @@ def _nest(entries: pa.Table, spec: Spec) -> pa.Table:
     return pa.table([*(columns[n] for _, n, _ in _OWN), file], names=[*(n for _, n, _ in _OWN), "data_file"])
 
 
-def _meta(entries: pa.Table, spec: Spec, path: str, size: int, snapshot_id: int, sequence_number: int) -> pa.Table:
+def _meta(
+    entries: pa.Table,
+    spec: Spec,
+    content: ManifestContent,
+    path: str,
+    size: int,
+    snapshot_id: int,
+    sequence_number: int,
+) -> pa.Table:
     status, rows = np.asarray(entries["status"]), np.asarray(entries["record_count"])
     files = {s: int((status == s).sum()) for s in Status}
     counts = {s: int(rows[status == s].sum()) for s in Status}
@@ -510,7 +540,7 @@ def _meta(entries: pa.Table, spec: Spec, path: str, size: int, snapshot_id: int,
         "manifest_path": path,
         "manifest_length": size,
         "partition_spec_id": spec.id,
-        "content": 0,
+        "content": int(content),
         "sequence_number": sequence_number,
         "min_sequence_number": sequence_number if least is None else least,
         "added_snapshot_id": snapshot_id,
@@ -674,7 +704,7 @@ def _entry_schema(spec: Spec) -> dict[str, Any]:
     return {"type": "record", "name": "manifest_entry", "fields": fields}
 
 
-def _manifest_metadata(base: State, spec: Spec) -> dict[str, bytes]:
+def _manifest_metadata(base: State, spec: Spec, content: ManifestContent) -> dict[str, bytes]:
     schema = next(s for s in base.document["schemas"] if s["schema-id"] == base.document["current-schema-id"])
     fields = next(s for s in base.document["partition-specs"] if s["spec-id"] == spec.id)["fields"]
     return {
@@ -683,7 +713,7 @@ def _manifest_metadata(base: State, spec: Spec) -> dict[str, bytes]:
         "partition-spec": json.dumps(fields, ensure_ascii=False).encode(),
         "partition-spec-id": str(spec.id).encode(),
         "format-version": b"2",
-        "content": b"data",
+        "content": content.name.lower().encode(),
     }
 
 

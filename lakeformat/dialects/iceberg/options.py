@@ -50,6 +50,8 @@ def check_new(options: Options, where: str) -> None:
             distribution({key: value}, "none")
         if key in _TYPED:
             _TYPED[key](options, key, 0)
+        if key in _WORDS:
+            one_of(options, key, _WORDS[key])
         if key == "write.metadata.metrics.default" or key.startswith("write.metadata.metrics.column."):
             _mode(key, value)
 
@@ -83,6 +85,27 @@ def distribution(options: Options, default: str) -> str:
     return value
 
 
+def one_of(options: Options, key: str, allowed: tuple[str, ...]) -> str:
+    """One of a few words, the first if none is given; raises `InvalidInput`."""
+    value = options.get(key, allowed[0]).strip().lower()
+    if value not in allowed:
+        raise InvalidInput(f"property {key!r} is {options[key]!r}; it must be {' or '.join(allowed)}")
+    return value
+
+
+def mode(options: Options, verb: str) -> str:
+    return one_of(options, f"write.{verb}.mode", ("copy-on-write", "merge-on-read"))
+
+
+def isolation(options: Options, verb: str) -> str:
+    return one_of(options, f"write.{verb}.isolation-level", ("serializable", "snapshot"))
+
+
+def granularity(options: Options) -> str:
+    """Whether files of deletes tell of one data file, or of all in a partition. Spark's default is the file."""
+    return one_of(options, "write.delete.granularity", ("file", "partition"))
+
+
 def stats_modes(options: Options, columns: tuple[str, ...]) -> tuple[tuple[StatsMode, int], ...]:
     """`write.metadata.metrics.*`: (mode, length) for each column; beyond the first 100, none unless asked for."""
     given = options.get("write.metadata.metrics.default")
@@ -101,8 +124,14 @@ def _mode(key: str, text: str) -> tuple[StatsMode, int]:
     raise InvalidInput(f"property {key!r} is {text!r}; it must be none, counts, full or truncate(length)")
 
 
+_WORDS: dict[str, tuple[str, ...]] = {
+    "write.delete.granularity": ("file", "partition"),
+    **{f"write.{verb}.mode": ("copy-on-write", "merge-on-read") for verb in ("delete", "update", "merge")},
+    **{f"write.{verb}.isolation-level": ("serializable", "snapshot") for verb in ("delete", "update", "merge")},
+}
 _TYPED: dict[str, Callable[..., object]] = {
     "write.target-file-size-bytes": integer,
+    "write.delete.target-file-size-bytes": integer,
     "write.parquet.row-group-size-bytes": integer,
     "write.parquet.compression-level": integer,
     "commit.manifest.target-size-bytes": integer,

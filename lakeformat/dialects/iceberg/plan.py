@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import single_value, waist
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dialects.iceberg import conflict, layout, manifest, metadata, options, types
-from lakeformat.dialects.iceberg.manifest import ENTRY, Manifests, Status
+from lakeformat.dialects.iceberg import conflict, layout, manifest, metadata, options, scan, types
+from lakeformat.dialects.iceberg.manifest import ENTRY, FileContent, ManifestContent, Manifests, Status
 from lakeformat.dialects.iceberg.metadata import MAIN, OPERATION_ID, VERB, Spec, State
-from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
 from lakeformat.model import evolution
 from lakeformat.model.operation import (
     Append,
@@ -34,7 +34,7 @@ from lakeformat.model.operation import (
 )
 from lakeformat.model.schema import Field, Scalar, Schema
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
-from lakeformat.model.work import ColumnStats, StatsMode, WrittenFile
+from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile
 from lakeformat.storage.store import Reader
 
 RESTORED_FROM = "lakeformat.restored-from"
@@ -45,9 +45,15 @@ _TOTALS = {
     "total-data-files": ("added-data-files", "deleted-data-files"),
     "total-records": ("added-records", "deleted-records"),
     "total-files-size": ("added-files-size", "removed-files-size"),
-    "total-delete-files": (),
-    "total-position-deletes": (),
-    "total-equality-deletes": (),
+    "total-delete-files": ("added-delete-files", "removed-delete-files"),
+    "total-position-deletes": ("added-position-deletes", "removed-position-deletes"),
+    "total-equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
+}
+_CONTENTS = {
+    Content.DATA: FileContent.DATA,
+    Content.POSITION_DELETES: FileContent.POSITION_DELETES,
+    Content.DELETION_VECTORS: FileContent.POSITION_DELETES,
+    Content.EQUALITY_DELETES: FileContent.EQUALITY_DELETES,
 }
 
 
@@ -59,14 +65,19 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
         case Evolve(request=request, changes=changes):
             return _evolve(reader, request, changes, base, stamp)
         case Append(request=request, added=added):
-            return _commit(reader, request, "append", base, stamp, None, added)
+            return _commit(reader, request, "append", base, stamp, added)
         case Overwrite(request=request, added=added, scope=scope, kind=kind):
             gone = conflict.overwritten(reader, base, scope)
-            return _commit(reader, request, kind, base, stamp, gone, added)
+            useless = conflict.useless(reader, base, scope)
+            return _commit(reader, request, kind, base, stamp, added, gone, useless)
         case Rewrite(request=request, added=added, kind=kind):
-            return _commit(reader, request, kind, base, stamp, conflict.removed(reader, base, operation), added)
-        case RowDelta():
-            raise UnsupportedFeature(f"{reader.root}: {operation.kind} by files of deletes: not supported yet")
+            gone = conflict.removed(reader, base, operation)
+            return _commit(
+                reader, request, kind, base, stamp, added, gone, None, conflict.starting_sequence(base, operation)
+            )
+        case RowDelta(request=request, added=added, kind=kind):
+            useless = conflict.replaced(reader, base, operation)
+            return _commit(reader, request, kind, base, stamp, added, None, useless)
         case Restore():
             return _restore(reader, operation, base, stamp)
         case SetTag() | DropTag() | DropSnapshots():
@@ -187,34 +198,34 @@ def _commit(
     kind: str,
     base: State,
     stamp: Stamp,
-    gone: pa.Table | None,
     added: tuple[WrittenFile, ...],
+    gone: pa.Table | None = None,
+    useless: pa.Table | None = None,
+    added_as: int | None = None,
 ) -> Plan:
+    """A snapshot in which the data files `gone` and the files of deletes `useless` are no more, and `added` are; new data
+    counts as of the sequence number `added_as`, if there is one."""
     metadata.require_writable(base, reader.root)
     snapshot_id, sequence_number = _snapshot_id(base, stamp), base.document["last-sequence-number"] + 1
-    spec = base.spec
     before = manifest.metas_of(reader, base.snapshot_document)
     alive = pc.add(pc.fill_null(before["added_files_count"], 1), pc.fill_null(before["existing_files_count"], 1))
     kept = before.filter(pc.greater(alive, 0))
     name = _derived(stamp, "commit")
-    files: dict[str, bytes] = {}
-    rewritten: list[pa.Table] = []
-    deleted = manifest.read_all(reader, base, manifest.EMPTY_METAS)
-    if gone is not None and len(gone):
-        paths = gone["file_path"].combine_chunks()
-        touched, deleted = _without(reader, base, kept, paths, snapshot_id)
-        for number, (place, entries) in enumerate(touched.items()):
-            own = base.specs[kept["partition_spec_id"][place].as_py()]
-            made = manifest.emit(entries, base, own, f"{name}-d{number}", snapshot_id, sequence_number, reader.root)
-            files |= made.files
-            rewritten.append(made.metas)
-        kept = kept.filter(pa.array([i not in touched for i in range(len(kept))], pa.bool_()))
-    fresh = _added(base, spec, added, snapshot_id, reader)
-    new = manifest.emit(fresh, base, spec, name, snapshot_id, sequence_number, reader.root)
-    files |= new.files
-    merged = _merged(
-        reader, base, pa.concat_tables([new.metas, *rewritten, kept]), f"{name}-x", snapshot_id, sequence_number
-    )
+    fresh = _added(base, added, snapshot_id, reader, added_as)
+    new = _emitted(base, fresh, name, snapshot_id, sequence_number, reader.root)
+    nothing = fresh.slice(0, 0)
+    taken = pa.concat_tables([t for t in (nothing, gone, useless) if t is not None])
+    kept, rewritten, deleted = _without(reader, base, kept, taken, f"{name}-d", snapshot_id, sequence_number)
+    metas = pa.concat_tables([new.metas, rewritten.metas, kept])
+    files = {**new.files, **rewritten.files}
+    if len(deleted) and pc.any(pc.equal(metas["content"], int(ManifestContent.DELETES))).as_py():
+        idle = _idle(reader, base, metas, kind, deleted, new, fresh)
+        kept, again, more = _without(reader, base, kept, idle, f"{name}-i", snapshot_id, sequence_number)
+        if len(more):  # What this attempt wrote already is not stored yet, so only what was there before is changed.
+            metas = pa.concat_tables([new.metas, rewritten.metas, again.metas, kept])
+            files |= again.files
+            deleted = pa.concat_tables([deleted, more])
+    merged = _merged(reader, base, metas, f"{name}-x", snapshot_id, sequence_number)
     files |= merged.files
     named = set(merged.metas["manifest_path"].to_pylist())
     files = {path: data for path, data in files.items() if f"{reader.root}/{path}" in named}
@@ -226,35 +237,88 @@ def _commit(
     }
     partitions = _changes(pa.concat_tables([fresh, deleted]), base)
     operation = _OPERATIONS.get(kind)
+    by_row = np.asarray(fresh["content"]) != FileContent.DATA
+    if by_row.any() and operation != "replace":  # BaseRowDelta.operation
+        operation = "delete" if by_row.all() else "overwrite"
     if operation is None:
         operation = "overwrite" if added and len(deleted) else "append" if added else "delete"
     parent = metadata.current_id(base)
     return _snapshot(reader, request, kind, base, stamp, merged.metas, files, summary, partitions, parent, operation)
 
 
+def _emitted(base: State, fresh: pa.Table, name: str, snapshot_id: int, sequence_number: int, root: str) -> Manifests:
+    """New entries in manifests, of one spec and of data or of deletes each."""
+    made = manifest.NO_MANIFESTS
+    specs, contents = np.asarray(fresh["_spec"]), np.asarray(fresh["content"]) != FileContent.DATA
+    for number, (is_delete, spec_id) in enumerate(sorted(set(zip(contents.tolist(), specs.tolist(), strict=True)))):
+        part = fresh.filter(pa.array((contents == is_delete) & (specs == spec_id)))
+        own = name if number == 0 else f"{name}-n{number}"
+        found = manifest.emit(part, base, base.specs[spec_id], own, snapshot_id, sequence_number, root)
+        made = Manifests({**made.files, **found.files}, pa.concat_tables([made.metas, found.metas]))
+    return made
+
+
+def _idle(
+    reader: Reader, base: State, metas: pa.Table, kind: str, deleted: pa.Table, new: Manifests, fresh: pa.Table
+) -> pa.Table:
+    """Files of deletes that apply to nothing once the entries `deleted` are gone: about a data file among them, or older than
+    all data there is. After a compaction also those that are older than all data of their partition."""
+    there = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
+    about = scan.referenced(there)
+    idle = np.asarray(pc.is_in(about, value_set=deleted["file_path"].combine_chunks())) & np.asarray(about.is_valid())
+    is_data = pc.and_(
+        pc.equal(metas["content"], int(ManifestContent.DATA)),
+        pc.greater(pc.add(metas["added_files_count"], metas["existing_files_count"]), 0),
+    )
+    oldest = pc.min(metas.filter(is_data)["min_sequence_number"]).as_py()
+    sequences = np.asarray(there["sequence_number"])
+    idle |= (sequences > 0) & ((oldest is None) | (sequences < (oldest or 0)))
+    if kind == "compact":
+        data = manifest.live_entries(reader, base)
+        data = data.filter(pc.invert(pc.is_in(data["file_path"], value_set=deleted["file_path"].combine_chunks())))
+        own = fresh.filter(pc.equal(fresh["content"], int(FileContent.DATA)))
+        numbers = pc.fill_null(own["sequence_number"], base.document["last-sequence-number"] + 1)
+        place = own.schema.get_field_index("sequence_number")
+        own = own.set_column(place, own.schema.field(place), numbers)
+        _, used = scan.attached(base, pa.concat_tables([data, own]), there)
+        idle |= ~np.isin(np.arange(len(there)), used)
+    return there.filter(pa.array(idle))
+
+
 def _without(
-    reader: Reader, base: State, metas: pa.Table, paths: pa.Array, snapshot_id: int
-) -> tuple[dict[int, pa.Table], pa.Table]:
-    """({row of `metas`: its entries once the files `paths` are gone}, for those that hold any; the DELETED entries)."""
+    reader: Reader,
+    base: State,
+    metas: pa.Table,
+    taken: pa.Table,
+    name: str,
+    snapshot_id: int,
+    sequence_number: int,
+) -> tuple[pa.Table, Manifests, pa.Table]:
+    """(the manifests without the files `taken`, those that held any as they are without them, the DELETED entries)."""
+    none = taken.slice(0, 0)
+    if not len(taken):
+        return metas, manifest.NO_MANIFESTS, none
+    keys = manifest.keys(taken)
     raw = manifest.read_raw(reader, metas["manifest_path"].to_pylist())
-    hit = [
-        place
-        for place, table in enumerate(raw)
-        if pc.any(
-            pc.and_(pc.is_in(table["file_path"], value_set=paths), pc.not_equal(table["status"], int(Status.DELETED)))
-        ).as_py()
-    ]
-    found: dict[int, pa.Table] = {}
-    deleted = []
-    for place in hit:
+    made, deleted, touched = manifest.NO_MANIFESTS, [none], np.zeros(len(metas), bool)
+    for place, table in enumerate(raw):
+        hit = pc.and_(
+            pc.is_in(manifest.keys(table), value_set=keys), pc.not_equal(table["status"], int(Status.DELETED))
+        )
+        if not pc.any(hit, min_count=0).as_py():
+            continue
+        touched[place] = True
         entries = _settled(manifest.read_all(reader, base, metas.slice(place, 1)))
-        gone = pc.is_in(entries["file_path"], value_set=paths)
+        gone = pc.is_in(manifest.keys(entries), value_set=keys)
         status = pc.if_else(gone, pa.scalar(int(Status.DELETED), pa.int32()), entries["status"])
         by = pc.if_else(gone, pa.scalar(snapshot_id, pa.int64()), entries["snapshot_id"])
         entries = entries.set_column(0, ENTRY.field("status"), status).set_column(1, ENTRY.field("snapshot_id"), by)
-        found[place] = entries
+        spec = base.specs[metas["partition_spec_id"][place].as_py()]
+        number = len(deleted) - 1
+        found = manifest.emit(entries, base, spec, f"{name}{number}", snapshot_id, sequence_number, reader.root)
+        made = Manifests({**made.files, **found.files}, pa.concat_tables([made.metas, found.metas]))
         deleted.append(entries.filter(gone))
-    return found, pa.concat_tables([manifest.read_all(reader, base, manifest.EMPTY_METAS), *deleted])
+    return metas.filter(pa.array(~touched)), made, pa.concat_tables(deleted)
 
 
 def _settled(entries: pa.Table) -> pa.Table:
@@ -284,7 +348,7 @@ def _merged(
             is_newest = rows[0] in chosen
             # What this attempt made is not stored yet, so it cannot be read again: it waits for the next commit.
             chosen = [i for i in chosen if by[i] != snapshot_id]
-            if kind[1] != 0 or len(chosen) < 2 or (is_newest and len(chosen) < least):
+            if len(chosen) < 2 or (is_newest and len(chosen) < least):
                 continue
             entries = _settled(manifest.read_all(reader, base, metas.take(pa.array(chosen))))
             made = manifest.emit(
@@ -374,45 +438,78 @@ def _publish(
     return Plan(files or {}, path, root, made, metadata.hints(reader, base))
 
 
-def _added(base: State, spec: Spec, added: tuple[WrittenFile, ...], snapshot_id: int, reader: Reader) -> pa.Table:
-    """New files as rows of entries; they inherit their sequence numbers."""
+def _added(
+    base: State, added: tuple[WrittenFile, ...], snapshot_id: int, reader: Reader, added_as: int | None
+) -> pa.Table:
+    """New files as rows of entries; they inherit their sequence numbers, but for data that counts as of `added_as`."""
     empty = manifest.read_all(reader, base, manifest.EMPTY_METAS)
-    if not added:
-        return empty
+    tables = [empty]
+    for content, spec_id in sorted({(f.content, base.spec.id if f.spec_id is None else f.spec_id) for f in added}):
+        own = [f for f in added if (f.content, base.spec.id if f.spec_id is None else f.spec_id) == (content, spec_id)]
+        tables.append(
+            _added_to(base, base.specs[spec_id], content, tuple(own), snapshot_id, reader, added_as, empty.schema)
+        )
+    return pa.concat_tables(tables)
+
+
+def _added_to(
+    base: State,
+    spec: Spec,
+    content: Content,
+    added: tuple[WrittenFile, ...],
+    snapshot_id: int,
+    reader: Reader,
+    added_as: int | None,
+    schema: pa.Schema,
+) -> pa.Table:
     count = len(added)
+    is_data = content is Content.DATA
+    about = [f.refers_to[0] if not is_data and len(f.refers_to) == 1 else None for f in added]
     columns: dict[str, Any] = {
         "status": np.full(count, int(Status.ADDED), np.int32),
         "snapshot_id": np.full(count, snapshot_id, np.int64),
-        "content": np.zeros(count, np.int32),
+        "content": np.full(count, int(_CONTENTS[content]), np.int32),
         "file_path": [reader.location(f.path) for f in added],
         "file_format": [f.file_format.upper() for f in added],
         "record_count": [f.row_count for f in added],
         "file_size_in_bytes": [f.size_bytes for f in added],
         "split_offsets": [list(f.split_offsets) or None for f in added],
-        "sort_order_id": np.zeros(count, np.int32),
+        "equality_ids": [list(f.compared) or None for f in added],
+        "referenced_data_file": about,
+        "content_offset": [f.offset for f in added],
+        "content_size_in_bytes": [f.vector_bytes for f in added],
         "_spec": np.full(count, spec.id, np.int32),
         "_manifest": np.full(count, -1, np.int32),
-        **_metrics(base, added),
+        **_metrics(base, content, added),
         **manifest.partition_columns([f.partition for f in added], spec),
     }
+    if content is not Content.POSITION_DELETES:
+        columns["sort_order_id"] = np.zeros(count, np.int32)
+    if is_data and added_as is not None:
+        columns["sequence_number"] = np.full(count, added_as)
     arrays = [
         pa.nulls(count, f.type)
         if f.name not in columns
         else columns[f.name]
         if isinstance(columns[f.name], pa.Array)
         else pa.array(columns[f.name], f.type)
-        for f in empty.schema
+        for f in schema
     ]
-    return pa.Table.from_arrays(arrays, schema=empty.schema)
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _metrics(base: State, added: tuple[WrittenFile, ...]) -> dict[str, pa.Array]:
-    """Counts, sizes and bounds of the files' columns, as maps by field id."""
+def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> dict[str, pa.Array]:
+    """Counts, sizes and bounds of the files' columns, as maps by field id. Bounds of deleted positions are never cut short."""
     columns: dict[str, list[tuple[int, pa.Array]]] = {
         n: [] for n in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
     }  # fmt: skip
+    fields = base.schema.fields
     modes = options.stats_modes(base.schema.properties, base.schema.names)
-    for field, (mode, length) in zip(base.schema.fields, modes, strict=True):
+    if content is Content.POSITION_DELETES:
+        fields, modes = layout.POSITION_FIELDS, ((StatsMode.FULL, 0),) * 2
+    if content is Content.DELETION_VECTORS:
+        fields, modes = (), ()
+    for field, (mode, length) in zip(fields, modes, strict=True):
         if mode is StatsMode.NONE or not isinstance(field.type, Scalar):
             continue
         told = [f.stats.get(field.id, ColumnStats()) for f in added]
@@ -463,29 +560,40 @@ def _map_column(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.List
 
 def _summary(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:
     """The figures of a snapshot's summary (SnapshotSummary): those that are 0 are left out, totals go on."""
-    counts = {
-        "added-data-files": len(added),
-        "deleted-data-files": len(deleted),
-        "added-records": pc.sum(added["record_count"]).as_py() or 0,
-        "deleted-records": pc.sum(deleted["record_count"]).as_py() or 0,
-        "added-files-size": pc.sum(added["file_size_in_bytes"]).as_py() or 0,
-        "removed-files-size": pc.sum(deleted["file_size_in_bytes"]).as_py() or 0,
-    }
+    counts = _counts(added, "added", "added") | _counts(deleted, "deleted", "removed")
     found = {name: str(count) for name, count in counts.items() if count}
     found["changed-partition-count"] = str(len(_changes(pa.concat_tables([added, deleted]), base)))
     before = None if base.snapshot_document is None else base.snapshot_document.get("summary") or {}
     for name, delta in _TOTALS.items():
         old = "0" if before is None else before.get(name)
         if old is not None:
-            change = counts[delta[0]] - counts[delta[1]] if delta else 0
-            found[name] = str(int(old) + change)
+            found[name] = str(int(old) + counts[delta[0]] - counts[delta[1]])
     return found
+
+
+def _counts(entries: pa.Table, verb: str, verb_of_deletes: str) -> dict[str, int]:
+    """What came or went; of a deletion vector its own bytes count, not those of the file that it shares."""
+    content = np.asarray(entries["content"])
+    rows = np.asarray(entries["record_count"])
+    sizes = np.asarray(pc.coalesce(entries["content_size_in_bytes"], entries["file_size_in_bytes"]))
+    vectors = scan.is_vector(entries)
+    is_data, by_place, by_key = (content == each for each in FileContent)
+    return {
+        f"{verb}-data-files": int(is_data.sum()),
+        f"{verb}-records": int(rows[is_data].sum()),
+        f"{verb_of_deletes}-files-size": int(sizes.sum()),
+        f"{verb_of_deletes}-delete-files": int((~is_data).sum()),
+        f"{verb_of_deletes}-position-delete-files": int((by_place & ~vectors).sum()),
+        f"{verb_of_deletes}-dvs": int(vectors.sum()),
+        f"{verb_of_deletes}-position-deletes": int(rows[by_place].sum()),
+        f"{verb_of_deletes}-equality-delete-files": int(by_key.sum()),
+        f"{verb_of_deletes}-equality-deletes": int(rows[by_key].sum()),
+    }
 
 
 def _changes_of(reader: Reader, snapshot: Mapping[str, Any], base: State) -> tuple[PartitionChange, ...]:
     metas = manifest.metas_of(reader, snapshot)
     own = metas.filter(pc.equal(metas["added_snapshot_id"], snapshot["snapshot-id"]))
-    own = own.filter(pc.equal(own["content"], 0))
     entries = manifest.read_all(reader, base, own)
     by_it = pc.and_(
         pc.equal(entries["snapshot_id"], snapshot["snapshot-id"]),
@@ -495,21 +603,28 @@ def _changes_of(reader: Reader, snapshot: Mapping[str, Any], base: State) -> tup
 
 
 def _changes(delta: pa.Table, base: State) -> tuple[PartitionChange, ...]:
-    """Entries summed up by partition."""
+    """Entries summed up by partition. Rows are those of data; a position that is deleted is a row that went, and one that is
+    deleted no more, for its data file went, is none."""
     found = []
     ids = np.asarray(delta["_spec"])
     for spec_id in np.unique(ids):
         part = delta.filter(pa.array(ids == spec_id))
         codes, values = manifest.partitions(part, base.specs[int(spec_id)])
         is_add = np.asarray(part["status"]) == int(Status.ADDED)
-        measures = (np.ones(len(part)), np.asarray(part["record_count"]), np.asarray(part["file_size_in_bytes"]))
-        sums = [
-            np.bincount(codes[chosen], weights=m[chosen], minlength=len(values)).astype(np.int64).tolist()
-            for m in measures
-            for chosen in (is_add, ~is_add)
-        ]
+        content, rows = np.asarray(part["content"]), np.asarray(part["record_count"])
+        data, positions = (
+            np.where(content == FileContent.DATA, rows, 0),
+            np.where(content == FileContent.POSITION_DELETES, rows, 0),
+        )
+        sizes = np.asarray(pc.coalesce(part["content_size_in_bytes"], part["file_size_in_bytes"]))
+        measures = (
+            is_add, ~is_add, np.where(is_add, data, 0), np.where(is_add, positions, data - positions),
+            np.where(is_add, sizes, 0), np.where(is_add, 0, sizes),
+        )  # fmt: skip
+        sums = [np.bincount(codes, weights=m, minlength=len(values)).astype(np.int64).tolist() for m in measures]
         found += [
-            PartitionChange(v, fa, fr, ra, rr, ba, br) for v, fa, fr, ra, rr, ba, br in zip(values, *sums, strict=True)
+            PartitionChange(v, fa, fr, ra, max(rr, 0), ba, br)
+            for v, fa, fr, ra, rr, ba, br in zip(values, *sums, strict=True)
         ]
     return tuple(found)
 

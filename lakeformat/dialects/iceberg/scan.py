@@ -59,12 +59,19 @@ def scan(
 
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
     """The live files that may hold a row for which `predicate` is true."""
+    scope, _ = conditions.split(predicate, base.schema.partitioning.columns)
+    entries = may_hold(base, manifest.live_entries(reader, base, scope), predicate)
+    return Files(entries, manifest.live_entries(reader, base, scope, ManifestContent.DELETES))
+
+
+def may_hold(base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
+    """The files, of data or of deletes, that may hold or tell of a row for which `predicate` is true."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
-    entries = manifest.live_entries(reader, base, scope)
+    entries = manifest.in_scope(entries, base, scope)
     if rest != ALWAYS or not manifest.tells(base, entries, scope):
         bounds = _bounds(base, entries, conditions.columns_of(predicate))
         entries = entries.filter(expression.may_match(predicate, bounds, len(entries)))
-    return Files(entries, manifest.live_entries(reader, base, scope, ManifestContent.DELETES))
+    return entries
 
 
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:

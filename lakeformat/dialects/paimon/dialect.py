@@ -11,7 +11,7 @@ from lakeformat.dialects.paimon.expire import (
     replaced_history,
 )
 from lakeformat.dialects.paimon.inspect import INSPECTIONS
-from lakeformat.dialects.paimon.layout import layout
+from lakeformat.dialects.paimon.layout import delete_layout, layout
 from lakeformat.dialects.paimon.manifest import scope_of
 from lakeformat.dialects.paimon.metadata import (
     at,
@@ -43,6 +43,7 @@ __all__ = [
     "compaction",
     "count",
     "default_retention",
+    "delete_layout",
     "expired_partitions",
     "expired_tags",
     "expiry",

@@ -14,7 +14,16 @@ from lakeformat.dialects.paimon import manifest, metadata, options, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Kind, Scalar, Schema, Type
-from lakeformat.model.work import SEQUENCE, VALUE_KIND, BucketRule, KeyValues, MergeSpec, StatsMode, WriteTask
+from lakeformat.model.work import (
+    SEQUENCE,
+    VALUE_KIND,
+    BucketRule,
+    DeleteTask,
+    KeyValues,
+    MergeSpec,
+    StatsMode,
+    WriteTask,
+)
 from lakeformat.storage.store import Reader
 
 UNAWARE_BUCKET = 0
@@ -111,6 +120,11 @@ def merging(schema: Schema) -> MergeSpec:
         is_ascending=given.get("sequence.field.sort-order", "ascending").strip().lower() != "descending",
         options={k: v for k, v in given.items() if k.startswith(_MERGING)},
     )
+
+
+def delete_layout(reader: Reader, base: State, found: Any, verb: str) -> DeleteTask | None:
+    """None: files of which rows go are written again."""
+    return None
 
 
 def directory(schema: Schema) -> Directory:

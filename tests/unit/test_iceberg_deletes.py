@@ -1,0 +1,422 @@
+"""Merge-on-read in Iceberg tables: what delete, update and compaction write, and which concurrent changes break them."""
+
+import datetime
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import Conflict, InvalidInput, Lake, UnsupportedFeature, row_level
+from lakeformat.codec import sql_text
+from lakeformat.commit import commit
+from lakeformat.dialects.iceberg import conflict, manifest
+from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.engines import worker
+from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
+from lakeformat.model.predicate import ALWAYS, bind
+from lakeformat.model.work import Content
+from lakeformat.storage.files import open_store
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
+MERGE_ON_READ = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
+AT_ONCE = datetime.timedelta(days=-1)
+
+
+def rows(ids, dt, v="v"):
+    return pa.table({"id": list(ids), "v": [v] * len(ids), "dt": [dt] * len(ids)}, schema=SCHEMA)
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(tmp_path, fsync="false")
+
+
+@pytest.fixture
+def table(lake):
+    """Two partitions of two files each, ids 0 to 39: 0 to 19 in `a`."""
+    t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["dt"], properties=MERGE_ON_READ)
+    for start, dt in ((0, "a"), (10, "a"), (20, "b"), (30, "b")):
+        t.append(rows(range(start, start + 10), dt))
+    return t
+
+
+def ids(table, **how):
+    return sorted(table.scan(columns=["id"], **how).to_arrow()["id"].to_pylist())
+
+
+def summary(table):
+    return dict(table.inspect.snapshots()["summary"].to_pylist()[-1])
+
+
+def store_of(table):
+    return open_store(table.uri)
+
+
+def base_of(table):
+    store = store_of(table)
+    return iceberg.load(store, iceberg.head(store).version())
+
+
+def live_deletes(table):
+    return manifest.live_entries(store_of(table), base_of(table), content=manifest.ManifestContent.DELETES).to_pylist()
+
+
+def delete_keys(table, values, column="id"):
+    """A commit of equality deletes, as streaming writers make them."""
+    store, base = store_of(table), base_of(table)
+    field = base.schema.field(column)
+    layout = replace(
+        iceberg.layout(base), fields=(field,), partition_by=(), directory=lambda v, b: "data/dt=a", stats=(),
+        content=Content.EQUALITY_DELETES,
+    )  # fmt: skip
+    (file,) = worker.write(store, iter([pa.record_batch({column: pa.array(values)})]), layout)
+    file = replace(file, partition=("a",), spec_id=0, compared=(field.id,))
+    request = Request(id=f"keys {values}", schema_id=base.schema.id)
+    return commit(
+        store, iceberg.head(store), iceberg, RowDelta(request=request, added=(file,), kind="append", isolation=None)
+    )
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def test_delete_adds_one_file_of_positions_for_each_data_file_and_touches_no_data(table):
+    before = set(table.inspect.files()["path"].to_pylist())
+    made = table.delete("id in (3, 4, 25)")
+    assert (made.kind, made.rows_removed, made.rows_added, made.files_removed) == ("delete", 3, 0, 0)
+    assert set(table.inspect.files()["path"].to_pylist()) == before
+    assert ids(table) == [i for i in range(40) if i not in (3, 4, 25)]
+    assert table.scan().count() == 37
+    assert table.scan(where="dt = 'a'").count() == 18
+    assert table.scan(limit=37).to_arrow().num_rows == 37
+    found = live_deletes(table)
+    assert sorted((d["p1000"], d["record_count"], d["content"], d["sequence_number"]) for d in found) == [
+        ("a", 2, 1, 5), ("b", 1, 1, 5),
+    ]  # fmt: skip
+    for each in found:
+        assert each["referenced_data_file"] in before
+        bounds = {pair["key"]: pair["value"] for pair in each["lower_bounds"]}
+        assert bounds[2147483546].decode() == each["referenced_data_file"]
+        assert each["sort_order_id"] is None
+
+
+def test_summaries_of_changes_by_row_are_complete(table):
+    table.delete("id in (3, 25)")
+    found = summary(table)
+    assert (found["operation"], found["added-delete-files"], found["added-position-delete-files"]) == (
+        "delete",
+        "2",
+        "2",
+    )
+    assert (found["added-position-deletes"], found["changed-partition-count"]) == ("2", "2")
+    assert (found["total-delete-files"], found["total-position-deletes"], found["total-records"]) == ("2", "2", "40")
+    assert "added-data-files" not in found
+    table.update({"v": "'new'"}, where="id = 4")
+    found = summary(table)
+    assert (found["operation"], found["added-data-files"], found["added-records"]) == ("overwrite", "1", "1")
+    # The positions of the same data file are in one file of deletes again.
+    assert (found["added-position-deletes"], found["removed-position-deletes"], found["total-position-deletes"]) == (
+        "2", "1", "3",
+    )  # fmt: skip
+    assert found["total-delete-files"] == "2"
+    delete_keys(table, [7, 8, 9])
+    found = summary(table)
+    assert (found["added-equality-delete-files"], found["total-equality-deletes"]) == ("1", "3")
+    table.compact(full=True)
+    found = summary(table)
+    assert found["operation"] == "replace"
+    assert (found["removed-delete-files"], found["total-delete-files"], found["total-equality-deletes"]) == (
+        "3",
+        "0",
+        "0",
+    )
+    assert (found["added-records"], found["total-records"]) == ("35", "35")
+
+
+def test_update_moves_rows_and_leaves_the_others_where_they_are(table):
+    before = set(table.inspect.files()["path"].to_pylist())
+    made = table.update({"v": "concat(v, cast(id as string))", "dt": "'c'"}, where="id % 10 = 1")
+    assert (made.kind, made.rows_added, made.rows_removed) == ("update", 4, 4)
+    assert before < set(table.inspect.files()["path"].to_pylist())
+    assert ids(table, where="dt = 'c'") == [1, 11, 21, 31]
+    assert sorted(table.scan(where="dt = 'c'").to_arrow()["v"].to_pylist()) == ["v1", "v11", "v21", "v31"]
+    assert ids(table) == list(range(40))
+    assert table.update({"v": "'x'"}, where="id = 99") is None
+    assert table.delete("id = 99") is None
+
+
+def test_granularity_partition_writes_one_file_for_all_data_files_of_a_partition(lake):
+    properties = {**MERGE_ON_READ, "write.delete.granularity": "partition"}
+    t = lake.create_table("d.g", SCHEMA, format="iceberg", partition_by=["dt"], properties=properties)
+    t.append(rows(range(10), "a"))
+    t.append(rows(range(10, 20), "a"))
+    t.delete("id in (1, 11)")
+    (found,) = live_deletes(t)
+    assert (found["record_count"], found["referenced_data_file"]) == (2, None)
+    t.delete("id = 2")
+    assert len(live_deletes(t)) == 2
+    assert ids(t) == [0, *range(3, 11), *range(12, 20)]
+    with pytest.raises(InvalidInput, match="file or partition"):
+        t.alter().set_properties({"write.delete.granularity": "bucket"}).commit()
+
+
+def test_whole_files_still_go_by_metadata_alone(table):
+    made = table.delete("id < 10")
+    assert made.files_removed == 1
+    assert live_deletes(table) == []
+    table.delete("id = 11")
+    made = table.delete("dt = 'a'")
+    assert live_deletes(table) == []  # What told of the files that went is of no use.
+    assert made.rows_removed == 9
+    assert ids(table) == list(range(20, 40))
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda t: t.delete("id = 12"),
+        lambda t: t.update({"v": "'x'"}, where="id = 12"),
+        lambda t: t.overwrite(rows([12], "a"), where="id = 12"),
+    ],
+)
+def test_copy_on_write_heeds_the_deletes_there_are(table, verb):
+    table.delete("id in (11, 25)")
+    delete_keys(table, [13])
+    table.alter().set_properties({f"write.{v}.mode": "copy-on-write" for v in ("delete", "update")}).commit()
+    before = set(ids(table))
+    verb(table)
+    assert set(ids(table)) | {12} == before
+    assert not {11, 13, 25} & set(ids(table))
+    assert [d["p1000"] for d in live_deletes(table)].count("b") == 1
+
+
+def test_overwritten_partitions_take_their_deletes_with_them(table):
+    table.delete("id in (3, 25)")
+    table.overwrite_partitions(rows([1, 2, 3], "a"))
+    assert [d["p1000"] for d in live_deletes(table)] == ["b"]
+    assert ids(table) == [1, 2, 3, *(i for i in range(20, 40) if i != 25)]
+    table.truncate()
+    assert live_deletes(table) == []
+    table.append(rows([3], "a"))
+    assert ids(table) == [3]
+
+
+def test_time_travel_rollback_and_ids_work_as_ever(table):
+    then = table.current_snapshot().id
+    made = table.delete("id = 3", id="once")
+    assert table.delete("id = 3", id="once").id == made.id
+    assert ids(table, snapshot_id=then) == list(range(40))
+    assert table.current_snapshot().rows_removed == 1
+    table.rollback_to(snapshot_id=then)
+    assert ids(table) == list(range(40))
+    table.rollback_to(snapshot_id=made.id)
+    assert 3 not in ids(table)
+
+
+def test_keys_apply_to_older_data_only_and_in_their_partition(table):
+    delete_keys(table, [3, 25])
+    assert ids(table) == [i for i in range(40) if i != 3]
+    table.append(rows([3], "a", "again"))
+    assert 3 in ids(table)
+    assert table.scan().count() == 40
+    table.alter().rename_column("id", "key").commit()
+    assert table.scan(columns=["key"], where="key = 3").to_arrow().num_rows == 1
+    table.alter().drop_column("v").commit()
+    assert table.scan().count() == 40
+
+
+def test_keys_by_a_column_that_was_dropped_still_apply(lake):
+    t = lake.create_table("d.k", SCHEMA, format="iceberg", partition_by=["dt"])
+    t.append(pa.table({"id": [1, 2, 3], "v": ["x", None, "z"], "dt": ["a"] * 3}))
+    delete_keys(t, ["x", None], column="v")
+    assert ids(t) == [3]
+    t.alter().drop_column("v").commit()
+    assert ids(t) == [3]
+    t.alter().add_column("w", "string").commit()
+    t.append(pa.table({"id": [4], "w": [None], "dt": ["a"]}))
+    delete_keys(t, ["q"], column="w")
+    assert ids(t) == [3, 4]
+    delete_keys(t, [None], column="w")  # Rows of files that lack the column have null there.
+    assert ids(t) == []
+
+
+def test_files_of_a_write_that_fails_are_removed(table, monkeypatch):
+    class Failing(ArrowEngine):
+        def rewrite(self, store, tasks):
+            raise InvalidInput("no")
+
+    store = store_of(table)
+    before = {f.path for f in store.list("data")}
+    condition = bind(sql_text.parse("id = 3"), table.schema.fields)
+    with pytest.raises(InvalidInput, match="no"):
+        row_level.update(store, iceberg, Failing(), base_of(table), Request(id="x"), {"v": condition}, condition)
+    assert {f.path for f in store.list("data")} == before
+
+
+# --- maintenance ------------------------------------------------------------------------------------------------------
+
+
+def test_expiry_and_the_sweep_keep_files_of_deletes_as_long_as_a_snapshot_names_them(table):
+    folder = Path(table.uri.removeprefix("file://"))
+    table.delete("id = 3")
+    kept = table.current_snapshot().id
+    assert table.remove_orphan_files(older_than=AT_ONCE) == []
+    table.compact(full=True)
+    table.expire_snapshots(retain_last=2)
+    assert 3 not in ids(table, snapshot_id=kept)
+    assert len(list(folder.rglob("*deletes*.parquet"))) == 1
+    table.expire_snapshots(retain_last=1)
+    assert list(folder.rglob("*deletes*.parquet")) == []
+    orphan = folder / "data" / "00000-0-deletes-00000000-0000-0000-0000-000000000000-0.parquet"
+    orphan.write_bytes(b"x")
+    (folder / "data" / "00000-0-00000000-0000-0000-0000-000000000000-00001-deletes.puffin").write_bytes(b"x")
+    assert len(table.remove_orphan_files(older_than=AT_ONCE)) == 2
+    assert ids(table) == [i for i in range(40) if i != 3]
+
+
+# --- conflicts --------------------------------------------------------------------------------------------------------
+
+CONDITION = "dt = 'a' and id < 15"
+# What others do meanwhile: to the file that is changed, and to others.
+MEANWHILE = {
+    "append": lambda t: t.append(rows([-1], "a")),
+    "position delete": lambda t: t.delete("id = 12"),
+    "update": lambda t: t.update({"v": "'x'"}, where="id = 12"),
+    "compact": lambda t: t.compact(full=True, where="dt = 'a'"),
+    "drop": lambda t: t.drop_partitions([{"dt": "a"}]),
+    "overwrite": lambda t: t.overwrite_partitions(rows([-1], "a")),
+    "equality delete": lambda t: delete_keys(t, [12]),
+    "append elsewhere": lambda t: t.append(rows([-1], "b")),
+    "delete elsewhere": lambda t: t.delete("id = 25"),
+    "update elsewhere": lambda t: t.update({"v": "'x'"}, where="id = 25"),
+    "compact elsewhere": lambda t: t.compact(full=True, where="dt = 'b'"),
+    "overwrite elsewhere": lambda t: t.overwrite_partitions(rows([-1], "b")),
+}
+ALL = {name for name in MEANWHILE if "elsewhere" not in name}
+# (what, isolation) -> what breaks it: BaseRowDelta, BaseOverwriteFiles and BaseRewriteFiles as Spark calls them.
+BREAKS = {
+    ("delete by position", "serializable"): {"append", "update", "compact", "overwrite"},
+    ("delete by position", "snapshot"): {"compact", "overwrite"},
+    ("update by position", "serializable"): ALL,
+    ("update by position", "snapshot"): ALL - {"append"},
+    ("delete by copy", "serializable"): ALL,
+    ("delete by copy", "snapshot"): ALL - {"append"},
+    ("update by copy", "serializable"): ALL,
+    ("update by copy", "snapshot"): ALL - {"append"},
+    ("overwrite by row", None): ALL - {"append"},
+    ("compact", None): ALL - {"append", "equality delete"},
+    ("append", None): set(),
+}
+
+
+def operation(table, what, isolation):
+    """A change that has been made ready, and waits to be committed."""
+    store, base, engine = store_of(table), base_of(table), ArrowEngine(1)
+    schema = replace(base.schema, properties={
+        **{f"write.{v}.mode": "copy-on-write" if "copy" in what else "merge-on-read" for v in ("delete", "update")},
+        **{f"write.{v}.isolation-level": isolation or "snapshot" for v in ("delete", "update")},
+    })  # fmt: skip
+    base = replace(base, schema=schema)
+    condition = bind(sql_text.parse(CONDITION), schema.fields)
+    request = Request(id="late", absent_until=base.version)
+    match what.split()[0]:
+        case "append":
+            return Append(request=request, added=tuple(engine.write(store, rows([77], "a"), iceberg.layout(base))))
+        case "delete":
+            return row_level.delete(store, iceberg, engine, base, request, condition)
+        case "update":
+            assigned = {"v": bind(sql_text.parse("'late'"), schema.fields)}
+            return row_level.update(store, iceberg, engine, base, request, assigned, condition)
+        case "overwrite":
+            return row_level.replace_rows(store, iceberg, engine, base, request, condition, (), None)
+    tasks = iceberg.compaction(store, base, True, ALWAYS)
+    removed = tuple(p for t in tasks for r in t.read for p in r.paths)
+    added = tuple(f for written in engine.rewrite(store, tasks) for f in written)
+    return Rewrite(request=request, removed=removed, added=added, read_at=base.snapshot.id)
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+@pytest.mark.parametrize(("what", "isolation"), BREAKS, ids=lambda v: str(v))
+def test_what_others_did_meanwhile_breaks_what_java_says_it_breaks(table, what, isolation, meanwhile):
+    late = operation(table, what, isolation)
+    assert isinstance(late, RowDelta) == ("position" in what)
+    if what == "compact" and "elsewhere" in meanwhile:
+        late = None  # It would rewrite these files too.
+    MEANWHILE[meanwhile](table)
+    if late is None:
+        return
+    expected = ids(table)
+    store = store_of(table)
+    if meanwhile in BREAKS[what, isolation]:
+        with pytest.raises(Conflict):
+            commit(store, iceberg.head(store), iceberg, late)
+        assert ids(table) == expected
+        assert not any(store.exists(f.path) for f in late.added)
+        return
+    commit(store, iceberg.head(store), iceberg, late)
+    match what.split()[0]:
+        case "delete":
+            came = [-1, 12] if meanwhile == "update" else [-1]  # What came meanwhile stays, also as another's new row.
+            assert ids(table) == [i for i in expected if not 0 <= i < 15 or i in came]
+        case "compact" | "update":
+            assert ids(table) == expected
+        case "append":
+            assert ids(table) == sorted([*expected, 77])
+
+
+def test_each_check_is_one_of_java_s_and_each_verb_has_its_own():
+    assert {each for checks in conflict.CHECKED.values() for each in checks} == set(conflict.Check)
+    assert conflict.LOOKS_AT[conflict.Check.ADDED_DATA] == {"append", "overwrite"}
+    for kind, isolation in itertools.product(("delete", "update", "merge"), ("serializable", "snapshot")):
+        assert (RowDelta, kind, isolation) in conflict.CHECKED
+        assert (Rewrite, kind, isolation) in conflict.CHECKED
+
+
+def test_a_compaction_does_not_bring_back_rows_that_were_deleted_before_the_last_append(table):
+    """pyiceberg 0.12 looks at the last snapshot alone, and the rows come back."""
+    late = operation(table, "compact", None)
+    table.delete("id in (0, 1)")
+    table.append(rows([50], "a"))
+    store = store_of(table)
+    with pytest.raises(Conflict, match="deleted rows, by position, of a file that is replaced"):
+        commit(store, iceberg.head(store), iceberg, late)
+    assert not {0, 1} & set(ids(table))
+
+
+def test_keys_that_came_during_a_compaction_apply_to_what_it_wrote(table):
+    late = operation(table, "compact", None)
+    delete_keys(table, [3])
+    store = store_of(table)
+    commit(store, iceberg.head(store), iceberg, late)
+    assert 3 not in ids(table)
+    assert set(table.inspect.files()["sequence_number"].to_pylist()) == {4}  # Of what was read.
+
+
+def test_a_rewrite_that_does_not_say_what_it_read_bears_no_deletes(table):
+    late = replace(operation(table, "compact", None), read_at=None)
+    table.delete("id = 3")
+    store = store_of(table)
+    with pytest.raises(Conflict, match="somebody deleted rows"):
+        commit(store, iceberg.head(store), iceberg, late)
+
+
+def test_history_that_does_not_reach_back_is_a_conflict(table):
+    late = operation(table, "delete by position", "snapshot")
+    table.append(rows([50], "b"))
+    table.append(rows([51], "b"))
+    table.expire_snapshots(retain_last=1)
+    store = store_of(table)
+    with pytest.raises(Conflict, match="history from there"):
+        commit(store, iceberg.head(store), iceberg, late)
+
+
+def test_isolation_levels_are_words(table):
+    with pytest.raises(InvalidInput, match="serializable or snapshot"):
+        table.alter().set_properties({"write.delete.isolation-level": "none"}).commit()
+    late = replace(operation(table, "delete by position", "snapshot"), isolation="none")
+    store = store_of(table)
+    with pytest.raises(UnsupportedFeature, match="isolation 'none'"):
+        commit(store, iceberg.head(store), iceberg, late)
