@@ -83,7 +83,9 @@ def update(
         hit = pa.array([path for each in marked for path in each.refers_to], pa.string())
         changing = found.filter(pc.is_in(found.paths, value_set=hit))
         try:
-            changed = rewrite(store, dialect, engine, base, changing, None, tuple(assignments.items()), ALWAYS, condition)
+            changed = rewrite(
+                store, dialect, engine, base, changing, None, tuple(assignments.items()), ALWAYS, condition
+            )
         except BaseException:
             discard(store, (each.path for each in marked))  # No commit has been tried: nobody can know of them.
             raise
@@ -194,6 +196,13 @@ def _by_key(
 ) -> RowDelta | None:
     """The rows for which `condition` is true, changed, as rows of `row_kind`."""
     assert layout.keyed is not None, layout
+    merge = layout.keyed.merge
+    if merge.engine != "deduplicate" and not (row_kind == RowKind.DELETE and merge.remove_on_delete):
+        may = row_kind == RowKind.DELETE and merge.engine in {"partial-update", "aggregation"}
+        raise UnsupportedFeature(
+            f"{store.root}: {kind} on a table with merge engine {merge.engine!r}, whose rows would not become what is asked "
+            f"for: not supported" + (f"; set '{merge.engine}.remove-record-on-delete' to 'true'" if may else "")
+        )
     write = replace(layout, keyed=replace(layout.keyed, kind=row_kind))
     tasks = [RewriteTask((task,), write, None, assignments) for task in dialect.scan(store, base, predicate=condition)]
     added = tuple(file for written in engine.rewrite(store, tasks) for file in written)

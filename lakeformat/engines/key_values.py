@@ -53,6 +53,7 @@ def stand(table: pa.Table, keyed: KeyValues, first: int) -> pa.Table:
     if not keyed.is_numbered:
         numbers = pa.array(np.arange(first, first + table.num_rows))
         table = table.append_column(pa.field(SEQUENCE.name, pa.int64(), nullable=False), numbers)
+        merge.require_acceptable(table, keyed.merge)
         table = merge.merge(table, keyed.merge)
     source = {name: name for name in table.column_names}
     source |= {field.name: name for field, name in zip(keyed.key_fields, keyed.merge.key, strict=True)}

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeformat.engines import ranks
-from lakeformat.engines.aggregate import Events, Result, aggregate, last, last_non_null
-from lakeformat.errors import UnsupportedFeature
+from lakeformat.engines.aggregate import FUNCTIONS, Events, Result, aggregate, last, last_non_null
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.work import RETRACTS, SEQUENCE, VALUE_KIND, Aggregation, MergeSpec, RowKind, SequenceGroup
 
 
@@ -32,6 +33,23 @@ def merge(rows: pa.Table, spec: MergeSpec) -> pa.Table:
     if rows.num_rows == 0:
         return rows
     return _ENGINES[spec.engine](rows, keyed(rows, spec), spec)
+
+
+def require_acceptable(rows: pa.Table, spec: MergeSpec) -> None:
+    """Raise `InvalidInput` for rows that, once written, nobody could merge: such as take back what the engine cannot."""
+    kinds = set(pc.unique(rows.column(VALUE_KIND.name)).to_pylist()) & set(RETRACTS)
+    if spec.remove_on_delete:
+        kinds -= {RowKind.DELETE, *([RowKind.UPDATE_BEFORE] if spec.engine == "partial-update" else [])}
+    if not kinds or spec.ignore_delete:
+        return
+    fixed = [a for a in spec.aggregations if not (FUNCTIONS[a.function][1] or a.ignore_retract)]
+    if spec.engine == "first-row" or (spec.engine == "partial-update" and not spec.groups) or fixed:
+        shown = ", ".join(RowKind(kind).short for kind in sorted(kinds))
+        what = f"the aggregate function {fixed[0].function!r} of column {fixed[0].column!r}" if fixed else "it"
+        raise InvalidInput(
+            f"rows of kind {shown} for a table with merge engine {spec.engine!r}: {what} cannot take rows back. Leave these "
+            f"rows out, or set the table's 'ignore-delete' to 'true'"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,6 @@ class MergeSpec:
     remove_on_delete: bool = False  # partial-update, aggregation: a -D removes the row as a whole.
     aggregations: tuple[Aggregation, ...] = ()
     groups: tuple[SequenceGroup, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)  # The table's, as far as they say how to merge.
 
     def needed(self, columns: Iterable[str]) -> tuple[str, ...]:
         """`columns`, and those without which they cannot be merged."""

@@ -14,16 +14,7 @@ from lakeformat.dialects.paimon import manifest, metadata, options, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Kind, Scalar, Schema, Type
-from lakeformat.model.work import (
-    SEQUENCE,
-    VALUE_KIND,
-    BucketRule,
-    DeleteTask,
-    KeyValues,
-    MergeSpec,
-    StatsMode,
-    WriteTask,
-)
+from lakeformat.model.work import SEQUENCE, VALUE_KIND, BucketRule, DeleteTask, KeyValues, StatsMode, WriteTask
 from lakeformat.storage.store import Reader
 
 UNAWARE_BUCKET = 0
@@ -31,10 +22,6 @@ POSTPONED_BUCKET = -2
 DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 
 _BUCKET_NAMES: dict[int | None, str | int] = {None: UNAWARE_BUCKET, POSTPONED_BUCKET: "postpone"}
-# The options that say how rows of a key become one.
-_MERGING = (
-    "merge-engine", "fields.", "sequence.", "ignore-delete", "deduplicate.", "partial-update.", "aggregation.", "first-row.",
-)  # fmt: skip
 
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 # Character.isWhitespace: unlike Python's, without the spaces that do not break a line, and without U+0085.
@@ -108,20 +95,6 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     )
 
 
-def merging(schema: Schema) -> MergeSpec:
-    """How rows of one key become one row."""
-    given = schema.properties
-    engine = given.get("merge-engine", "deduplicate").strip().lower()
-    return MergeSpec(
-        key=metadata.key_of(schema),
-        engine=engine,
-        ignore_delete=any(options.boolean(given, key, False) for key in ("ignore-delete", f"{engine}.ignore-delete")),
-        sequence=options.names(given, "sequence.field"),
-        is_ascending=given.get("sequence.field.sort-order", "ascending").strip().lower() != "descending",
-        options={k: v for k, v in given.items() if k.startswith(_MERGING)},
-    )
-
-
 def delete_layout(reader: Reader, base: State, found: Any, verb: str) -> DeleteTask | None:
     """None: files of which rows go are written again."""
     return None
@@ -148,7 +121,7 @@ def _keyed(base: State, reader: Reader | None) -> KeyValues:
     schema = base.schema
     keys = types.key_fields(tuple(schema.field(name) for name in metadata.key_of(schema)))
     return KeyValues(
-        merge=merging(schema),
+        merge=options.merging(schema, f"table at schema {schema.id}"),
         fields=(*keys, SEQUENCE, VALUE_KIND, *types.with_file_ids(schema.fields)),
         key_fields=keys,
         first=None if reader is None else _next_numbers(base, reader),

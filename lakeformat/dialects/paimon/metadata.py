@@ -324,11 +324,7 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
             f"{where}: with a fixed number of buckets the primary key ({primary}) must hold all partition columns; add "
             f"{', '.join(lacking)} to primary_key"
         )
-    for name in options.names(schema.properties, "sequence.field"):
-        if name not in schema.names:
-            raise InvalidInput(
-                f"{where}: sequence.field names {name!r}, which is no column; there are {', '.join(schema.names)}"
-            )
+    options.merging(schema, where)
 
 
 def require_readable(schema: Schema, where: str) -> None:
@@ -336,6 +332,7 @@ def require_readable(schema: Schema, where: str) -> None:
     options.require_readable(schema.properties, where)
     if schema.primary_key:
         options.require_mergeable(schema.properties, where)
+        options.merging(schema, where)
 
 
 def require_writable(schema: Schema, where: str) -> None:

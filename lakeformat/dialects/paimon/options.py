@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable, Mapping
 
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Schema, Type
+from lakeformat.model.work import Aggregation, MergeSpec, SequenceGroup
 
 Options = Mapping[str, str]
 
 ACCEPTED = "lakeformat.accepted-options"
-MERGE_ENGINES = ("deduplicate",)  # Those whose rows are merged as Java does.
+MERGE_ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")
 
 # Keys that change nothing about which bytes make up the table, or that lakeformat honours.
 _KNOWN_PREFIXES = (
@@ -141,7 +143,6 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
 )
 # Of tables with a primary key. What decides which row of a key counts must be known to readers too.
 _REFUSED_FOR_KEYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    ("merge-engine", lambda v: v.strip().lower() not in MERGE_ENGINES, "the merge engine {value}"),
     ("deletion-vectors.enabled", lambda v: _true(v), "deletion vectors on a table with a primary key"),
     ("sequence.snapshot-ordering", lambda v: _true(v), "rows ordered by snapshot"),
     ("record-level.expire-time", lambda v: bool(v), "rows that expire by themselves"),
@@ -370,4 +371,195 @@ _TYPED: dict[str, Callable[..., object]] = {
     "partition.legacy-name": boolean,
     "metadata.stats-dense-store": boolean,
     "file.compression.zstd-level": integer,
+}
+
+
+# --- how rows of one key become one -----------------------------------------------------------------------------------
+
+
+def merging(schema: Schema, where: str) -> MergeSpec:
+    """What the options of a table with a primary key say of merging. Raises `InvalidInput` for what cannot be, and
+    `UnsupportedFeature` for functions that are not known here (SchemaValidation, *MergeFunction.Factory)."""
+    given = schema.properties
+    engine = given.get("merge-engine", "deduplicate").strip().lower()
+    if engine not in MERGE_ENGINES:
+        raise UnsupportedFeature(f"{where}: merge engine {engine!r}; known are {', '.join(MERGE_ENGINES)}")
+    sequence = names(given, "sequence.field")
+    _require_columns(schema, sequence, "sequence.field", where)
+    order = given.get("sequence.field.sort-order", "ascending").strip().lower()
+    if order not in {"ascending", "descending"}:
+        raise InvalidInput(f"{where}: sequence.field.sort-order is {order!r}; it must be 'ascending' or 'descending'")
+    if engine == "first-row" and sequence:
+        raise InvalidInput(f"{where}: merge engine 'first-row' keeps the first row that came; it has no sequence.field")
+    groups = _groups(schema, where) if engine == "partial-update" else ()
+    ignore = any(boolean(given, key, False) for key in ("ignore-delete", f"{engine}.ignore-delete"))
+    removing = f"{engine}.remove-record-on-delete"
+    remove = engine in {"partial-update", "aggregation"} and bool(boolean(given, removing, False))
+    aggregations = (
+        _aggregations(schema, engine, sequence, groups, where) if engine in {"partial-update", "aggregation"} else ()
+    )
+    for clashes, with_what in (
+        (ignore and remove, "ignore-delete"),
+        (remove and any(each.ignore_retract for each in aggregations) and engine == "aggregation", "ignore-retract"),
+        (remove and groups, "a sequence-group"),
+    ):
+        if clashes:
+            raise InvalidInput(f"{where}: {removing} and {with_what} contradict each other; set one of them only")
+    if ignore and any(group.removes_record for group in groups):
+        raise InvalidInput(
+            f"{where}: ignore-delete and partial-update.remove-record-on-sequence-group contradict each other; set one of them only"
+        )
+    return MergeSpec(
+        key=tuple(name for name in schema.primary_key if name not in schema.partitioning.names),
+        engine=engine,
+        sequence=sequence,
+        is_ascending=order == "ascending",
+        ignore_delete=ignore,
+        remove_on_delete=remove,
+        aggregations=aggregations,
+        groups=groups,
+    )
+
+
+def _groups(schema: Schema, where: str) -> tuple[SequenceGroup, ...]:
+    given, suffix = schema.properties, ".sequence-group"
+    removing = names(given, "partial-update.remove-record-on-sequence-group")
+    groups: list[SequenceGroup] = []
+    taken: dict[str, str] = {}
+    for key in sorted(given):
+        if not key.startswith("fields.") or not key.endswith(suffix):
+            continue
+        sequence = tuple(name.strip() for name in key[len("fields.") : -len(suffix)].split(","))
+        columns = names(given, key)
+        for name in (*sequence, *columns):
+            _require_columns(schema, (name,), key, where)
+            if name in schema.primary_key:
+                raise InvalidInput(f"{where}: {key} names {name!r}, which is in the primary key")
+            if name in taken:
+                raise InvalidInput(f"{where}: column {name!r} is in two sequence groups: {taken[name]} and {key}")
+            taken[name] = key
+        groups.append(SequenceGroup(sequence, columns, bool({*sequence} & {*removing})))
+    if outside := [name for name in removing if all(name not in group.sequence for group in groups)]:
+        raise InvalidInput(
+            f"{where}: partial-update.remove-record-on-sequence-group names {outside[0]!r}, which orders no sequence-group"
+        )
+    return tuple(groups)
+
+
+def _aggregations(
+    schema: Schema, engine: str, sequence: tuple[str, ...], groups: tuple[SequenceGroup, ...], where: str
+) -> tuple[Aggregation, ...]:
+    given, found = schema.properties, []
+    grouped = {name for group in groups for name in group.columns}
+    unordered = {*sequence, *(name for group in groups for name in group.sequence), *schema.primary_key}
+    for key in given:
+        column = key[len("fields.") : -len(".aggregate-function")]
+        if key.startswith("fields.") and key.endswith(".aggregate-function"):
+            _require_columns(schema, (column,), key, where)
+            if column in sequence:
+                raise InvalidInput(f"{where}: {key}: {column!r} is in sequence.field, which is never aggregated")
+    for field in schema.fields:
+        prefix = f"fields.{field.name}"
+        own = given.get(f"{prefix}.aggregate-function")
+        function = own or given.get("fields.default-aggregate-function")
+        if function is None or field.name in unordered:
+            continue
+        function = _FUNCTION_NAMES.get(function.strip(), function.strip())
+        _require_function(function, field, where)
+        for option in ("count-limit", "nested-sequence-field", "nested-key-null-strategy"):
+            if function == "nested_update" and f"{prefix}.{option}" in given:
+                raise UnsupportedFeature(f"{where}: option {prefix}.{option}: not supported")
+        if engine == "partial-update" and field.name not in grouped:
+            if function != "last_non_null_value":
+                raise InvalidInput(
+                    f"{where}: column {field.name!r} has the aggregate function {function!r} and no sequence group; with merge "
+                    f"engine 'partial-update' name it in a 'fields.<sequence column>.sequence-group'"
+                )
+            continue
+        nested_key = names(given, f"{prefix}.nested-key")
+        if function == "nested_update":
+            inner = field.type.element.type.fields  # type: ignore[union-attr]
+            if strange := [name for name in nested_key if all(each.name != name for each in inner)]:
+                raise InvalidInput(
+                    f"{where}: {prefix}.nested-key names {strange[0]!r}, which {field.type} does not have"
+                )
+        distinct = bool(boolean(given, f"{prefix}.distinct", False)) and function in {"listagg", "collect"}
+        delimiter = given.get(f"{prefix}.list-agg-delimiter", ",")
+        if distinct and function == "listagg" and not delimiter:
+            raise InvalidInput(f"{where}: {prefix}.list-agg-delimiter is empty; distinct parts need one")
+        found.append(
+            Aggregation(
+                field.name,
+                function,
+                bool(boolean(given, f"{prefix}.ignore-retract", False)),
+                distinct,
+                delimiter,
+                nested_key if function == "nested_update" else (),
+            )
+        )
+    return tuple(found)
+
+
+def _require_function(function: str, field: Field, where: str) -> None:
+    if function in _FUNCTIONS_OF_JAVA:
+        raise UnsupportedFeature(
+            f"{where}: column {field.name!r}: aggregate function {function!r} ({_FUNCTIONS_OF_JAVA[function]}): not supported"
+        )
+    if function not in _FUNCTIONS:
+        near = difflib.get_close_matches(function, _FUNCTIONS, 1)
+        raise InvalidInput(
+            f"{where}: column {field.name!r}: unknown aggregate function {function!r}; "
+            f"{f'did you mean {near[0]!r}' if near else 'known are ' + ', '.join(_FUNCTIONS)}"
+        )
+    wanted, fits = _FUNCTIONS[function]
+    if not fits(field.type):
+        raise InvalidInput(
+            f"{where}: column {field.name!r} is {field.type}; aggregate function {function!r} takes {wanted}"
+        )
+    match field.type:
+        case Scalar(Kind.DECIMAL, (digits, _)) if function == "product" and digits > 37:
+            raise UnsupportedFeature(
+                f"{where}: column {field.name!r}: the product of {field.type}: not supported; at most 37 digits"
+            )
+
+
+def _require_columns(schema: Schema, columns: tuple[str, ...], option: str, where: str) -> None:
+    for name in columns:
+        if name not in schema.names:
+            raise InvalidInput(
+                f"{where}: {option} names {name!r}, which is no column; there are {', '.join(schema.names)}"
+            )
+
+
+def _is_scalar(*kinds: Kind) -> Callable[[Type], bool]:
+    return lambda type: isinstance(type, Scalar) and (not kinds or type.kind in kinds)
+
+
+_NUMBERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
+_FUNCTION_NAMES = {"first_not_null_value": "first_non_null_value"}  # Java's older spelling.
+# Function -> (what it takes, whether a type is that).
+_FUNCTIONS: dict[str, tuple[str, Callable[[Type], bool]]] = {
+    "sum": ("numbers", _is_scalar(*_NUMBERS)),
+    "product": ("numbers", _is_scalar(*_NUMBERS)),
+    "max": ("plain values", _is_scalar()),
+    "min": ("plain values", _is_scalar()),
+    "last_value": ("any type", lambda type: True),
+    "last_non_null_value": ("any type", lambda type: True),
+    "first_value": ("any type", lambda type: True),
+    "first_non_null_value": ("any type", lambda type: True),
+    "listagg": ("text", _is_scalar(Kind.STRING, Kind.VARCHAR)),
+    "bool_and": ("booleans", _is_scalar(Kind.BOOLEAN)),
+    "bool_or": ("booleans", _is_scalar(Kind.BOOLEAN)),
+    "collect": ("arrays", lambda type: isinstance(type, ListOf)),
+    "merge_map": ("maps", lambda type: isinstance(type, MapOf)),
+    "nested_update": ("arrays of rows", lambda type: isinstance(type, ListOf) and isinstance(type.element.type, Row)),
+    "rbm32": ("bytes", _is_scalar(Kind.BYTES, Kind.VARBINARY)),
+}
+# Those of Java that are refused, and why.
+_FUNCTIONS_OF_JAVA = {
+    "rbm64": "in a form that only Java's Roaring64Bitmap reads",
+    "hll_sketch": "a DataSketches sketch",
+    "theta_sketch": "a DataSketches sketch",
+    "merge_map_with_keytime": "a map with times",
+    "nested_partial_update": "partial updates of nested rows",
 }

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import binary_row, expression
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import manifest, metadata, options
-from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory, merging
+from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model import predicate as conditions
@@ -173,7 +173,7 @@ def merges(
     reader: Reader, base: State, sections: Sections, fields: tuple[Field, ...], predicate: Expression = ALWAYS
 ) -> list[ReadTask]:
     """For each section, the task that merges its files. `fields` may hold `SEQUENCE` and `VALUE_KIND`."""
-    spec = merging(base.schema)
+    spec = options.merging(base.schema, reader.root)
     system = (SEQUENCE, VALUE_KIND)
     held = (*system, *_merged_fields(spec, tuple(f for f in fields if f not in system), base.schema))
     entries = sections.files.entries
@@ -328,7 +328,7 @@ def _without_needless(reader: Reader, base: State, sections: Sections, predicate
     if _residual(base.schema, predicate) != ALWAYS and len(sections):
         may = np.asarray(_may_match(reader, base, sections.files.entries, predicate))
         hit = np.logical_or.reduceat(may, sections.starts)
-        if merging(base.schema).engine != "deduplicate":
+        if options.merging(base.schema, reader.root).engine != "deduplicate":
             hit |= ~sections.is_whole
         sections = sections.filter(hit)
     return sections.filter(sections.is_whole).files, sections.filter(~sections.is_whole)

@@ -1,0 +1,181 @@
+"""Tables with a primary key, by merge engine: what rows written at different times become."""
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import InvalidInput, Lake, UnsupportedFeature
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(str(tmp_path / "warehouse"))
+
+
+def make(lake, engine, columns, **properties):
+    given = {"bucket": "1", "merge-engine": engine} | properties
+    return lake.create_table(
+        "d.t", pa.schema([("id", pa.int64()), *columns]), format="paimon", primary_key=["id"], properties=given
+    )
+
+
+def write(table, *rows):
+    schema = table.scan().schema
+    if any("rowkind" in row for row in rows):
+        schema = schema.append(pa.field("rowkind", pa.string()))
+    schema = pa.schema([field.with_nullable(True) for field in schema])
+    table.upsert(pa.Table.from_pylist(list(rows), schema))
+
+
+def read(table, **how):
+    return table.scan(**how).to_arrow().to_pylist()
+
+
+def test_partial_update_fills_rows_from_several_writers(lake):
+    table = make(lake, "partial-update", [("a", pa.string()), ("b", pa.int32())])
+    write(table, {"id": 1, "a": "x"}, {"id": 1, "b": 1}, {"id": 2, "a": "y"})
+    write(table, {"id": 1, "b": 2}, {"id": 3, "b": 3})
+    assert read(table) == [{"id": 1, "a": "x", "b": 2}, {"id": 2, "a": "y", "b": None}, {"id": 3, "a": None, "b": 3}]
+    assert read(table, columns=["b"], where="a = 'x'") == [{"b": 2}]
+    with pytest.raises(InvalidInput, match="cannot take rows back"):
+        write(table, {"id": 1, "rowkind": "-D"})
+    with pytest.raises(UnsupportedFeature, match="remove-record-on-delete"):
+        table.delete("id = 1")
+    with pytest.raises(UnsupportedFeature, match="update on a table with merge engine 'partial-update'"):
+        table.update({"a": "'z'"}, where="id = 1")
+
+
+def test_partial_update_removes_rows_where_it_is_told_to(lake):
+    removing = {"partial-update.remove-record-on-delete": "true"}
+    table = make(lake, "partial-update", [("a", pa.string()), ("b", pa.int32())], **removing)
+    write(table, {"id": 1, "a": "x", "b": 1}, {"id": 2, "a": "y"})
+    table.delete("id = 1")
+    assert read(table) == [{"id": 2, "a": "y", "b": None}]
+    write(table, {"id": 1, "b": 7})
+    assert read(table, where="id = 1") == [{"id": 1, "a": None, "b": 7}]
+
+
+def test_sequence_groups_have_orders_of_their_own(lake):
+    groups = {
+        "fields.g.sequence-group": "a",
+        "fields.h.sequence-group": "total",
+        "fields.total.aggregate-function": "sum",
+        "partial-update.remove-record-on-sequence-group": "h",
+    }
+    columns = [("a", pa.string()), ("g", pa.int32()), ("total", pa.int64()), ("h", pa.int32())]
+    table = make(lake, "partial-update", columns, **groups)
+    write(table, {"id": 1, "a": "two", "g": 2, "total": 5, "h": 1})
+    write(table, {"id": 1, "a": "one", "g": 1, "total": 6, "h": 0})
+    assert read(table) == [{"id": 1, "a": "two", "g": 2, "total": 11, "h": 1}]
+    assert read(table, columns=["a", "total"]) == [{"a": "two", "total": 11}]
+    write(table, {"id": 1, "h": 2, "rowkind": "-D"})
+    assert read(table) == []
+    assert table.scan().count() == 0
+
+
+def test_aggregation_adds_up(lake):
+    columns = [
+        ("n", pa.int64()),
+        ("most", pa.float64()),
+        ("tags", pa.list_(pa.string())),
+        ("seen", pa.map_(pa.string(), pa.int32())),
+        ("all", pa.string()),
+        ("last", pa.string()),
+    ]
+    functions = {"n": "sum", "most": "max", "tags": "collect", "seen": "merge_map", "all": "listagg"}
+    options = {f"fields.{name}.aggregate-function": function for name, function in functions.items()}
+    table = make(lake, "aggregation", columns, **options, **{"fields.tags.distinct": "true"})
+    write(table, {"id": 1, "n": 1, "most": 2.0, "tags": ["a"], "seen": [("x", 1)], "all": "p", "last": "q"})
+    write(table, {"id": 1, "n": 2, "most": 1.0, "tags": ["b", "a"], "seen": [("x", 2)], "all": "r", "last": None})
+    merged = {"id": 1, "n": 3, "most": 2.0, "tags": ["a", "b"], "seen": [("x", 2)], "all": "p,r", "last": "q"}
+    assert read(table) == [merged]
+    assert read(table, columns=["n"], where="n > 2") == [{"n": 3}]
+    with pytest.raises(InvalidInput, match="'max' of column 'most'"):
+        write(table, {"id": 1, "n": 1, "rowkind": "-D"})
+
+
+def test_aggregation_takes_rows_back(lake):
+    table = make(lake, "aggregation", [("n", pa.int64())], **{"fields.n.aggregate-function": "sum"})
+    write(table, {"id": 1, "n": 5}, {"id": 2, "n": 5})
+    write(
+        table,
+        {"id": 1, "n": 2, "rowkind": "-U"},
+        {"id": 1, "n": 3, "rowkind": "+U"},
+        {"id": 2, "n": 4, "rowkind": "-D"},
+    )
+    assert read(table) == [{"id": 1, "n": 6}, {"id": 2, "n": 1}]
+
+
+def test_first_row_keeps_what_came_first(lake):
+    table = make(lake, "first-row", [("a", pa.string())], **{"first-row.ignore-delete": "true"})
+    write(table, {"id": 1, "a": "first"}, {"id": 1, "a": "second"})
+    write(table, {"id": 1, "a": "third"}, {"id": 2, "a": "other"}, {"id": 2, "a": "gone", "rowkind": "-D"})
+    assert read(table) == [{"id": 1, "a": "first"}, {"id": 2, "a": "other"}]
+    with pytest.raises(UnsupportedFeature, match="delete on a table with merge engine 'first-row'"):
+        table.delete("id = 1")
+
+
+def test_rows_merge_on_spark_as_here(lake, spark):
+    table = make(lake, "aggregation", [("n", pa.int64())], **{"fields.default-aggregate-function": "sum"})
+    write(table, {"id": 1, "n": 5}, {"id": 2, "n": 5})
+    table.upsert(spark.createDataFrame([(1, 3), (3, 1)], "id bigint, n bigint"))
+    found = sorted(tuple(row) for row in table.scan().to_spark(spark).collect())
+    assert found == [(1, 8), (2, 5), (3, 1)]
+
+
+TYPES = [("a", pa.int32()), ("b", pa.string()), ("g", pa.int32()), ("r", pa.list_(pa.struct([("x", pa.int32())])))]
+WRONG = [
+    ("aggregation", {"fields.a.aggregate-function": "summ"}, "did you mean 'sum'"),
+    ("aggregation", {"fields.b.aggregate-function": "sum"}, "'b' is string; aggregate function 'sum' takes numbers"),
+    ("aggregation", {"fields.z.aggregate-function": "sum"}, "names 'z', which is no column"),
+    ("aggregation", {"fields.default-aggregate-function": "bool_or"}, "takes booleans"),
+    ("aggregation", {"fields.r.aggregate-function": "nested_update", "fields.r.nested-key": "y"}, "names 'y'"),
+    ("aggregation", {"sequence.field": "g", "fields.g.aggregate-function": "max"}, "never aggregated"),
+    (
+        "aggregation",
+        {
+            "fields.a.aggregate-function": "max",
+            "fields.a.ignore-retract": "true",
+            "aggregation.remove-record-on-delete": "true",
+        },
+        "contradict",
+    ),
+    ("partial-update", {"fields.a.aggregate-function": "sum"}, "no sequence group"),
+    ("partial-update", {"fields.q.sequence-group": "a"}, "names 'q'"),
+    ("partial-update", {"fields.g.sequence-group": "a", "fields.b.sequence-group": "a"}, "two sequence groups"),
+    ("partial-update", {"fields.g.sequence-group": "id"}, "in the primary key"),
+    ("partial-update", {"ignore-delete": "true", "partial-update.remove-record-on-delete": "true"}, "contradict"),
+    (
+        "partial-update",
+        {"fields.g.sequence-group": "a", "partial-update.remove-record-on-sequence-group": "b"},
+        "orders no sequence-group",
+    ),
+    ("first-row", {"sequence.field": "g"}, "no sequence.field"),
+    ("deduplicate", {"sequence.field": "g", "sequence.field.sort-order": "down"}, "'ascending' or 'descending'"),
+]
+REFUSED = [
+    ("aggregation", {"fields.b.aggregate-function": "hll_sketch"}, "'hll_sketch'"),
+    ("aggregation", {"fields.b.aggregate-function": "rbm64"}, "Roaring64Bitmap"),
+    ("aggregation", {"fields.r.aggregate-function": "nested_update", "fields.r.count-limit": "3"}, "count-limit"),
+    ("newest", {}, "merge engine 'newest'"),
+]
+
+
+@pytest.mark.parametrize(("engine", "options", "message"), WRONG, ids=lambda v: None if isinstance(v, dict) else v)
+def test_options_that_cannot_be_are_said_when_a_table_is_made(lake, engine, options, message):
+    with pytest.raises(InvalidInput, match=message):
+        make(lake, engine, TYPES, **options)
+    assert lake.namespaces() == []
+
+
+@pytest.mark.parametrize(("engine", "options", "message"), REFUSED, ids=lambda v: None if isinstance(v, dict) else v)
+def test_what_is_not_supported_is_refused_by_name(lake, engine, options, message):
+    with pytest.raises(UnsupportedFeature, match=message):
+        make(lake, engine, TYPES, **options)
+
+
+def test_an_alteration_is_checked_too(lake):
+    table = make(lake, "aggregation", TYPES, **{"fields.a.aggregate-function": "sum"})
+    with pytest.raises(InvalidInput, match="unknown aggregate function 'summ'"):
+        table.alter().set_properties({"fields.a.aggregate-function": "summ"}).commit()
+    with pytest.raises(InvalidInput, match="names 'a', which is no column"):
+        table.alter().drop_column("a").commit()
