@@ -224,9 +224,10 @@ def bound(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]
     """What was asked, over these columns. Raises `InvalidInput` and `NotFound` that name what does not fit."""
     clauses = []
     for each in asked.clauses:
-        values = all_columns(each.act, target, source, asked.evolve_schema) if each.values is None else each.values
-        if each.act is Act.DELETE:
-            values = {}
+        values: Values = {}
+        if each.act is not Act.DELETE:
+            given = each.values
+            values = all_columns(each.act, target, source, asked.evolve_schema) if given is None else given
         assignments = tuple((name, _parsed(value)) for name, value in values.items())
         clauses.append(Clause(each.group, each.act, _parsed(each.condition), assignments))
     merge = prepare(target, source, _parsed(asked.on), tuple(clauses))

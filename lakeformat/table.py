@@ -344,6 +344,28 @@ class Table:
         request, landed = self._asked(base, id, properties)
         return landed or compact.compact(self._store, self._dialect, engine, request, full, scope, attempts)
 
+    def rewrite_position_deletes(
+        self,
+        full: bool = False,
+        where: str | Expression | None = None,
+        spark: Any = None,
+        *,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Write files of position deletes anew where a partition has five, or with `full` all: as the table's granularity says,
+        and without what tells of data files that are gone. None when nothing is worth it. `where` chooses partitions."""
+        base = self._base()
+        scope, rest = split(self._condition(where, base.schema), base.schema.partitioning.columns)
+        if rest != ALWAYS:
+            raise InvalidInput(
+                f"rewrite_position_deletes(where={where!r}): the condition must speak of partition columns only"
+            )
+        attempts = self._dialect.attempts(base.schema)
+        engine = engine_for(spark=spark)
+        request, landed = self._asked(base, id, properties)
+        return landed or compact.compact_deletes(self._store, self._dialect, engine, request, full, scope, attempts)
+
     def expire_snapshots(
         self, retain_last: int | None = None, older_than: Age | None = None, keep_from: int | None = None
     ) -> Expiry:

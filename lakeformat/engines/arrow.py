@@ -19,7 +19,7 @@ from lakeformat.engines import marks, worker
 from lakeformat.engines.arrow_merge import ArrowSource, typed
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.schema import Field
-from lakeformat.model.work import MarkTask, ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.model.work import DeleteTask, MarkTask, ReadTask, RewriteTask, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 _WAITING_BATCHES = 4  # Of each task that is being read ahead.
@@ -56,6 +56,10 @@ class ArrowEngine:
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
         """The files of deletes that each task wrote; when one fails, what the others wrote is deleted too."""
         return self._each(store, partial(marks.mark, store), tasks)
+
+    def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:
+        """The earlier deletes of all targets of each task, in new files."""
+        return self._each(store, partial(marks.rewrite, store), tasks)
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> ArrowSource:
         """The source of a merge, in memory; `data` is whatever `batches` takes."""

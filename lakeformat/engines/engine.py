@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakeformat.model.merge import Merge
 from lakeformat.model.schema import Field
-from lakeformat.model.work import MarkTask, ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.model.work import DeleteTask, MarkTask, ReadTask, RewriteTask, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 
@@ -35,6 +35,10 @@ class Engine(Protocol):
 
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
         """The files of deletes that each task wrote, in the order of the tasks."""
+        ...
+
+    def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:
+        """The earlier deletes of all targets of each task, in new files."""
         ...
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> Source:

@@ -34,7 +34,15 @@ def write(store: Store, batches: Iterable[pa.RecordBatch], task: DeleteTask) -> 
 
     Files of a write that fails are deleted as far as storage lets. Raises `InvalidInput` for a file that is no target.
     """
-    marked = _gathered(batches)
+    return _write(store, _gathered(batches), task)
+
+
+def rewrite(store: Store, task: DeleteTask) -> list[WrittenFile]:
+    """What the earlier deletes of all targets tell, in new files."""
+    return _write(store, {each.path: np.array([], np.int64) for each in task.targets}, task)
+
+
+def _write(store: Store, marked: dict[str, np.ndarray], task: DeleteTask) -> list[WrittenFile]:
     targets = {each.path: each for each in task.targets}
     unknown = marked.keys() - targets.keys()
     if unknown:
@@ -105,6 +113,8 @@ def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: 
                 part = pa.array(positions[start : start + worker.BATCH_ROWS])
                 yield pa.record_batch([pa.repeat(target.path, len(part)), part], names=[path.name, position.name])
 
+    if not any(len(positions) for _, positions in group):
+        return []
     return [
         replace(
             each,

@@ -47,7 +47,7 @@ from lakeformat.model.schema import (
     scalar,
     walk,
 )
-from lakeformat.model.work import FILE, POSITION, MarkTask, ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.model.work import FILE, POSITION, DeleteTask, MarkTask, ReadTask, RewriteTask, WriteTask, WrittenFile
 from lakeformat.storage.store import Reader, Store
 
 NATIVE_SCHEMES = ("file",)  # Where Spark reads by itself; more, e.g. "s3a", if the session has the file system for it.
@@ -134,6 +134,10 @@ class SparkEngine:
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
         """The files of deletes that each task wrote; one Spark task for each."""
         return self._each(store, tasks, marks.mark)
+
+    def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:
+        """The earlier deletes of all targets of each task, in new files; one Spark task for each."""
+        return self._each(store, tasks, marks.rewrite)
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> SparkSource:
         """The source of a merge, evaluated once into files beside the table's, which are gone when it is closed."""

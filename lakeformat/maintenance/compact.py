@@ -10,7 +10,7 @@ from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import Conflict
 from lakeformat.maintenance.progress import track
-from lakeformat.model.operation import Request, Rewrite
+from lakeformat.model.operation import Request, Rewrite, RowDelta
 from lakeformat.model.predicate import Expression
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import WrittenFile
@@ -54,4 +54,35 @@ def compact(
             if start == _STARTS - 1:
                 raise
             log.info("%s: compaction starts over: %s", store.root, conflict)
+    raise AssertionError("unreachable")
+
+
+def compact_deletes(
+    store: Store, dialect: Dialect, engine: Engine, request: Request, full: bool, scope: Expression, attempts: int
+) -> Snapshot | None:
+    """Files of position deletes become fewer, in one snapshot, without what tells of data files that are gone; None when there
+    is nothing worth it. Raises `Conflict` when others were faster three times.
+    """
+    for start in range(_STARTS):
+        head = dialect.head(store)
+        base = dialect.load(store, head.version())
+        tasks = dialect.delete_compaction(store, base, full, scope)
+        if not tasks:
+            return None
+        added = tuple(file for files in engine.rewrite_deletes(store, tasks) for file in files)
+        operation = RowDelta(
+            request=replace(request, schema_id=base.schema.id),
+            added=added,
+            removed=tuple({gone for task in tasks for target in task.targets for gone in target.replaced}),
+            referenced=tuple(target.path for task in tasks for target in task.targets),
+            read_at=base.snapshot.id if base.snapshot else 0,
+            kind="compact",
+            isolation=None,
+        )
+        try:
+            return commit(store, head, dialect, operation, attempts)
+        except Conflict as conflict:
+            if start == _STARTS - 1:
+                raise
+            log.info("%s: compaction of deletes starts over: %s", store.root, conflict)
     raise AssertionError("unreachable")

@@ -420,3 +420,54 @@ def test_isolation_levels_are_words(table):
     store = store_of(table)
     with pytest.raises(UnsupportedFeature, match="isolation 'none'"):
         commit(store, iceberg.head(store), iceberg, late)
+
+
+# --- compaction -------------------------------------------------------------------------------------------------------
+
+
+def test_files_of_which_much_is_deleted_are_compacted_alone(table):
+    table.delete("id in (1, 2)")  # A fifth of a file.
+    assert table.compact() is None
+    table.delete("id in (3, 21)")  # Three tenths of one, a tenth of another.
+    made = table.compact()
+    told = (made.files_removed, made.rows_removed, made.rows_added)
+    assert told == (3, 17, 17)  # With the other one of its partition, and its deletes.
+    assert [d["p1000"] for d in live_deletes(table)] == ["b"]
+    table.alter().set_properties({"lakeformat.compact.delete-file-threshold": "1"}).commit()
+    assert table.compact().rows_added == 19
+    assert live_deletes(table) == []
+    assert ids(table) == [i for i in range(40) if i not in (1, 2, 3, 21)]
+    table.delete("id % 10 = 5 and id > 5")
+    table.compact(full=True)
+    assert live_deletes(table) == []
+    with pytest.raises(InvalidInput, match="must be a number"):
+        table.alter().set_properties({"lakeformat.compact.delete-ratio-threshold": "most"}).commit()
+
+
+def test_a_file_of_which_all_is_deleted_goes(table):
+    table.delete("id >= 10 and id < 20 and v = 'v' or id = 3")
+    table.compact()
+    assert ids(table) == [i for i in range(40) if not 10 <= i < 20 and i != 3]
+    assert table.scan(where="dt = 'a'").count() == 9
+
+
+def test_position_deletes_are_rewritten_as_the_granularity_says_and_without_what_is_gone(table):
+    for i in (1, 2, 11, 12, 21):
+        table.alter().set_properties({"write.delete.granularity": "partition"}).commit()
+        table.delete(f"id = {i}")
+    assert len(live_deletes(table)) == 5
+    assert table.rewrite_position_deletes() is None  # Four in a partition.
+    before, expected = summary(table), ids(table)
+    made = table.rewrite_position_deletes(full=True, where="dt = 'a'")
+    assert (made.kind, made.rows_removed, made.rows_added) == ("compact", 0, 0)
+    assert sorted((d["p1000"], d["record_count"]) for d in live_deletes(table)) == [("a", 4), ("b", 1)]
+    assert ids(table) == expected
+    found = summary(table)
+    assert found["operation"] == "replace"
+    assert found["total-position-deletes"] == before["total-position-deletes"]
+    table.alter().set_properties({"write.delete.granularity": "file"}).commit()
+    table.rewrite_position_deletes(full=True)
+    assert sorted(d["record_count"] for d in live_deletes(table)) == [1, 2, 2]
+    assert all(d["referenced_data_file"] for d in live_deletes(table))
+    assert ids(table) == expected
+    assert ids(table, where="dt = 'a'") == [i for i in expected if i < 20]

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakeformat.dialects.iceberg import manifest, scan
-from lakeformat.dialects.iceberg.layout import layout
+from lakeformat.dialects.iceberg import manifest, options, scan
+from lakeformat.dialects.iceberg.layout import layout, rewritten_deletes
+from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.work import RewriteTask
+from lakeformat.model.work import DeleteTask, RewriteTask
 from lakeformat.storage.store import Reader
 
 SMALL, LARGE = 0.75, 1.8  # Of the target size: what lies between is left alone.
@@ -20,10 +22,11 @@ _LEAST_FILES = 5
 
 
 def compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[RewriteTask]:
-    """Bins of files that are too small or too large, each of one partition; files of earlier specs are one group.
+    """Bins of files that are too small or too large, or of whose rows too many are deleted, each of one partition; files of
+    earlier specs are one group.
 
     A bin is worth it with five files, with more than one that together exceed the target size, or with a file that is too
-    large; with `full`, with any two. `scope`: on partition columns only.
+    large or too much deleted; with `full`, with any two, or with any deletes. `scope`: on partition columns only.
     """
     write = layout(base)
     found = scan.files(reader, base, scope)
@@ -31,18 +34,63 @@ def compaction(reader: Reader, base: State, full: bool = False, scope: Expressio
     target = write.target_size_bytes
     sizes = np.asarray(entries["file_size_in_bytes"])
     is_old = np.asarray(entries["_spec"]) != base.spec.id
-    chosen = np.flatnonzero(is_old | (sizes < target * SMALL) | (sizes > target * LARGE))
     left, right = scan.attached(base, entries, found.deletes)
+    is_eaten = _eaten(base, entries, found.deletes, left, right, full)
+    chosen = np.flatnonzero(is_old | (sizes < target * SMALL) | (sizes > target * LARGE) | is_eaten)
     result = []
     for rows in _groups(entries.take(pa.array(chosen)), base):
         for part in _packed(chosen[rows], sizes, target):
             total = sizes[part].sum()
             worth = len(part) >= (2 if full else _LEAST_FILES) or (len(part) > 1 and total > target)
-            if worth or is_old[part].any() or (sizes[part] > target * LARGE).any():
+            if worth or (is_old | is_eaten)[part].any() or (sizes[part] > target * LARGE).any():
                 own = np.unique(right[np.isin(left, part)])
                 files = Files(entries.take(pa.array(part)), found.deletes.take(pa.array(own)))
                 result.append(RewriteTask(tuple(scan.tasks(reader, base, files, base.schema.fields)), write))
     return result
+
+
+def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[DeleteTask]:
+    """Files of position deletes that are written anew together, without what tells of data files that are gone: those of a
+    partition, where there are five; with `full`, wherever there is one. Deletion vectors have nothing to gain.
+    """
+    if base.document["format-version"] >= 3:
+        return []
+    found = scan.files(reader, base, scope)
+    entries = manifest.in_scope(found.entries, base, scope, unknown=False)
+    by_place = found.deletes.filter(
+        pc.and_(
+            pc.equal(found.deletes["content"], int(FileContent.POSITION_DELETES)),
+            pa.array(~scan.is_vector(found.deletes)),
+        )
+    )
+    left, right = scan.attached(base, entries, by_place)
+    places = manifest.places(by_place, base)
+    result = []
+    for place in np.unique(places):
+        own = np.flatnonzero(places == place)
+        told = np.unique(left[np.isin(right, own)])
+        if len(own) < (1 if full else _LEAST_FILES) or not len(told):
+            continue
+        files = Files(entries.take(pa.array(told)), by_place.take(pa.array(own)))
+        result.append(rewritten_deletes(reader, base, files))
+    return result
+
+
+def _eaten(
+    base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, right: np.ndarray, full: bool
+) -> np.ndarray:
+    """The files that are worth rewriting for what is deleted of them alone."""
+    count = len(entries)
+    if full:
+        return np.bincount(left, minlength=count) > 0
+    given = base.schema.properties
+    ratio = options.number(given, "lakeformat.compact.delete-ratio-threshold", 0.3)
+    most = options.integer(given, "lakeformat.compact.delete-file-threshold", 2**31 - 1)
+    alone = np.asarray(scan.referenced(deletes).is_valid())[right] if len(right) else np.zeros(0, bool)
+    rows = np.asarray(deletes["record_count"])[right[alone]]
+    gone = np.bincount(left[alone], weights=rows, minlength=count)
+    too_many = np.bincount(left, minlength=count) >= most
+    return too_many | ((gone > 0) & (gone >= ratio * np.asarray(entries["record_count"])))
 
 
 def _groups(entries: pa.Table, base: State) -> Iterator[np.ndarray]:

@@ -1,6 +1,6 @@
 """Apache Iceberg, under the names that every format goes by."""
 
-from lakeformat.dialects.iceberg.compaction import compaction
+from lakeformat.dialects.iceberg.compaction import compaction, delete_compaction
 from lakeformat.dialects.iceberg.conflict import check, isolation
 from lakeformat.dialects.iceberg.expire import (
     default_retention,
@@ -43,6 +43,7 @@ __all__ = [
     "compaction",
     "count",
     "default_retention",
+    "delete_compaction",
     "delete_layout",
     "expired_partitions",
     "expired_tags",

@@ -87,6 +87,24 @@ def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> Delet
         own = by_place.filter(scan.referenced(by_place).is_valid())
         alone = scan.delete_files(reader, base, Files(found.entries, own))
         earlier = scan.delete_files(reader, base, Files(found.entries, by_place)) if vectors else alone
+    return _delete_task(base, found, vectors, per_file, earlier, alone)
+
+
+def rewritten_deletes(reader: Reader, base: State, found: Files) -> DeleteTask:
+    """How what the files of deletes `found.deletes` tell of the data files `found` is written anew."""
+    earlier = scan.delete_files(reader, base, found)
+    return _delete_task(base, found, False, options.granularity(base.schema.properties) == "file", earlier, earlier)
+
+
+def _delete_task(
+    base: State,
+    found: Files,
+    vectors: bool,
+    per_file: bool,
+    earlier: Sequence[tuple[DeleteFile, ...]],
+    replaced: Sequence[tuple[DeleteFile, ...]],
+) -> DeleteTask:
+    given = base.schema.properties
     specs = found.entries["_spec"].to_pylist()
     compression = given.get("write.delete.parquet.compression-codec", "zstd").lower()
     return DeleteTask(
@@ -97,7 +115,7 @@ def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> Delet
                 manifest.partition_of_each(found.entries, base),
                 specs,
                 earlier,
-                alone,
+                replaced,
                 strict=True,
             )
         ),

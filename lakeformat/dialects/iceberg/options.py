@@ -67,6 +67,17 @@ def integer(options: Options, key: str, default: int) -> int:
         raise InvalidInput(f"property {key!r} is {value!r}; it must be a whole number") from None
 
 
+def number(options: Options, key: str, default: float) -> float:
+    """A number; raises `InvalidInput`."""
+    value = options.get(key)
+    if value is None:
+        return default
+    try:
+        return float(value)
+    except ValueError:
+        raise InvalidInput(f"property {key!r} is {value!r}; it must be a number") from None
+
+
 def boolean(options: Options, key: str, default: bool) -> bool:
     """`true` or `false`; raises `InvalidInput`."""
     value = options.get(key)
@@ -132,6 +143,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
 _TYPED: dict[str, Callable[..., object]] = {
     "write.target-file-size-bytes": integer,
     "write.delete.target-file-size-bytes": integer,
+    "lakeformat.compact.delete-ratio-threshold": number,
+    "lakeformat.compact.delete-file-threshold": integer,
     "write.parquet.row-group-size-bytes": integer,
     "write.parquet.compression-level": integer,
     "commit.manifest.target-size-bytes": integer,

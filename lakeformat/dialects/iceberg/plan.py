@@ -280,7 +280,9 @@ def _idle(
         numbers = pc.fill_null(own["sequence_number"], base.document["last-sequence-number"] + 1)
         place = own.schema.get_field_index("sequence_number")
         own = own.set_column(place, own.schema.field(place), numbers)
-        _, used = scan.attached(base, pa.concat_tables([data, own]), there)
+        which, used = scan.attached(base, pa.concat_tables([data, own]), there)
+        by_key = np.asarray(there["content"])[used] == FileContent.EQUALITY_DELETES
+        used = used[by_key | (which < len(data))]  # Positions are never those of a file that was not there yet.
         idle |= ~np.isin(np.arange(len(there)), used)
     return there.filter(pa.array(idle))
 

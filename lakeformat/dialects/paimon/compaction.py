@@ -14,7 +14,7 @@ from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.work import RewriteTask
+from lakeformat.model.work import DeleteTask, RewriteTask
 from lakeformat.storage.store import Reader
 
 _SMALL = 0.7  # Of the target size: what is smaller is worth another write.
@@ -48,6 +48,11 @@ def compaction(reader: Reader, base: State, full: bool = False, scope: Expressio
             tasks = scan.tasks(reader, base, files, base.schema.fields, alone=ordered)
             result.append(RewriteTask(tuple(tasks), write))
     return result
+
+
+def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[DeleteTask]:
+    """None: Paimon has no files of position deletes."""
+    return []
 
 
 def _buckets(found: Files, base: State, ordered: bool) -> Iterator[np.ndarray]:

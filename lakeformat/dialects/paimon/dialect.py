@@ -1,6 +1,6 @@
 """Apache Paimon, under the names that every format goes by."""
 
-from lakeformat.dialects.paimon.compaction import compaction
+from lakeformat.dialects.paimon.compaction import compaction, delete_compaction
 from lakeformat.dialects.paimon.conflict import check, isolation
 from lakeformat.dialects.paimon.expire import (
     default_retention,
@@ -43,6 +43,7 @@ __all__ = [
     "compaction",
     "count",
     "default_retention",
+    "delete_compaction",
     "delete_layout",
     "expired_partitions",
     "expired_tags",
