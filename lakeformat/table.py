@@ -21,7 +21,18 @@ from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
 from lakeformat.maintenance import compact, expire, sweep
 from lakeformat.merge import MergeInto
 from lakeformat.model import evolution
-from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwrite, Request, Restore
+from lakeformat.model.operation import (
+    Append,
+    Create,
+    CreateBranch,
+    DropBranch,
+    Evolve,
+    FastForward,
+    Operation,
+    Overwrite,
+    Request,
+    Restore,
+)
 from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
 from lakeformat.model.schema import Schema, Type, find_field
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
@@ -40,13 +51,15 @@ class Table:
     happen once: asked again with the same id, it returns the same snapshot. `properties` go into the snapshot.
     """
 
-    def __init__(self, name: str, store: Store, dialect: Dialect) -> None:
+    def __init__(self, name: str, store: Store, dialect: Dialect, branch: str | None = None) -> None:
         self.name = name
         self._store = store
         self._dialect = dialect
+        self._branch = branch
 
     def __repr__(self) -> str:
-        return f"Table({self.name!r}, {self._store.root!r})"
+        on = f", branch={self._branch!r}" if self._branch else ""
+        return f"Table({self.name!r}, {self._store.root!r}{on})"
 
     @property
     def uri(self) -> str:
@@ -427,10 +440,8 @@ class Table:
 
     def create_tag(self, name: str, snapshot_id: int | None = None, retain: datetime.timedelta | None = None) -> None:
         """Keep a snapshot (the current one by default) by name, for a time or for ever. Raises `AlreadyExists`."""
-        if retain is not None and (not isinstance(retain, datetime.timedelta) or retain < datetime.timedelta(0)):
-            raise InvalidInput(f"retain={retain!r}: give a datetime.timedelta that is not negative")
+        retain_ms = _milliseconds("retain", retain)
         base = self._version(snapshot_id, None, None)
-        retain_ms = None if retain is None else round(retain.total_seconds() * 1000)
         match self._dialect.tag(self._store, base, name, _now_ms(), retain_ms):
             case (path, data):
                 if not self._store.create(path, data) and self._store.read(path) != data:
@@ -444,13 +455,66 @@ class Table:
         base = self._base()
         expire.release(self._store, self._dialect, base, self._dialect.expiry_of_tag(self._store, base, name))
 
+    # --- branches ---
+
+    def branch(self, name: str) -> Table:
+        """The table as its branch `name`: every verb of rows happens there. Schema, properties and maintenance are the
+        whole table's."""
+        _text("branch", name)
+        return Table(self.name, self._store, self._dialect, None if name == "main" else name)
+
+    def create_branch(
+        self,
+        name: str,
+        snapshot_id: int | None = None,
+        *,
+        retain: datetime.timedelta | None = None,
+        keep_snapshots: int | None = None,
+        keep_younger_than: datetime.timedelta | None = None,
+    ) -> Table:
+        """A branch that begins at a snapshot (the current one by default), as a Table. Raises `AlreadyExists`.
+
+        `retain`: the branch goes that long after its newest snapshot. Of what led to that, expiry keeps `keep_snapshots`,
+        and all that are younger than `keep_younger_than`; by default what it keeps of the table.
+        """
+        _text("branch", name)
+        base = self._version(snapshot_id, None, None)
+        if base.snapshot is None:
+            raise NotFound(
+                f"{self.name}: there is no snapshot that branch {name!r} could begin at; write something first"
+            )
+        operation = CreateBranch(
+            request=Request(id=str(uuid.uuid4()), absent_until=base.version),
+            name=name,
+            snapshot_id=base.snapshot.id,
+            retain_ms=_milliseconds("retain", retain),
+            keep_snapshots=_whole("keep_snapshots", keep_snapshots, 1),
+            keep_ms=_milliseconds("keep_younger_than", keep_younger_than),
+        )
+        self._commit(base, operation)
+        return self.branch(name)
+
+    def delete_branch(self, name: str) -> None:
+        """Let a branch go; its snapshots expire. Raises `NotFound`."""
+        _text("branch", name)
+        base = self._base()
+        self._commit(base, DropBranch(request=Request(id=str(uuid.uuid4()), absent_until=base.version), name=name))
+
+    def fast_forward(self, to: str) -> None:
+        """Move this branch (of `lake.table(...)`, the table itself) to where the branch `to` is. Raises `Conflict` where it
+        has snapshots that did not lead there."""
+        _text("branch", to)
+        base = self._base()
+        request = Request(id=str(uuid.uuid4()), absent_until=base.version, branch=self._branch)
+        self._commit(base, FastForward(request=request, to=to))
+
     # --- private ---
 
     def _base(self) -> TableState:
         base = self._dialect.load(self._store, self._dialect.head(self._store).version())
         if base.schema.id < 0:
             raise NotFound(f"{self.name}: there is no table at {self._store.root}")
-        return base
+        return self._dialect.on(self._store, base, self._branch)
 
     def _version(self, snapshot_id: int | None, as_of: Moment | None, tag: str | None) -> TableState:
         if sum(v is not None for v in (snapshot_id, as_of, tag)) > 1:
@@ -458,6 +522,11 @@ class Table:
         if snapshot_id is not None:
             snapshot_id = _whole("snapshot_id", snapshot_id, 0)
             return self._dialect.at(self._store, snapshot_id)
+        if as_of is not None and self._branch is not None:
+            passed = [s.id for s in self.snapshots() if s.timestamp_ms <= epoch_ms(as_of)]
+            if not passed:
+                raise NotFound(f"{self.name}: branch {self._branch!r} has no snapshot as old as {as_of}")
+            return self._dialect.at(self._store, passed[-1])
         if as_of is not None:
             return self._dialect.at_time(self._store, epoch_ms(as_of))
         if tag is not None:
@@ -483,6 +552,7 @@ class Table:
             schema_id=base.schema.id,
             properties=dict(properties or {}),
             watermark=watermark,
+            branch=self._branch,
         )
         landed = self._dialect.find(self._store, Append(request=request, added=()), base) if id else None
         return replace(request, absent_until=base.version), landed
@@ -562,6 +632,9 @@ class Inspect:
 
     def tags(self) -> pa.Table:
         return self._table("tags")
+
+    def branches(self) -> pa.Table:
+        return self._table("branches")
 
     def schemas(self) -> pa.Table:
         return self._table("schemas")
@@ -678,6 +751,12 @@ def _specs(partitions: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         if not isinstance(spec, Mapping) or any(isinstance(value, list | dict | set) for value in spec.values()):
             raise InvalidInput(f"{spec!r} is no partition spec; write e.g. {{'dt': '2023-05-01'}}")
         yield dict(spec)
+
+
+def _milliseconds(what: str, age: datetime.timedelta | None) -> int | None:
+    if age is not None and (not isinstance(age, datetime.timedelta) or age < datetime.timedelta(0)):
+        raise InvalidInput(f"{what}={age!r}: give a datetime.timedelta that is not negative")
+    return None if age is None else round(age.total_seconds() * 1000)
 
 
 def _whole(what: str, value: Any, least: int) -> Any:

@@ -51,6 +51,10 @@ class Dialect(Protocol):
         """The table at a version, with its newest schema; a schema of id -1 where there is no table."""
         ...
 
+    def on(self, reader: Reader, base: Any, branch: str | None) -> Any:
+        """The table as a branch of it; None is the table itself. Raises `NotFound`."""
+        ...
+
     def at(self, reader: Reader, version: int) -> TableState:
         """The table as readers saw it then. Raises `NotFound`."""
         ...

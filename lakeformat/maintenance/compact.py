@@ -31,7 +31,7 @@ def compact(
     """
     for start in range(_STARTS):
         head = dialect.head(store)
-        base = dialect.load(store, head.version())
+        base = dialect.on(store, dialect.load(store, head.version()), request.branch)
         tasks = dialect.compaction(store, base, full, scope)
         if not tasks:
             return None

@@ -17,7 +17,7 @@ class Request:
 
     `id` makes it happen once: a snapshot that carries it is this operation, landed. No snapshot up to `absent_until`
     can carry it, so history is searched only above that. `properties` go into the snapshot. `schema_id` is that of the
-    schema that new files were written with.
+    schema that new files were written with. `branch` is where the operation happens; None is the table itself.
     """
 
     id: str
@@ -25,6 +25,7 @@ class Request:
     schema_id: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
     watermark: int | None = None
+    branch: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +135,35 @@ class DropTag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateBranch:
+    """A branch begins at a snapshot. It goes `retain_ms` after its newest snapshot; of what led to that, `keep_snapshots` and
+    all younger than `keep_ms` stay. None: as the table's own."""
+
+    request: Request
+    name: str
+    snapshot_id: int
+    retain_ms: int | None = None
+    keep_snapshots: int | None = None
+    keep_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropBranch:
+    """A branch goes; its snapshots expire like any that nothing names."""
+
+    request: Request
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FastForward:
+    """The branch of the request moves to where `to` is. A `Conflict` where it has snapshots that did not lead there."""
+
+    request: Request
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DropSnapshots:
     """Snapshots leave the history; a `Conflict` if one came into use again. Only where a snapshot is no file of its own."""
 
@@ -141,7 +171,9 @@ class DropSnapshots:
     snapshots: tuple[int, ...]
 
 
-Operation = Create | Evolve | Append | Overwrite | Rewrite | RowDelta | Restore | SetTag | DropTag | DropSnapshots
+# What makes no snapshot: changes of the schema, and of what names snapshots.
+WithoutSnapshot = Create | Evolve | SetTag | DropTag | CreateBranch | DropBranch | FastForward | DropSnapshots
+Operation = Append | Overwrite | Rewrite | RowDelta | Restore | WithoutSnapshot
 
 
 def new_files(operation: Operation) -> tuple[str, ...]:

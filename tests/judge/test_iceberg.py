@@ -184,3 +184,18 @@ def test_we_read_what_pyiceberg_wrote(engines: dict, tmp_path: Path, name: str, 
     assert t.scan(where="id = 7").count() == 1
     assert ours(t, tag="first") == counted(first)
     assert t.scan().count() == len(expected)
+
+
+def test_pyiceberg_reads_each_branch(engines: dict, lake: Lake) -> None:
+    t = lake.create_table("j.t", ORDERS, format="iceberg")
+    t.append(pa.table({"id": [1], "v": ["a"], "dt": ["x"]}))
+    b = t.create_branch(
+        "audit", retain=datetime.timedelta(days=1), keep_snapshots=2, keep_younger_than=datetime.timedelta(1)
+    )
+    b.append(pa.table({"id": [2], "v": ["b"], "dt": ["x"]}))
+    t.append(pa.table({"id": [3], "v": ["c"], "dt": ["x"]}))
+    for name, table in (("main", t), ("audit", b)):
+        found = engines["pyiceberg"].ask(verb="read", tag=name, **place(t))
+        assert counted(found["rows"]) == ours(table)
+    for reader in READERS:
+        assert counted(engines[reader].ask(verb="read", **place(t))["rows"]) == ours(t)

@@ -97,6 +97,14 @@ def test_every_verb_is_a_commit_that_the_server_takes(engines: dict, server: str
     assert content(t) == [3, 4, 5, 9, 12]
     seen_by_all(engines, lake, t)
     assert content(t, tag="one") == [1, 2, 3]
+    b = t.create_branch("audit", keep_snapshots=2)
+    b.append(pa.table({"id": [30], "dt": ["a"], "y": [1]}))
+    assert (content(t), content(b)) == ([3, 4, 5, 9, 12], [3, 4, 5, 9, 12, 30])
+    seen_by_all(engines, lake, t)
+    t.fast_forward("audit")
+    seen_by_all(engines, lake, t)
+    t.delete_branch("audit")
+    assert t.inspect.branches()["branch_name"].to_pylist() == ["main"]
     t.compact(full=True)
     t.rollback_to(tag="one")
     seen_by_all(engines, lake, t)

@@ -121,7 +121,9 @@ class IcebergWorld:
         rows = dict(zip(files.paths.to_pylist(), files.entries["record_count"].to_pylist(), strict=True))
         chosen = sorted(random.sample(sorted(rows), random.choice([1, 2])))
         if kind == "delete":
-            return Rewrite(request=request, removed=tuple(chosen), added=(), scope=scope, kind="delete")
+            return Rewrite(
+                request=request, removed=tuple(chosen), added=(), scope=scope, kind="delete", isolation="snapshot"
+            )
         added = written(store, id, [partition], sum(rows[path] for path in chosen))
         return Rewrite(request=request, removed=tuple(chosen), added=added, scope=scope)
 

@@ -11,6 +11,8 @@
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
     SetTag            made a tag of that name                               AlreadyExists
     DropSnapshots     made one of them current, or named it                 Conflict
+    CreateBranch      made a branch of that name, expired the snapshot      AlreadyExists, NotFound
+    FastForward       added to the branch that moves                        Conflict
 
 Compaction changes no rows, so a pinned operation does not mind it. (core/MergingSnapshotProducer.java, BaseRowDelta.java,
 BaseOverwriteFiles.java, BaseRewriteFiles.java; spark/SparkWrite.java, SparkPositionDeltaWrite.java)
@@ -29,12 +31,15 @@ from lakeformat.codec import expression
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan
 from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
-from lakeformat.errors import AlreadyExists, Conflict, NotFound, OutsideScope, UnsupportedFeature
+from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound, OutsideScope, UnsupportedFeature
 from lakeformat.model.operation import (
     Append,
     Create,
+    CreateBranch,
+    DropBranch,
     DropSnapshots,
     DropTag,
+    FastForward,
     Operation,
     Overwrite,
     Restore,
@@ -95,6 +100,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
     """Raise `Conflict` if others changed what `operation` relied on, or what says that it never could be."""
     if base.schema.id < 0 and not isinstance(operation, Create):
         raise NotFound(f"{reader.root}: the table is gone")
+    base = metadata.on(reader, base, operation.request.branch)
     match operation:
         case Append(added=added):
             _require_same_spec(reader, base, added)
@@ -117,7 +123,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             if snapshot_id not in metadata.snapshots(base):
                 raise NotFound(f"{reader.root}: snapshot {snapshot_id} is not there any more")
         case SetTag(name=name, snapshot_id=snapshot_id):
-            metadata.check_tag_name(base, name)
+            metadata.check_name(base, "tag", name)
             if name in metadata.tags(base):
                 raise AlreadyExists(f"{reader.root}: there is a tag {name!r}; delete it first")
             if snapshot_id not in metadata.snapshots(base):
@@ -125,6 +131,24 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
         case DropTag(name=name):
             if name not in metadata.tags(base):
                 raise NotFound(f"{reader.root}: no tag {name!r} any more")
+        case CreateBranch(name=name, snapshot_id=snapshot_id):
+            metadata.check_name(base, "branch", name)
+            if name == metadata.MAIN or name in metadata.branches(base):
+                raise AlreadyExists(f"{reader.root}: there is a branch {name!r}; delete it first")
+            if snapshot_id not in metadata.snapshots(base):
+                raise NotFound(f"{reader.root}: snapshot {snapshot_id} is not there any more")
+        case DropBranch(name=name):
+            if name == metadata.MAIN:
+                raise InvalidInput(f"{reader.root}: {name!r} is the table itself and stays")
+            metadata.on(reader, base, name)
+        case FastForward(to=to):
+            ahead = metadata.on(reader, base, to)
+            led = {s["snapshot-id"] for s in metadata.ancestry(ahead, metadata.current_id(ahead))}
+            if metadata.current_id(ahead) is None or metadata.current_id(base) not in {None, *led}:
+                raise Conflict(
+                    f"{reader.root}: branch {base.branch!r} has snapshots that did not lead to {to!r} "
+                    f"({metadata.current_id(base)} is no ancestor of {metadata.current_id(ahead)}), so it cannot go forward there"
+                )
         case DropSnapshots(snapshots=snapshots):
             refs = base.document.get("refs") or {}
             named = {ref["snapshot-id"] for ref in refs.values()} & set(snapshots)

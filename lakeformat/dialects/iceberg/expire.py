@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +15,9 @@ import pyarrow.compute as pc
 
 from lakeformat.dialects.iceberg import manifest, metadata, options
 from lakeformat.dialects.iceberg.manifest import Status
-from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, MAIN, METADATA_FOLDER, State
+from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, METADATA_FOLDER, State
 from lakeformat.errors import CorruptTable, NoSuchFile, UnsupportedFeature
-from lakeformat.model.operation import DropSnapshots, DropTag, Request
+from lakeformat.model.operation import DropBranch, DropSnapshots, DropTag, Request
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention
@@ -43,18 +44,18 @@ def default_retention(schema: Schema, now_ms: int) -> Retention:
 
 
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
-    """The snapshots that `retention` lets go: of what led to the current one, and those that nothing names. What tags
-    name, and what led to other branches, stays."""
+    """The snapshots that `retention` lets go: of what led to each branch, and those that nothing names. What tags name
+    stays; a branch may say itself what it keeps."""
     if not options.boolean(base.schema.properties, "gc.enabled", True):
         raise UnsupportedFeature(f"{reader.root}: gc.enabled=false: others use this table's files, so none may go")
     main = metadata.ancestry(base, metadata.current_id(base))
-    old = _old(main, retention)
-    kept = {s["snapshot-id"] for s in main} - old
-    for name, ref in (base.document.get("refs") or {}).items():
-        if name != MAIN and ref["type"] == "tag":
-            kept.add(ref["snapshot-id"])
-        elif name != MAIN:
-            kept |= {s["snapshot-id"] for s in metadata.ancestry(base, ref["snapshot-id"])}
+    kept = {ref["snapshot-id"] for ref in metadata.tags(base).values()}
+    old: set[int] = set()
+    for ref in metadata.branches(base).values():
+        chain = metadata.ancestry(base, ref["snapshot-id"])
+        gone = _old(chain, _own_retention(ref, retention, now_ms))
+        old |= gone
+        kept |= {s["snapshot-id"] for s in chain} - gone
     floor = [s["sequence-number"] for s in main if s["snapshot-id"] == retention.keep_from]
     expired = []
     for snapshot_id, document in metadata.snapshots(base).items():
@@ -76,10 +77,10 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
 
 
 def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
-    """The tag goes; its snapshot stays until it expires."""
-    return Expiry(
-        (), (), operation=DropTag(request=Request(id=str(uuid.uuid4()), absent_until=base.version), name=name)
-    )
+    """The tag (or branch) goes; its snapshots stay until they expire."""
+    request = Request(id=str(uuid.uuid4()), absent_until=base.version)
+    drop = DropBranch if name in metadata.branches(base) else DropTag
+    return Expiry((), (), operation=drop(request=request, name=name))
 
 
 def replaced_history(reader: Reader, version: int) -> Expiry:
@@ -112,6 +113,15 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _own_retention(ref: Mapping[str, Any], retention: Retention, now_ms: int) -> Retention:
+    """What a branch says itself goes before what is asked for all."""
+    least, age_ms = ref.get("min-snapshots-to-keep"), ref.get("max-snapshot-age-ms")
+    if least is not None:
+        most = None if retention.retain_max is None else max(retention.retain_max, least)
+        retention = replace(retention, retain_min=least, retain_max=most)
+    return retention if age_ms is None else replace(retention, retain_max=None, older_than_ms=now_ms - age_ms)
 
 
 def _old(main: Sequence[Mapping[str, Any]], retention: Retention) -> set[int]:

@@ -1,4 +1,4 @@
-"""A table's metadata as Arrow tables: snapshots, files, manifests, partitions, tags, schemas, options."""
+"""A table's metadata as Arrow tables: snapshots, files, manifests, partitions, tags, branches, schemas, options."""
 
 from __future__ import annotations
 
@@ -141,6 +141,30 @@ def tags(reader: Reader, base: State) -> pa.Table:
     )
 
 
+def branches(reader: Reader, base: State) -> pa.Table:
+    """One row a branch, by name."""
+    there = metadata.snapshots(base)
+    rows = []
+    for name, ref in sorted(metadata.branches(base).items()):
+        told = metadata.to_snapshot(there[ref["snapshot-id"]])
+        own = [ref.get(key) for key in ("max-ref-age-ms", "min-snapshots-to-keep", "max-snapshot-age-ms")]
+        rows.append([name, told.id, told.timestamp_ms, told.total_rows, *own])
+    return _table(
+        rows,
+        pa.schema(
+            [
+                ("branch_name", pa.string()),
+                ("snapshot_id", pa.int64()),
+                ("commit_time", _TIME),
+                ("record_count", pa.int64()),
+                ("retained_ms", pa.int64()),
+                ("kept_snapshots", pa.int64()),
+                ("kept_ms", pa.int64()),
+            ]
+        ),
+    )
+
+
 def schemas(reader: Reader, base: State) -> pa.Table:
     """One row a schema, in the order of their ids; fields as JSON."""
     rows = [
@@ -170,6 +194,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "manifests": manifests,
     "partitions": partitions,
     "tags": tags,
+    "branches": branches,
     "schemas": schemas,
     "options": table_options,
     "consumers": consumers,

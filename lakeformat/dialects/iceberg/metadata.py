@@ -18,7 +18,7 @@ from lakeformat.codec import transform
 from lakeformat.dialects.iceberg import options, types
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model import evolution
-from lakeformat.model.operation import Create, DropSnapshots, DropTag, Evolve, Operation, Request, SetTag
+from lakeformat.model.operation import Operation, Request, SetTag, WithoutSnapshot
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
 from lakeformat.model.schema import Field, Scalar, Schema, Type, walk
 from lakeformat.model.snapshot import Snapshot, Stamp
@@ -79,6 +79,7 @@ class State:
     document: Mapping[str, Any] = field(default_factory=dict, repr=False)
     snapshot_document: Mapping[str, Any] | None = None
     specs: Mapping[int, Spec] = field(default_factory=dict)
+    branch: str = MAIN
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -260,6 +261,22 @@ def newest(reader: Reader) -> State:
     return load(reader, head(cast(Store, reader)).version())
 
 
+def on(reader: Reader, base: State, branch: str | None) -> State:
+    """The table as a branch of it, with the table's own schema. Raises `NotFound`."""
+    if branch in (None, base.branch):
+        return base
+    there = branches(base)
+    if branch not in there and branch != MAIN:
+        raise NotFound(f"{reader.root}: no branch {branch!r}; there are: {', '.join(sorted({MAIN, *there}))}")
+    found = snapshots(base)[there[branch]["snapshot-id"]] if branch in there else None
+    return replace(base, snapshot_document=found, branch=branch)
+
+
+def branches(base: State) -> dict[str, Mapping[str, Any]]:
+    """Branch name -> its reference; `main` is one once there is a snapshot."""
+    return {name: ref for name, ref in (base.document.get("refs") or {}).items() if ref["type"] == "branch"}
+
+
 def snapshots(base: State) -> dict[int, Mapping[str, Any]]:
     """Every snapshot of the document, by id."""
     return _snapshots(base.document)
@@ -276,13 +293,14 @@ def ancestry(base: State, snapshot_id: int | None) -> list[Mapping[str, Any]]:
 
 
 def current_id(base: State) -> int | None:
-    return _current_id(base.document)
+    """The snapshot that the table is looked at from."""
+    return None if base.snapshot_document is None else base.snapshot_document["snapshot-id"]
 
 
 def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:
     """The snapshots that led to the current one, oldest first; with `after`, those that came after that one."""
     found = []
-    for document in ancestry(base, _current_id(base.document)):
+    for document in ancestry(base, current_id(base)):
         if document["snapshot-id"] == after:
             break
         found.append(to_snapshot(document))
@@ -311,9 +329,12 @@ def find(reader: Reader, operation: Operation, base: State) -> Mapping[str, Any]
     request = operation.request
     if metadata_path(base.version) == metadata_path(request.absent_until):
         return None
-    if not isinstance(operation, Create | Evolve | SetTag | DropTag | DropSnapshots):
+    if not isinstance(operation, WithoutSnapshot):
+        elsewhere = _of_others(base)
         for document in snapshots(base).values():
-            if (document.get("summary") or {}).get(OPERATION_ID) == request.id:
+            if (document.get("summary") or {}).get(OPERATION_ID) == request.id and document[
+                "snapshot-id"
+            ] not in elsewhere:
                 return document
         return None
     for document in _documents(reader, base, request.absent_until):
@@ -326,6 +347,19 @@ def named_documents(base: State) -> list[str]:
     """Where the documents lie that the base's names: its own, and those of its log, newest first."""
     log = [e["metadata-file"] for e in base.document.get("metadata-log") or ()]
     return [metadata_path(base.version), *log[::-1]]
+
+
+def _of_others(base: State) -> set[int]:
+    """Snapshots that led to other branches and not to this one."""
+    if branches(base).keys() <= {base.branch}:
+        return set()
+    own = {s["snapshot-id"] for s in ancestry(base, current_id(base))}
+    return {
+        s["snapshot-id"]
+        for name, ref in branches(base).items()
+        if name != base.branch
+        for s in ancestry(base, ref["snapshot-id"])
+    } - own
 
 
 def _documents(reader: Reader, base: State, until: int) -> Iterator[Mapping[str, Any]]:
@@ -352,17 +386,20 @@ def tags(base: State) -> dict[str, Mapping[str, Any]]:
     return {name: ref for name, ref in (base.document.get("refs") or {}).items() if ref["type"] == "tag"}
 
 
-def check_tag_name(base: State, name: str) -> None:
-    """Raise `InvalidInput` for a name that a tag cannot have."""
+def check_name(base: State, kind: str, name: str) -> None:
+    """Raise `InvalidInput` for a name that a tag or a branch cannot have."""
     if not _TAG_NAME.fullmatch(name) or name in {".", ".."} or not name.strip() or name.isdigit():
-        raise InvalidInput(f"tag {name!r}: a name must not be empty, a number, or hold slashes or control characters")
-    if name == MAIN or (base.document.get("refs") or {}).get(name, {}).get("type") == "branch":
-        raise InvalidInput(f"tag {name!r}: there is a branch of that name")
+        raise InvalidInput(
+            f"{kind} {name!r}: a name must not be empty, a number, or hold slashes or control characters"
+        )
+    other = "branch" if kind == "tag" else "tag"
+    if (name == MAIN and kind == "tag") or (base.document.get("refs") or {}).get(name, {}).get("type") == other:
+        raise InvalidInput(f"{kind} {name!r}: there is a {other} of that name")
 
 
 def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | None) -> SetTag:
     """The operation by which a tag keeps the snapshot of `base`, for `retain_ms` or for ever."""
-    check_tag_name(base, name)
+    check_name(base, "tag", name)
     if base.snapshot_document is None:
         raise NotFound(f"{reader.root}: the table has no snapshot that tag {name!r} could keep; write something first")
     request = Request(id=str(uuid.uuid4()), absent_until=base.version)
@@ -371,12 +408,14 @@ def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | No
 
 
 def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
-    """Tags whose own time is over: their snapshot is older than `max-ref-age-ms`."""
+    """Tags and branches whose own time is over: their snapshot is older than `max-ref-age-ms`. `main` has no end."""
     there = snapshots(base)
     return sorted(
         name
-        for name, ref in tags(base).items()
-        if "max-ref-age-ms" in ref and now_ms - there[ref["snapshot-id"]]["timestamp-ms"] >= ref["max-ref-age-ms"]
+        for name, ref in (base.document.get("refs") or {}).items()
+        if name != MAIN
+        and ref.get("max-ref-age-ms") is not None
+        and now_ms - there[ref["snapshot-id"]]["timestamp-ms"] >= ref["max-ref-age-ms"]
     )
 
 

@@ -21,9 +21,12 @@ from lakeformat.model import evolution
 from lakeformat.model.operation import (
     Append,
     Create,
+    CreateBranch,
+    DropBranch,
     DropSnapshots,
     DropTag,
     Evolve,
+    FastForward,
     Operation,
     Overwrite,
     Request,
@@ -59,6 +62,7 @@ _CONTENTS = {
 
 def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Plan:
     """What to stage and what to publish so that `operation` becomes the version after `base`."""
+    base = metadata.on(reader, base, operation.request.branch)
     match operation:
         case Create(request=request, schema=schema):
             return _create(reader, request, schema, base, stamp)
@@ -80,12 +84,13 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             return _commit(reader, request, kind, base, stamp, added, None, useless)
         case Restore():
             return _restore(reader, operation, base, stamp)
-        case SetTag() | DropTag() | DropSnapshots():
+        case SetTag() | DropTag() | CreateBranch() | DropBranch() | FastForward() | DropSnapshots():
             return _refer(reader, operation, base, stamp)
 
 
 def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:
     """The snapshot that `operation` became, if it has landed."""
+    base = metadata.on(reader, base, operation.request.branch)
     landed = metadata.find(reader, operation, base)
     if landed is None:
         return None
@@ -151,7 +156,12 @@ def _add_schema(reader: Reader, document: dict[str, Any], fields: tuple[Field, .
     document["last-column-id"] = max(last_field_id, document["last-column-id"])
 
 
-def _refer(reader: Reader, operation: SetTag | DropTag | DropSnapshots, base: State, stamp: Stamp) -> Plan:
+def _refer(
+    reader: Reader,
+    operation: SetTag | DropTag | CreateBranch | DropBranch | FastForward | DropSnapshots,
+    base: State,
+    stamp: Stamp,
+) -> Plan:
     """Changes of references alone: no row changes."""
     metadata.require_writable(base, reader.root)
     now_ms = _now(base, stamp)
@@ -163,8 +173,18 @@ def _refer(reader: Reader, operation: SetTag | DropTag | DropSnapshots, base: St
             if retain_ms is not None:  # Counted from the snapshot's own time.
                 age_ms = max(now_ms - metadata.snapshots(base)[snapshot_id]["timestamp-ms"], 0)
                 refs[name]["max-ref-age-ms"] = max(age_ms + retain_ms, 1)
-        case DropTag(name=name):
+        case DropTag(name=name) | DropBranch(name=name):
             refs.pop(name)
+        case CreateBranch(name=name, snapshot_id=snapshot_id):
+            asked = {
+                "max-ref-age-ms": operation.retain_ms,
+                "min-snapshots-to-keep": operation.keep_snapshots,
+                "max-snapshot-age-ms": operation.keep_ms,
+            }
+            refs[name] = {"snapshot-id": snapshot_id, "type": "branch"}
+            refs[name] |= {key: value for key, value in asked.items() if value is not None}
+        case FastForward(to=to):
+            _point(document, refs, base.branch, refs[to]["snapshot-id"], now_ms)
         case DropSnapshots(snapshots=dropped):
             gone = set(dropped)
             document["snapshots"] = [s for s in document["snapshots"] if s["snapshot-id"] not in gone]
@@ -413,16 +433,20 @@ def _snapshot(
     emitted = manifest.emit_list(metas, base, snapshot_id, parent_id, sequence_number)
     document = metadata.next_document(reader, base, now_ms)
     document["last-sequence-number"] = sequence_number
-    document["current-snapshot-id"] = snapshot_id
     document["snapshots"] = [*document.get("snapshots", []), made]
-    document["snapshot-log"] = [
-        *document.get("snapshot-log", []),
-        {"timestamp-ms": now_ms, "snapshot-id": snapshot_id},
-    ]
-    main = {**document["refs"].get(MAIN, {}), "snapshot-id": snapshot_id, "type": "branch"}
-    document["refs"] = {**document["refs"], MAIN: main}
+    document["refs"] = dict(document["refs"])
+    _point(document, document["refs"], base.branch, snapshot_id, now_ms)
     told = replace(metadata.to_snapshot(made), partitions=partitions)
     return _publish(reader, request, base, stamp, document, told, {**files, path: emitted})
+
+
+def _point(document: dict[str, Any], refs: dict[str, Any], branch: str, snapshot_id: int, now_ms: int) -> None:
+    """Let a branch name a snapshot. What `main` names is the current one, and the log says since when."""
+    refs[branch] = {**refs.get(branch, {}), "snapshot-id": snapshot_id, "type": "branch"}
+    if branch == MAIN:
+        document["current-snapshot-id"] = snapshot_id
+        entry = {"timestamp-ms": now_ms, "snapshot-id": snapshot_id}
+        document["snapshot-log"] = [*document.get("snapshot-log", []), entry]
 
 
 def _publish(

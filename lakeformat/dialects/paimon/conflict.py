@@ -30,7 +30,17 @@ from lakeformat.codec import expression
 from lakeformat.dialects.paimon import manifest, metadata, options, scan
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import Conflict, InvalidInput, NotFound, OutsideScope
-from lakeformat.model.operation import Append, Operation, Overwrite, Request, Rewrite, RowDelta
+from lakeformat.model.operation import (
+    Append,
+    CreateBranch,
+    DropBranch,
+    FastForward,
+    Operation,
+    Overwrite,
+    Request,
+    Rewrite,
+    RowDelta,
+)
 from lakeformat.model.predicate import ALWAYS, Expression, to_sql
 from lakeformat.model.schema import Schema
 from lakeformat.model.work import WrittenFile
@@ -58,6 +68,8 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
                 _require_same_buckets(reader, base, request, added)
             if pinned_to is not None:
                 _require_untouched(reader, base, scope, pinned_to)
+        case CreateBranch(name=name) | DropBranch(name=name) | FastForward(to=name):
+            metadata.on(reader, base, name)
         case _:
             pass
 

@@ -23,6 +23,7 @@ from lakeformat.dialects.paimon.metadata import (
     history,
     is_table,
     load,
+    on,
     require_readable,
     tag,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "load",
     "matching_wholly",
     "name",
+    "on",
     "orphans",
     "plan",
     "project",

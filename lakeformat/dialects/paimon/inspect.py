@@ -1,4 +1,4 @@
-"""A table's metadata as Arrow tables: snapshots, files, manifests, partitions, tags, schemas, options."""
+"""A table's metadata as Arrow tables: snapshots, files, manifests, partitions, tags, branches, schemas, options."""
 
 from __future__ import annotations
 
@@ -143,6 +143,12 @@ def tags(reader: Reader, base: State) -> pa.Table:
     )
 
 
+def branches(reader: Reader, base: State) -> pa.Table:
+    """One row a branch, by name."""
+    names = [folder.rstrip("/").rpartition("branch-")[2] for folder in metadata.branches(reader)]
+    return pa.table({"branch_name": pa.array(names, pa.string())})
+
+
 def schemas(reader: Reader, base: State) -> pa.Table:
     """One row a schema, oldest first; fields and options as JSON."""
     read = [metadata.read_schema(reader, i) for i in metadata.schema_ids(reader)]
@@ -189,6 +195,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "manifests": manifests,
     "partitions": partitions,
     "tags": tags,
+    "branches": branches,
     "schemas": schemas,
     "options": table_options,
     "consumers": consumers,

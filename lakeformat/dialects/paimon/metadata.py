@@ -533,6 +533,15 @@ def epoch_ms(local_ms: int) -> int:
     return int(time.mktime((*time.gmtime(seconds)[:8], -1))) * 1000 + rest
 
 
+def on(reader: Reader, base: State, branch: str | None) -> State:
+    """The table itself; raises `UnsupportedFeature` for a branch."""
+    if branch is not None:
+        raise UnsupportedFeature(
+            f"{reader.root}: branch {branch!r}: branches of Paimon tables are kept, not read or written"
+        )
+    return base
+
+
 def branches(reader: Reader) -> list[str]:
     """Folders of the branches, each with a slash at its end."""
     return [f"{BRANCH_FOLDER}/{name}/" for name in reader.folders(BRANCH_FOLDER) if name.startswith("branch-")]

@@ -33,7 +33,7 @@ def open_table(request: dict) -> Any:
 def read(request: dict) -> dict:
     table = open_table(request)
     snapshot = request.get("snapshot")
-    if request.get("tag") is not None:
+    if request.get("tag") is not None:  # Or a branch.
         snapshot = table.refs()[request["tag"]].snapshot_id
     found = table.scan(snapshot_id=snapshot, row_filter=request.get("filter") or "true")
     return rows(found.to_arrow())
