@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat import merge, row_level
+from lakeformat.changes import Changes
 from lakeformat.codec import sql_text
 from lakeformat.commit import commit, discard
 from lakeformat.dialects.dialect import Dialect
@@ -111,6 +112,45 @@ class Table:
         condition = self._condition(where, base.schema)
         names = None if columns is None else tuple(columns)
         return Scan(self._store, self._dialect, base, fields, names, condition, limit)
+
+    def changes(
+        self,
+        from_snapshot: int | None = None,
+        to_snapshot: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | Expression | None = None,
+        consumer: str | None = None,
+    ) -> Changes:
+        """The rows that came and went after `from_snapshot` (0: from the first one on) up to `to_snapshot` (the newest),
+        with their kinds in a column `_row_kind`.
+
+        With `consumer`, from where that one has come to, and its `acknowledge` notes how far it came; expiry keeps what it
+        has still to read. A new one begins at `from_snapshot`, or else with the oldest snapshot that is kept. `where` is
+        true or not of each row alone. Paimon tables only.
+        """
+        base = self._version(_whole("to_snapshot", to_snapshot, 1), None, None)
+        self._dialect.require_readable(base.schema, self._store.root)
+        after = _whole("from_snapshot", from_snapshot, 0)
+        if consumer is not None:
+            next_snapshot = self._dialect.progress(self._store, consumer)
+            if next_snapshot is not None:
+                after = next_snapshot - 1
+            elif after is None:
+                kept = self._dialect.history(self._store, base)
+                after = kept[0].id - 1 if kept else 0
+            if next_snapshot is None:
+                self._store.write(*self._dialect.consumer(consumer, after + 1))
+        if after is None:
+            raise InvalidInput("changes() of no snapshots; give from_snapshot (0 for all) or a consumer")
+        fields = self._dialect.project(base.schema.fields, columns)
+        return Changes(self._store, self._dialect, base, after, fields, self._condition(where, base.schema), consumer)
+
+    def drop_consumer(self, name: str) -> None:
+        """Forget a consumer, and what is kept for it alone. Raises `NotFound`."""
+        if self._dialect.progress(self._store, name) is None:
+            raise NotFound(f"{self.name}: no consumer {name!r}")
+        self._store.delete([self._dialect.consumer_path(name)])
 
     def current_snapshot(self) -> Snapshot | None:
         """The newest snapshot, and what it changed; None for a table that nothing was ever written to."""

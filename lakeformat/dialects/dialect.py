@@ -16,7 +16,7 @@ from lakeformat.model.operation import Operation
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, PartitionChange, Plan, Retention, Snapshot, Stamp, TableState
-from lakeformat.model.work import DeleteTask, ReadTask, RewriteTask, WriteTask
+from lakeformat.model.work import DeleteTask, Delta, ReadTask, RewriteTask, WriteTask
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import Listed, Reader, Store
 
@@ -119,6 +119,28 @@ class Dialect(Protocol):
         """What the base's own snapshot changed in each partition."""
         ...
 
+    def delta(
+        self,
+        reader: Reader,
+        base: Any,
+        since: int,
+        snapshot_id: int,
+        fields: tuple[Field, ...],
+        predicate: Expression = ...,
+    ) -> list[Delta]:
+        """The rows that came and went with a snapshot after `since`, the one before it, in order, as `base`, a later state,
+        names them. Raises `NotFound`."""
+        ...
+
+    def progress(self, reader: Reader, consumer: str) -> int | None:
+        """The next snapshot that a named consumer will read; None for one that is not there."""
+        ...
+
+    def consumer(self, name: str, next_snapshot: int) -> tuple[str, bytes]:
+        """The path and bytes of the file that keeps a consumer's progress, and with it snapshots from there on."""
+        ...
+
+    def consumer_path(self, name: str) -> str: ...
     def layout(self, base: Any, reader: Reader | None = None) -> WriteTask:
         """How rows become files; with `reader`, also what only the table's files tell (`KeyValues.first`)."""
         ...

@@ -186,6 +186,14 @@ class ReadTask:
 
 
 @dataclass(frozen=True, slots=True)
+class Delta:
+    """Rows that came or went with a snapshot, all of one kind; or, with None, of the kind that `VALUE_KIND` tells."""
+
+    kind: RowKind | None
+    tasks: tuple[ReadTask, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnStats:
     """What a file's footer tells of one column, in Python values of the logical type; None where unknown.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lakeformat.dialects.paimon import dialect, metadata, scan
-from lakeformat.dialects.paimon.plan import RESTORED_FROM
+from lakeformat.dialects.paimon.metadata import RESTORED_FROM
 from lakeformat.errors import NoSuchFile
 from lakeformat.maintenance import expire, sweep
 from lakeformat.model import evolution

@@ -18,17 +18,20 @@ from lakeformat.dialects.iceberg.metadata import (
     at_tag,
     at_time,
     attempts,
+    consumer,
+    consumer_path,
     expired_tags,
     head,
     history,
     is_table,
     load,
     on,
+    progress,
     require_readable,
     tag,
 )
 from lakeformat.dialects.iceberg.plan import changes, find, plan
-from lakeformat.dialects.iceberg.scan import count, files, matching_wholly, project, scan, tasks
+from lakeformat.dialects.iceberg.scan import count, delta, files, matching_wholly, project, scan, tasks
 
 name = "iceberg"
 is_movable = False  # Metadata and manifests name their files by absolute paths.
@@ -42,10 +45,13 @@ __all__ = [
     "changes",
     "check",
     "compaction",
+    "consumer",
+    "consumer_path",
     "count",
     "default_retention",
     "delete_compaction",
     "delete_layout",
+    "delta",
     "expired_partitions",
     "expired_tags",
     "expiry",
@@ -64,6 +70,7 @@ __all__ = [
     "on",
     "orphans",
     "plan",
+    "progress",
     "project",
     "replaced_history",
     "require_readable",

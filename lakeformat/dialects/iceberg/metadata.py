@@ -225,6 +225,21 @@ def emit_schema(fields: tuple[Field, ...], schema_id: int, identifiers: list[int
 # --- versions ---------------------------------------------------------------------------------------------------------
 
 
+def progress(reader: Reader, consumer: str) -> int | None:
+    """Refused: nothing in an Iceberg table keeps who has read how far."""
+    raise UnsupportedFeature(f"{reader.root}: Iceberg tables have no consumers; keep a snapshot by a tag")
+
+
+def consumer(name: str, next_snapshot: int) -> tuple[str, bytes]:
+    """Refused, as `progress`."""
+    raise UnsupportedFeature(f"consumer {name!r}: Iceberg tables have no consumers; keep a snapshot by a tag")
+
+
+def consumer_path(name: str) -> str:
+    """Refused, as `progress`."""
+    raise UnsupportedFeature(f"consumer {name!r}: Iceberg tables have no consumers; keep a snapshot by a tag")
+
+
 def at(reader: Reader, version: int) -> State:
     """The table as readers saw it at the snapshot of id `version`, with that snapshot's schema. Raises `NotFound`."""
     base = newest(reader)

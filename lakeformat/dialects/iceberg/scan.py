@@ -18,7 +18,7 @@ from lakeformat.errors import CorruptTable, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
-from lakeformat.model.work import Content, DeleteFile, ReadTask
+from lakeformat.model.work import Content, DeleteFile, Delta, ReadTask
 from lakeformat.storage.store import Reader
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545  # The columns of a position-delete file.
@@ -219,6 +219,20 @@ def delete_files(reader: Reader, base: State, found: Files) -> tuple[tuple[Delet
     starts = np.searchsorted(left, np.arange(len(found) + 1)).tolist()
     places = codes.tolist()
     return tuple(tuple(made[i] for i in places[a:b]) for a, b in pairwise(starts))
+
+
+def delta(
+    reader: Reader,
+    base: State,
+    since: int,
+    snapshot_id: int,
+    fields: tuple[Field, ...],
+    predicate: Expression = ALWAYS,
+) -> list[Delta]:
+    """Refused: what a snapshot changed is not told of Iceberg tables yet."""
+    raise UnsupportedFeature(
+        f"{reader.root}: changes between snapshots of Iceberg tables: not supported yet; compare scans"
+    )
 
 
 def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:

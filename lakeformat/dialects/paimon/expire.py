@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from lakeformat.dialects.paimon import layout, manifest, metadata, options, scan
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, STATISTICS_FOLDER, State
-from lakeformat.dialects.paimon.plan import RESTORED_FROM
 from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, UnsupportedFeature
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
@@ -200,7 +199,7 @@ def _replaced(documents: Mapping[int, Mapping[str, Any]]) -> set[int]:
     """Snapshots that a later one undid: see `replaced_history`."""
     undone: set[int] = set()
     for snapshot_id, document in documents.items():
-        origin = (document.get("properties") or {}).get(RESTORED_FROM)
+        origin = (document.get("properties") or {}).get(metadata.RESTORED_FROM)
         if origin is not None and origin.isdecimal():
             undone |= {i for i in documents if int(origin) < i < snapshot_id}
     return undone

@@ -36,6 +36,7 @@ INDEX_FOLDER = "index"
 STATISTICS_FOLDER = "statistics"
 
 BATCH_IDENTIFIER = 2**63 - 1
+RESTORED_FROM = "lakeformat.restored-from"  # Among a snapshot's properties.
 _SNAPSHOT_VERSION = 3
 _SCHEMA_VERSION = 3
 _OPERATION_KEY = (
@@ -125,6 +126,14 @@ def at_time(reader: Reader, epoch_ms: int) -> State:
         oldest = f"the oldest is {ids[0]}" if ids else "there is none"
         raise NotFound(f"{reader.root}: no snapshot as old as {epoch_ms} ms since 1970; {oldest}")
     return _historical(reader, found)
+
+
+def earlier(reader: Reader, base: State, snapshot_id: int) -> State:
+    """The table at an earlier snapshot, with the schema of `base`. Raises `NotFound`."""
+    try:
+        return replace(base, version=snapshot_id, document=read_snapshot(reader, snapshot_id))
+    except NoSuchFile:
+        raise NotFound(f"{reader.root}: snapshot {snapshot_id} is not there: it may have expired") from None
 
 
 def schema_at(reader: Reader, state: State, schema_id: int) -> Schema:
@@ -520,6 +529,23 @@ def consumers(reader: Reader) -> dict[str, int]:
                     raise
                 time.sleep(0.01 * (attempt + 1))
     return found
+
+
+def progress(reader: Reader, consumer: str) -> int | None:
+    """The next snapshot that a consumer will read; None for one that is not there."""
+    consumer_path(consumer)
+    return consumers(reader).get(consumer)
+
+
+def consumer(name: str, next_snapshot: int) -> tuple[str, bytes]:
+    """The path and bytes of the file that keeps a consumer's progress."""
+    return consumer_path(name), _emit({"nextSnapshot": next_snapshot})
+
+
+def consumer_path(name: str) -> str:
+    if not isinstance(name, str) or not _TAG_NAME.fullmatch(name) or not name.strip():
+        raise InvalidInput(f"consumer {name!r}: a name must not be empty, or hold slashes or control characters")
+    return f"{CONSUMER_FOLDER}/consumer-{name}"
 
 
 def local_ms(epoch_ms: int) -> int:

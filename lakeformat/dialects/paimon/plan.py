@@ -26,7 +26,6 @@ from lakeformat.model.work import ColumnStats, StatsMode, WrittenFile
 from lakeformat.storage.store import Reader
 
 _KEY_STATS_LENGTH = 128  # Characters.
-RESTORED_FROM = "lakeformat.restored-from"
 
 # Operation kind -> (commitKind, operation)
 _KINDS = {
@@ -173,7 +172,7 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
     return _publish(
         base,
         stamp,
-        replace(request, properties={**request.properties, RESTORED_FROM: str(snapshot_id)}),
+        replace(request, properties={**request.properties, metadata.RESTORED_FROM: str(snapshot_id)}),
         lists=(manifest.read_metas(reader, target), manifest.EMPTY_METAS),
         files={},
         partitions=(),

@@ -14,12 +14,13 @@ from lakeformat.codec import binary_row, expression
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import manifest, metadata, options
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
+from lakeformat.dialects.paimon.manifest import EntryKind
 from lakeformat.dialects.paimon.metadata import State
-from lakeformat.errors import UnsupportedFeature
+from lakeformat.errors import NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
-from lakeformat.model.work import SEQUENCE, VALUE_KIND, MergeSpec, ReadTask
+from lakeformat.model.work import SEQUENCE, VALUE_KIND, Delta, MergeSpec, ReadTask, RowKind
 from lakeformat.storage.store import Reader
 
 
@@ -287,7 +288,88 @@ def require_plain(reader: Reader, base: State) -> None:
             raise UnsupportedFeature(f"{reader.root}: deletion vectors: not supported yet")
 
 
+def delta(
+    reader: Reader,
+    base: State,
+    since: int,
+    snapshot_id: int,
+    fields: tuple[Field, ...],
+    predicate: Expression = ALWAYS,
+) -> list[Delta]:
+    """What came and went with a snapshot after `since`, the one before it, in order; `fields` and `predicate` are of the
+    schema of `base`, a later state.
+
+    From the changelog where the table has one; else from the files that came, and for an overwrite those that went. What
+    an overwrite did to a table with a primary key is told by its rows before and after. Raises `NotFound`.
+    """
+    state, schema = metadata.earlier(reader, base, snapshot_id), base.schema
+    document = state.document or {}
+    restored = metadata.RESTORED_FROM in (document.get("properties") or {})
+    if since != snapshot_id - 1 and not restored:  # Going back leaves a gap.
+        raise NotFound(
+            f"{reader.root}: snapshot {snapshot_id - 1} is not there, so nobody can tell what {snapshot_id} changed"
+        )
+    require_plain(reader, state)
+    keyed = bool(schema.primary_key)
+    scope, residual = conditions.split(predicate, schema.partitioning.names)
+    fields = _with_columns_of(residual, fields, schema)
+    if name := document.get("changelogManifestList"):
+        return [Delta(None, tuple(_raw(reader, base, _listed(reader, base, name, scope), fields, residual)))]
+    if document["commitKind"] in {"COMPACT", "ANALYZE"}:
+        return []
+    entries = _listed(reader, base, document["deltaManifestList"], scope)
+    kinds = entries["_KIND"]
+    if restored or (keyed and document["commitKind"] == "OVERWRITE"):
+        values = manifest.partitions(entries, schema)[1]
+        touched = ALWAYS if restored else manifest.scope_of(schema, manifest.partition_values(values, schema))
+        chosen = conditions.and_(predicate, touched)
+        result = [Delta(RowKind.INSERT, tuple(_whole_scan(reader, state, fields, chosen)))]
+        before = metadata.earlier(reader, base, since) if since else None
+        return (
+            result
+            if before is None
+            else [Delta(RowKind.DELETE, tuple(_whole_scan(reader, before, fields, chosen))), *result]
+        )
+    if keyed:
+        if schema.properties.get("changelog-producer", "none").strip().lower() != "none":
+            return []  # The changelog comes with a later compaction.
+        return [
+            Delta(None, tuple(_raw(reader, base, entries.filter(pc.equal(kinds, EntryKind.ADD)), fields, residual)))
+        ]
+    result = []
+    for kind, entry_kind in ((RowKind.DELETE, EntryKind.DELETE), (RowKind.INSERT, EntryKind.ADD)):
+        chosen_entries = entries.filter(pc.equal(kinds, int(entry_kind)))
+        found = Files(chosen_entries, paths(chosen_entries, schema))
+        result.append(Delta(kind, tuple(tasks(reader, base, found, fields, residual))))
+    return result
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _whole_scan(reader: Reader, state: State, fields: tuple[Field, ...], predicate: Expression) -> list[ReadTask]:
+    return scan(reader, state, [f.name for f in fields], predicate)
+
+
+def _listed(reader: Reader, base: State, name: str, scope: Expression) -> pa.Table:
+    """The entries of a manifest list in the partitions of `scope`, without files that wait for a bucket."""
+    tables = manifest.read_all(reader, manifest.prune_metas(manifest.read_list(reader, name), base.schema, scope))
+    entries = manifest.in_scope(pa.concat_tables(tables) if tables else manifest.EMPTY_ENTRIES, base.schema, scope)
+    return entries.filter(pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
+
+
+def _raw(
+    reader: Reader, base: State, entries: pa.Table, fields: tuple[Field, ...], predicate: Expression
+) -> list[ReadTask]:
+    """A task for each key-value file, that reads its rows as they stand, with their kinds; a bucket's in their order."""
+    order = np.lexsort((np.asarray(entries["_MIN_SEQUENCE_NUMBER"]), bucket_codes(entries)))
+    entries = entries.take(pa.array(order))
+    found = Files(entries, paths(entries, base.schema))
+    system = (SEQUENCE, VALUE_KIND)
+    return [
+        replace(task, file_fields=(*system, *(task.file_fields or ())))
+        for task in tasks(reader, base, found, (*fields, VALUE_KIND), predicate, alone=True)
+    ]
 
 
 def _part(field: Field, inner: list[str] | None) -> Field:

@@ -1,0 +1,111 @@
+"""Changes: the rows that came and went between two snapshots, each with its kind, and who has read how far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat.codec.arrow import arrow_schema
+from lakeformat.dialects.dialect import Dialect
+from lakeformat.engines.choose import engine_for
+from lakeformat.errors import InvalidInput
+from lakeformat.model.predicate import Expression
+from lakeformat.model.schema import Field
+from lakeformat.model.snapshot import TableState
+from lakeformat.model.work import VALUE_KIND, Delta, RowKind
+from lakeformat.storage.store import Store
+
+KIND_COLUMN = "_row_kind"  # "+I", "-U", "+U" or "-D"; the last column.
+_SHORT = pa.array([kind.short for kind in RowKind])
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What happened after the snapshot `after`, up to and with that of `base`: applied in order to the rows of the one, it
+    gives those of the other. Described and not yet read; each `to_...` reads.
+
+    Of a table with a changelog, the rows are the changelog's; else those of the files that came (kinds as written, rows of
+    one key not merged over snapshots) and, for overwrites and deletes, those that went.
+    """
+
+    store: Store
+    dialect: Dialect
+    base: TableState
+    after: int
+    fields: tuple[Field, ...]
+    predicate: Expression
+    consumer: str | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of what is read."""
+        return arrow_schema(self.fields).append(pa.field(KIND_COLUMN, pa.string(), nullable=False))
+
+    @property
+    def until(self) -> int:
+        """The last snapshot whose changes are told."""
+        return self.base.snapshot.id if self.base.snapshot else 0
+
+    def plan(self) -> list[Delta]:
+        """What to read, oldest first. Raises `NotFound` where a snapshot in between has expired."""
+        kept = [each.id for each in self.dialect.history(self.store, self.base, self.after) if each.id <= self.until]
+        return [
+            delta
+            for since, snapshot_id in pairwise([self.after, *kept])
+            for delta in self.dialect.delta(self.store, self.base, since, snapshot_id, self.fields, self.predicate)
+            if delta.tasks
+        ]
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches, oldest first."""
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches(self.plan()))
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table, oldest first."""
+        return self.to_batches().read_all()
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame, oldest first."""
+        return self.to_arrow().to_pandas()
+
+    def to_spark(self, spark: Any) -> Any:
+        """The rows as a Spark DataFrame of the session `spark`, in no order."""
+        engine, frames = engine_for(spark=spark), []
+        names = ", ".join(f"'{kind.short}'" for kind in RowKind)
+        for delta in self.plan():
+            frame = engine.read(self.store, delta.tasks, self._held(delta))
+            told = f"element_at(array({names}), cast({VALUE_KIND.name} as int) + 1)"
+            shown = told if delta.kind is None else f"'{delta.kind.short}'"
+            columns = [f"`{field.name.replace('`', '``')}`" for field in self.fields]
+            frames.append(frame.selectExpr(*columns, f"{shown} as {KIND_COLUMN}"))
+        if not frames:
+            return engine.read(self.store, [], self.fields).selectExpr("*", f"'+I' as {KIND_COLUMN}")
+        return reduce(lambda one, other: one.unionAll(other), frames)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self.to_batches())
+
+    def acknowledge(self) -> None:
+        """Let the consumer that asked go on from here: its next changes begin after these."""
+        if self.consumer is None:
+            raise InvalidInput("acknowledge() without a consumer; ask for changes(consumer=...)")
+        self.store.write(*self.dialect.consumer(self.consumer, self.until + 1))
+
+    def _held(self, delta: Delta) -> tuple[Field, ...]:
+        return self.fields if delta.kind is not None else (*self.fields, VALUE_KIND)
+
+    def _batches(self, deltas: list[Delta]) -> Iterator[pa.RecordBatch]:
+        schema = self.schema
+        for delta in deltas:
+            for batch in engine_for().read(self.store, delta.tasks, self._held(delta)):
+                if delta.kind is None:
+                    kinds = _SHORT.take(batch.column(VALUE_KIND.name))
+                else:
+                    kinds = pa.array([delta.kind.short]).take(pa.array([0] * batch.num_rows, pa.int8()))
+                columns = [batch.column(field.name) for field in self.fields]
+                yield pa.RecordBatch.from_arrays([*columns, kinds], schema=schema)

@@ -1,0 +1,166 @@
+"""Changes between snapshots: applied to the rows of the one they give the rows of the other."""
+
+import datetime
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakeformat import InvalidInput, Lake, NotFound, UnsupportedFeature
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(str(tmp_path / "warehouse"))
+
+
+def make(lake, name="d.t", keyed=False, format="paimon", **properties):
+    key = {"primary_key": ["id", "dt"], "properties": {"bucket": "2"} | properties} if keyed else {}
+    return lake.create_table(name, SCHEMA, format=format, partition_by=["dt"], **key)
+
+
+def rows(*given):
+    return pa.Table.from_pylist([dict(zip(("id", "v", "dt"), row, strict=True)) for row in given], SCHEMA)
+
+
+def told(changes):
+    return [(row["_row_kind"], row["id"], row["v"], row["dt"]) for row in changes.to_arrow().to_pylist()]
+
+
+def multiset(table, snapshot_id):
+    if snapshot_id == 0:
+        return Counter()
+    return Counter(tuple(row.values()) for row in table.scan(snapshot_id=snapshot_id).to_arrow().to_pylist())
+
+
+def applied(before, changes, keyed):
+    """Rows after changes: as a table with a key takes them, or as one without."""
+    if not keyed:
+        after = Counter(before)
+        for kind, *row in changes:
+            after[tuple(row)] += 1 if kind == "+I" else -1
+        assert min(after.values(), default=0) >= 0
+        return +after
+    held = {(row[0], row[2]): row for row in before}
+    for kind, *row in changes:
+        if kind in ("+I", "+U"):
+            held[row[0], row[2]] = tuple(row)
+        else:
+            held.pop((row[0], row[2]), None)
+    return Counter(held.values())
+
+
+def test_appended_rows_came(lake):
+    table = make(lake)
+    table.append(rows((1, "a", "x")))
+    table.append(rows((2, "b", "y"), (3, "c", "x")))
+    table.compact(full=True)
+    assert sorted(told(table.changes(0))) == [("+I", 1, "a", "x"), ("+I", 2, "b", "y"), ("+I", 3, "c", "x")]
+    assert sorted(told(table.changes(1))) == [("+I", 2, "b", "y"), ("+I", 3, "c", "x")]
+    assert told(table.changes(0, 1)) == [("+I", 1, "a", "x")]
+    assert told(table.changes(2)) == []
+    found = table.changes(0, columns=["v"], where="dt = 'x' and id > 1").to_arrow()
+    assert found.to_pylist() == [{"v": "c", "_row_kind": "+I"}]
+
+
+def test_rows_of_a_keyed_table_tell_what_they_do(lake):
+    table = make(lake, keyed=True)
+    table.upsert(rows((1, "a", "x"), (2, "b", "x")))
+    table.upsert(rows((1, "A", "x")))
+    table.delete("id = 2")
+    table.update({"v": "'B'"}, where="id = 1")
+    assert told(table.changes(1)) == [("+I", 1, "A", "x"), ("-D", 2, "b", "x"), ("+U", 1, "B", "x")]
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(keyed=st.booleans(), data=st.data())
+def test_changes_lead_from_one_snapshot_to_another(tmp_path_factory, keyed, data):
+    lake = Lake(str(tmp_path_factory.mktemp("changes")))
+    table = make(lake, keyed=keyed)
+    row = st.tuples(st.integers(1, 4), st.sampled_from("abc"), st.sampled_from("xy"))
+    write = table.upsert if keyed else table.append
+    ids, parts = st.integers(1, 4), st.sampled_from("xy")
+    verbs = {
+        "write": lambda: write(rows(*data.draw(st.lists(row, min_size=1, max_size=4)))),
+        "replace": lambda: table.overwrite_partitions(rows(*data.draw(st.lists(row, min_size=1, max_size=3)))),
+        "delete": lambda: table.delete(f"id = {data.draw(ids)}"),
+        "update": lambda: table.update({"v": "'z'"}, where=f"id <= {data.draw(ids)}"),
+        "drop": lambda: table.drop_partitions([{"dt": data.draw(parts)}]),
+        "back": lambda: table.rollback_to(snapshot_id=data.draw(st.sampled_from([s.id for s in table.snapshots()]))),
+    }
+    table.append(rows((1, "a", "x")))
+    for verb in data.draw(st.lists(st.sampled_from(sorted(verbs)), min_size=1, max_size=6)):
+        verbs[verb]()
+    kept = [0, *(snapshot.id for snapshot in table.snapshots())]
+    start = data.draw(st.sampled_from(kept))
+    stop = data.draw(st.sampled_from([id for id in kept if id >= max(start, 1)]))
+    changes = told(table.changes(start, stop))
+    assert applied(multiset(table, start), changes, keyed) == multiset(table, stop)
+
+
+def test_old_files_tell_of_new_columns(lake):
+    table = make(lake)
+    table.append(rows((1, "a", "x")))
+    table.alter().add_column("n", "int").rename_column("v", "w").commit()
+    table.append(pa.table({"id": [2], "w": ["b"], "dt": ["x"], "n": [5]}))
+    found = table.changes(0, columns=["w", "n"]).to_arrow().to_pylist()
+    assert found == [{"w": "a", "n": None, "_row_kind": "+I"}, {"w": "b", "n": 5, "_row_kind": "+I"}]
+
+
+def test_a_consumer_goes_on_where_it_was_and_protects_what_it_has_to_read(lake):
+    table = make(lake)
+    for n in range(1, 6):
+        table.append(rows((n, "a", "x")))
+    changes = table.changes(2, consumer="etl")
+    assert [row[1] for row in told(changes)] == [3, 4, 5]
+    assert [row[1] for row in told(table.changes(consumer="etl"))] == [3, 4, 5]  # Not acknowledged: told again.
+    now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    table.expire_snapshots(retain_last=1, older_than=now)
+    assert [snapshot.id for snapshot in table.snapshots()] == [3, 4, 5]
+    assert table.inspect.consumers().to_pylist() == [{"consumer_id": "etl", "next_snapshot_id": 3}]
+    changes.acknowledge()
+    table.append(rows((6, "a", "x")))
+    assert [row[1] for row in told(table.changes(consumer="etl"))] == [6]
+    table.expire_snapshots(retain_last=1, older_than=now)
+    assert [snapshot.id for snapshot in table.snapshots()] == [6]
+    table.drop_consumer("etl")
+    with pytest.raises(NotFound, match="no consumer 'etl'"):
+        table.drop_consumer("etl")
+    with pytest.raises(NotFound, match="snapshot 5 is not there"):
+        table.changes(4).to_arrow()
+    assert told(table.changes(consumer="new")) == [("+I", 6, "a", "x")]
+
+
+def test_changes_need_a_beginning(lake):
+    table = make(lake)
+    with pytest.raises(InvalidInput, match="give from_snapshot"):
+        table.changes()
+    with pytest.raises(InvalidInput, match="without a consumer"):
+        table.changes(0).acknowledge()
+    assert told(table.changes(0)) == []
+    with pytest.raises(InvalidInput, match="a name must not be empty"):
+        table.changes(0, consumer="a/b")
+
+
+def test_iceberg_tables_tell_no_changes_yet(lake):
+    table = make(lake, format="iceberg")
+    table.append(rows((1, "a", "x")))
+    with pytest.raises(UnsupportedFeature, match="Iceberg"):
+        table.changes(0).to_arrow()
+    with pytest.raises(UnsupportedFeature, match="Iceberg tables have no consumers"):
+        table.changes(consumer="c")
+
+
+@pytest.mark.spark
+def test_changes_on_spark(lake, spark):
+    table = make(lake, keyed=True)
+    assert table.changes(0).to_spark(spark).count() == 0
+    table.upsert(rows((1, "a", "x"), (2, "b", "y")))
+    table.delete("id = 2")
+    table.overwrite_partitions(rows((3, "c", "x")))
+    found = sorted((r._row_kind, r.id, r.v, r.dt) for r in table.changes(0).to_spark(spark).collect())
+    assert found == sorted(told(table.changes(0)))
