@@ -29,7 +29,7 @@ from lakeformat.model.merge import (
     prepare,
     sides_of,
 )
-from lakeformat.model.operation import Append, Request, Rewrite
+from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     NEVER,
@@ -48,9 +48,9 @@ from lakeformat.model.predicate import (
     resolve,
     split,
 )
-from lakeformat.model.schema import Field, Kind, Scalar, Type
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type
 from lakeformat.model.snapshot import Snapshot, TableState
-from lakeformat.model.work import POSITION
+from lakeformat.model.work import POSITION, WriteTask
 from lakeformat.storage.store import Store
 
 _VALUES = 10_000  # Of a key, up to which files are chosen by its values; beyond, by the least and the greatest.
@@ -171,21 +171,22 @@ def plan(
     request: Request,
     asked: MergeInto,
     grow: Callable[[list[evolution.AddColumn]], TableState],
-) -> Rewrite | Append | None:
+) -> Rewrite | RowDelta | Append | None:
     """The operation that a merge becomes on this base; None when nothing changes. `grow` adds columns to the table."""
-    if dialect.layout(base).keyed is not None:
-        raise UnsupportedFeature(
-            f"{store.root}: merge_into on a table whose rows are merged by its primary key: not supported yet; upsert, delete "
-            "and update"
-        )
     source = engine.stage(store, asked.source, dialect.layout(base), base.schema.fields)
     try:
         if asked.evolve_schema and (new := new_columns(asked, base.schema.fields, source.fields)):
             base = grow(new)
             request = replace(request, schema_id=base.schema.id)
-        layout, fields = dialect.layout(base), base.schema.fields
+        layout, fields = dialect.layout(base, store), base.schema.fields
         merge = bound(asked, fields, source.fields)
         condition = candidates(merge, source.spread(merge, _VALUES))
+        if layout.keyed is not None:
+            _require_replacing(store.root, merge, base.schema, layout)
+            tasks = dialect.scan(store, base, predicate=condition)
+            added = tuple(source.write_by_key(merge, tasks, layout))
+            made = RowDelta(request=request, added=added, read_at=base.version, condition=condition, kind="merge")
+            return made if added else None
         found = dialect.files(store, base, condition)
         tasks = dialect.tasks(store, base, found, (*merge.deciding(TARGET), POSITION), alone=True)
         decided = source.decide(merge, tasks)
@@ -245,6 +246,18 @@ def candidates(merge: Merge, spreads: list[Spread]) -> Expression:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _require_replacing(where: str, merge: Merge, schema: Schema, layout: WriteTask) -> None:
+    """Refuse to change rows of a table that does not put the newest row of a key in the place of the others."""
+    assert layout.keyed is not None, layout
+    merge.require_by_key(schema.primary_key)
+    engine = layout.keyed.merge.engine
+    if engine != "deduplicate" and (merge.of(Group.MATCHED) or merge.of(Group.NOT_MATCHED_BY_SOURCE)):
+        raise UnsupportedFeature(
+            f"{where}: merge_into that changes rows on a table with merge-engine {engine!r}, where a new row does not take the "
+            "place of the old one; upsert, or insert only (when_not_matched)"
+        )
 
 
 def _within(key: Key, spread: Spread, target: tuple[Field, ...]) -> Expression:

@@ -14,7 +14,7 @@ from lakeformat.engines import casts, outcomes, worker
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Merge, flat_name
 from lakeformat.model.schema import Field
-from lakeformat.model.work import POSITION, ReadTask, WriteTask, WrittenFile
+from lakeformat.model.work import POSITION, ReadTask, RowKind, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 _WRITE_ROWS = 1 << 17  # Rows of the source that are inserted together.
@@ -60,12 +60,31 @@ class ArrowSource:
         written = self._run(work, [*([None] if len(unmatched) else []), *tasks])
         return [file for files in written for file in files]
 
+    def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
+        return worker.write(self._store, self._by_key(merge, tasks), layout)
+
     def close(self) -> None:
         self._table = self._table.slice(0, 0)
 
     def _inserted(self, merge: Merge, unmatched: np.ndarray) -> Iterator[pa.RecordBatch]:
         for start in range(0, len(unmatched), _WRITE_ROWS):
             yield from outcomes.inserted(merge, self._table.take(pa.array(unmatched[start : start + _WRITE_ROWS])))
+
+    def _by_key(self, merge: Merge, tasks: Sequence[ReadTask]) -> Iterator[pa.RecordBatch]:
+        index = outcomes.Index(merge, self._table)
+        right = self._table.select([flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)])
+        for task in tasks:
+            for batch in worker.read(self._store, task):
+                target = outcomes.named(TARGET, pa.Table.from_batches([batch]))
+                choice, beside = outcomes.decide(index, target)
+
+                def source(rows: np.ndarray, beside: np.ndarray = beside) -> pa.Table:
+                    return right.take(pa.array(beside[rows]))
+
+                yield outcomes.by_key(merge, target, choice, source)[0]
+        if merge.of(Group.NOT_MATCHED):
+            for batch in self._inserted(merge, index.unmatched()):
+                yield outcomes.of_kind(batch, RowKind.INSERT)
 
     def _changed(self, merge: Merge, task: ReadTask, choice: Choice, whole: bool) -> Iterator[pa.RecordBatch]:
         needed = [flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)]

@@ -19,6 +19,7 @@ from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, Merge, flat_name, sides_of
 from lakeformat.model.predicate import ALWAYS, Expression, and_, columns_of, conjuncts, is_always
 from lakeformat.model.schema import Field, Kind, find_field, scalar
+from lakeformat.model.work import ROW_KIND, RowKind
 
 NONE = -1  # No clause holds for the row.
 _PAIRS = 1 << 19  # Matches that are looked at together.
@@ -248,6 +249,24 @@ def changed(
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=arrow_schema(merge.target))
 
 
+def by_key(
+    merge: Merge, target: pa.Table, choice: np.ndarray, source: Callable[[np.ndarray], pa.Table]
+) -> tuple[pa.RecordBatch, np.ndarray]:
+    """(the rows that are deleted and those that are updated, each with its kind; which rows of `target` they are)."""
+    gone = [place for place, clause in enumerate(merge.clauses) if clause.act is Act.DELETE]
+    deleted = np.flatnonzero(np.isin(choice, gone))
+    updated = np.flatnonzero((choice != NONE) & ~np.isin(choice, gone))
+    columns = [_held(target, f).take(pa.array(deleted)) for f in merge.target]
+    old = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(merge.target))
+    new = changed(merge, target, choice, source, whole=False)
+    both = pa.concat_batches([of_kind(old, RowKind.DELETE), of_kind(new, RowKind.UPDATE_AFTER)])
+    return both, np.concatenate([deleted, updated])
+
+
+def of_kind(rows: pa.RecordBatch, kind: RowKind) -> pa.RecordBatch:
+    return rows.append_column(ROW_KIND.name, pa.repeat(pa.scalar(kind.short), rows.num_rows))
+
+
 def inserted(merge: Merge, source: pa.Table) -> Iterator[pa.RecordBatch]:
     """The rows that come of rows of the source without a match."""
     clauses = merge.of(Group.NOT_MATCHED)
@@ -302,19 +321,44 @@ def decisions(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
         yield pa.RecordBatch.from_arrays(columns, [f.name for f in DECISIONS])
 
 
-def results(merge: Merge, whole: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of the table beside their decisions and the source's columns -> the rows that come of them; see `changed`."""
-    names = [flat_name(TARGET, f.name) for f in merge.target]
+def results_by_key(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Joined rows -> what becomes of the table's, by position the table's columns, then the row's kind (null: nothing) and
+    ROW; each match is there, whether a clause decides about it or not."""
+    matched, alone = merge.of(Group.MATCHED), merge.of(Group.NOT_MATCHED_BY_SOURCE)
+    names = [f"c{place}" for place in range(len(merge.target) + 1)]
     for batch in batches:
         table = pa.Table.from_batches([batch])
-        held = [f for f, name in zip(merge.target, names, strict=True) if name in table.column_names]
-        given = pa.RecordBatch.from_arrays(
-            [casts.flat(table[flat_name(TARGET, f.name)]) for f in held], [f.name for f in held]
+        target, source = _sides(merge, table)
+        has_source = _numpy(table[ROW].is_valid())
+        choice = np.full(table.num_rows, NONE, np.int8)
+        for clauses, rows in ((matched, np.flatnonzero(has_source)), (alone, np.flatnonzero(~has_source))):
+            choice[rows] = choose(clauses, table.take(pa.array(rows)))
+        made, places = by_key(merge, target, choice, partial(_taken, source))
+        kept = np.flatnonzero(has_source & (choice == NONE))
+        rest = [_held(target, f).take(pa.array(kept)) for f in merge.target]
+        rows = casts.flat(table[ROW])
+        yield pa.RecordBatch.from_arrays([*made.columns, rows.take(pa.array(places))], [*names, ROW])
+        yield pa.RecordBatch.from_arrays(
+            [*rest, pa.nulls(len(kept), pa.string()), rows.take(pa.array(kept))], [*names, ROW]
         )
-        target = named(TARGET, pa.Table.from_batches([assign.assign(given, tuple(held))]))
+
+
+def results(merge: Merge, whole: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of the table beside their decisions and the source's columns -> the rows that come of them; see `changed`."""
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        target, source = _sides(merge, table)
         choice = pc.fill_null(casts.flat(table[CHOICE]), NONE).to_numpy(zero_copy_only=False)
-        source = table.select([name for name in table.column_names if name.startswith(f"{SOURCE}.")])
         yield changed(merge, target, choice, partial(_taken, source), whole)
+
+
+def _sides(merge: Merge, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The columns of both sides; those of the table as it types them."""
+    held = tuple(f for f in merge.target if flat_name(TARGET, f.name) in table.column_names)
+    columns = [casts.flat(table[flat_name(TARGET, f.name)]) for f in held]
+    given = assign.assign(pa.RecordBatch.from_arrays(columns, [f.name for f in held]), held)
+    source = table.select([name for name in table.column_names if name.startswith(f"{SOURCE}.")])
+    return named(TARGET, pa.Table.from_batches([given])), source
 
 
 def _taken(table: pa.Table, rows: np.ndarray) -> pa.Table:

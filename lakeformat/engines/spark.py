@@ -47,7 +47,18 @@ from lakeformat.model.schema import (
     scalar,
     walk,
 )
-from lakeformat.model.work import FILE, POSITION, DeleteTask, MarkTask, ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.model.work import (
+    FILE,
+    POSITION,
+    ROW_KIND,
+    DeleteTask,
+    MarkTask,
+    ReadTask,
+    RewriteTask,
+    RowKind,
+    WriteTask,
+    WrittenFile,
+)
 from lakeformat.storage.store import Reader, Store
 
 NATIVE_SCHEMES = ("file",)  # Where Spark reads by itself; more, e.g. "s3a", if the session has the file system for it.
@@ -271,12 +282,7 @@ class SparkSource:
         )
 
     def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
-        for each in walk(merge.target):
-            if _digits(each.type) > 6:
-                raise UnsupportedFeature(
-                    f"column {each.name} is {each.type}, and Spark holds microseconds: its values would lose digits; "
-                    "merge from data that is not a Spark DataFrame"
-                )
+        _require_whole(merge.target)
         source = self._source(merge.deciding(SOURCE))
         kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
         joined = self._target(tasks, (*merge.deciding(TARGET), POSITION)).join(
@@ -300,7 +306,9 @@ class SparkSource:
         if merge.wants_one_match:
             for each in told:
                 if each["matches"] > each["rows"]:
-                    raise self._several(merge, decided.filter(file == each[0]))
+                    again = decided.filter((file == each[0]) & row.isNotNull()).groupBy(outcomes.POSITION_NAME)
+                    twice = again.agg(F.count("*").alias("n"), F.min(row).alias("first")).filter("n > 1")
+                    raise self._several(merge, twice.limit(1).collect()[0]["first"])
         return Decided(frozenset(each[0] for each in told if each["choice"] >= 0), decided)
 
     def write(
@@ -325,6 +333,37 @@ class SparkSource:
         if layout.partition_by and layout.distribution == "auto":
             layout = replace(layout, distribution="hash")  # A join has spread each partition over all tasks.
         return self._engine.write(self._store, reduce(DataFrame.unionAll, frames), layout)
+
+    def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
+        _require_whole(merge.target)
+        assert layout.keyed is not None, layout
+        columns = tuple(Field(i, f"c{i}", each.type) for i, each in enumerate((*merge.target, ROW_KIND)))
+        held = (*columns, Field(len(columns), outcomes.ROW, scalar(Kind.BIGINT)))
+        names = [flat_name(TARGET, each.name) for each in merge.target]
+        needed = {f.name: f for f in (*merge.deciding(SOURCE), *merge.assigning(SOURCE))}
+        kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
+        rows = self._engine.read(self._store, tasks, merge.target).toDF(*names)
+        rows = rows.join(self._source(tuple(needed.values())), F.expr(to_sql(merge.condition)), kind)
+        answers = _mapped(rows, partial(_decide_by_key, self._store, merge, self._with(held)), "answer binary")
+        written = [file for files in self._engine._collected(self._store, answers) for file in files]
+        made = self._engine.read(self._store, self._kept(held, written), held)
+        if merge.wants_one_match:
+            key = [f.name for f, t in zip(columns, merge.target, strict=False) if t.name in layout.keyed.merge.key]
+            twice = (
+                made.filter(F.col(outcomes.ROW).isNotNull())
+                .groupBy(*key)
+                .agg(F.count("*").alias("n"), F.min(outcomes.ROW).alias(outcomes.ROW))
+            )
+            if found := twice.filter("n > 1").limit(1).collect():
+                raise self._several(merge, found[0][outcomes.ROW])
+        known = [each.name for each in (*merge.target, ROW_KIND)]
+        changed = made.filter(F.col(columns[-1].name).isNotNull()).drop(outcomes.ROW).toDF(*known)
+        if merge.of(Group.NOT_MATCHED):
+            matched = made.select(outcomes.ROW).filter(F.col(outcomes.ROW).isNotNull()).distinct()
+            rows = self._source(self.fields).join(matched, outcomes.ROW, "left_anti").drop(outcomes.ROW)
+            fresh = _mapped(rows, partial(_inserted, merge), spark_schema(merge.target))
+            changed = changed.unionAll(fresh.withColumn(ROW_KIND.name, F.lit(RowKind.INSERT.short)))
+        return self._engine.write(self._store, changed, layout)
 
     def close(self) -> None:
         with suppress(LakeError):
@@ -355,23 +394,25 @@ class SparkSource:
         self._paths += [each.path for each in files]
         return [ReadTask((f.path,), (f.row_count,), (f.size_bytes,), f.file_format, fields, fields) for f in files]
 
-    def _several(self, merge: Merge, decided: DataFrame) -> InvalidInput:
-        row = (
-            decided.filter(F.col(outcomes.ROW).isNotNull())
-            .groupBy(outcomes.POSITION_NAME)
-            .agg(F.count("*").alias("n"), F.min(outcomes.ROW).alias(outcomes.ROW))
-            .filter("n > 1")
-            .limit(1)
-            .collect()[0]
-        )
+    def _several(self, merge: Merge, row: int) -> InvalidInput:
         names = {name for key in merge.keys for name in columns_of(key.source)}
         keys = tuple(f for f in self.fields if flat_name(SOURCE, f.name) in names)
-        example = self._source(keys).filter(F.col(outcomes.ROW) == row[outcomes.ROW]).drop(outcomes.ROW).collect()[0]
+        example = self._source(keys).filter(F.col(outcomes.ROW) == row).drop(outcomes.ROW).collect()[0]
         return outcomes.several(merge, example.asDict())
 
 
 _FEW_ROWS = 1_000_000  # Of a source, up to which the driver looks at its keys.
 _PLACE = (outcomes.FILE_NAME, outcomes.POSITION_NAME)
+
+
+def _require_whole(fields: tuple[Field, ...]) -> None:
+    """Refuse a table whose values Spark would cut short on their way through it."""
+    for each in walk(fields):
+        if _digits(each.type) > 6:
+            raise UnsupportedFeature(
+                f"column {each.name} is {each.type}, and Spark holds microseconds: its values would lose digits; merge from "
+                "data that is not a Spark DataFrame"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,6 +498,12 @@ def _each(
 
 def _decide(store: Store, merge: Merge, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield _answer(lambda: worker.write(store, outcomes.decisions(merge, batches), task))
+
+
+def _decide_by_key(
+    store: Store, merge: Merge, task: WriteTask, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    yield _answer(lambda: worker.write(store, outcomes.results_by_key(merge, batches), task))
 
 
 def _results(merge: Merge, whole: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

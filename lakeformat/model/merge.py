@@ -111,6 +111,23 @@ class Merge:
         values = [v for each in self.clauses if each.act is Act.UPDATE for _, v in each.assignments]
         return self._columns(side, values)
 
+    def require_by_key(self, key: tuple[str, ...]) -> None:
+        """Raise `InvalidInput` where rows could get another key, or that of another row: the table merges rows by `key`."""
+        known = {k.target.path[0].partition(".")[2]: k.source for k in self.keys if isinstance(k.target, Column)}
+        missing = [name for name in key if name not in known]
+        if missing and self.of(Group.NOT_MATCHED):
+            raise InvalidInput(
+                f"merge_into: the table's primary key is ({', '.join(key)}), and rows are inserted that are not looked for by "
+                f"{', '.join(missing)}: make that part of the condition, e.g. t.{missing[0]} = s.{missing[0]}"
+            )
+        for each in self.clauses:
+            for name, value in each.assignments if each.act is Act.UPDATE else ():
+                if name in key and value not in (known.get(name), Column((flat_name(TARGET, name),))):
+                    raise InvalidInput(
+                        f"{each.group}: update of {name!r}, which is in the primary key; delete the rows and insert them, "
+                        f"or make t.{name} = s.{name} part of the condition"
+                    )
+
     def _columns(self, side: str, expressions: Iterable[Expression]) -> tuple[Field, ...]:
         named = frozenset().union(*(columns_of(each) for each in expressions))
         fields = self.target if side == TARGET else self.source

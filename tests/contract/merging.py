@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Row = dict[str, Any]
@@ -128,6 +128,31 @@ def random_case(rng: random.Random) -> Case:
             given = rng.choice(values) if act in ("update", "insert") else None
             clauses.append(Clause(group, act, None if always else rng.choice(conditions), given))
     return Case(written, source, on, clauses)
+
+
+def keyed_case(rng: random.Random) -> Case:
+    """A case for a table whose key is (id, dt): no key twice, none without a value, and none that changes."""
+    case = random_case(rng)
+    known: dict[Any, Row] = {}
+    for part in case.written:
+        for each in part:
+            if each["id"] is not None:
+                known.setdefault((each["id"], each["dt"]), each)
+    rows = list(known.values())
+    cut = rng.randint(0, len(rows))
+    source = {(s["id"], s["dt"]): s for s in case.source if s["id"] is not None}
+    clauses = []
+    for each in case.clauses:
+        if each.act == "update":
+            pool = VALUES_OF_BOTH[:1] if each.group == "when_matched" else VALUES_OF_TARGET[:1]
+            each = replace(each, values=pool[0])
+        elif each.act == "insert":
+            each = replace(each, values={**VALUES_OF_SOURCE[1], **KEY_OF_SOURCE})
+        clauses.append(each)
+    return Case([part for part in (rows[:cut], rows[cut:]) if part], list(source.values()), ONS[1], clauses)
+
+
+KEY_OF_SOURCE = {"id": Said("s.id", lambda t, s: s["id"]), "dt": Said("s.dt", lambda t, s: s["dt"])}
 
 
 def apply_case(case: Case) -> tuple[list[Row], int] | None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeformat import Conflict, InvalidInput, Lake, NotFound
+from lakeformat import Conflict, InvalidInput, Lake, NotFound, UnsupportedFeature
 from lakeformat.codec.arrow import fields_from_arrow
-from tests.contract.merging import Case, apply_case, random_case
+from tests.contract.merging import Case, apply_case, keyed_case, random_case
 
 ROOT = Path(__file__).parent.parent.parent
 SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.string()), ("v", pa.int64()), ("dt", pa.string())])
@@ -78,7 +78,7 @@ def stored(table):
 
 def run_case(table, case: Case, frame):
     for part in case.written:
-        table.append(pa.Table.from_pylist(part, SCHEMA))
+        table.append(pa.Table.from_pylist(part, table.scan().schema))
     chain = table.merge_into(frame(case.source), on=case.on.text)
     for clause in case.clauses:
         condition = [] if clause.condition is None else [clause.condition.text]
@@ -250,6 +250,66 @@ def test_new_columns_of_the_source_are_added_where_that_is_asked_for(table, fram
         {**row(2, 0), "note": None},
         {**row(3, 6, k=None), "note": "y"},
     ]
+
+
+# --- tables whose rows are merged by key --------------------------------------------------------------------------------
+
+KEYED = pa.schema(
+    [pa.field("id", pa.int64(), False), ("k", pa.string()), ("v", pa.int64()), pa.field("dt", pa.string(), False)]
+)
+
+
+@pytest.fixture
+def keyed(lake):
+    return lake.create_table(
+        "k.t", KEYED, format="paimon", partition_by=["dt"], primary_key=["id", "dt"], properties={"bucket": "2"}
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_random_merge_by_key_does_what_a_merge_row_by_row_does(keyed, seed):
+    case = keyed_case(random.Random(seed))
+    run_case(keyed, case, lambda rows: pa.Table.from_pylist(rows, SOURCE))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(2))
+def test_a_random_merge_by_key_on_spark_does_what_a_merge_row_by_row_does(keyed, spark, seed):
+    run_case(keyed, keyed_case(random.Random(f"spark {seed}")), lambda rows: on_spark(spark, rows))
+
+
+def test_several_rows_of_the_source_for_one_key_are_a_mistake(keyed, frame):
+    keyed.append(pa.Table.from_pylist([row(1), row(2)], KEYED))
+    twice = frame([row(2, 1, op="d"), row(2, 2, op="x")])
+    with pytest.raises(InvalidInput, match=r"more than one row of the source.*'[ts]\.id': 2"):
+        keyed.merge_into(twice, on="t.id = s.id AND t.dt = s.dt").when_matched().update_all().merge()
+    keyed.merge_into(twice, on="t.id = s.id").when_matched().delete().merge()
+    assert values(keyed) == {1: 0}
+
+
+def test_a_key_stays_what_it_is(keyed):
+    keyed.append(pa.Table.from_pylist([row(1)], KEYED))
+    source = pa.Table.from_pylist([row(1, 5, "b", op="u")], SOURCE)
+    with pytest.raises(InvalidInput, match="update of 'dt', which is in the primary key"):
+        keyed.merge_into(source, on="t.id = s.id").when_matched().update_all().merge()
+    with pytest.raises(InvalidInput, match="not looked for by dt"):
+        keyed.merge_into(source, on="t.id = s.id").when_not_matched().insert_all().merge()
+    made = keyed.merge_into(source, on="t.id = s.id").when_matched().update({"v": "s.v"}).merge()
+    assert made.kind == "merge"
+    assert rows_of(keyed) == [row(1, 5)]
+
+
+def test_merge_engines_that_do_not_replace_rows_take_only_inserts(lake):
+    t = lake.create_table(
+        "k.sums", KEYED, format="paimon", primary_key=["id"],
+        properties={"bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": "sum"},
+    )  # fmt: skip
+    t.append(pa.Table.from_pylist([row(1, 5)], KEYED))
+    chain = t.merge_into(pa.Table.from_pylist([row(1, 7, op="u"), row(2, 7, op="u")], SOURCE), on="t.id = s.id")
+    with pytest.raises(UnsupportedFeature, match="merge-engine 'aggregation'"):
+        chain.when_matched().update_all().merge()
+    chain.when_not_matched().insert_all().merge()
+    assert values(t) == {1: 5, 2: 7}
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
