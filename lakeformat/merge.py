@@ -1,5 +1,5 @@
-"""MERGE INTO: what the user chains, and the operation that it becomes. Copy-on-write: files with rows that change are
-rewritten, all others stay."""
+"""MERGE INTO: what the user chains, and the operation that it becomes: as the table asks for, files with rows that change
+written again (copy-on-write), or new rows and files of deletes beside them (merge-on-read)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import sql_text, waist
 from lakeformat.codec.arrow import from_arrow
+from lakeformat.commit import discard
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines import outcomes
 from lakeformat.engines.engine import Engine, Spread
@@ -191,23 +192,43 @@ def plan(
         tasks = dialect.tasks(store, base, found, (*merge.deciding(TARGET), POSITION), alone=True)
         decided = source.decide(merge, tasks)
         touched = found.filter(pc.is_in(found.paths, value_set=pa.array(sorted(decided.touched), pa.string())))
-        tasks = dialect.tasks(store, base, touched, (*fields, POSITION), alone=True)
-        added = tuple(source.write(merge, decided, tasks, layout, whole=True))
+        beside = dialect.delete_layout(store, base, touched, "merge")
+        tasks = dialect.tasks(
+            store, base, touched, (*(fields if beside is None else merge.surviving), POSITION), alone=True
+        )
+        added = tuple(source.write(merge, decided, tasks, layout, whole=beside is None))
+        if beside is not None and len(touched):
+            try:
+                added = (*added, *source.mark(merge, decided, beside))
+            except BaseException:
+                discard(store, (each.path for each in added))  # No commit has been tried: nobody can know of them.
+                raise
     finally:
         source.close()
     if not added and not len(touched):
         return None
-    scope, _ = split(condition, base.schema.partitioning.columns)
     isolation = dialect.isolation(base, "merge")
     if isolation != "serializable" and not len(touched):
         return Append(request=request, added=added)
+    paths, read_at = tuple(touched.paths.to_pylist()), base.snapshot.id if base.snapshot else 0
+    if beside is not None:
+        return RowDelta(
+            request=request,
+            added=added,
+            referenced=paths,
+            read_at=read_at,
+            condition=condition,
+            kind="merge",
+            isolation=isolation,
+        )
+    scope, _ = split(condition, base.schema.partitioning.columns)
     return Rewrite(
         request=request,
-        removed=tuple(touched.paths.to_pylist()),
+        removed=paths,
         added=added,
         kind="merge",
         scope=scope,
-        read_at=base.snapshot.id if base.snapshot else 0,
+        read_at=read_at,
         condition=condition,
         isolation=isolation,
     )

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.arrow import fields_from_arrow, to_arrow
-from lakeformat.engines import casts, outcomes, worker
+from lakeformat.engines import casts, marks, outcomes, worker
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Merge, flat_name
 from lakeformat.model.schema import Field
-from lakeformat.model.work import POSITION, ReadTask, RowKind, WriteTask, WrittenFile
+from lakeformat.model.work import FILE, POSITION, Content, DeleteTask, ReadTask, RowKind, Target, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 _WRITE_ROWS = 1 << 17  # Rows of the source that are inserted together.
@@ -51,13 +51,28 @@ class ArrowSource:
         self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
     ) -> list[WrittenFile]:
         choices, unmatched = decided.choices
+        updates = [place for place, each in enumerate(merge.clauses) if each.act is Act.UPDATE]
 
         def work(task: ReadTask | None) -> list[WrittenFile]:
             if task is None:
                 return worker.write(self._store, self._inserted(merge, unmatched), layout)
-            return worker.write(self._store, self._changed(merge, task, choices[task.paths[0]], whole), layout)
+            choice = choices[task.paths[0]]
+            if not whole and not np.isin(choice.clauses, updates).any():
+                return []
+            return worker.write(self._store, self._changed(merge, task, choice, whole), layout)
 
         written = self._run(work, [*([None] if len(unmatched) else []), *tasks])
+        return [file for files in written for file in files]
+
+    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:
+        choices, _ = decided.choices
+
+        def work(targets: tuple[Target, ...]) -> list[WrittenFile]:
+            placed = (_places(each.path, choices[each.path]) for each in targets)
+            return marks.write(self._store, placed, replace(layout, targets=targets))
+
+        alone = layout.per_file and layout.content is not Content.DELETION_VECTORS  # Of which one file holds many.
+        written = self._run(work, [(each,) for each in layout.targets] if alone else [layout.targets])
         return [file for files in written for file in files]
 
     def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
@@ -97,6 +112,11 @@ class ArrowSource:
                 return right.take(pa.array(choice.source[places]))
 
             yield outcomes.changed(merge, target, choice.clauses[positions], source, whole)
+
+
+def _places(path: str, choice: Choice) -> pa.RecordBatch:
+    positions = pa.array(np.flatnonzero(choice.clauses != outcomes.NONE))
+    return pa.record_batch([pa.repeat(path, len(positions)), positions], names=[FILE.name, POSITION.name])
 
 
 def typed(table: pa.Table, hints: tuple[Field, ...]) -> pa.Table:

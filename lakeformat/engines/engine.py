@@ -70,6 +70,10 @@ class Source(Protocol):
         or, if `whole`, all that are left. When it fails, what was written is deleted as far as storage lets."""
         ...
 
+    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:
+        """Files of deletes for the rows that a clause decides about."""
+        ...
+
     def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
         """What becomes of the rows of `tasks` and of the source, as rows that say what they do to their key: for tables that
         merge rows by key, the columns `key` of `merge`. Raises as `decide`."""

@@ -334,6 +334,16 @@ class SparkSource:
             layout = replace(layout, distribution="hash")  # A join has spread each partition over all tasks.
         return self._engine.write(self._store, reduce(DataFrame.unionAll, frames), layout)
 
+    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:
+        choices: DataFrame = decided.choices
+        rows = choices.filter(F.col(outcomes.CHOICE) >= 0).select(*_PLACE).distinct()
+        if layout.per_file:
+            rows = rows.repartition(F.col(outcomes.FILE_NAME))
+        else:
+            rows = rows.coalesce(1)
+        answers = rows.mapInArrow(partial(_marked, self._store, layout), "answer binary")
+        return [file for files in self._engine._collected(self._store, answers) for file in files]
+
     def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
         _require_whole(merge.target)
         assert layout.keyed is not None, layout
@@ -498,6 +508,10 @@ def _each(
 
 def _decide(store: Store, merge: Merge, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield _answer(lambda: worker.write(store, outcomes.decisions(merge, batches), task))
+
+
+def _marked(store: Store, task: DeleteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield _answer(lambda: marks.write(store, batches, task))
 
 
 def _decide_by_key(

@@ -111,6 +111,15 @@ class Merge:
         values = [v for each in self.clauses if each.act is Act.UPDATE for _, v in each.assignments]
         return self._columns(side, values)
 
+    @property
+    def surviving(self) -> tuple[Field, ...]:
+        """The table's columns of which the old value is in a row after its update, or is needed for a new one; at least one,
+        so that rows can be counted."""
+        updates = [{name for name, _ in each.assignments} for each in self.clauses if each.act is Act.UPDATE]
+        needed = {f.name for f in self.assigning(TARGET)}
+        kept = tuple(f for f in self.target if f.name in needed or any(f.name not in each for each in updates))
+        return kept or self.target[:1]
+
     def require_by_key(self, key: tuple[str, ...]) -> None:
         """Raise `InvalidInput` where rows could get another key, or that of another row: the table merges rows by `key`."""
         known = {k.target.path[0].partition(".")[2]: k.source for k in self.keys if isinstance(k.target, Column)}
