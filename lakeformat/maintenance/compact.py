@@ -36,16 +36,19 @@ def compact(
         if not tasks:
             return None
         written: list[WrittenFile] = []
-        for at in track(range(0, len(tasks), _AT_ONCE), f"{store.root}: compacting", -(-len(tasks) // _AT_ONCE)):
-            for files in engine.rewrite(store, tasks[at : at + _AT_ONCE]):
+        work = [task for task in tasks if task.read]
+        for at in track(range(0, len(work), _AT_ONCE), f"{store.root}: compacting", -(-len(work) // _AT_ONCE)):
+            for files in engine.rewrite(store, work[at : at + _AT_ONCE]):
                 written += files
-        removed = tuple(path for task in tasks for read in task.read for path in read.paths)
+        removed = tuple(path for task in work for read in task.read for path in read.paths)
+        lifted = tuple(each for task in tasks for each in task.lifted)
         asked = replace(request, schema_id=base.schema.id)
         operation = Rewrite(
             request=asked,
             removed=removed,
             added=tuple(written),
             scope=scope,
+            lifted=lifted,
             read_at=base.snapshot.id if base.snapshot else 0,
         )
         try:

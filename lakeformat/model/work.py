@@ -284,6 +284,9 @@ class RewriteTask:
     delete_where: Expression | None = None
     assignments: tuple[tuple[str, Expression], ...] = ()
     update_where: Expression = ALWAYS
+    lifted: tuple[
+        tuple[str, int], ...
+    ] = ()  # Keyed tables: files that stay as they are, and the level they are then on.
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import Conflict, InvalidInput, Lake, OutsideScope, UnsupportedFeature
+from lakeformat.engines.arrow import ArrowEngine
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("n", pa.int64()), ("dt", pa.string())])
 
@@ -305,3 +306,111 @@ def test_an_update_loses_to_others_who_changed_rows_with_such_keys(table, lake, 
     meanwhile([row(900, "far")])
     table.update({"n": "n + 1"}, where="id < 3")
     assert contents(table)["a", 900] == "far"
+
+
+# --- compaction -------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_compaction_leaves_one_settled_file_and_drops_deletes(table, spark):
+    for turn in range(3):
+        table.upsert(arrow([row(i, f"v{turn}") for i in range(turn, 20)]))
+    table.delete(where="id >= 10")
+    before = contents(table)
+    made = table.compact(full=True)
+    assert (made.kind, made.rows_removed - made.rows_added) == ("compact", 3 * 20 - 3 + 10 - 10)
+    assert contents(table) == before == {("a", i): f"v{min(i, 2)}" for i in range(10)}
+    assert levels(table) == [5, 5]
+    assert all(task.merge is None for task in table.scan().plan())
+    assert table.compact(full=True) is None
+    assert contents(table, snapshot_id=made.id - 1) == before
+    table.upsert(arrow([row(3, "new"), row(50, "far", dt="b")]))
+    assert table.compact(full=True, spark=spark, where="dt = 'a'").kind == "compact"
+    assert contents(table) == before | {("a", 3): "new", ("b", 50): "far"}
+    assert levels(table) == [0, 5, 5]
+
+
+def test_compaction_waits_for_enough_sorted_runs(lake):
+    t = make(lake, bucket="1")
+    for turn in range(4):
+        t.upsert(arrow([row(turn)]))
+    assert t.compact() is None
+    t.upsert(arrow([row(4)]))
+    assert t.compact().kind == "compact"
+    assert levels(t) == [5]
+    assert contents(t) == {("a", i): "v" for i in range(5)}
+
+
+def test_deleted_rows_stay_while_an_older_row_may_be_below(lake):
+    t = make(lake, bucket="1", **{"num-sorted-run.compaction-trigger": "2", "num-levels": "4"})
+    t.overwrite(arrow([row(i, "old" * 1000 + str(i)) for i in range(3000)]))
+    t.delete(where="id = 7")
+    t.upsert(arrow([row(8, "new")]))
+    made = t.compact()
+    assert made.rows_removed == made.rows_added == 2
+    assert levels(t) == [2, 3]
+    found = contents(t)
+    assert ("a", 7) not in found
+    assert found["a", 8] == "new"
+    t.compact(full=True)
+    assert levels(t) == [3]
+    assert contents(t) == found
+
+
+def test_large_files_without_shared_keys_are_lifted(lake):
+    t = make(lake, bucket="1", **{"compaction.file-size": "1 b"})
+    t.overwrite(arrow([row(i) for i in range(100, 110)]))
+    t.alter().set_properties({"num-levels": "8"}).commit()
+    t.upsert(arrow([row(i) for i in range(10)]))
+    t.upsert(arrow([row(i, "w") for i in range(10)]))
+    paths = set(t.inspect.files()["path"].to_pylist())
+    made = t.compact(full=True)
+    assert len(paths & set(t.inspect.files()["path"].to_pylist())) == 1
+    assert levels(t) == [7, 7]
+    assert (made.rows_removed, made.rows_added) == (30, 20)
+    assert contents(t) == {("a", i): "w" if i < 10 else "v" for i in (*range(10), *range(100, 110))}
+    t.expire_snapshots(retain_last=1)
+    assert contents(t) == {("a", i): "w" if i < 10 else "v" for i in (*range(10), *range(100, 110))}
+
+
+def test_files_that_were_lifted_survive_expiry(lake):
+    t = make(lake, bucket="1", **{"compaction.file-size": "1 b"})
+    t.overwrite(arrow([row(i) for i in range(10)]))
+    t.alter().set_properties({"num-levels": "8"}).commit()
+    (path,) = t.inspect.files()["path"].to_pylist()
+    made = t.compact(full=True)
+    assert (made.files_added, made.files_removed, levels(t)) == (1, 1, [7])
+    assert t.inspect.files()["path"].to_pylist() == [path]
+    t.append(arrow([row(50)]))
+    gone = t.expire_snapshots(retain_last=1)
+    assert len(gone.snapshots) == 2
+    assert not [p for wave in gone.waves for p in wave if p.endswith(".parquet")]
+    assert len(contents(t)) == 11
+
+
+def test_a_compaction_keeps_the_buckets_of_what_it_reads(table):
+    table.upsert(arrow([row(i) for i in range(20)]))
+    table.upsert(arrow([row(i, "w") for i in range(20)]))
+    table.alter().set_properties({"bucket": "4"}).commit()
+    table.compact(full=True)
+    assert set(table.inspect.files()["bucket"].to_pylist()) == {0, 1}
+    assert contents(table) == {("a", i): "w" for i in range(20)}
+    with pytest.raises(InvalidInput, match="2 buckets and the table now 4"):
+        table.upsert(arrow([row(1)]))
+
+
+def test_a_compaction_does_not_mind_writers_beside_it(table, lake, monkeypatch):
+    for turn in range(3):
+        table.upsert(arrow([row(i, f"v{turn}") for i in range(5)]))
+    other = lake.table("d.t")
+    rewrite, turns = ArrowEngine.rewrite, iter(["one"])
+
+    def meanwhile(self, store, tasks):
+        for _ in turns:
+            other.upsert(arrow([row(1, "newest")]))
+            other.delete(where="id = 2")
+        return rewrite(self, store, tasks)
+
+    monkeypatch.setattr(ArrowEngine, "rewrite", meanwhile)
+    table.compact(full=True)
+    assert contents(table) == {("a", 0): "v2", ("a", 1): "newest", ("a", 3): "v2", ("a", 4): "v2"}
+    assert 0 in levels(table)

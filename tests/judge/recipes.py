@@ -648,6 +648,81 @@ def keyed(file_format: str) -> Recipe:
     )
 
 
+def keyed_by_many(file_format: str) -> Recipe:
+    """A primary key of several columns, no partitions, and values that come and go."""
+    rows = [[i % 7, f"k{i % 3}", f"{i % 2}.50", 19_000 + i, None if i % 5 == 0 else i] for i in range(60)]
+    return Recipe(
+        f"keyed_by_many_{file_format}",
+        (
+            ("a", "INT NOT NULL"),
+            ("b", "STRING NOT NULL"),
+            ("c", "DECIMAL(9, 2) NOT NULL"),
+            ("d", "DATE"),
+            ("v", "BIGINT"),
+        ),
+        (append(*rows[:20]), append(*rows[20:40]), append(*rows[40:])),
+        primary_key=("a", "b", "c"),
+        options={"file.format": file_format, "bucket": "3"},
+    )
+
+
+def keyed_overwritten(file_format: str) -> Recipe:
+    """A primary key, and partitions replaced whole in between."""
+    return replace(
+        keyed(file_format),
+        name=f"keyed_overwritten_{file_format}",
+        steps=(
+            append([1, "a", "d1"], [2, "b", "d1"], [1, "c", "d2"]),
+            append([2, "b again", "d1"]),
+            overwrite_partitions([5, "e", "d1"], [6, "f", "d1"], [7, "g", "d3"]),
+            append([5, "e again", "d1"], [8, None, "d3"]),
+            overwrite([9, "i", "d2"], dt="d2"),
+        ),
+    )
+
+
+def keyed_compacted(file_format: str) -> Recipe:
+    """A primary key, versions of rows merged for good, and newer ones on top."""
+    return replace(
+        keyed(file_format),
+        name=f"keyed_compacted_{file_format}",
+        steps=(
+            *(append(*([i, f"r{i} of {turn}", f"d{i % 2}"] for i in range(turn, 12))) for turn in range(3)),
+            COMPACT,
+            append([5, "late", "d1"], [50, None, "d0"]),
+        ),
+    )
+
+
+def keyed_evolved(file_format: str) -> Recipe:
+    """A primary key, and files of several schemas to merge."""
+    return replace(
+        keyed(file_format),
+        name=f"keyed_evolved_{file_format}",
+        steps=(
+            append([1, "a", "d1"], [2, "b", "d1"]),
+            alter(["add", "x", "INT"], ["rename", "name", "label"]),
+            append([2, "b again", "d1", 7]),
+            alter(["type", "x", "BIGINT"]),
+            append([3, "c", "d1", 2**40]),
+        ),
+    )
+
+
+def keyed_changed(file_format: str) -> Recipe:
+    """A primary key, and rows deleted, changed and put back."""
+    return replace(
+        keyed(file_format),
+        name=f"keyed_changed_{file_format}",
+        steps=(
+            append(*([i, f"r{i}", f"d{i % 2}"] for i in range(10))),
+            delete("name in ('r1', 'r4', 'r8')", 1, 4, 8),
+            update("name", "changed", "id between 2 and 3", 2, 3),
+            append([4, "back", "d0"]),
+        ),
+    )
+
+
 def partitioned_by(type_: str) -> Recipe:
     """One partition key of the given type: its values, and null."""
     low, high = SCALARS[type_]
@@ -690,6 +765,11 @@ KINDS = (
     rolled_back,
     many_commits,
     many_rows,
+    keyed,
+    keyed_by_many,
+    keyed_overwritten,
+    keyed_compacted,
+    keyed_evolved,
 )
 KEY_TYPES = tuple(type_ for type_ in SCALARS if not type_.startswith(("BINARY", "VARBINARY", "BYTES")))
 # Avro knows no nanoseconds.
@@ -698,7 +778,7 @@ RECIPES = (
     *(partitioned_by(type_) for type_ in KEY_TYPES),
 )
 # What only lakeformat has a verb for.
-OUR_KINDS = (deleted, deleted_from_buckets, overwritten_where, declared, swept)
+OUR_KINDS = (keyed_changed, deleted, deleted_from_buckets, overwritten_where, declared, swept)
 OUR_RECIPES = tuple(kind(each) for kind in OUR_KINDS for each in FORMATS)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from .model import moments
-from .recipes import COMPACT, Recipe, Step, alter, append, overwrite, overwrite_partitions, request
+from .recipes import COMPACT, Recipe, Step, alter, append, delete, overwrite, overwrite_partitions, request, update
 from .rows import assert_shows
 
 READERS = ("lakeformat", "pypaimon", "rust", "java")
@@ -89,6 +89,54 @@ TURNS: dict[str, tuple[tuple[str, Step], ...]] = {
         ("java", EXPIRE),
     ),
 }  # fmt: skip
+KEYED_TURNS: dict[str, tuple[tuple[str, Step], ...]] = {
+    "upserts": (
+        ("lakeformat", FIRST),
+        ("pypaimon", append([3, "pypaimon's", None, "d1", 0], [9, "i", None, "d2", 0])),
+        ("lakeformat", append([3, "ours", 3.0, "d1", 0], [1, "ours", None, "d1", 0])),
+        ("java", append([2, "theirs", 2.0, "d2", 0], [3, "c", 3.0, "d1", 0])),
+        ("lakeformat", update("item", "updated", "id = 9", 9)),
+        ("lakeformat", delete("id = 1", 1)),
+        ("java", append([1, "back", 0.5, "d1", 0])),
+    ),
+    "java_compacts_ours": (
+        *(("lakeformat", append(*([j, f"r{i}", 0.01, "d1", 0] for j in range(i, 9)))) for i in range(6)),
+        ("lakeformat", delete("id = 3", 3)),
+        ("java", COMPACT),
+        ("lakeformat", append([3, "back", None, "d1", 0], [4, "newer", None, "d1", 0])),
+        ("lakeformat", COMPACT),
+        ("java", append([5, "newest", None, "d1", 0])),
+    ),
+    "we_compact_theirs": (
+        *(("java", append(*([j, f"r{i}", 0.01, "d1", 0] for j in range(i, 9)))) for i in range(3)),
+        ("lakeformat", COMPACT),
+        ("java", append([3, "newer", None, "d1", 0])),
+        ("java", COMPACT),
+        ("lakeformat", overwrite_partitions([10, "o", None, "d1", 1])),
+        ("java", append([10, "newest", None, "d1", 0])),
+        ("java", EXPIRE),
+        ("lakeformat", append([11, "last", None, "d1", 0])),
+        ("lakeformat", EXPIRE),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEYED_TURNS)
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_each_goes_on_from_the_others_by_key(
+    engines: dict[str, Any], tmp_path: Path, name: str, file_format: str
+) -> None:
+    columns = tuple((name, f"{type_} NOT NULL" if name in ("id", "dt") else type_) for name, type_ in SALES)
+    turns = KEYED_TURNS[name]
+    recipe = Recipe(
+        f"keyed_{name}",
+        columns,
+        tuple(step for _, step in turns),
+        ("dt",),
+        primary_key=("id", "dt"),
+        options={"file.format": file_format, "bucket": "1"},
+    )
+    goes_round(engines, tmp_path, recipe, turns)
 
 
 @pytest.mark.parametrize("name", TURNS)
@@ -96,7 +144,12 @@ TURNS: dict[str, tuple[tuple[str, Step], ...]] = {
 def test_each_goes_on_from_the_others(engines: dict[str, Any], tmp_path: Path, name: str, file_format: str) -> None:
     turns = TURNS[name]
     recipe = Recipe(name, SALES, tuple(step for _, step in turns), ("dt",), options={"file.format": file_format})
-    place = {"warehouse": str(tmp_path), "table": f"turns.{name}"}
+    goes_round(engines, tmp_path, recipe, turns)
+
+
+def goes_round(engines: dict[str, Any], warehouse: Path, recipe: Recipe, turns: tuple[tuple[str, Step], ...]) -> None:
+    """Each takes its turn; after each, all read the same."""
+    place = {"warehouse": str(warehouse), "table": f"turns.{recipe.name}"}
     engines[turns[0][0]].ask(verb="write", **place, **(request(recipe) | {"steps": []}))
     tagged = {}
     for number, (engine, step) in enumerate(turns):

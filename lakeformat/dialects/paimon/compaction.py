@@ -1,32 +1,34 @@
-"""Which files a compaction reads together (AppendCompactCoordinator)."""
+"""Which files a compaction reads together (AppendCompactCoordinator; UniversalCompaction for tables with a primary key)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeformat.dialects.paimon import manifest, options, scan
 from lakeformat.dialects.paimon.layout import layout
 from lakeformat.dialects.paimon.metadata import State
-from lakeformat.dialects.paimon.scan import Files
-from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.work import DeleteTask, RewriteTask
+from lakeformat.dialects.paimon.scan import Files, Sections
+from lakeformat.model.predicate import ALWAYS, Expression, bind, is_in
+from lakeformat.model.schema import Schema
+from lakeformat.model.work import RETRACTS, SEQUENCE, VALUE_KIND, DeleteTask, RewriteTask, WriteTask
 from lakeformat.storage.store import Reader
 
 _SMALL = 0.7  # Of the target size: what is smaller is worth another write.
 _OPEN_COST = 4 << 20
 _IDLE_MINIMUM = 2
+_RETRACTS = bind(is_in(VALUE_KIND.name, [int(kind) for kind in RETRACTS]), (VALUE_KIND,))
 
 
 def compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[RewriteTask]:
     """Bins of small files, each of one partition and bucket. With `full`, any two small files of a bucket are worth it;
     else a rest of fewer than `compaction.min.file-num` files waits for more. `scope`: on partition columns only."""
     if base.schema.primary_key:
-        raise UnsupportedFeature(f"{reader.root}: compaction of a table with a primary key: not supported yet")
+        return _of_keys(reader, base, full, scope)
     found = scan.files(reader, base, scope)
     given = base.schema.properties
     target = options.size(given, "target-file-size", 256 << 20)
@@ -53,6 +55,130 @@ def compaction(reader: Reader, base: State, full: bool = False, scope: Expressio
 def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[DeleteTask]:
     """None: Paimon has no files of position deletes."""
     return []
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """When the sorted runs of a bucket are worth merging, and into what."""
+
+    levels: int
+    trigger: int = 5
+    size_ratio: int = 1  # Percent by which the next run may be larger than all before it.
+    amplification: int = 200  # Percent of the oldest run that all others may add to it.
+    full_below_bytes: int = 0
+    large_bytes: int = 0  # A file as large as that is lifted, where no other shares its keys.
+
+    @classmethod
+    def of(cls, schema: Schema) -> Rules:
+        given = schema.properties
+        target = options.size(given, "target-file-size", 128 << 20)
+        return cls(
+            levels=options.level_count(given),
+            trigger=options.integer(given, "num-sorted-run.compaction-trigger", 5),
+            size_ratio=options.integer(given, "compaction.size-ratio", 1),
+            amplification=options.integer(given, "compaction.max-size-amplification-percent", 200),
+            full_below_bytes=options.size(given, "compaction.total-size-threshold", 0),
+            large_bytes=options.size(given, "compaction.file-size", int(target * _SMALL)),
+        )
+
+
+def pick(levels: np.ndarray, sizes: np.ndarray, rules: Rules, full: bool = False) -> tuple[int, int] | None:
+    """(how many runs are merged, the newest first; the level that the result is on), None where it is not worth it.
+
+    `levels` and `sizes` (bytes) of a bucket's sorted runs, the newest first: the files of level 0 each, then the levels.
+    """
+    count, top = len(levels), rules.levels - 1
+    if count == 0 or (count == 1 and levels[0] == top):
+        return None
+    if full or sizes.sum() < rules.full_below_bytes:
+        return count, top
+    if count >= rules.trigger and sizes[:-1].sum() * 100 > rules.amplification * sizes[-1]:
+        return count, top
+    taken = 0
+    if count >= rules.trigger:
+        taken = _growing(levels, sizes, 1, rules)
+    if taken < 2 and count > rules.trigger:
+        taken = _growing(levels, sizes, count - rules.trigger + 1, rules)
+    if taken < 2:
+        return None
+    level = top if taken == count else max(0, int(levels[taken]) - 1)
+    while level == 0 and taken < count:  # What is merged cannot stay on level 0.
+        level = int(levels[taken])
+        taken += 1
+    if taken == count:
+        level = top
+    return taken, level
+
+
+def _growing(levels: np.ndarray, sizes: np.ndarray, taken: int, rules: Rules) -> int:
+    """The first `taken` runs, and those after them that are not much larger than all before."""
+    total, goes_on = int(sizes[:taken].sum()), taken > 1
+    for i in range(taken, len(levels)):
+        is_larger = total * (100 + rules.size_ratio) < int(sizes[i]) * 100
+        if is_larger and (not goes_on or levels[i] > 1):
+            break
+        total, taken, goes_on = total + int(sizes[i]), i + 1, True
+    return taken if goes_on else 0
+
+
+def _of_keys(reader: Reader, base: State, full: bool, scope: Expression) -> list[RewriteTask]:
+    """For each bucket that is worth it, what of it is merged and what is lifted (MergeTreeCompactTask)."""
+    schema, general = base.schema, Rules.of(base.schema)
+    sections = Sections.of(scan.files(reader, base, scope), schema)
+    if len(sections) == 0:
+        return []
+    write = replace(layout(base), bucket=None)
+    given = write.keyed
+    assert given is not None, write
+    entries = sections.files.entries
+    places = scan.bucket_codes(entries)
+    levels, sizes = np.asarray(entries["_LEVEL"]), np.asarray(entries["_FILE_SIZE"])
+    newest = np.asarray(entries["_MAX_SEQUENCE_NUMBER"])
+    result: list[RewriteTask] = []
+    for rows in np.split(np.arange(len(places)), np.flatnonzero(np.diff(places)) + 1):
+        order = rows[np.lexsort((-newest[rows], levels[rows]))]
+        begins = np.concatenate(
+            ([0], 1 + np.flatnonzero((levels[order][1:] == 0) | np.diff(levels[order]).astype(bool)))
+        )
+        # Files stay where they are when there are fewer levels than there were.
+        rules = replace(general, levels=max(general.levels, int(levels[rows].max()) + 1))
+        picked = pick(levels[order][begins], np.add.reduceat(sizes[order], begins), rules, full)
+        if picked is None:
+            continue
+        taken, level = picked
+        chosen = np.sort(order[: np.append(begins, len(order))[taken]])
+        drops = level >= int(levels[rows].max())  # No older row is left that a deleted one would hide.
+        keyed = replace(given, is_numbered=True, level=level)
+        into = replace(write, keyed=keyed, default_bucket=entries["_BUCKET"][int(rows[0])].as_py())
+        part = Sections.of(sections.files.take(chosen), schema)
+        result += _unit(reader, base, part, into, drops, rules)
+    return result
+
+
+def _unit(
+    reader: Reader, base: State, sections: Sections, write: WriteTask, drops: bool, rules: Rules
+) -> Iterator[RewriteTask]:
+    """The sections of one bucket, in key order: neighbours are rewritten together, large files in between lifted."""
+    assert write.keyed is not None, write
+    level, fields = write.keyed.level, (*base.schema.fields, SEQUENCE, VALUE_KIND)
+    entries, starts = sections.files.entries, sections.starts
+    alone = sections.sizes == 1
+    sizes = np.asarray(entries["_FILE_SIZE"])[starts]
+    levels = np.asarray(entries["_LEVEL"])[starts]
+    retracts = np.asarray(pc.fill_null(entries["_DELETE_ROW_COUNT"], 1))[starts]
+    is_large = alone & (sizes >= rules.large_bytes)
+    runs = np.split(np.arange(len(sections)), np.flatnonzero(is_large[1:] | is_large[:-1]) + 1)
+    for run in runs:
+        first = int(run[0])
+        part = sections.filter(np.isin(np.arange(len(sections)), run))
+        if len(run) == 1 and alone[first]:
+            if levels[first] == level:
+                continue
+            if levels[first] > 0 and (level < rules.levels - 1 or retracts[first] == 0):
+                yield RewriteTask((), write, lifted=((part.files.paths[0].as_py(), level),))
+                continue
+        read = scan.merges(reader, base, part, fields)
+        yield RewriteTask(tuple(read), write, delete_where=_RETRACTS if drops else None)
 
 
 def _buckets(found: Files, base: State, ordered: bool) -> Iterator[np.ndarray]:

@@ -63,7 +63,9 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             if pinned_to is not None:
                 _require_untouched(reader, base, scope, pinned_to)
         case Rewrite(request=request, added=added, kind=kind, scope=scope, pinned_to=pinned_to):
-            removed(reader, base, operation)
+            gone = removed(reader, base, operation)
+            if base.schema.primary_key:
+                _require_room(reader, base, operation, gone)
             if kind != "compact":  # Which keeps the buckets of what it reads.
                 _require_same_buckets(reader, base, request, added)
             if pinned_to is not None:
@@ -79,10 +81,10 @@ def isolation(base: State, kind: str) -> None:
 
 
 def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
-    """The live entries of the files that a Rewrite removes; raises `Conflict` if one is no longer live."""
+    """The live entries of the files that a Rewrite removes or lifts; raises `Conflict` if one is no longer live."""
     entries = manifest.live_entries(reader, base.document, base.schema, operation.scope)
     paths = scan.paths(entries, base.schema)
-    wanted = pa.array(operation.removed, pa.string())
+    wanted = pa.array([*operation.removed, *(path for path, _ in operation.lifted)], pa.string())
     chosen = pc.is_in(paths, value_set=wanted)
     found = entries.filter(chosen)
     if len(found) < len(wanted):
@@ -152,6 +154,37 @@ def _require_keys_untouched(reader: Reader, base: State, added: tuple[WrittenFil
                 f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) changed rows "
                 f"with keys as of those that were read at snapshot {read_at}. Nothing was changed: run it again"
             )
+
+
+def lifted(entries: pa.Table, operation: Rewrite, schema: Schema) -> pa.Table:
+    """Those of `entries` that the Rewrite lifts, on their new level."""
+    levels = dict(operation.lifted)
+    found = [levels.get(path) for path in scan.paths(entries, schema).to_pylist()] if levels else [None] * len(entries)
+    chosen = pa.array(found, pa.int32())
+    place = entries.column_names.index("_LEVEL")
+    return entries.set_column(place, manifest.ENTRY.field("_LEVEL"), chosen).filter(chosen.is_valid())
+
+
+def _require_room(reader: Reader, base: State, operation: Rewrite, gone: pa.Table) -> None:
+    """Raise `Conflict` if a file would share keys with one that others put on the same level (above 0) of its bucket."""
+    schema, names = base.schema, ["_PARTITION", "_BUCKET", "_MIN_KEY", "_MAX_KEY", "_LEVEL"]
+    levels = pa.array([f.keys.level if f.keys else 0 for f in operation.added], pa.int32())
+    added = manifest.key_entries(operation.added, schema).append_column(manifest.ENTRY.field("_LEVEL"), levels)
+    new = pa.concat_tables([added, lifted(gone, operation, schema).select(names)])
+    live = manifest.live_entries(reader, base.document, schema, operation.scope)
+    live = live.filter(pc.invert(pc.is_in(manifest.identity(live), value_set=manifest.identity(gone)))).select(names)
+    new, live = (table.filter(pc.greater(table["_LEVEL"], 0)) for table in (new, live))
+    together = pa.concat_tables([new, live])
+    if len(new) == 0 or len(live) == 0:
+        return
+    places = scan.bucket_codes(together) * (int(pc.max(together["_LEVEL"]).as_py()) + 1) + np.asarray(
+        together["_LEVEL"]
+    )
+    if _meet(places, *scan.key_ranks(together, schema), len(new)):
+        raise Conflict(
+            f"{reader.root}: {operation.kind} writes files whose keys somebody has put on the same level since; "
+            f"nothing was changed: run it again"
+        )
 
 
 def _meet(buckets: np.ndarray, low: np.ndarray, high: np.ndarray, count: int) -> bool:

@@ -57,7 +57,10 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
         case RowDelta(request=request, added=added, kind=kind) if base.schema.primary_key:
             return _commit(reader, request, kind, base, stamp, EMPTY_ENTRIES, added)
         case Rewrite(request=request, added=added, kind=kind):
-            return _commit(reader, request, kind, base, stamp, conflict.removed(reader, base, operation), added)
+            gone = conflict.removed(reader, base, operation)
+            return _commit(
+                reader, request, kind, base, stamp, gone, added, kept=conflict.lifted(gone, operation, base.schema)
+            )
         case Restore():
             return _restore(reader, operation, base, stamp)
     raise AssertionError(f"{operation}: tags and snapshots are files of their own in Paimon")
@@ -125,18 +128,20 @@ def _commit(
     gone: pa.Table,
     added: tuple[WrittenFile, ...],
     index: tuple[str | None, dict[str, bytes]] | None = None,
+    kept: pa.Table = EMPTY_ENTRIES,
 ) -> Plan:
+    """`gone`: entries of files that go; `kept`: those among them that come back as they are, but for what these say."""
     schema = base.schema
     metadata.require_writable(schema, reader.root)
     if index is None:
         index = (base.document or {}).get("indexManifest"), {}
-    delta = pa.concat_tables([_deleted(gone), _added(reader, request, kind, base, gone, added)])
+    delta = pa.concat_tables([_deleted(gone), kept, _added(reader, request, kind, base, gone, added)])
     document = base.document or {}
     before = manifest.read_metas(reader, base.document)
     merged = manifest.merge(reader, before, schema, f"manifest-{_derived(stamp, 'base')}")
     fresh = manifest.emit(delta, schema, f"manifest-{_derived(stamp, 'delta')}")
     removed_rows = pc.sum(gone["_ROW_COUNT"]).as_py() or 0
-    rows = sum(f.row_count for f in added) - removed_rows
+    rows = sum(f.row_count for f in added) + (pc.sum(kept["_ROW_COUNT"]).as_py() or 0) - removed_rows
     commit_kind, operation = _KINDS[kind]
     if schema.primary_key and not len(gone) and commit_kind == "OVERWRITE" and kind in _BY_ROW:
         commit_kind = "APPEND"  # What goes is told by rows that came.
@@ -241,7 +246,12 @@ def _added(
     row_counts = np.array([f.row_count for f in added], np.int64)
     partitions = manifest.partition_rows([f.partition for f in added], schema)
     first, totals = np.zeros(count, np.int64), np.full(count, buckets, np.int32)
-    if schema.primary_key:
+    if schema.primary_key and kind == "compact":
+        of_bucket = dict(zip(_buckets_of(gone), gone["_TOTAL_BUCKETS"].to_pylist(), strict=True))
+        totals = np.array(
+            [of_bucket[p, f.bucket] for p, f in zip(partitions.to_pylist(), added, strict=True)], np.int32
+        )
+    elif schema.primary_key:
         pass
     elif buckets > 0 and kind == "compact":
         first, totals = _in_place_of(gone, added, partitions.to_pylist())

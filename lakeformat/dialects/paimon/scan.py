@@ -37,6 +37,9 @@ class Files:
     def filter(self, keep: pa.Array) -> Files:
         return Files(self.entries.filter(keep), self.paths.filter(keep))
 
+    def take(self, rows: np.ndarray) -> Files:
+        return Files(self.entries.take(pa.array(rows)), self.paths.take(pa.array(rows)))
+
     @property
     def row_count(self) -> int:
         return pc.sum(self.entries["_ROW_COUNT"]).as_py() or 0
