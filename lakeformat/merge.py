@@ -34,6 +34,7 @@ from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     NEVER,
+    Call,
     Column,
     Expression,
     Literal,
@@ -44,6 +45,7 @@ from lakeformat.model.predicate import (
     is_in,
     is_null,
     le,
+    not_,
     or_,
     rename,
     resolve,
@@ -51,7 +53,7 @@ from lakeformat.model.predicate import (
 )
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type
 from lakeformat.model.snapshot import Snapshot, TableState
-from lakeformat.model.work import POSITION, WriteTask
+from lakeformat.model.work import POSITION, RETRACTS, ROW_KIND, WriteTask
 from lakeformat.storage.store import Store
 
 _VALUES = 10_000  # Of a key, up to which files are chosen by its values; beyond, by the least and the greatest.
@@ -92,6 +94,7 @@ class MergeInto:
     run: Run
     evolve_schema: bool = False
     clauses: tuple[Asked, ...] = ()
+    key: tuple[str, ...] = ()  # An upsert by these columns, whose clauses follow from the columns of the source.
 
     def when_matched(self, condition: str | Expression = ALWAYS) -> WhenMatched:
         """Rows of the table that a row of the source matches."""
@@ -176,6 +179,9 @@ def plan(
     """The operation that a merge becomes on this base; None when nothing changes. `grow` adds columns to the table."""
     source = engine.stage(store, asked.source, dialect.layout(base), base.schema.fields)
     try:
+        if asked.key:
+            asked = upserting(asked, base.schema.fields, source.fields)
+            source.keep_last(asked.key)
         if asked.evolve_schema and (new := new_columns(asked, base.schema.fields, source.fields)):
             base = grow(new)
             request = replace(request, schema_id=base.schema.id)
@@ -232,6 +238,33 @@ def plan(
         condition=condition,
         isolation=isolation,
     )
+
+
+def upserting(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> MergeInto:
+    """An upsert as a merge. Raises `InvalidInput` for columns that the table does not have, and for a key that is not there."""
+    known, kinds = {each.name for each in target}, [each.name for each in source if each.name == ROW_KIND.name]
+    unknown = [each.name for each in source if each.name not in known and each.name not in kinds]
+    missing = [name for name in asked.key if all(each.name != name for each in source)]
+    if unknown:
+        raise InvalidInput(
+            f"column {unknown[0]!r} is not in the table, which has {', '.join(each.name for each in target)}; drop it from "
+            "the data or add it to the table (alter().add_column)"
+        )
+    if missing:
+        raise InvalidInput(f"upsert: the data has no column {missing[0]!r}, which is in the primary key")
+    values: dict[str, str | Expression] = {
+        each.name: Column((SOURCE, each.name)) for each in source if each.name in known
+    }
+    changed = {name: value for name, value in values.items() if name not in asked.key}
+    clauses = [Asked(Group.NOT_MATCHED, Act.INSERT, ALWAYS, values)]
+    if changed:
+        clauses.append(Asked(Group.MATCHED, Act.UPDATE, ALWAYS, changed))
+    if kinds:
+        gone = is_in(Column((SOURCE, ROW_KIND.name)), [each.short for each in RETRACTS])
+        clauses[0] = replace(clauses[0], condition=not_(Call("coalesce", (gone, NEVER))))
+        clauses.insert(0, Asked(Group.MATCHED, Act.DELETE, gone))
+    on = and_(*(Call("eq", (Column((TARGET, name)), Column((SOURCE, name)))) for name in asked.key))
+    return replace(asked, on=on, clauses=tuple(clauses))
 
 
 def new_columns(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> list[evolution.AddColumn]:

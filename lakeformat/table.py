@@ -199,19 +199,20 @@ class Table:
         """Add rows, each in the place of the row with its key, as the table's merge engine has it.
 
         A column `rowkind` may say what a row does to its key: "+I" and "+U" (and null) put it there, "-D" and "-U" take
-        it away. Of rows with the same key the last one counts. Tables with a primary key only; there, `append` is the same.
+        it away. Of rows with the same key the last one counts. Tables with a primary key only; where rows are merged by
+        it when they are read, `append` is the same, and elsewhere (Iceberg) this is a merge: a row that is there keeps
+        the columns that the data lacks.
         """
-        schema = self.schema
-        if self._dialect.layout(self._base()).keyed is None:
-            has = (
-                f"whose primary key ({', '.join(schema.primary_key)}) merges no rows"
-                if schema.primary_key
-                else "no primary key"
-            )
+        base = self._base()
+        if self._dialect.layout(base).keyed is not None:
+            return self.append(data, id=id, properties=properties, watermark=watermark)
+        if not base.schema.primary_key:
             raise InvalidInput(
-                f"{self.name}: upsert needs a primary key, and the table has {has}; append, or merge_into"
+                f"{self.name}: upsert needs a primary key, and the table has none; append, or merge_into"
             )
-        return self.append(data, id=id, properties=properties, watermark=watermark)
+        return self._merge(
+            MergeInto(data, ALWAYS, self._merge, key=base.schema.primary_key), id, properties, None, watermark
+        )
 
     def overwrite_partitions(
         self,
@@ -598,10 +599,15 @@ class Table:
         return replace(request, absent_until=base.version), landed
 
     def _merge(
-        self, asked: MergeInto, id: str | None, properties: Mapping[str, str] | None, spark: Any
+        self,
+        asked: MergeInto,
+        id: str | None,
+        properties: Mapping[str, str] | None,
+        spark: Any,
+        watermark: int | None = None,
     ) -> Snapshot | None:
         base = self._base()
-        request, landed = self._asked(base, id, properties)
+        request, landed = self._asked(base, id, properties, watermark)
         if landed:
             return landed
         engine = engine_for(asked.source, spark)

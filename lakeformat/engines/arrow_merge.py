@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.arrow import fields_from_arrow, to_arrow
-from lakeformat.engines import casts, marks, outcomes, worker
+from lakeformat.engines import casts, marks, outcomes, rows, worker
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Merge, flat_name
 from lakeformat.model.schema import Field
@@ -36,6 +36,12 @@ class ArrowSource:
         self.fields: tuple[Field, ...] = fields_from_arrow(table.schema)
         self._store, self._run = store, run
         self._table = outcomes.named(SOURCE, table.combine_chunks())
+
+    def keep_last(self, key: tuple[str, ...]) -> None:
+        codes = rows.key_codes([casts.flat(self._table[flat_name(SOURCE, name)]) for name in key])
+        _, last = np.unique(codes[::-1], return_index=True)
+        if len(last) < len(codes):
+            self._table = self._table.take(pa.array(np.sort(len(codes) - 1 - last)))
 
     def spread(self, merge: Merge, limit: int) -> list[Spread]:
         return outcomes.spread(merge, self._table, limit)

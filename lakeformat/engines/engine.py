@@ -52,6 +52,10 @@ class Source(Protocol):
     @property
     def fields(self) -> tuple[Field, ...]: ...
 
+    def keep_last(self, key: tuple[str, ...]) -> None:
+        """Of rows that are equal in these columns, leave the last one only."""
+        ...
+
     def spread(self, merge: Merge, limit: int) -> list[Spread]:
         """What is known of the values of each key, in order."""
         ...

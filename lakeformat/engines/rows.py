@@ -21,7 +21,7 @@ def split(batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> Iterator[tuple[tup
     if not keys:
         yield (), batch
         return
-    codes = _codes(keys)
+    codes = key_codes(keys)
     edges = np.flatnonzero(codes[1:] != codes[:-1]) + 1
     order = None
     if len(edges) and len(edges) + 1 > _distinct(codes):
@@ -120,7 +120,7 @@ def _places(column: pa.Array, values: pa.Array) -> np.ndarray:
     return np.asarray(found.fill_null(-1)).astype(np.int64)
 
 
-def _codes(keys: Sequence[pa.Array]) -> np.ndarray:
+def key_codes(keys: Sequence[pa.Array]) -> np.ndarray:
     """One small integer per row, equal where all keys are equal."""
     codes, size = np.zeros(len(keys[0]), np.int64), 1
     for key in keys:

@@ -253,6 +253,7 @@ class SparkSource:
             (), _Folder(self._folder), file_format="parquet", compression="zstd", name_prefix=layout.name_prefix
         )
         self._paths: list[str] = []
+        self._last: DataFrame | None = None  # The rows that count; None: all.
         if not isinstance(data, DataFrame):
             found = list(arrow.batches(data, hints))
             table = typed(pa.Table.from_batches(found) if found else arrow_schema(hints).empty_table(), hints)
@@ -264,6 +265,12 @@ class SparkSource:
         numbered = frame.toDF(*(each.name for each in held)).withColumn(row.name, F.monotonically_increasing_id())
         self._files = self._kept((*held, row), engine.write(store, numbered, self._with((*held, row))))
         self._columns = {flat_name(SOURCE, f.name): h.name for f, h in zip(self.fields, held, strict=True)}
+
+    def keep_last(self, key: tuple[str, ...]) -> None:
+        names = [flat_name(SOURCE, name) for name in key]
+        rows = self._source(tuple(find_field(self.fields, name) for name in key))
+        last = rows.groupBy(*map(_quoted, names)).agg(F.max(outcomes.ROW).alias(outcomes.ROW))
+        self._last = last.select(outcomes.ROW)
 
     def spread(self, merge: Merge, limit: int) -> list[Spread]:
         """As the footers say where there are many rows, so that the driver does not read them."""
@@ -389,7 +396,8 @@ class SparkSource:
             for task in self._files
         ]
         frame = self._engine.read(self._store, tasks, (*wanted, row))
-        return frame.toDF(*names, row.name)
+        frame = frame.toDF(*names, row.name)
+        return frame if self._last is None else frame.join(self._last, outcomes.ROW, "left_semi")
 
     def _target(self, tasks: Sequence[ReadTask], fields: tuple[Field, ...]) -> DataFrame:
         placed = [replace(task, fields=(*task.fields, FILE)) for task in tasks]

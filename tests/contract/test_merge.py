@@ -345,6 +345,59 @@ def test_merge_engines_that_do_not_replace_rows_take_only_inserts(lake):
     assert values(t) == {1: 5, 2: 7}
 
 
+# --- upsert by identifier fields --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[m for m in MODES if m.startswith("iceberg")])
+def identified(lake, request):
+    properties = MODES[request.param]
+    return lake.create_table(
+        "i.t", SCHEMA, format="iceberg", partition_by=["dt"], primary_key=["id", "dt"], properties=properties
+    )
+
+
+def test_an_upsert_replaces_and_adds_by_the_identifier_fields(identified, frame):
+    assert identified.schema.primary_key == ("id", "dt")
+    assert [f.name for f in identified.schema.fields if not f.nullable] == ["id", "dt"]
+    identified.upsert(frame([row(1), row(2), row(1, 5, "b")], SCHEMA))
+    made = identified.upsert(frame([row(2, 7), row(3, 7, "c"), row(3, 8, "c")], SCHEMA))
+    assert made.kind == "merge"
+    assert rows_of(identified) == sorted([row(1), row(2, 7), row(1, 5, "b"), row(3, 8, "c")], key=str)
+    assert identified.upsert(frame([], SCHEMA)) is None
+
+
+def test_rows_of_an_upsert_may_say_what_they_do(identified, frame):
+    identified.append(pa.Table.from_pylist([row(1), row(2)], SCHEMA))
+    schema = pa.schema([*SCHEMA, ("rowkind", pa.string())])
+    rows = [row(1, rowkind="-D"), row(9, rowkind="-D"), row(2, 5, rowkind="+U"), row(3, 6, rowkind=None)]
+    identified.upsert(frame([*rows, row(4, rowkind="+I"), row(4, rowkind="-D")], schema))
+    assert rows_of(identified) == sorted([row(2, 5), row(3, 6)], key=str)
+
+
+def test_an_upsert_says_what_is_wrong_with_its_data(identified, lake):
+    with pytest.raises(InvalidInput, match="column 'op' is not in the table"):
+        identified.upsert(pa.Table.from_pylist([row(1, op="u")], SOURCE))
+    with pytest.raises(InvalidInput, match="no column 'dt', which is in the primary key"):
+        identified.upsert(pa.table({"id": [1]}))
+    with pytest.raises(InvalidInput, match="column id is NOT NULL"):
+        identified.upsert(pa.Table.from_pylist([row(None)], SCHEMA))
+    with pytest.raises(InvalidInput, match="upsert needs a primary key"):
+        lake.create_table("i.plain", SCHEMA, format="iceberg").upsert(pa.Table.from_pylist([row(1)], SCHEMA))
+    identified.append(pa.Table.from_pylist([row(1, 5)], SCHEMA))
+    identified.upsert(pa.table({"id": [1], "dt": ["a"], "k": ["new"]}))
+    assert rows_of(identified) == [row(1, 5, k="new")]
+
+
+def test_an_upsert_touches_only_files_that_may_hold_its_keys(lake):
+    t = lake.create_table("i.many", SCHEMA, format="iceberg", primary_key=["id", "k"])
+    for start in range(0, 1000, 100):
+        t.append(pa.Table.from_pylist([row(start + i, k=f"{start:04}") for i in range(100)], SCHEMA))
+    before = files(t)
+    t.upsert(pa.Table.from_pylist([row(150, 1, k="0100"), row(155, 2, k="0100"), row(150, 3, k="new")], SCHEMA))
+    assert len(before - files(t)) == 1
+    assert t.scan().count() == 1001
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 

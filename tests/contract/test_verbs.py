@@ -863,7 +863,8 @@ def test_what_a_table_cannot_be_is_refused_by_name_and_leaves_nothing(lake, how,
         ({"properties": {"write.metadata.metrics.default": "most"}}, InvalidInput, "metrics"),
         ({"properties": {"write.format.default": "orc"}}, UnsupportedFeature, "orc"),
         ({"properties": {"write.object-storage.enabled": "true"}}, UnsupportedFeature, "object store"),
-        ({"primary_key": ["id"]}, UnsupportedFeature, "primary key"),
+        ({"primary_key": ["nope"]}, InvalidInput, "'nope', which is no column"),
+        ({"primary_key": ["id", "id"]}, InvalidInput, "twice"),
     ],
 )
 def test_what_an_iceberg_table_cannot_be_is_refused_by_name_and_leaves_nothing(lake, how, error, says):

@@ -20,7 +20,7 @@ from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, U
 from lakeformat.model import evolution
 from lakeformat.model.operation import Operation, Request, SetTag, WithoutSnapshot
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
-from lakeformat.model.schema import Field, Scalar, Schema, Type, walk
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, walk
 from lakeformat.model.snapshot import Snapshot, Stamp
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.head import CreateHead, Head, Pointer
@@ -182,7 +182,7 @@ def new_document(schema: Schema, location: str, stamp: Stamp) -> dict[str, Any]:
         "last-updated-ms": stamp.now_ms,
         "last-column-id": schema.last_field_id,
         "current-schema-id": 0,
-        "schemas": [emit_schema(schema.fields, 0, [])],
+        "schemas": [emit_schema(schema.fields, 0, [schema.field(name).id for name in schema.primary_key])],
         "default-spec-id": 0,
         "partition-specs": [{"spec-id": 0, "fields": fields}],
         "last-partition-id": max((f.id for f in schema.partitioning.fields), default=_FIRST_PARTITION_ID - 1),
@@ -455,12 +455,13 @@ def require_writable(base: State, where: str) -> None:
 
 
 def declare(schema: Schema, where: str) -> Schema:
-    """What the user asked for as Iceberg keeps it: ids given, types Iceberg has, partitions checked."""
-    if schema.primary_key:
-        raise UnsupportedFeature(
-            f"{where}: primary key ({', '.join(schema.primary_key)}): identifier fields are not supported yet"
-        )
-    fields = tuple(replace(f, type=types.iceberg_type(f.type)) for f in schema.fields)
+    """What the user asked for as Iceberg keeps it: ids given, types Iceberg has, partitions checked. A primary key becomes the
+    identifier fields, which hold no nulls."""
+    _check_key(schema, where)
+    fields = tuple(
+        replace(f, type=types.iceberg_type(f.type), nullable=f.nullable and f.name not in schema.primary_key)
+        for f in schema.fields
+    )
     types.check_supported(fields)
     names = [f.name for f in fields]
     check_names(names, where)
@@ -531,19 +532,42 @@ def _seen_from(base: State, snapshot: Mapping[str, Any]) -> State:
         ),
         base.spec.id,
     )
-    schema = replace(base.schema, fields=fields, id=schema_id, partitioning=partitioning)
+    key = _key(found, fields)
+    schema = replace(base.schema, fields=fields, id=schema_id, partitioning=partitioning, primary_key=key)
     known = {f.id: f for each in base.document["schemas"] for f in walk(types.parse_fields(each))}
     specs = {s["spec-id"]: _spec(s, fields, known) for s in base.document["partition-specs"]}
     return replace(base, schema=schema, snapshot_document=snapshot, specs=specs)
+
+
+def _key(schema: Mapping[str, Any], fields: tuple[Field, ...]) -> tuple[str, ...]:
+    """The identifier fields by name; none where one of them lies inside another column."""
+    names = {f.id: f.name for f in fields}
+    ids = schema.get("identifier-field-ids") or ()
+    return tuple(names[id] for id in ids) if set(ids) <= names.keys() else ()
+
+
+def _check_key(schema: Schema, where: str) -> None:
+    for place, name in enumerate(schema.primary_key):
+        if name not in schema.names:
+            raise InvalidInput(
+                f"{where}: primary_key names {name!r}, which is no column; there are {', '.join(schema.names)}"
+            )
+        if name in schema.primary_key[:place]:
+            raise InvalidInput(f"{where}: primary_key names {name!r} twice")
+        kind = schema.field(name).type
+        if not isinstance(kind, Scalar) or kind.kind in (Kind.FLOAT, Kind.DOUBLE):
+            raise InvalidInput(f"{where}: primary_key names {name!r}, a {kind}; it must be a plain value that is exact")
 
 
 def _schema(document: Mapping[str, Any], current: Mapping[str, Any], partitioning: Partitioning) -> Schema:
     properties = dict(document.get("properties") or {})
     comment = properties.pop(_COMMENT, None)
     properties.pop(OPERATION_PROPERTY, None)
+    fields = types.parse_fields(current)
     return Schema(
-        fields=types.parse_fields(current),
+        fields=fields,
         partitioning=partitioning,
+        primary_key=_key(current, fields),
         properties=properties,
         comment=comment,
         id=current["schema-id"],
