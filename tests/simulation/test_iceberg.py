@@ -2,8 +2,10 @@
 
 import pytest
 
+from lakeformat.dialects.iceberg import dialect, plan
 from lakeformat.storage import head as head_module
 from tests.simulation.iceberg import IcebergWorld
+from tests.simulation.iceberg_rows import RowWorld
 from tests.simulation.racing import SEEDS, race, without
 from tests.simulation.test_loop import RULES
 
@@ -35,3 +37,34 @@ def test_a_pointer_is_swapped_only_where_it_is_the_one_that_was_read():
 
     world, seeds = IcebergWorld(True), 100
     assert any(race(world, seed, 2, head=careless, turns_each=4, seen=world.seen) for seed in range(seeds))
+
+
+def test_rows_that_were_deleted_never_come_back():
+    world = RowWorld()
+    for seed in range(max(SEEDS // 10, 1)):
+        assert race(world, seed, attempts=1 + seed % 3, turns_each=6) == [], "replay it with this seed"
+
+
+class Careless:
+    """The dialect with one function changed."""
+
+    def __init__(self, **changed):
+        self.__dict__.update(changed)
+
+    def __getattr__(self, name):
+        return getattr(dialect, name)
+
+
+CARELESS = {
+    "what others did is checked": Careless(check=lambda reader, operation, base: None),
+    "compactions count as old as what they read": Careless(
+        plan=without("starting", "conflict.starting_sequence(base, operation)", "None", plan).plan
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", CARELESS)
+def test_the_judge_sees_what_keeps_rows_from_coming_back(rule: str):
+    world, seeds = RowWorld(), 200
+    world.dialect = CARELESS[rule]
+    assert any(race(world, seed, attempts=2, turns_each=6) for seed in range(seeds)), f"{seeds} seeds do not show it"

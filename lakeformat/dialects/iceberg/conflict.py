@@ -81,8 +81,11 @@ _CHANGE = (Check.REFERENCED_REMOVED, Check.ADDED_DELETES, Check.ADDED_VECTORS)
 # equality deletes that came meanwhile still apply to it.
 CHECKED: dict[tuple[type, str, str | None], tuple[Check, ...]] = {
     (Rewrite, "compact", None): (Check.POSITIONS_FOR_REMOVED,),
-    (Rewrite, "overwrite", None): _COPY,
-    **{(Rewrite, kind, "snapshot"): _COPY for kind in ("delete", "update", "merge", "overwrite")},
+    **{
+        (Rewrite, kind, level): _COPY
+        for kind in ("delete", "update", "merge", "overwrite")
+        for level in (None, "snapshot")
+    },
     **{
         (Rewrite, kind, "serializable"): (*_COPY, Check.ADDED_DATA)
         for kind in ("delete", "update", "merge", "overwrite")
