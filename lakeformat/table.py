@@ -40,6 +40,7 @@ from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
 from lakeformat.model.work import WrittenFile
 from lakeformat.scan import Scan
 from lakeformat.storage.store import Listed, Store
+from lakeformat.streaming import WriteSession
 
 Moment = datetime.datetime | datetime.date | int | str
 Age = datetime.timedelta | Moment
@@ -213,6 +214,17 @@ class Table:
         return self._merge(
             MergeInto(data, ALWAYS, self._merge, key=base.schema.primary_key), id, properties, None, watermark
         )
+
+    def stream(self, user: str) -> WriteSession:
+        """A session for a stream that writes here: `prepare`, then `commit`, by identifiers that rise; see `WriteSession`.
+
+        For Spark: `frame.writeStream.foreachBatch(table.stream("name").write_batch)`.
+        """
+        _text("user", user)
+        if "/" in user:
+            raise InvalidInput(f"user {user!r}: a stream's name has no slashes")
+        self._base()
+        return WriteSession(self._store, self._dialect, user)
 
     def overwrite_partitions(
         self,

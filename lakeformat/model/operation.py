@@ -18,9 +18,11 @@ class Request:
     `id` makes it happen once: a snapshot that carries it is this operation, landed. No snapshot up to `absent_until`
     can carry it, so history is searched only above that. `properties` go into the snapshot. `schema_id` is that of the
     schema that new files were written with. `branch` is where the operation happens; None is the table itself.
+    `session` is of a commit of a stream: its user, and a number that rises from commit to commit; `id` names both.
     """
 
     id: str
+    session: tuple[str, int] | None = None
     absent_until: int = 0
     schema_id: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)

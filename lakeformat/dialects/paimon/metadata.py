@@ -18,7 +18,7 @@ from lakeformat.codec import murmur
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import options, types
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
-from lakeformat.model.operation import Create, Evolve, Operation
+from lakeformat.model.operation import Create, Evolve, Operation, Request
 from lakeformat.model.partition import identity, require_identity
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, walk
 from lakeformat.model.snapshot import Snapshot
@@ -406,7 +406,7 @@ def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
         kind=kind,
         timestamp_ms=document["timeMillis"],
         schema_id=document["schemaId"],
-        operation_id=document["commitUser"],
+        operation_id=_operation_id(document["commitUser"], document["commitIdentifier"]),
         parent_id=document["id"] - 1 or None,
         total_rows=document.get("totalRecordCount"),
         properties=document.get("properties") or {},
@@ -432,12 +432,21 @@ def find(reader: Reader, operation: Operation, base: State) -> dict[str, Any] | 
         return None
     if base.version <= request.absent_until:
         return None
+    user, identifier = commit_identity(request)
     ids = [i for i in snapshot_ids(reader) if request.absent_until < i <= base.version]
     for end in range(len(ids), 0, -64):
         for document in reversed(read_snapshots(reader, ids[max(0, end - 64) : end])):
-            if document["commitUser"] == request.id and document["commitIdentifier"] == BATCH_IDENTIFIER:
-                return document
+            if document["commitUser"] == user and document["commitKind"] != "COMPACT":
+                if document["commitIdentifier"] == identifier:
+                    return document
+                if document["commitIdentifier"] < identifier != BATCH_IDENTIFIER:
+                    return None  # A session's numbers rise.
     return None
+
+
+def commit_identity(request: Request) -> tuple[str, int]:
+    """`commitUser` and `commitIdentifier`: those of a session; else the operation's own id, as a batch."""
+    return request.session or (request.id, BATCH_IDENTIFIER)
 
 
 # --- tags, consumers, branches ----------------------------------------------------------------------------------------
@@ -574,6 +583,10 @@ def branches(reader: Reader) -> list[str]:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _operation_id(user: str, identifier: int) -> str:
+    return user if identifier == BATCH_IDENTIFIER else f"{user}/{identifier}"
 
 
 def _historical(reader: Reader, document: dict[str, Any]) -> State:

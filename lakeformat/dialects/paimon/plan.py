@@ -206,6 +206,7 @@ def _publish(
     emitted = [manifest.emit_list(metas, schema) for metas in lists]
     files |= {f"{metadata.MANIFEST_FOLDER}/{n}": data for n, data in zip(names, emitted, strict=True)}
     now_ms = max(stamp.now_ms, (base.document or {}).get("timeMillis", 0))  # Time travel needs history in order.
+    user, identifier = metadata.commit_identity(request)
     full = {
         "id": version,
         "schemaId": schema.id,
@@ -213,8 +214,8 @@ def _publish(
         "baseManifestListSize": len(emitted[0]),
         "deltaManifestList": names[1],
         "deltaManifestListSize": len(emitted[1]),
-        "commitUser": request.id,
-        "commitIdentifier": metadata.BATCH_IDENTIFIER,
+        "commitUser": user,
+        "commitIdentifier": identifier,
         "timeMillis": now_ms,
         "watermark": metadata.watermark(base.document, request.watermark),
         "properties": dict(request.properties) or None,

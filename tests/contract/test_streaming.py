@@ -1,0 +1,222 @@
+"""Commits of a stream: each once, whatever fails in between."""
+
+import json
+import pickle
+from collections import Counter
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import CommitError, InvalidInput, Lake, StoreError
+from lakeformat.dialects.paimon import dialect
+from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
+from tests.simulation.test_failing import NthCallFails
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
+KINDS = ["iceberg", "paimon", "keyed"]
+
+
+def make(lake, kind):
+    if kind == "keyed":
+        given = {"format": "paimon", "primary_key": ["id", "dt"], "properties": {"bucket": "1"}}
+    else:
+        given = {"format": kind}
+    return lake.create_table("d.t", SCHEMA, partition_by=["dt"], **given)
+
+
+@pytest.fixture(params=KINDS)
+def table(request, tmp_path):
+    return make(Lake(str(tmp_path / "warehouse")), request.param)
+
+
+def rows(*given):
+    return pa.Table.from_pylist([dict(zip(("id", "v", "dt"), row, strict=True)) for row in given], SCHEMA)
+
+
+def held(table):
+    return Counter(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
+
+
+def data_files(table):
+    home = Path(table.uri.removeprefix("file://"))
+    return {path for path in home.rglob("*.parquet") if "metadata" not in path.parts}
+
+
+def test_prepared_rows_are_seen_once_committed(table):
+    session = table.stream("job")
+    prepared = session.prepare(1, rows((1, "a", "x")), watermark=7)
+    assert (prepared.row_count, held(table), session.last_committed()) == (1, Counter(), None)
+    made = session.commit(prepared)
+    assert (made.rows_added, made.operation_id) == (1, "job/1")
+    assert held(table) == {(1, "a", "x"): 1}
+    assert table.snapshots()[-1].operation_id == "job/1"
+    assert (session.last_committed(), table.stream("other").last_committed()) == (1, None)
+
+
+def test_replays_change_nothing(table):
+    session = table.stream("job")
+    first = session.prepare(1, rows((1, "a", "x")))
+    session.commit(first)
+    second = session.prepare(2, rows((2, "b", "x")))
+    files = data_files(table)
+    again = table.stream("job")  # The process was killed: what was prepared comes out of a checkpoint.
+    for prepared in pickle.loads(pickle.dumps((first, second))):
+        again.commit(prepared)
+        assert again.commit(prepared) is None
+    assert again.commit(again.prepare(1, rows((9, "z", "x")))) is None
+    assert held(table) == {(1, "a", "x"): 1, (2, "b", "x"): 1}
+    assert (len(table.snapshots()), data_files(table)) == (2, files)
+
+
+def test_checkpoints_without_rows(table):
+    session = table.stream("job")
+    assert session.commit(session.prepare(1, rows())) is None
+    made = session.commit(session.prepare(2, rows(), watermark=5), empty=True)
+    assert (made.files_added, session.last_committed()) == (0, 2)
+    assert held(table) == Counter()
+    session.commit(session.prepare(3, rows((1, "a", "x"))))
+    assert held(table) == {(1, "a", "x"): 1}
+
+
+def test_abort_removes_its_own_files_only(table):
+    session = table.stream("job")
+    session.commit(session.prepare(1, rows((1, "a", "x"))))
+    files = data_files(table)
+    prepared = session.prepare(2, rows((2, "b", "x"), (3, "c", "y")))
+    assert len(data_files(table) - files) == 2
+    session.abort(prepared)
+    assert data_files(table) == files
+    session.commit(session.prepare(3, rows((4, "d", "x"))))
+    with pytest.raises(InvalidInput, match="is part of the table"):
+        session.abort(prepared)
+    assert held(table) == {(1, "a", "x"): 1, (4, "d", "x"): 1}
+
+
+def test_commits_go_in_order(table):
+    session = table.stream("job")
+    first, second = session.prepare(1, rows((1, "a", "x"))), session.prepare(2, rows((1, "b", "x")))
+    with pytest.raises(InvalidInput, match="commit 1 is prepared and comes before 2"):
+        session.commit(second)
+    with pytest.raises(InvalidInput, match="prepared by 'job'"):
+        table.stream("other").commit(first)
+    session.commit(first)
+    session.commit(second)
+    assert held(table)[1, "b", "x"] == 1
+    for identifier in (-1, True, "1", 2**63):
+        with pytest.raises(InvalidInput, match="identifier"):
+            session.prepare(identifier, rows())
+    with pytest.raises(InvalidInput, match="no slashes"):
+        table.stream("a/b")
+
+
+def test_what_is_prepared_later_is_newer(tmp_path):
+    """Two checkpoints in flight write the same key."""
+    table = make(Lake(str(tmp_path)), "keyed")
+    session = table.stream("job")
+    prepared = [session.prepare(n, rows((1, f"v{n}", "x"))) for n in range(1, 4)]
+    assert [p.files[0].keys.first_sequence for p in prepared] == [0, 1, 2]
+    for each in prepared:
+        session.commit(each)
+    assert held(table) == {(1, "v3", "x"): 1}
+
+
+def test_streams_and_others_write_beside_each_other(table):
+    one, other = table.stream("one"), table.stream("other")
+    first, second = one.prepare(1, rows((1, "a", "x"))), other.prepare(1, rows((2, "b", "x")))
+    table.append(rows((3, "c", "x")))
+    other.commit(second)
+    table.compact(full=True) if not table.schema.primary_key else None
+    one.commit(first)
+    assert held(table) == {(1, "a", "x"): 1, (2, "b", "x"): 1, (3, "c", "x"): 1}
+
+
+BATCHES = {n: rows((n, f"v{n}", "x"), (10, f"v{n}", "y")) for n in range(1, 4)}
+
+
+def run(store, checkpoint):
+    """A stream from its checkpoint on, until it ends or dies."""
+    session = Table("t", store, dialect).stream("job")
+    for identifier, batch in BATCHES.items():
+        if identifier > checkpoint.get("done", 0):
+            prepared = checkpoint.setdefault("prepared", {}).get(identifier) or session.prepare(identifier, batch)
+            checkpoint["prepared"][identifier] = prepared
+            session.commit(prepared)
+            checkpoint["done"] = identifier
+
+
+@pytest.mark.parametrize("keeps_prepared", [False, True])
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_stream_that_dies_anywhere_and_starts_again_writes_each_batch_once(keyed, after, keeps_prepared):
+    fields = (
+        Field(0, "id", scalar(Kind.BIGINT)),
+        Field(1, "v", scalar(Kind.STRING)),
+        Field(2, "dt", scalar(Kind.STRING)),
+    )
+    key = {"primary_key": ("id",), "properties": {"bucket": "1"}} if keyed else {}
+    for n in count(1):
+        store = MemoryFiles()
+        create(Table("t", store, dialect), Schema(fields=fields, **key))
+        failing, checkpoint = NthCallFails(store, n, after), {}
+        try:
+            run(failing, checkpoint)
+        except (StoreError, CommitError):
+            if not keeps_prepared:
+                checkpoint.pop("prepared", None)
+            run(store, checkpoint)
+        table = Table("t", store, dialect)
+        expected = Counter(row for batch in BATCHES.values() for row in zip(*batch.to_pydict().values(), strict=True))
+        if keyed:
+            expected -= Counter([(10, "v1", "y"), (10, "v2", "y")])
+        assert held(table) == expected, failing.failed
+        assert [s.operation_id for s in table.snapshots()] == ["job/1", "job/2", "job/3"], failing.failed
+        if failing.failed is None:
+            break
+    assert n > 10
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["paimon", "keyed", "iceberg"])
+def test_structured_streaming_killed_at_every_step_and_restarted(spark, tmp_path, kind):
+    table = make(Lake(str(tmp_path / "warehouse")), kind)
+    source, kills = tmp_path / "source", ["before", "prepared", "committed"]
+    source.mkdir()
+
+    def batch(frame, batch_id):
+        session = table.stream("query")
+        step = kills.pop() if kills else None
+        if step == "before":
+            raise Killed
+        if step == "prepared":
+            session.prepare(batch_id, frame)
+            raise Killed
+        session.write_batch(frame, batch_id)
+        if step == "committed":
+            raise Killed
+
+    def drain():
+        stream = spark.readStream.schema("id bigint, v string, dt string").json(str(source))
+        query = (
+            stream.writeStream.foreachBatch(batch)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    for n in (1, 2):
+        (source / f"{n}.json").write_text(json.dumps({"id": n, "v": "a", "dt": "x"}))
+        while kills:
+            with pytest.raises(Exception, match="Killed"):
+                drain()
+        drain()
+        assert held(table) == {(each, "a", "x"): 1 for each in range(1, n + 1)}
+    assert [s.operation_id for s in table.snapshots()] == ["query/0", "query/1"]
