@@ -203,7 +203,7 @@ def _by_key(
             f"{store.root}: {kind} on a table with merge engine {merge.engine!r}, whose rows would not become what is asked "
             f"for: not supported" + (f"; set '{merge.engine}.remove-record-on-delete' to 'true'" if may else "")
         )
-    write = replace(layout, keyed=replace(layout.keyed, kind=row_kind))
+    write = replace(layout, keyed=replace(layout.keyed, kind=row_kind, kind_column=None))
     tasks = [RewriteTask((task,), write, None, assignments) for task in dialect.scan(store, base, predicate=condition)]
     added = tuple(file for written in engine.rewrite(store, tasks) for file in written)
     if not added:

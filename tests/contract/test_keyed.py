@@ -125,6 +125,32 @@ def test_deletes_may_be_ignored(lake):
     assert contents(t) == {("a", 1): "v", ("a", 2): "v"}
 
 
+def test_a_column_of_the_table_may_tell_what_a_row_does(lake, frame):
+    t = make(lake, rowkind_field="v")
+    t.upsert(frame([row(1, "+I"), row(2, "+I"), row(3, "+U")]))
+    t.upsert(frame([row(1, "-D"), row(2, "+U")]))
+    assert contents(t) == {("a", 2): "+U", ("a", 3): "+U"}
+    t.delete(where="id = 3")
+    assert contents(t) == {("a", 2): "+U"}
+    with pytest.raises(InvalidInput, match="a row's kind is one of"):
+        t.upsert(frame([row(1, "gone")]))
+    with pytest.raises(InvalidInput, match="must be a string"):
+        make(lake, "d.number", rowkind_field="n")
+
+
+def test_thin_files_hold_their_keys_once(lake):
+    t = make(lake, **{"data-file.thin-mode": "true", "metadata.stats-mode": "none"})
+    t.upsert(arrow([row(i) for i in range(10)]))
+    t.upsert(arrow([row(i, "w") for i in range(5, 20)]))
+    path = t.inspect.files()["path"][0].as_py()
+    names = pq.read_schema(f"{t.uri.removeprefix('file://')}/{path}").names
+    assert names == ["_SEQUENCE_NUMBER", "_VALUE_KIND", "id", "v", "n", "dt"]
+    wanted = {("a", i): "w" if i >= 5 else "v" for i in range(20)}
+    assert contents(t) == wanted
+    t.compact(full=True)
+    assert contents(t) == wanted
+
+
 def test_rows_of_a_bucket_are_numbered_on(table):
     table.upsert(arrow([row(i) for i in range(6)]))
     table.upsert(arrow([row(i) for i in range(3)]))

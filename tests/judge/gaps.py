@@ -65,6 +65,7 @@ GAPS = (
         "conditions on date",
         "it compares dates before 1582 in two calendars, and loses them in its own tables too",
     ),
+    Gap("lakeformat", "keyed_thin_*", "java", "latest|snapshots", "files without key columns came after 0.9"),
     # Java 0.9, writing.
     Gap(
         "java",

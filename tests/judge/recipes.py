@@ -681,6 +681,12 @@ def keyed_overwritten(file_format: str) -> Recipe:
     )
 
 
+def keyed_thin(file_format: str) -> Recipe:
+    """A primary key that files hold once."""
+    made = keyed(file_format)
+    return replace(made, name=f"keyed_thin_{file_format}", options={**made.options, "data-file.thin-mode": "true"})
+
+
 def keyed_compacted(file_format: str) -> Recipe:
     """A primary key, versions of rows merged for good, and newer ones on top."""
     return replace(
@@ -768,6 +774,7 @@ KINDS = (
     keyed,
     keyed_by_many,
     keyed_overwritten,
+    keyed_thin,
     keyed_compacted,
     keyed_evolved,
 )

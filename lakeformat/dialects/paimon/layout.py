@@ -119,12 +119,15 @@ def stats_modes(schema: Schema) -> tuple[tuple[StatsMode, int], ...]:
 
 def _keyed(base: State, reader: Reader | None) -> KeyValues:
     schema = base.schema
-    keys = types.key_fields(tuple(schema.field(name) for name in metadata.key_of(schema)))
+    own = tuple(schema.field(name) for name in metadata.key_of(schema))
+    is_thin = options.boolean(schema.properties, "data-file.thin-mode", False)
+    repeated = () if is_thin else types.key_fields(own)
     return KeyValues(
         merge=options.merging(schema, f"table at schema {schema.id}"),
-        fields=(*keys, SEQUENCE, VALUE_KIND, *types.with_file_ids(schema.fields)),
-        key_fields=keys,
+        fields=(*repeated, SEQUENCE, VALUE_KIND, *types.with_file_ids(schema.fields)),
+        key_fields=repeated or own,
         first=None if reader is None else _next_numbers(base, reader),
+        kind_column=next(iter(options.names(schema.properties, "rowkind.field")), None),
     )
 
 

@@ -20,7 +20,7 @@ from lakeformat.dialects.paimon import options, types
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model.operation import Create, Evolve, Operation, Request
 from lakeformat.model.partition import identity, require_identity
-from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, walk
+from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, scalar, walk
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.storage.head import CreateHead
 from lakeformat.storage.store import Reader, Store
@@ -56,6 +56,7 @@ _SNAPSHOT_KEYS: dict[str, type | UnionType] = {
     "tagTimeRetained": int | float | None,
 }  # fmt: skip
 _RESERVED = {"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID"}
+_TEXTS = {scalar(Kind.STRING)}
 _BYTES = {Kind.BINARY, Kind.VARBINARY, Kind.BYTES}
 _AVRO_NAME = re.compile(r"[^\W\d]\w*")
 _TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
@@ -333,6 +334,11 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
             f"{where}: with a fixed number of buckets the primary key ({primary}) must hold all partition columns; add "
             f"{', '.join(lacking)} to primary_key"
         )
+    for name in options.names(schema.properties, "rowkind.field"):
+        if schema.field(name).type not in _TEXTS:
+            raise InvalidInput(
+                f"{where}: rowkind.field names {name!r}, a {schema.field(name).type}; it must be a string"
+            )
     options.merging(schema, where)
 
 

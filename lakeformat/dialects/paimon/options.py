@@ -149,8 +149,6 @@ _REFUSED_FOR_KEYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
 )
 _REFUSED_FOR_KEYS_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("changelog-producer", lambda v: v.strip().lower() != "none", "the changelog producer {value}"),
-    ("data-file.thin-mode", lambda v: _true(v), "files without key columns are read, not written"),
-    ("rowkind.field", lambda v: bool(v), "row kinds out of column {value}"),
 )
 # Set once, when the table is made.
 _IMMUTABLE = {
@@ -368,6 +366,14 @@ _TYPED: dict[str, Callable[..., object]] = {
     "source.split.target-size": size,
     "source.split.open-file-cost": size,
     "dynamic-partition-overwrite": boolean,
+    "data-file.thin-mode": boolean,
+    "overwrite-upgrade": boolean,
+    "num-levels": integer,
+    "num-sorted-run.compaction-trigger": integer,
+    "compaction.size-ratio": integer,
+    "compaction.max-size-amplification-percent": integer,
+    "compaction.total-size-threshold": size,
+    "compaction.file-size": size,
     "partition.legacy-name": boolean,
     "metadata.stats-dense-store": boolean,
     "file.compression.zstd-level": integer,
