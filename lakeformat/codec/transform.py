@@ -10,6 +10,7 @@ from lakeformat.codec import decimals, murmur, single_value
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.partition import Transform, TransformKind
+from lakeformat.model.predicate import successor
 from lakeformat.model.schema import Kind, Scalar, Type, scalar
 
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
@@ -62,6 +63,62 @@ def apply(transform: Transform, values: pa.Array, source: Type) -> pa.Array:
             return _truncated(values, source, transform.parameter or 1)
         case kind:
             return _numbers(_moments(values, kind), values, target)
+
+
+def between(transform: Transform, low: pa.Array, high: pa.Array, source: Type) -> tuple[pa.Array, pa.Array]:
+    """What a column's values lie between (both inclusive) where the transform's lie between `low` and `high`; null where that
+    is not known. Buckets say nothing."""
+    target, width = to_arrow(source), transform.parameter or 1
+    nothing = pa.nulls(len(low), target)
+    match transform.kind:
+        case TransformKind.IDENTITY:
+            return low, high
+        case TransformKind.YEAR | TransformKind.MONTH | TransformKind.DAY | TransformKind.HOUR as kind:
+            return _from(low, kind, target, nothing), _to(high, kind, target, nothing)
+        case TransformKind.TRUNCATE if pa.types.is_integer(target):
+            numbers = np.asarray(pc.fill_null(high, 0)).astype(np.int64)
+            most = np.iinfo(target.to_pandas_dtype()).max
+            last = np.where(numbers > most - width, most, numbers + width - 1)
+            return low.cast(target), pa.array(last, mask=np.asarray(high.is_null())).cast(target)
+        case TransformKind.TRUNCATE if pa.types.is_string(target):
+            return low, pc.take(*_above(high, width))
+        case _:
+            return nothing, nothing
+
+
+_UNITS = {TransformKind.YEAR: "Y", TransformKind.MONTH: "M", TransformKind.DAY: "D", TransformKind.HOUR: "h"}
+
+
+def _from(counts: pa.Array, kind: TransformKind, target: pa.DataType, nothing: pa.Array) -> pa.Array:
+    numbers = _count(counts)
+    # Some writers counted towards 1970 rather than down: what they call 0 or less may begin one earlier.
+    first = (numbers - (numbers <= 0)).astype(f"M8[{_UNITS[kind]}]")
+    return _instants(first, counts, target, 0, nothing)
+
+
+def _to(counts: pa.Array, kind: TransformKind, target: pa.DataType, nothing: pa.Array) -> pa.Array:
+    return _instants((_count(counts) + 1).astype(f"M8[{_UNITS[kind]}]"), counts, target, 1, nothing)
+
+
+def _count(counts: pa.Array) -> np.ndarray:
+    whole = counts.cast(pa.int32()) if pa.types.is_date32(counts.type) else counts
+    return np.asarray(pc.fill_null(whole, 0)).astype(np.int64)
+
+
+def _instants(at: np.ndarray, counts: pa.Array, target: pa.DataType, less: int, nothing: pa.Array) -> pa.Array:
+    missing = np.asarray(counts.is_null())
+    if pa.types.is_date32(target):
+        return pa.array(at.astype("M8[D]").astype(np.int64) - less, mask=missing).cast(pa.int32()).cast(target)
+    if not pa.types.is_timestamp(target) or target.unit != "us":
+        return nothing
+    return pa.array(at.astype("M8[us]").astype(np.int64) - less, mask=missing).cast(target)
+
+
+def _above(texts: pa.Array, width: int) -> tuple[pa.Array, pa.Array]:
+    """A bound above every text that is cut to one of `texts`: (bounds of those that occur, the place of each)."""
+    encoded = texts.dictionary_encode()
+    found = [text if len(text) < width else successor(text) for text in encoded.dictionary.to_pylist()]
+    return pa.array(found, texts.type), encoded.indices
 
 
 def _hashed_bytes(values: pa.Array, source: Type) -> pa.Array:

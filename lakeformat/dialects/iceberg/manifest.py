@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import avro, expression, single_value, waist
+from lakeformat.codec import avro, expression, single_value, transform, waist
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.iceberg import options
 from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER, Spec, State
@@ -26,12 +26,16 @@ from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, Unsupported
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import (
     ALWAYS,
+    Call,
+    Column,
     Expression,
     Literal,
     and_,
     columns_of,
+    conjuncts,
     eq_null_safe,
     in_tuples,
+    is_in,
     is_never,
     or_,
 )
@@ -213,20 +217,46 @@ def read_raw(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> 
 
 
 def live_entries(
-    reader: Reader, base: State, scope: Expression = ALWAYS, content: ManifestContent = ManifestContent.DATA
+    reader: Reader,
+    base: State,
+    scope: Expression = ALWAYS,
+    content: ManifestContent = ManifestContent.DATA,
+    predicate: Expression = ALWAYS,
 ) -> pa.Table:
     """The live data files, or files of deletes, in partitions that satisfy `scope`, and those of which their spec cannot
-    tell."""
+    tell; without those whose partition proves that no row satisfies `predicate`."""
     metas = metas_of(reader, base.snapshot_document)
-    metas = prune_metas(metas.filter(pc.equal(metas["content"], int(content))), base, scope)
+    metas = prune_metas(metas.filter(pc.equal(metas["content"], int(content))), base, scope, predicate)
     entries = read_all(reader, base, metas)
     entries = entries.filter(pc.not_equal(entries["status"], int(Status.DELETED)))
-    return in_scope(entries, base, scope)
+    return by_partition(in_scope(entries, base, scope), base, predicate)
 
 
-def prune_metas(metas: pa.Table, base: State, scope: Expression) -> pa.Table:
-    """The manifests that can hold an entry of a partition that satisfies `scope`."""
-    if scope == ALWAYS or len(metas) == 0:
+def by_partition(entries: pa.Table, base: State, predicate: Expression) -> pa.Table:
+    """The entries whose partition, by whatever transforms, leaves room for a row for which `predicate` is true."""
+    if predicate == ALWAYS or len(entries) == 0:
+        return entries
+    keep = np.ones(len(entries), bool)
+    ids = np.asarray(entries["_spec"])
+    for spec_id in np.unique(ids):
+        spec = base.specs[int(spec_id)]
+        if not columns_of(predicate) & set(spec.partitioning.sources):
+            continue
+        rows = np.flatnonzero(ids == spec_id)
+        part = entries.take(pa.array(rows))
+        counts = part["record_count"].combine_chunks()
+        bounds: dict[str, expression.Bounds] = {}
+        for place, id in enumerate(spec.field_ids):
+            values = part[f"p{id}"].combine_chunks()
+            nulls = pc.if_else(values.is_null(), counts, pa.scalar(0, pa.int64()))
+            bounds = _bounds_of(base, spec, place, values, values, nulls, counts) | bounds
+        keep[rows] = np.asarray(expression.may_match(_with_buckets(predicate, base, spec), bounds, len(rows)))
+    return entries.filter(pa.array(keep))
+
+
+def prune_metas(metas: pa.Table, base: State, scope: Expression, predicate: Expression = ALWAYS) -> pa.Table:
+    """The manifests that can hold an entry of a partition that satisfies `scope` and leaves room for `predicate`."""
+    if (scope == ALWAYS and predicate == ALWAYS) or len(metas) == 0:
         return metas
     keep = np.ones(len(metas), bool)
     ids = np.asarray(metas["partition_spec_id"])
@@ -239,7 +269,7 @@ def prune_metas(metas: pa.Table, base: State, scope: Expression) -> pa.Table:
         if not len(rows) or not spec.types or pc.min(lengths).as_py() < len(spec.types):
             continue
         files = counts.combine_chunks().cast(pa.int64()).take(at)
-        bounds = {}
+        bounds: dict[str, expression.Bounds] = {}
         for place, kind in enumerate(spec.types):
             summary = pc.list_element(summaries.take(at), place)
             low, high = (single_value.decode(pc.struct_field(summary, n), kind) for n in ("lower_bound", "upper_bound"))
@@ -248,9 +278,9 @@ def prune_metas(metas: pa.Table, base: State, scope: Expression) -> pa.Table:
             if not (isinstance(kind, Scalar) and kind.kind in (Kind.FLOAT, Kind.DOUBLE)):
                 nothing = pc.and_(low.is_null(), pc.struct_field(summary, "contains_null"))
                 nulls = pc.if_else(nothing, files, nulls)
-            for name in _names_of(spec, place):
-                bounds[name] = expression.Bounds(low, high, nulls, files)
-        keep[rows] = np.asarray(expression.may_match(scope, bounds, len(rows)))
+            bounds = _bounds_of(base, spec, place, low, high, nulls, files) | bounds
+        asked = and_(scope, _with_buckets(predicate, base, spec))
+        keep[rows] = np.asarray(expression.may_match(asked, bounds, len(rows)))
     return metas.filter(pa.array(keep))
 
 
@@ -492,6 +522,47 @@ def _names_of(spec: Spec, place: int) -> tuple[str, ...]:
     """What a scope may call a partition field: by its own name, and by its column's where it is that column."""
     each = spec.partitioning.fields[place]
     return (each.name, each.source) if each.transform.kind is TransformKind.IDENTITY else (each.name,)
+
+
+def _bounds_of(
+    base: State, spec: Spec, place: int, low: pa.Array, high: pa.Array, nulls: pa.Array, rows: pa.Array
+) -> dict[str, expression.Bounds]:
+    """What a partition field's values between `low` and `high` say: by the field's own name, and of its column."""
+    each = spec.partitioning.fields[place]
+    found = {name: expression.Bounds(low, high, nulls, rows) for name in _names_of(spec, place)}
+    source = next((f for f in base.schema.fields if f.id == spec.source_ids[place]), None)
+    if each.transform.kind not in (TransformKind.IDENTITY, TransformKind.VOID) and source is not None:
+        found[each.source] = expression.Bounds(*transform.between(each.transform, low, high, source.type), nulls, rows)
+    return found
+
+
+def _with_buckets(predicate: Expression, base: State, spec: Spec) -> Expression:
+    """`predicate`, and what it says of the numbers of buckets: they speak where a column equals values."""
+    found = [predicate]
+    for each, source_id in zip(spec.partitioning.fields, spec.source_ids, strict=True):
+        source = next((f for f in base.schema.fields if f.id == source_id), None)
+        if each.transform.kind is not TransformKind.BUCKET or source is None:
+            continue
+        for values in filter(None, (_equals(part, source.name) for part in conjuncts(predicate))):
+            try:
+                column = pa.array(values, to_arrow(source.type))
+            except (pa.ArrowException, ValueError, TypeError, OverflowError):
+                continue  # No value of the column: it is left to the rows.
+            numbers = transform.apply(each.transform, column, source.type)
+            found.append(is_in(each.name, frozenset(numbers.to_pylist())))
+    return and_(*found)
+
+
+def _equals(condition: Expression, name: str) -> list[Any] | None:
+    """The values of which a condition says that a column is one."""
+    match condition:
+        case Call("eq" | "eq_null_safe", (Column((column,)), Literal(value))) if column == name and value is not None:
+            return [value]
+        case Call("eq" | "eq_null_safe", (Literal(value), Column((column,)))) if column == name and value is not None:
+            return [value]
+        case Call("in", (Column((column,)), Literal(values))) if column == name:
+            return [value for value in values if value is not None]
+    return None
 
 
 def _scope_columns(entries: pa.Table, spec: Spec) -> pa.Table:

@@ -60,7 +60,7 @@ def scan(
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
     """The live files that may hold a row for which `predicate` is true."""
     scope, _ = conditions.split(predicate, base.schema.partitioning.columns)
-    entries = may_hold(base, manifest.live_entries(reader, base, scope), predicate)
+    entries = may_hold(base, manifest.live_entries(reader, base, scope, predicate=predicate), predicate)
     return Files(entries, manifest.live_entries(reader, base, scope, ManifestContent.DELETES))
 
 
