@@ -250,7 +250,7 @@ def by_partition(entries: pa.Table, base: State, predicate: Expression) -> pa.Ta
             values = part[f"p{id}"].combine_chunks()
             nulls = pc.if_else(values.is_null(), counts, pa.scalar(0, pa.int64()))
             bounds = _bounds_of(base, spec, place, values, values, nulls, counts) | bounds
-        keep[rows] = np.asarray(expression.may_match(_with_buckets(predicate, base, spec), bounds, len(rows)))
+        keep[rows] = np.asarray(expression.may_match(_transformed(predicate, base, spec), bounds, len(rows)))
     return entries.filter(pa.array(keep))
 
 
@@ -279,7 +279,7 @@ def prune_metas(metas: pa.Table, base: State, scope: Expression, predicate: Expr
                 nothing = pc.and_(low.is_null(), pc.struct_field(summary, "contains_null"))
                 nulls = pc.if_else(nothing, files, nulls)
             bounds = _bounds_of(base, spec, place, low, high, nulls, files) | bounds
-        asked = and_(scope, _with_buckets(predicate, base, spec))
+        asked = and_(scope, _transformed(predicate, base, spec))
         keep[rows] = np.asarray(expression.may_match(asked, bounds, len(rows)))
     return metas.filter(pa.array(keep))
 
@@ -536,20 +536,20 @@ def _bounds_of(
     return found
 
 
-def _with_buckets(predicate: Expression, base: State, spec: Spec) -> Expression:
-    """`predicate`, and what it says of the numbers of buckets: they speak where a column equals values."""
+def _transformed(predicate: Expression, base: State, spec: Spec) -> Expression:
+    """`predicate`, and what it says of buckets and of what is cut short: these speak where a column equals values."""
     found = [predicate]
     for each, source_id in zip(spec.partitioning.fields, spec.source_ids, strict=True):
         source = next((f for f in base.schema.fields if f.id == source_id), None)
-        if each.transform.kind is not TransformKind.BUCKET or source is None:
+        if each.transform.kind not in (TransformKind.BUCKET, TransformKind.TRUNCATE) or source is None:
             continue
         for values in filter(None, (_equals(part, source.name) for part in conjuncts(predicate))):
             try:
                 column = pa.array(values, to_arrow(source.type))
             except (pa.ArrowException, ValueError, TypeError, OverflowError):
                 continue  # No value of the column: it is left to the rows.
-            numbers = transform.apply(each.transform, column, source.type)
-            found.append(is_in(each.name, frozenset(numbers.to_pylist())))
+            made = transform.apply(each.transform, column, source.type)
+            found.append(is_in(each.name, frozenset(made.to_pylist())))
     return and_(*found)
 
 
