@@ -40,15 +40,31 @@ def table(
     partitions: dg.PartitionsDefinition | None = None,
     partition_by: PartitionBy | None = None,
     lineage: Mapping[str, Any] | None = None,
-    kinds: Iterable[str] = ("pyspark", "paimon"),
+    format: str = "paimon",
+    write: str = "replace",
+    kinds: Iterable[str] = ("pyspark",),
     tags: Mapping[str, str] | None = None,
     metadata: Mapping[str, Any] | None = None,
+    layout: Sequence[str] = (),
+    primary_key: Sequence[str] = (),
+    table_properties: Mapping[str, str] | None = None,
+    merge: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """`dg.asset` with this project's defaults. `unique` are the columns that tell two rows apart: they are checked."""
-    declared: dict[str, Any] = {"unique_key": list(unique), **(metadata or {})}
-    declared |= {"partition_by": partition_by} if partition_by else {}
-    declared |= {"lineage": lineage} if lineage else {}
+    """`dg.asset` with this project's defaults. `unique` are the columns that tell two rows apart: they are checked.
+
+    `format`, `write`, `layout`, `primary_key`, `table_properties`, `merge`: see `resources.asset_table`.
+    """
+    told = {
+        "partition_by": partition_by,
+        "lineage": lineage,
+        "layout": list(layout),
+        "primary_key": list(primary_key),
+        "table_properties": table_properties,
+        "merge": merge,
+    }
+    declared: dict[str, Any] = {"unique_key": list(unique), "format": format, "write": write, **(metadata or {})}
+    declared |= {name: value for name, value in told.items() if value}
 
     def decorate(function: Callable[..., Any]) -> dg.AssetsDefinition:
         with warnings.catch_warnings():
@@ -58,7 +74,7 @@ def table(
                 partitions_def=partitions,
                 backfill_policy=dg.BackfillPolicy.single_run() if partitions else None,
                 metadata=declared,
-                kinds=set(kinds),
+                kinds={format, *kinds},
                 owners=[OWNER],
                 tags={"domain": "flights", **(tags or {})},
                 pool=pool_of(function.__name__),

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from assets import joined, marts, raw
+from assets import bookings, joined, marts, raw
 from resources.asset_table import AssetTable
 from resources.lake import LakeResource
 
 DATABASE = "nyc"
-ASSETS = dg.load_assets_from_modules([raw, joined, marts], include_specs=True)
+ASSETS = dg.load_assets_from_modules([raw, joined, marts, bookings], include_specs=True)
 
 
 def definitions_by_name() -> dict[str, dg.AssetsDefinition]:

@@ -7,6 +7,13 @@ Metadata that an asset may set (see also `resources.partitions`):
     layout            the table's partition columns, where they are not those of `partition_by`, in its order
     format            "paimon" unless it says otherwise
     primary_key       columns
+    write             how a frame changes the table:
+                      "replace" (the default)  exactly the run's partitions become the frame's rows
+                      "upsert"                 rows take the place of those with the same primary key
+                      "merge"                  MERGE INTO, as `merge` says; the frame is the source
+    merge             {"on": "t.id = s.id", "matched": [{"when": "s.op = 'cancel'", "then": "delete"}, {"then": "update_all"}],
+                      "not_matched": [{"then": "insert_all"}], "not_matched_by_source": [...]}; `then` may be a mapping of
+                      columns to expressions
     table_properties  of a table that is created
     lineage           {"column": ["upstream.column", ...], "*": "upstream"}: where each column comes from;
                       "*" is every column that is not named and comes unchanged from one upstream asset
@@ -41,6 +48,7 @@ from resources.partitions import PartitionBy, Spec, columns_of, partition_specs,
 PREVIEW_ROWS = 5
 PREVIEW_COLUMNS = 8
 MAX_KEYS_IN_PROPERTIES = 400
+WRITES = ("replace", "upsert", "merge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,8 @@ class AssetTable:
     format: str = "paimon"
     primary_key: tuple[str, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
+    write: str = "replace"
+    merge: Mapping[str, Any] | None = None
     lineage: Mapping[str, Any] | None = None
     comment: str | None = None
 
@@ -79,9 +89,10 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A write that landed: its snapshot, the rows of each Dagster partition, and metadata for the event log."""
+    """A write that landed: its snapshot (None where nothing was to do), the rows of each Dagster partition, and metadata for
+    the event log."""
 
-    snapshot: Snapshot
+    snapshot: Snapshot | None
     row_counts: Mapping[str, int]
     metadata: Mapping[str, Any]
 
@@ -94,8 +105,14 @@ def declared(
     comment: str | None = None,
 ) -> AssetTable:
     """The table that an asset declares by its metadata."""
-    partition_by = metadata.get("partition_by")
-    if partitions is not None and partition_by is None:
+    partition_by, write = metadata.get("partition_by"), str(metadata.get("write", "replace"))
+    if write not in WRITES:
+        raise InvalidInput(f"{asset.to_user_string()}: write={write!r}; it must be one of {', '.join(WRITES)}")
+    if (write == "merge") != (metadata.get("merge") is not None):
+        raise InvalidInput(
+            f"{asset.to_user_string()}: 'merge' says how to merge where write is 'merge', and only there"
+        )
+    if partitions is not None and partition_by is None and write == "replace":
         raise InvalidInput(
             f"{asset.to_user_string()} has partitions, but its metadata has no 'partition_by' that says which columns "
             f"of {name} they are, e.g. metadata={{'partition_by': {{'date': 'dt'}}}}"
@@ -109,16 +126,19 @@ def declared(
         format=str(metadata.get("format", "paimon")),
         primary_key=tuple(metadata.get("primary_key", ())),
         properties=tuple(sorted((metadata.get("table_properties") or {}).items())),
+        write=write,
+        merge=metadata.get("merge"),
         lineage=metadata.get("lineage"),
         comment=comment,
     )
 
 
 def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Origin) -> Written:
-    """Replace exactly the partitions `keys` (the whole table, where the asset has none) in one commit.
+    """Bring a frame into the table as the asset declares it, in one commit.
 
-    A partition without rows becomes empty. The table is created from the frame if it is not there. The write happens
-    once for an `origin` and `keys`, however often it is asked for. Raises `OutsideScope` for rows of other partitions.
+    "replace": exactly the partitions `keys` (the whole table, where the asset has none); a partition without rows becomes
+    empty, and rows of other partitions raise `OutsideScope`. The table is created from the frame if it is not there. The
+    write happens once for an `origin` and `keys`, however often it is asked for.
     """
     frame = to_write(data)
     table = lake.create_table(
@@ -132,16 +152,33 @@ def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Or
         if_exists="ignore",
     )
     request: dict[str, Any] = {"id": request_id(to, keys, origin), "properties": _properties(to, keys, origin)}
-    if to.partitions is None:
-        specs: Mapping[str, tuple[Spec, ...]] = {}
+    specs: Mapping[str, tuple[Spec, ...]] = {}
+    if to.write == "upsert":
+        snapshot = table.upsert(frame, **request)
+    elif to.write == "merge":
+        snapshot = _merge(table, frame, to.merge or {}).merge(**request)
+    elif to.partitions is None:
         snapshot = table.overwrite(frame, **request)
     else:
         specs = specs_of(to, table.schema, keys)
         partitions = [spec for several in specs.values() for spec in several]
         snapshot = table.overwrite_partitions(frame, partitions=partitions, **request)
-    assert snapshot is not None, "an overwrite of a declared scope always makes a snapshot"
-    counts = _row_counts(snapshot, specs, table.schema)
+    counts = _row_counts(snapshot, specs, table.schema) if snapshot else {}
     return Written(snapshot, counts, _metadata(table, to, snapshot, specs))
+
+
+def _merge(table: Any, source: Any, declared: Mapping[str, Any]) -> Any:
+    """MERGE INTO as an asset's metadata declares it."""
+    merge = table.merge_into(source, on=declared["on"])
+    for kind in ("matched", "not_matched", "not_matched_by_source"):
+        for clause in declared.get(kind, ()):
+            branch = getattr(merge, f"when_{kind}")(clause.get("when"))
+            then = clause["then"]
+            if isinstance(then, str):
+                merge = getattr(branch, then)()
+            else:
+                merge = (branch.insert if kind == "not_matched" else branch.update)(dict(then))
+    return merge
 
 
 def scan(
@@ -150,7 +187,7 @@ def scan(
     """The rows of the partitions `keys` (all rows for None) as a Scan, and the id of the snapshot it reads."""
     table = lake.table(of.name)
     where = None
-    if keys is not None:
+    if keys is not None and of.write == "replace":  # Other tables gather what all partitions bring.
         where = predicate_of(specs_of(of, table.schema, keys), columns_of(of.partition_by or {}))
     found = table.scan(columns=columns, where=where, snapshot_id=pin.snapshot_id, tag=pin.tag, as_of=pin.as_of)
     return found, found.snapshot.id if found.snapshot else None
@@ -262,13 +299,21 @@ def _row_counts(snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]], schema:
     return {key: sum(added.get(tuple(spec.values()), 0) for spec in several) for key, several in specs.items()}
 
 
-def _metadata(table: Any, to: AssetTable, snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]]) -> dict[str, Any]:
+def _metadata(
+    table: Any, to: AssetTable, snapshot: Snapshot | None, specs: Mapping[str, Sequence[Spec]]
+) -> dict[str, Any]:
     schema: Schema = table.schema
     found: dict[str, Any] = {
         "dagster/table_name": to.name,
         "dagster/uri": table.uri,
         "dagster/storage_kind": to.format,
         "dagster/column_schema": column_schema(schema),
+    }
+    if to.lineage:
+        found["dagster/column_lineage"] = column_lineage(to.lineage, schema.names)
+    if snapshot is None:
+        return found
+    found |= {
         "lake/snapshot_id": snapshot.id,
         "lake/files_added": snapshot.files_added,
         "lake/files_removed": snapshot.files_removed,
@@ -279,11 +324,9 @@ def _metadata(table: Any, to: AssetTable, snapshot: Snapshot, specs: Mapping[str
         "lake/commit_milliseconds": snapshot.milliseconds,
         "lake/commit_attempts": snapshot.attempts,
     }
-    if to.lineage:
-        found["dagster/column_lineage"] = column_lineage(to.lineage, schema.names)
     if specs:
         found["lake/partitions_in_commit"] = len(specs)
-    else:
+    elif to.write == "replace":
         found["dagster/row_count"] = snapshot.rows_added
     if snapshot.rows_added:
         where = predicate_of(specs, columns_of(to.partition_by or {})) if specs else None

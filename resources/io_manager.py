@@ -23,7 +23,8 @@ class ReadAt(dg.Config):
 
 
 class LakeIOManager(dg.ConfigurableIOManager):
-    """Assets as tables: an output replaces the run's partitions in one commit, an input reads the partitions asked for.
+    """Assets as tables: an output is one commit, which replaces the run's partitions unless the asset declares otherwise;
+    an input reads the partitions asked for, or the whole of a table that gathers rows by upsert or merge.
 
     Inputs are read as their annotation says: a Spark, pandas or polars frame, a pyarrow.Table or a Scan. They can be
     pinned by the input's metadata (`AssetIn(metadata={"tag": "v1"})`) or, for a run or a whole backfill, by
@@ -44,7 +45,8 @@ class LakeIOManager(dg.ConfigurableIOManager):
             written = write(self.lake.lake, table, obj, keys, origin_of(step, context.step_key))
         for key, rows in written.row_counts.items():
             step.add_asset_metadata({"dagster/partition_row_count": rows}, asset_key=table.asset, partition_key=key)
-        step.set_data_version(table.asset, dg.DataVersion(str(written.snapshot.id)))
+        if written.snapshot:
+            step.set_data_version(table.asset, dg.DataVersion(str(written.snapshot.id)))
         context.add_output_metadata(dict(written.metadata))
 
     def load_input(self, context: dg.InputContext) -> Any:

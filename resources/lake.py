@@ -33,7 +33,8 @@ class LakeResource(dg.ConfigurableResource):
         return self._lake
 
     def write(self, context: dg.AssetExecutionContext, data: Any) -> dg.MaterializeResult:
-        """Replace exactly the partitions of the run by `data`, in one commit, and report it."""
+        """Bring `data` into the asset's table as the asset declares it (its partitions replaced, unless it says otherwise),
+        in one commit, and report it."""
         keys = list(context.partition_keys) if context.assets_def.partitions_def else []
         with as_dagster_failures(context.asset_key, keys):
             table = self.declared(context.asset_key, context.assets_def)
@@ -43,7 +44,7 @@ class LakeResource(dg.ConfigurableResource):
         return dg.MaterializeResult(
             asset_key=table.asset,
             metadata=written.metadata,
-            data_version=dg.DataVersion(str(written.snapshot.id)),
+            data_version=dg.DataVersion(str(written.snapshot.id)) if written.snapshot else None,
         )
 
     def declared(self, asset: dg.AssetKey, definition: dg.AssetsDefinition) -> AssetTable:

@@ -1,0 +1,154 @@
+"""Seats sold on the flights: what happened to each booking, its state by MERGE, and what the routes earn."""
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+
+import dagster as dg
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from assets.nycflights13 import read_days
+from assets.raw import SOURCE
+from assets.table import DAILY, FOLLOW_UPSTREAM, table
+from resources.spark import SparkResource
+
+SEED = 2013
+MOST_DAYS_AHEAD = 30
+MOST_SEATS = 3
+CHANGED_SHARE, CANCELLED_SHARE = 0.20, 0.08
+
+EVENT = ("event_date", "event_at", "op", "booking_id", "booked_at", "flight_date", "carrier", "flight", "origin", "dest", "cabin", "fare")  # fmt: skip
+
+
+def events_of(flights: DataFrame, days: Sequence[str]) -> DataFrame:
+    """What happened on `days` to bookings of `flights`: `op` is booked, changed or cancelled.
+
+    Up to three seats of each flight are followed. A seat is booked 1 to 30 days before the flight; one in five is then
+    changed to a dearer cabin and one in twelve cancelled, by the day of the flight at the latest. Every event carries
+    the whole booking as it is then. All of it follows from the flight's key and `SEED`.
+    """
+    flown = F.to_date("dt")
+    seats = (
+        flights.withColumn("seat", F.explode(F.sequence(F.lit(1), F.lit(MOST_SEATS))))
+        .withColumn("booking_id", F.concat_ws("-", "dt", "carrier", "flight", "origin", "seat"))
+        .withColumn("lead", 1 + F.floor(_chance(1) * MOST_DAYS_AHEAD).cast("int"))
+        .withColumn("booked_on", F.date_sub(flown, F.col("lead")))
+        .withColumn("changed_on", F.date_add("booked_on", 1 + F.floor(_chance(2) * F.col("lead")).cast("int")))
+        .withColumn("cancelled_on", F.date_add("booked_on", 1 + F.floor(_chance(3) * F.col("lead")).cast("int")))
+        .withColumn("is_cancelled", _chance(4) < CANCELLED_SHARE)
+        .withColumn(
+            "is_changed",
+            (_chance(5) < CHANGED_SHARE) & ~(F.col("is_cancelled") & (F.col("cancelled_on") <= F.col("changed_on"))),
+        )
+        .withColumn("base", 40 + F.coalesce("distance", F.lit(500)) * 0.11 + _chance(6) * 60)
+    )
+    booked = seats.select("*", F.lit("booked").alias("op"), F.col("booked_on").alias("event_date"))
+    changed = seats.filter("is_changed").select(
+        "*", F.lit("changed").alias("op"), F.col("changed_on").alias("event_date")
+    )
+    cancelled = seats.filter("is_cancelled").select(
+        "*", F.lit("cancelled").alias("op"), F.col("cancelled_on").alias("event_date")
+    )
+    dearer = F.col("is_changed") & (F.col("event_date") >= F.col("changed_on"))
+    return (
+        booked.union(changed)
+        .union(cancelled)
+        .filter(F.col("event_date").isin([date.fromisoformat(day) for day in days]))
+        .withColumn("event_at", _moment(F.col("event_date"), F.col("op")))
+        .withColumn("booked_at", _moment(F.col("booked_on"), F.lit("booked")))
+        .withColumn("flight_date", flown)
+        .withColumn("cabin", F.when(dearer, "business").otherwise("economy"))
+        .withColumn("fare", F.round(F.col("base") * F.when(dearer, 2.6).otherwise(1.0), 2).cast("decimal(10, 2)"))
+        .select(*EVENT)
+    )
+
+
+def latest(events: DataFrame) -> DataFrame:
+    """The last event of each booking."""
+    last_first = Window.partitionBy("booking_id").orderBy(F.col("event_at").desc())
+    return events.withColumn("place", F.row_number().over(last_first)).filter("place = 1").drop("place", "event_date")
+
+
+def earn_by_route(flights: DataFrame, bookings: DataFrame) -> DataFrame:
+    """One row for each day and route: flights, seats sold and cancelled, and what the seats that were kept cost."""
+    flown = flights.groupBy("dt", "origin", "dest").agg(F.count("*").alias("flights"))
+    kept = F.when(F.col("op") != "cancelled", F.col("fare"))
+    sold = bookings.groupBy(F.date_format("flight_date", "yyyy-MM-dd").alias("dt"), "origin", "dest").agg(
+        F.count("*").alias("sold"),
+        F.count(F.when(F.col("op") == "cancelled", 1)).alias("cancelled"),
+        F.sum(kept).cast("decimal(14, 2)").alias("revenue"),
+    )
+    return flown.join(sold, ["dt", "origin", "dest"], "left").fillna(0, ["sold", "cancelled"])
+
+
+def _chance(number: int) -> Column:
+    """A number in [0, 1) that follows from the booking and `SEED`."""
+    return F.pmod(F.xxhash64("booking_id", F.lit(SEED), F.lit(number)), F.lit(1 << 20)) / (1 << 20)
+
+
+def _moment(day: Column, op: Column) -> Column:
+    """A time of that day; a later event of a booking never has an earlier one."""
+    second = F.pmod(F.xxhash64("booking_id", op, F.lit(SEED)), F.lit(86_400))
+    return F.timestamp_seconds(F.unix_date(day).cast("long") * 86_400 + second)
+
+
+@table(
+    group="bookings",
+    format="iceberg",
+    partitions=DAILY,
+    partition_by={"date": "event_date"},
+    unique=["booking_id", "op"],
+    lineage={
+        "flight_date": ["nycflights13.dt"],
+        **{n: [f"nycflights13.{n}"] for n in ("carrier", "flight", "origin", "dest")},
+    },
+    deps=[SOURCE],
+)
+def booking_events(context: dg.AssetExecutionContext, spark: SparkResource) -> DataFrame:
+    """Seats booked, changed and cancelled on a day: a changelog, derived from the flights of the next 30 days."""
+    days = context.partition_keys
+    ahead = {date.fromisoformat(day) + timedelta(n) for day in days for n in range(MOST_DAYS_AHEAD + 1)}
+    flights = read_days("flights", sorted(day.isoformat() for day in ahead))
+    return events_of(spark.session.createDataFrame(flights), days)
+
+
+@table(
+    group="bookings",
+    format="iceberg",
+    partitions=DAILY,
+    write="merge",
+    layout=["days(booked_at)"],
+    merge={
+        "on": "t.booking_id = s.booking_id",
+        "matched": [{"when": "s.event_at > t.event_at", "then": "update_all"}],
+        "not_matched": [{"then": "insert_all"}],
+    },
+    table_properties={"write.merge.mode": "merge-on-read"},
+    unique=["booking_id"],
+    lineage={"*": "booking_events"},
+    automation_condition=FOLLOW_UPSTREAM,
+)
+def bookings(booking_events: DataFrame) -> DataFrame:
+    """Every booking as it is now. A day that is run again changes nothing that a later event has changed since."""
+    return latest(booking_events)
+
+
+@table(
+    group="bookings",
+    partitions=DAILY,
+    partition_by={"date": "dt"},
+    unique=["dt", "origin", "dest"],
+    lineage={
+        "dt": ["flights.dt"],
+        "origin": ["flights.origin"],
+        "dest": ["flights.dest"],
+        "flights": ["flights.flight"],
+        "sold": ["bookings.booking_id"],
+        "cancelled": ["bookings.op"],
+        "revenue": ["bookings.fare", "bookings.op"],
+    },
+    automation_condition=FOLLOW_UPSTREAM,
+)
+def route_revenue(flights: DataFrame, bookings: DataFrame) -> DataFrame:
+    """What each route earns, by day of flight: a Paimon table out of a Paimon and an Iceberg table."""
+    return earn_by_route(flights, bookings)
