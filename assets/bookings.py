@@ -99,8 +99,10 @@ def _moment(day: Column, op: Column) -> Column:
     partition_by={"date": "event_date"},
     unique=["booking_id", "op"],
     lineage={
-        "flight_date": ["nycflights13.dt"],
-        **{n: [f"nycflights13.{n}"] for n in ("carrier", "flight", "origin", "dest")},
+        **{name: ["nycflights13.dt"] for name in ("event_date", "event_at", "op", "booked_at", "flight_date")},
+        "booking_id": [f"nycflights13.{name}" for name in ("dt", "carrier", "flight", "origin")],
+        **{name: [f"nycflights13.{name}"] for name in ("carrier", "flight", "origin", "dest")},
+        **{name: ["nycflights13.distance"] for name in ("cabin", "fare")},
     },
     deps=[SOURCE],
 )
@@ -123,7 +125,6 @@ def booking_events(context: dg.AssetExecutionContext, spark: SparkResource) -> D
         "matched": [{"when": "s.event_at > t.event_at", "then": "update_all"}],
         "not_matched": [{"then": "insert_all"}],
     },
-    table_properties={"write.merge.mode": "merge-on-read"},
     unique=["booking_id"],
     lineage={"*": "booking_events"},
     automation_condition=FOLLOW_UPSTREAM,

@@ -40,3 +40,8 @@ def table_of(lake: LakeResource, name: str) -> AssetTable:
 def named(partitions: dg.PartitionsDefinition | None) -> list[str]:
     """The assets that have these partitions."""
     return [name for name, asset in TABLE_ASSETS.items() if asset.partitions_def == partitions]
+
+
+def replaced(names: list[str]) -> list[str]:
+    """Those of the assets whose runs replace exactly their partitions; the others gather rows by upsert or merge."""
+    return [name for name in names if TABLE_ASSETS[name].metadata_by_key[TABLE_ASSETS[name].key]["write"] == "replace"]

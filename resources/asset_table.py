@@ -163,7 +163,7 @@ def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Or
         specs = specs_of(to, table.schema, keys)
         partitions = [spec for several in specs.values() for spec in several]
         snapshot = table.overwrite_partitions(frame, partitions=partitions, **request)
-    counts = _row_counts(snapshot, specs, table.schema) if snapshot else {}
+    counts = _row_counts(snapshot, specs, table.schema) if snapshot and specs else {}
     return Written(snapshot, counts, _metadata(table, to, snapshot, specs))
 
 
@@ -172,7 +172,8 @@ def _merge(table: Any, source: Any, declared: Mapping[str, Any]) -> Any:
     merge = table.merge_into(source, on=declared["on"])
     for kind in ("matched", "not_matched", "not_matched_by_source"):
         for clause in declared.get(kind, ()):
-            branch = getattr(merge, f"when_{kind}")(clause.get("when"))
+            when = [clause["when"]] if "when" in clause else []
+            branch = getattr(merge, f"when_{kind}")(*when)
             then = clause["then"]
             if isinstance(then, str):
                 merge = getattr(branch, then)()

@@ -64,5 +64,7 @@ def test_routes_earn_what_was_kept(spark, flights, events):
     rows = earn_by_route(flights, latest(spark.createDataFrame(events))).toArrow().to_pylist()
     assert sum(each["sold"] for each in rows) == len(state)
     assert sum(each["cancelled"] for each in rows) == sum(each["op"] == "cancelled" for each in state)
-    assert sum(each["revenue"] or 0 for each in rows) == sum(each["fare"] for each in state if each["op"] != "cancelled")
+    assert sum(each["revenue"] or 0 for each in rows) == sum(
+        each["fare"] for each in state if each["op"] != "cancelled"
+    )
     assert sum(each["flights"] for each in rows) == flights.count()
