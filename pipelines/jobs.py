@@ -16,7 +16,7 @@ monthly = dg.define_asset_job(
     "monthly", selection=named(MONTHLY), description="Every monthly table, for a month or for a range of months."
 )
 reference = dg.define_asset_job(
-    "reference", selection=named(None), description="The tables without partitions: airlines, airports, planes."
+    "reference", selection=named(None), description="The tables without partitions: airlines, airports."
 )
 
 rerun_partitions = rerun_job()

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from assets import bookings, joined, marts, raw
+from assets import bookings, fleet, joined, marts, raw
 from resources.asset_table import AssetTable
 from resources.lake import LakeResource
 
 DATABASE = "nyc"
-ASSETS = dg.load_assets_from_modules([raw, joined, marts, bookings], include_specs=True)
+ASSETS = dg.load_assets_from_modules([raw, fleet, joined, marts, bookings], include_specs=True)
 
 
 def definitions_by_name() -> dict[str, dg.AssetsDefinition]:
@@ -42,6 +42,11 @@ def named(partitions: dg.PartitionsDefinition | None) -> list[str]:
     return [name for name, asset in TABLE_ASSETS.items() if asset.partitions_def == partitions]
 
 
+def replaces(asset: dg.AssetsDefinition) -> bool:
+    """Whether a run replaces exactly its partitions; other tables gather rows by upsert or merge."""
+    return str(asset.metadata_by_key[asset.key].get("write", "replace")) == "replace"
+
+
 def replaced(names: list[str]) -> list[str]:
-    """Those of the assets whose runs replace exactly their partitions; the others gather rows by upsert or merge."""
-    return [name for name in names if TABLE_ASSETS[name].metadata_by_key[TABLE_ASSETS[name].key]["write"] == "replace"]
+    """Those of the assets whose runs replace exactly their partitions."""
+    return [name for name in names if replaces(TABLE_ASSETS[name])]

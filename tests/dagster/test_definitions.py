@@ -15,7 +15,7 @@ from pipelines import schedules
 from pipelines.checks import CHECKS
 from pipelines.definitions import defs
 from pipelines.jobs import daily
-from pipelines.tables import TABLE_ASSETS
+from pipelines.tables import TABLE_ASSETS, replaces
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -76,15 +76,15 @@ def test_every_table_is_described_owned_tagged_pooled_and_checked(name):
     assert spec.description
     assert spec.owners
     assert spec.tags["domain"] == "flights"
-    assert {"pyspark", "paimon"} <= spec.kinds
-    assert spec.group_name in {"raw", "joined", "marts"}
+    assert spec.kinds == {"pyspark", spec.metadata["format"]}
+    assert spec.group_name in {"raw", "fleet", "joined", "marts", "bookings"}
     assert asset.op.pool == pool_of(name)
     assert (asset.backfill_policy is not None) == (asset.partitions_def is not None)
     if asset.partitions_def:
         assert asset.backfill_policy.policy_type.name == "SINGLE_RUN"
     names = {key.name for checks in CHECKS for key in checks.check_keys if key.asset_key == asset.key}
     assert {"row_count", "unique_key", "columns_unchanged"} <= names
-    assert ("partition_present" in names) == (asset.partitions_def is not None)
+    assert ("partition_present" in names) == (asset.partitions_def is not None and replaces(asset))
 
 
 def test_the_default_executor_shares_one_process():

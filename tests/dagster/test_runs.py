@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame
 
-from assets.nycflights13 import read_days
+from assets.nycflights13 import read, read_days
 from assets.table import DAILY, MONTHLY, table
 from pipelines.definitions import definitions
 from pipelines.maintenance import Upkeep
@@ -89,6 +89,23 @@ def test_bookings_are_the_last_event_of_each_and_a_day_again_changes_nothing(pro
     revenue = project.table("route_revenue").scan().to_arrow()
     flown = [each for each in before.values() if str(each["flight_date"]) in DAYS]
     assert pc.sum(revenue["sold"]).as_py() == len(flown)
+
+
+def test_planes_are_as_their_last_flight_left_them_and_a_day_again_changes_none(project):
+    flown = read_days("flights", DAYS).sort_by("time_hour").to_pylist()
+    last = {each["tailnum"]: each["time_hour"] for each in flown if each["tailnum"] and each["dep_time"] is not None}
+    known = {each["tailnum"]: each for each in read("planes").to_pylist()}
+
+    def state():
+        return {each["tailnum"]: each for each in project.table("planes").scan().to_arrow().to_pylist()}
+
+    before = state()
+    assert {tail: each["last_seen"] for tail, each in before.items()} == last
+    for tail, each in before.items():
+        assert each["seats"] == known.get(tail, {}).get("seats")
+        assert each["manufacturer"] == known.get(tail, {}).get("manufacturer")
+    project.run("daily", keys=[DAYS[0]])
+    assert state() == before
 
 
 def test_the_month_is_made_from_its_days(project):
