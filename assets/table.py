@@ -27,7 +27,7 @@ MONTHLY = dg.MonthlyPartitionsDefinition(START, end_date=END)
 FOLLOW_UPSTREAM = (
     dg.AutomationCondition.eager()
     .without(dg.AutomationCondition.in_latest_time_window())
-    .ignore(dg.AssetSelection.groups("source"))
+    .ignore(dg.AssetSelection.groups("source", include_sources=True))
 )
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
