@@ -1,0 +1,211 @@
+"""Writes `understand-files.md`: a Paimon table with a primary key, and what each operation does to its files.
+
+    python docs/understand_files.py
+
+Every tree, snapshot and manifest entry on the page is read from the table that the script makes. Names that a writer draws
+by lot are numbered in the order in which they come, so that the page is the same each time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+
+from lakeformat import Lake
+from lakeformat.table import Table
+
+PAGE = Path(__file__).with_name("understand-files.md")
+SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.int32()), ("b", pa.string()), ("dt", pa.string())])
+_DRAWN = re.compile(r"(?P<kind>data|manifest-list|manifest)-[0-9a-f]{8}-[0-9a-f-]{27}-\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A statement, and the table after it."""
+
+    title: str
+    statement: str
+    tree: tuple[str, ...]
+    snapshot: dict[str, object] | None
+    entries: tuple[tuple[str, str, str, int], ...]  # (ADD or DELETE, partition, file, level) of its own manifests.
+    rows: tuple[tuple[object, ...], ...]
+
+
+def walk(warehouse: Path) -> list[Step]:
+    """The statements one after the other on a new table `default.T`, and what each left."""
+    lake, names = Lake(str(warehouse)), Names()
+    steps: list[Step] = []
+
+    def step(title: str, statement: str, do: Callable[[], object]) -> None:
+        do()
+        steps.append(look(lake.table("default.T"), title, statement, names))
+
+    step(
+        "Create the table",
+        """table = lake.create_table(
+    "default.T", schema, partition_by=["dt"], primary_key=["id", "dt"],
+    properties={"bucket": "1", "merge-engine": "deduplicate"},
+)""",
+        lambda: lake.create_table(
+            "default.T",
+            SCHEMA,
+            partition_by=["dt"],
+            primary_key=["id", "dt"],
+            properties={"bucket": "1", "merge-engine": "deduplicate"},
+        ),
+    )
+    table = lake.table("default.T")
+    step("Insert one row", "table.append([row(1)])", lambda: table.append([row(1)]))
+    step(
+        "Insert nine rows in nine partitions",
+        "table.append([row(n) for n in range(2, 11)])",
+        lambda: table.append([row(n) for n in range(2, 11)]),
+    )
+    step("Delete rows", "table.delete(\"dt >= '20230503'\")", lambda: table.delete("dt >= '20230503'"))
+    step("Compact", "table.compact(full=True)", lambda: table.compact(full=True))
+    options = {"full-compaction.delta-commits": "1", "snapshot.clean-empty-directories": "true"}
+    step(
+        "Alter the table",
+        'table.alter().set_properties(\n    {"full-compaction.delta-commits": "1", "snapshot.clean-empty-directories": "true"}\n).commit()',
+        lambda: table.alter().set_properties(options).commit(),
+    )
+    step("Insert once more", "table.append([row(11)])", lambda: table.append([row(11)]))
+    step("Expire snapshots", "table.expire_snapshots(retain_last=1)", lambda: table.expire_snapshots(retain_last=1))
+    return steps
+
+
+def row(number: int) -> dict[str, object]:
+    return {"id": number, "a": 10_000 + number, "b": f"varchar{number:05}", "dt": f"202305{number:02}"}
+
+
+class Names:
+    """Names drawn by lot -> numbered ones, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+        self._counts: Counter[str] = Counter()
+
+    def shown(self, text: str) -> str:
+        return _DRAWN.sub(self._number, text)
+
+    def _number(self, found: re.Match[str]) -> str:
+        if found[0] not in self._known:
+            self._counts[found["kind"]] += 1
+            self._known[found[0]] = f"{found['kind']}-{self._counts[found['kind']]}"
+        return self._known[found[0]]
+
+
+def look(table: Table, title: str, statement: str, names: Names) -> Step:
+    """The table's files, its newest snapshot, and what that snapshot's own manifests say."""
+    root = Path(table.uri.removeprefix("file://"))
+    document, entries = None, []
+    current = table.current_snapshot()
+    if current is not None:
+        document = json.loads((root / "snapshot" / f"snapshot-{current.id}").read_text())
+        for meta in _avro(root / "manifest" / document["deltaManifestList"]):
+            for entry in _avro(root / "manifest" / meta["_FILE_NAME"]):
+                day = entry["_PARTITION"][-8:].decode()  # The text of eight bytes at the end of a BinaryRow.
+                kind = "DELETE" if entry["_KIND"] else "ADD"
+                entries.append((kind, day, names.shown(entry["_FILE"]["_FILE_NAME"]), entry["_FILE"]["_LEVEL"]))
+        document = {key: _told(key, value, names) for key, value in document.items()}
+    files = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
+    files += [f"{path.relative_to(root)}/" for path in root.rglob("*") if path.is_dir() and not any(path.iterdir())]
+    rows = tuple(tuple(each.values()) for each in table.scan().to_arrow().sort_by("id").to_pylist())
+    return Step(title, statement, tuple(sorted(map(names.shown, files), key=_in_order)), document, tuple(entries), rows)
+
+
+def page(steps: list[Step]) -> str:
+    """The steps as Markdown, with what is worth knowing about each."""
+    parts = [_HEAD]
+    seen: set[str] = set()
+    for step in steps:
+        parts.append(f"## {step.title}\n\n```\n{step.statement}\n```\n\n{_NOTES[step.title].strip()}\n")
+        if step.snapshot and f"{step.snapshot}" not in seen:
+            seen.add(f"{step.snapshot}")
+            parts.append(
+                f"`snapshot-{step.snapshot['id']}`:\n\n```\n{json.dumps(step.snapshot, indent=2, ensure_ascii=False)}\n```\n"
+            )
+            lines = [f"| {kind} | {day} | {file} | {level} |" for kind, day, file, level in step.entries]
+            parts.append(
+                "\n".join(
+                    [
+                        "What its own manifests say:",
+                        "",
+                        "| | dt | file | level |",
+                        "| --- | --- | --- | --- |",
+                        *lines,
+                        "",
+                    ]
+                )
+            )
+        parts.append("The table's files:\n\n```\n" + "\n".join(step.tree) + "\n```\n")
+    return "\n".join(parts)
+
+
+def _avro(path: Path) -> list[dict[str, Any]]:
+    """Read by a library that is not ours."""
+    with path.open("rb") as file:
+        return list(fastavro.reader(file))  # type: ignore[arg-type]
+
+
+def _in_order(path: str) -> list[object]:
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]
+
+
+def _told(key: str, value: object, names: Names) -> object:
+    if key in ("timeMillis", "commitUser", "uuid", "writerVersion") or key.endswith("Size"):
+        return "…"
+    if isinstance(value, dict):
+        return dict.fromkeys(value, "…")
+    return names.shown(value) if isinstance(value, str) else value
+
+
+_HEAD = """# Understanding files
+
+What each operation does to the files of a Paimon table with a primary key. `python docs/understand_files.py` made this page:
+it ran the statements, and then read the folder, the snapshots and, with fastavro, the manifests. Names that a writer draws by lot are
+numbered here, and times, ids and sizes are left out (`…`).
+"""
+
+_NOTES = {
+    "Create the table": "A table is its schema file; there is no snapshot yet. A primary key holds the partition columns, and a number of buckets is chosen.",
+    "Insert one row": """
+One data file on level 0, one manifest that says ADD, and two manifest lists: the base list is what the previous snapshot held, here nothing;
+the delta list is what this one changed. `LATEST` and `EARLIEST` are hints for readers.""",
+    "Insert nine rows in nine partitions": "Nine files, nine ADD entries in one manifest. The base list of this snapshot names the manifest of the first.",
+    "Delete rows": """
+No file goes: each of eight partitions gets one more, with a row of kind -D, so that the manifest has 8 ADD entries. A read merges
+the two by key, and the newer one, the deletion, wins. Two rows are left.""",
+    "Compact": """
+All runs of a bucket are merged into the top level (5). Eight partitions had an insertion and its deletion, of which nothing is left: 16 DELETE
+entries and no ADD. In the other two the file goes up to the top level: 2 DELETE and 2 ADD. DELETE marks a file; it stays where it is while
+an older snapshot reads it.
+
+Paimon 0.4 names the same file in those two DELETE and ADD entries, and so does lakeformat for files of level 1 and higher. A file of level 0
+it writes again, because not every writer merges a commit's rows by key.""",
+    "Alter the table": "`schema-1` is written and nothing else. No snapshot uses it until the next commit.",
+    "Insert once more": "The snapshot's `schemaId` is 1 now.",
+    "Expire snapshots": """
+Snapshots 1 to 4 go: first the 18 data files that a DELETE entry names and nothing later adds, then manifests and lists that only those snapshots
+used, then the snapshot files; `EARLIEST` is set last. The partitions that became empty are removed, which today's Paimon does only with
+`snapshot.clean-empty-directories` (0.4 always did).""",
+}
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        PAGE.write_text(page(walk(Path(folder))))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
