@@ -6,11 +6,11 @@ import dagster as dg
 from pyspark.sql import DataFrame
 
 from assets.nycflights13 import read, read_days
-from assets.table import DAILY, table
+from assets.table import DAILY, SOURCE_KEY, table
 from resources.spark import SparkResource
 
 SOURCE = dg.AssetSpec(
-    "nycflights13",
+    SOURCE_KEY,
     group_name="source",
     description="Flights that left New York City in 2013, with hourly weather, airlines, airports and planes (CC0).",
     kinds={"csv"},

