@@ -20,7 +20,7 @@ from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.paimon import dialect as paimon
 from lakeformat.engines.choose import fields_from_spark, is_spark
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
-from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
+from lakeformat.model.partition import Partitioning, parse_field
 from lakeformat.model.schema import Field, Schema
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import open_store
@@ -31,13 +31,6 @@ DIALECTS: Mapping[str, Dialect] = {"paimon": paimon, "iceberg": iceberg}
 
 _DATABASE = ".db"  # The folder of a namespace is its name with this.
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f.\s$\ud800-\udfff]+")
-_TRANSFORM = re.compile(r"\s*(?P<name>\w+)\s*\(\s*(?:(?P<number>\d+)\s*,\s*)?(?P<column>[^(),]+?)\s*\)\s*")
-_TRANSFORMS = {
-    "year": TransformKind.YEAR, "years": TransformKind.YEAR, "month": TransformKind.MONTH, "months": TransformKind.MONTH,
-    "day": TransformKind.DAY, "days": TransformKind.DAY, "date": TransformKind.DAY, "hour": TransformKind.HOUR,
-    "hours": TransformKind.HOUR, "bucket": TransformKind.BUCKET, "truncate": TransformKind.TRUNCATE, "void": TransformKind.VOID,
-    "identity": TransformKind.IDENTITY,
-}  # fmt: skip
 
 
 class Lake:
@@ -265,7 +258,7 @@ def _declared(
     if comment is not None and not isinstance(comment, str):
         raise InvalidInput(f"comment={comment!r}: it must be text")
     texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in properties.items()}
-    partitioning = Partitioning(tuple(_partition_field(p) for p in partition_by))
+    partitioning = Partitioning(tuple(parse_field(p) for p in partition_by))
     if isinstance(schema, Schema):
         return Schema(
             fields=schema.fields,
@@ -289,24 +282,6 @@ def _fields(schema: Any) -> tuple[Field, ...]:
     raise InvalidInput(
         f"schema is a {type(schema).__name__}; give a pyarrow.Schema, a PySpark StructType or a lakeformat Schema"
     )
-
-
-def _partition_field(text: str) -> PartitionField:
-    """`dt`, `days(ts)`, `bucket(16, id)`."""
-    found = _TRANSFORM.fullmatch(text)
-    if not found:
-        return PartitionField(text, Transform(), text)
-    kind = _TRANSFORMS.get(found["name"].lower())
-    if kind is None:
-        raise InvalidInput(
-            f"partition_by {text!r}: no transform {found['name']!r}; there are {', '.join(sorted(_TRANSFORMS))}"
-        )
-    wants = kind in {TransformKind.BUCKET, TransformKind.TRUNCATE}
-    if wants != (found["number"] is not None):
-        raise InvalidInput(f"partition_by {text!r}: write {kind}({'16, ' if wants else ''}{found['column']})")
-    number = int(found["number"]) if wants else None
-    name = found["column"] if kind is TransformKind.IDENTITY else f"{found['column']}_{kind}"
-    return PartitionField(found["column"], Transform(kind, number), name)
 
 
 def _names(what: str, names: Iterable[str]) -> tuple[str, ...]:

@@ -184,7 +184,7 @@ def plan(
             source.keep_last(asked.key)
         if asked.evolve_schema and (new := new_columns(asked, base.schema.fields, source.fields)):
             base = grow(new)
-            request = replace(request, schema_id=base.schema.id)
+            request = replace(request, schema_id=base.schema.id, partitioning_id=base.schema.partitioning.id)
         layout, fields = dialect.layout(base, store), base.schema.fields
         merge = bound(asked, fields, source.fields)
         condition = candidates(merge, source.spread(merge, _VALUES))

@@ -4,7 +4,7 @@ by key, rows that say what becomes of those there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.operation import Overwrite, Request, Rewrite, RowDelta
-from lakeformat.model.predicate import ALWAYS, Expression, split
+from lakeformat.model.predicate import ALWAYS, Expression, bind, split
 from lakeformat.model.snapshot import TableState
 from lakeformat.model.work import DeleteTask, MarkTask, RewriteTask, RowKind, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
@@ -43,7 +43,7 @@ def delete(
     if layout.keyed is not None:
         return _by_key(store, dialect, engine, base, request, layout, condition, "delete", RowKind.DELETE)
     scope, rest = split(condition, base.schema.partitioning.columns)
-    if rest == ALWAYS:
+    if rest == ALWAYS and dialect.chooses_files(store, base, scope):
         found = dialect.files(store, base, condition)
         return Overwrite(request=request, added=(), scope=scope, kind="delete") if len(found) else None
     found = dialect.files(store, base, condition)
@@ -112,7 +112,7 @@ def replace_rows(
 ) -> Overwrite | Rewrite:
     """The operation by which the rows for which `condition` is true give way to `added`."""
     scope, rest = split(condition, base.schema.partitioning.columns)
-    if rest == ALWAYS:
+    if rest == ALWAYS and dialect.chooses_files(store, base, scope):
         return Overwrite(request=request, added=added, scope=scope, pinned_to=pinned_to)
     if dialect.layout(base).keyed is not None:
         raise UnsupportedFeature(
@@ -130,6 +130,25 @@ def replace_rows(
         kind="overwrite",
         read_at=base.snapshot.id if base.snapshot else 0,
     )
+
+
+def replace_partitions(
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    base: TableState,
+    request: Request,
+    partitions: Collection[tuple[Any, ...]],
+    added: tuple[WrittenFile, ...],
+    pinned_to: int | None,
+) -> Overwrite | Rewrite:
+    """The operation by which these partitions give way to `added`. Files of which metadata does not tell whether they lie
+    there, since the table was parted otherwise then, lose the rows that do."""
+    scope = dialect.scope_of(base.schema, partitions)
+    if dialect.chooses_files(store, base, scope):
+        return Overwrite(request=request, added=added, scope=scope, pinned_to=pinned_to)
+    condition = bind(dialect.rows_in(base.schema, partitions), base.schema.fields)
+    return replace_rows(store, dialect, engine, base, request, condition, added, pinned_to)
 
 
 def mark(

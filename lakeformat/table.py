@@ -34,6 +34,7 @@ from lakeformat.model.operation import (
     Request,
     Restore,
 )
+from lakeformat.model.partition import parse_field
 from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
 from lakeformat.model.schema import Schema, Type, find_field
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
@@ -249,11 +250,18 @@ class Table:
             return landed
         scope = None if partitions is None else self._declared(base.schema, partitions)
         added = self._write(base, data, scope)
-        if scope is None:
-            if not added:
-                return None
-            scope = self._dialect.scope_of(base.schema, {f.partition for f in added})
-        return self._commit(base, Overwrite(request=request, added=added, scope=scope, pinned_to=pinned_to))
+        if scope is None and not added:
+            return None
+        how = (self._store, self._dialect, engine_for(data), base, request)
+        try:
+            if scope is None:
+                operation = row_level.replace_partitions(*how, {f.partition for f in added}, added, pinned_to)
+            else:
+                operation = row_level.replace_rows(*how, scope, added, pinned_to)
+        except BaseException:
+            discard(self._store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
+            raise
+        return self._commit(base, operation)
 
     def overwrite(
         self,
@@ -314,7 +322,10 @@ class Table:
             raise InvalidInput("drop_partitions without a partition; name one, e.g. [{'dt': '2023-05-01'}]")
         scope = self._declared(base.schema, specs)
         request, landed = self._asked(base, id, properties)
-        return landed or self._commit(base, Overwrite(request=request, added=(), scope=scope))
+        if landed:
+            return landed
+        how = (self._store, self._dialect, engine_for(), base, request)
+        return self._commit(base, row_level.replace_rows(*how, scope, (), None))
 
     def delete(
         self,
@@ -606,6 +617,7 @@ class Table:
             properties=dict(properties or {}),
             watermark=watermark,
             branch=self._branch,
+            partitioning_id=base.schema.partitioning.id,
         )
         landed = self._dialect.find(self._store, Append(request=request, added=()), base) if id else None
         return replace(request, absent_until=base.version), landed
@@ -750,6 +762,16 @@ class Alteration:
     def change_default(self, name: str, default: str | None) -> Alteration:
         """What rows written from now on have where the data lacks the column."""
         return self._and(evolution.ChangeDefault(name, default))
+
+    def add_partition_field(self, text: str, name: str | None = None) -> Alteration:
+        """Part rows that are written from now on by this too: "dt", "days(ts)", "bucket(16, id)" (Iceberg)."""
+        _text("partition field", text)
+        field = parse_field(text)
+        return self._and(evolution.AddPartitionField(field if name is None else replace(field, name=name)))
+
+    def drop_partition_field(self, name: str) -> Alteration:
+        """Part rows that are written from now on no longer by the partition field `name` (Iceberg)."""
+        return self._and(evolution.DropPartitionField(name))
 
     def set_properties(self, properties: Mapping[str, str]) -> Alteration:
         return self._and(evolution.SetProperties(properties))

@@ -65,16 +65,18 @@ def apply(transform: Transform, values: pa.Array, source: Type) -> pa.Array:
             return _numbers(_moments(values, kind), values, target)
 
 
-def between(transform: Transform, low: pa.Array, high: pa.Array, source: Type) -> tuple[pa.Array, pa.Array]:
+def between(
+    transform: Transform, low: pa.Array, high: pa.Array, source: Type, exact: bool = False
+) -> tuple[pa.Array, pa.Array]:
     """What a column's values lie between (both inclusive) where the transform's lie between `low` and `high`; null where that
-    is not known. Buckets say nothing."""
+    is not known. Buckets say nothing. What others wrote may begin earlier than it says, unless `exact`."""
     target, width = to_arrow(source), transform.parameter or 1
     nothing = pa.nulls(len(low), target)
     match transform.kind:
         case TransformKind.IDENTITY:
             return low, high
         case TransformKind.YEAR | TransformKind.MONTH | TransformKind.DAY | TransformKind.HOUR as kind:
-            return _from(low, kind, target, nothing), _to(high, kind, target, nothing)
+            return _from(low, kind, target, nothing, exact), _to(high, kind, target, nothing)
         case TransformKind.TRUNCATE if pa.types.is_integer(target):
             numbers = np.asarray(pc.fill_null(high, 0)).astype(np.int64)
             most = np.iinfo(target.to_pandas_dtype()).max
@@ -89,10 +91,10 @@ def between(transform: Transform, low: pa.Array, high: pa.Array, source: Type) -
 _UNITS = {TransformKind.YEAR: "Y", TransformKind.MONTH: "M", TransformKind.DAY: "D", TransformKind.HOUR: "h"}
 
 
-def _from(counts: pa.Array, kind: TransformKind, target: pa.DataType, nothing: pa.Array) -> pa.Array:
+def _from(counts: pa.Array, kind: TransformKind, target: pa.DataType, nothing: pa.Array, exact: bool) -> pa.Array:
     numbers = _count(counts)
     # Some writers counted towards 1970 rather than down: what they call 0 or less may begin one earlier.
-    first = (numbers - (numbers <= 0)).astype(f"M8[{_UNITS[kind]}]")
+    first = (numbers - ((numbers <= 0) & (not exact))).astype(f"M8[{_UNITS[kind]}]")
     return _instants(first, counts, target, 0, nothing)
 
 

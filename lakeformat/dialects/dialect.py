@@ -73,6 +73,14 @@ class Dialect(Protocol):
         """The condition on partition columns that holds for these partitions only."""
         ...
 
+    def rows_in(self, schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        """The condition on rows that holds for the rows of these partitions only."""
+        ...
+
+    def chooses_files(self, reader: Reader, base: Any, scope: Expression) -> bool:
+        """Whether every live file lies wholly inside or outside `scope`, which speaks of partition columns."""
+        ...
+
     def find(self, reader: Reader, operation: Operation, base: Any) -> Snapshot | None:
         """The snapshot that `operation` became, if it has landed."""
         ...

@@ -42,7 +42,7 @@ def compact(
                 written += files
         removed = tuple(path for task in work for read in task.read for path in read.paths)
         lifted = tuple(each for task in tasks for each in task.lifted)
-        asked = replace(request, schema_id=base.schema.id)
+        asked = replace(request, schema_id=base.schema.id, partitioning_id=base.schema.partitioning.id)
         operation = Rewrite(
             request=asked,
             removed=removed,
@@ -74,7 +74,7 @@ def compact_deletes(
             return None
         added = tuple(file for files in engine.rewrite_deletes(store, tasks) for file in files)
         operation = RowDelta(
-            request=replace(request, schema_id=base.schema.id),
+            request=replace(request, schema_id=base.schema.id, partitioning_id=base.schema.partitioning.id),
             added=added,
             removed=tuple({gone for task in tasks for target in task.targets for gone in target.replaced}),
             referenced=tuple(target.path for task in tasks for target in task.targets),

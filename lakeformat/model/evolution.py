@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.model.partition import PartitionField, Partitioning
 from lakeformat.model.predicate import coerce
 from lakeformat.model.schema import (
     NO_ID,
@@ -95,6 +96,20 @@ class ChangeDefault:
 
 
 @dataclass(frozen=True, slots=True)
+class AddPartitionField:
+    """Rows written from now on are parted by this too; where they lie that are there stays as it is."""
+
+    field: PartitionField
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitionField:
+    """Rows written from now on are not parted by this."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetProperties:
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -120,6 +135,8 @@ Change = (
     | ChangeComment
     | ChangeNullability
     | ChangeDefault
+    | AddPartitionField
+    | DropPartitionField
     | SetProperties
     | RemoveProperties
     | SetTableComment
@@ -204,6 +221,14 @@ def _applied(schema: Schema, change: Change, collections_have_ids: bool) -> Sche
         case RemoveProperties(keys):
             kept = {k: v for k, v in schema.properties.items() if k not in keys}
             return replace(schema, properties=kept)
+        case AddPartitionField(each):
+            return replace(schema, partitioning=Partitioning((*schema.partitioning.fields, each), -1))
+        case DropPartitionField(name):
+            left = tuple(each for each in schema.partitioning.fields if each.name != name)
+            if len(left) == len(schema.partitioning.fields):
+                there = ", ".join(schema.partitioning.names) or "none"
+                raise NotFound(f"no partition field {name!r}; there are: {there}")
+            return replace(schema, partitioning=Partitioning(left, -1))
         case SetTableComment(comment):
             return replace(schema, comment=_comment(comment, "the table"))
         case RenameColumn() | DropColumn() | MoveColumn() | ChangeType() | ChangeComment():

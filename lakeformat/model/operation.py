@@ -18,6 +18,7 @@ class Request:
     `id` makes it happen once: a snapshot that carries it is this operation, landed. No snapshot up to `absent_until`
     can carry it, so history is searched only above that. `properties` go into the snapshot. `schema_id` is that of the
     schema that new files were written with. `branch` is where the operation happens; None is the table itself.
+    `partitioning_id` is that of the partitioning that new files were written with, where a table may change it.
     `session` is of a commit of a stream: its user, and a number that rises from commit to commit; `id` names both.
     """
 
@@ -28,6 +29,7 @@ class Request:
     properties: Mapping[str, str] = field(default_factory=dict)
     watermark: int | None = None
     branch: str | None = None
+    partitioning_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

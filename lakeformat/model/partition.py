@@ -1,5 +1,6 @@
 """How a table's rows fall into partitions: transforms of columns."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +16,15 @@ class TransformKind(StrEnum):
     DAY = "day"
     HOUR = "hour"
     VOID = "void"
+
+
+_TRANSFORM = re.compile(r"\s*(?P<name>\w+)\s*\(\s*(?:(?P<number>\d+)\s*,\s*)?(?P<column>[^(),]+?)\s*\)\s*")
+_TRANSFORMS = {
+    "year": TransformKind.YEAR, "years": TransformKind.YEAR, "month": TransformKind.MONTH, "months": TransformKind.MONTH,
+    "day": TransformKind.DAY, "days": TransformKind.DAY, "date": TransformKind.DAY, "hour": TransformKind.HOUR,
+    "hours": TransformKind.HOUR, "bucket": TransformKind.BUCKET, "truncate": TransformKind.TRUNCATE, "void": TransformKind.VOID,
+    "identity": TransformKind.IDENTITY,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +85,21 @@ def require_identity(partitioning: Partitioning, format: str) -> None:
                 f"partition_by {each.transform}({each.source}): {format} partitions by plain columns only; "
                 f"add a column that holds the value, or use format='iceberg'"
             )
+
+
+def parse_field(text: str) -> PartitionField:
+    """`dt`, `days(ts)`, `bucket(16, id)` -> the partition field that they name. Raises `InvalidInput`."""
+    found = _TRANSFORM.fullmatch(text)
+    if not found:
+        return PartitionField(text, Transform(), text)
+    kind = _TRANSFORMS.get(found["name"].lower())
+    if kind is None:
+        raise InvalidInput(
+            f"partition_by {text!r}: no transform {found['name']!r}; there are {', '.join(sorted(_TRANSFORMS))}"
+        )
+    wants = kind in {TransformKind.BUCKET, TransformKind.TRUNCATE}
+    if wants != (found["number"] is not None):
+        raise InvalidInput(f"partition_by {text!r}: write {kind}({'16, ' if wants else ''}{found['column']})")
+    number = int(found["number"]) if wants else None
+    name = found["column"] if kind is TransformKind.IDENTITY else f"{found['column']}_{kind}"
+    return PartitionField(found["column"], Transform(kind, number), name)

@@ -199,3 +199,19 @@ def test_pyiceberg_reads_each_branch(engines: dict, lake: Lake) -> None:
         assert counted(found["rows"]) == ours(table)
     for reader in READERS:
         assert counted(engines[reader].ask(verb="read", **place(t))["rows"]) == ours(t)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_specs_that_change_are_read_by_others(engines: dict, lake: Lake, reader: str) -> None:
+    t = lake.create_table("j.t", TYPES, format="iceberg", partition_by=["s"])
+    t.append(pa.Table.from_pylist([ROW, NOTHING], TYPES))
+    t.alter().add_partition_field("days(ts)").drop_partition_field("s").commit()
+    t.append(pa.Table.from_pylist([ROW, {**ROW, "l": 7}], TYPES))
+    t.alter().add_partition_field("bucket(4, l)").commit()
+    t.append(pa.Table.from_pylist([{**ROW, "l": 8}], TYPES))
+    t.delete("l = 7")
+    t.alter().drop_partition_field("ts_day").drop_partition_field("l_bucket").add_partition_field("day").commit()
+    t.overwrite_partitions(pa.Table.from_pylist([{**ROW, "l": 9}], TYPES))
+    assert t.scan().count() == 2
+    found = engines[reader].ask(verb="read", **place(t))
+    assert counted(found["rows"]) == ours(t)

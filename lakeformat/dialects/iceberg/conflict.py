@@ -42,6 +42,7 @@ from lakeformat.model.operation import (
     FastForward,
     Operation,
     Overwrite,
+    Request,
     Restore,
     Rewrite,
     RowDelta,
@@ -106,20 +107,20 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
     base = metadata.on(reader, base, operation.request.branch)
     match operation:
         case Append(added=added):
-            _require_same_spec(reader, base, added)
+            _require_same_spec(reader, base, operation.request, added)
         case Overwrite(added=added, scope=scope, pinned_to=pinned_to):
-            _require_same_spec(reader, base, added)
+            _require_same_spec(reader, base, operation.request, added)
             require_inside(added, base, scope)
             if pinned_to is not None:
                 _require_untouched(reader, base, scope, pinned_to)
         case Rewrite(added=added, scope=scope, pinned_to=pinned_to):
-            _require_same_spec(reader, base, added)
+            _require_same_spec(reader, base, operation.request, added)
             removed(reader, base, operation)
             if pinned_to is not None:
                 _require_untouched(reader, base, scope, pinned_to)
             _validate(reader, base, operation)
         case RowDelta(added=added):
-            _require_same_spec(reader, base, tuple(f for f in added if f.content is Content.DATA))
+            _require_same_spec(reader, base, operation.request, tuple(f for f in added if f.content is Content.DATA))
             replaced(reader, base, operation)
             _validate(reader, base, operation)
         case Restore(snapshot_id=snapshot_id):
@@ -240,8 +241,9 @@ def require_inside(added: tuple[WrittenFile, ...], base: State, scope: Expressio
         )
 
 
-def _require_same_spec(reader: Reader, base: State, added: tuple[WrittenFile, ...]) -> None:
-    if added and len(added[0].partition) != len(base.spec.types):
+def _require_same_spec(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
+    is_other = request.partitioning_id not in (None, base.spec.id)
+    if added and (is_other or len(added[0].partition) != len(base.spec.types)):
         raise Conflict(f"{reader.root}: somebody changed the table's partitions. Nothing was changed: run it again")
 
 

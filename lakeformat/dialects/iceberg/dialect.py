@@ -12,7 +12,7 @@ from lakeformat.dialects.iceberg.expire import (
 )
 from lakeformat.dialects.iceberg.inspect import INSPECTIONS
 from lakeformat.dialects.iceberg.layout import delete_layout, layout
-from lakeformat.dialects.iceberg.manifest import scope_of
+from lakeformat.dialects.iceberg.manifest import rows_in, scope_of
 from lakeformat.dialects.iceberg.metadata import (
     at,
     at_tag,
@@ -31,7 +31,16 @@ from lakeformat.dialects.iceberg.metadata import (
     tag,
 )
 from lakeformat.dialects.iceberg.plan import changes, find, plan
-from lakeformat.dialects.iceberg.scan import count, delta, files, matching_wholly, project, scan, tasks
+from lakeformat.dialects.iceberg.scan import (
+    chooses_files,
+    count,
+    delta,
+    files,
+    matching_wholly,
+    project,
+    scan,
+    tasks,
+)
 
 name = "iceberg"
 is_movable = False  # Metadata and manifests name their files by absolute paths.
@@ -44,6 +53,7 @@ __all__ = [
     "attempts",
     "changes",
     "check",
+    "chooses_files",
     "compaction",
     "consumer",
     "consumer_path",
@@ -74,6 +84,7 @@ __all__ = [
     "project",
     "replaced_history",
     "require_readable",
+    "rows_in",
     "scan",
     "scope_of",
     "tag",

@@ -33,11 +33,16 @@ from lakeformat.model.predicate import (
     and_,
     columns_of,
     conjuncts,
+    eq,
     eq_null_safe,
+    ge,
     in_tuples,
     is_in,
     is_never,
+    is_null,
+    le,
     or_,
+    starts_with,
 )
 from lakeformat.model.schema import Kind, Scalar, Schema, Type, scalar
 from lakeformat.storage.store import Reader
@@ -294,10 +299,41 @@ def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = 
     ids = np.asarray(entries["_spec"])
     for spec_id in np.unique(ids):
         spec = base.specs[int(spec_id)]
-        if columns_of(scope) <= {n for place in range(len(spec.types)) for n in _names_of(spec, place)}:
+        if columns_of(scope) <= {n for place in range(len(spec.types)) for n in _names_of(base, spec, place)}:
             rows = np.flatnonzero(ids == spec_id)
-            keep[rows] = np.asarray(expression.mask(scope, _scope_columns(entries.take(pa.array(rows)), spec)))
+            keep[rows] = np.asarray(expression.mask(scope, _scope_columns(entries.take(pa.array(rows)), base, spec)))
     return entries.filter(pa.array(keep))
+
+
+def rows_in(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+    """The condition on rows that holds for the rows of these partitions only. Raises `UnsupportedFeature` for transforms of
+    which rows do not tell it."""
+    return or_(*(and_(*(_rows_of(schema, place, v) for place, v in enumerate(p))) for p in sorted(partitions, key=str)))
+
+
+def _rows_of(schema: Schema, place: int, value: Any) -> Expression:
+    each, kind = schema.partitioning.fields[place], transform_type(schema, place)
+    source = schema.field(each.source).type
+    match each.transform.kind:
+        case TransformKind.IDENTITY:
+            return eq_null_safe(each.source, waist.literal(value, kind))
+        case TransformKind.VOID:
+            return ALWAYS
+        case _ if value is None:
+            return is_null(each.source)
+        case TransformKind.TRUNCATE if isinstance(value, str) and len(value) == each.transform.parameter:
+            return starts_with(each.source, value)
+        case TransformKind.TRUNCATE if isinstance(value, str):
+            return eq(each.source, value)
+    one = waist.column([value], kind)
+    low, high = transform.between(each.transform, one, one, source, exact=True)
+    if low.null_count or high.null_count:
+        raise UnsupportedFeature(
+            f"partition field {each.name!r}: files under an earlier partition spec do not tell what lies in a "
+            f"{each.transform.kind} of {each.source!r}; compact the table first (compact(full=True))"
+        )
+    least, most = (waist.literal(_python(side)[0], source) for side in (low, high))
+    return and_(ge(each.source, least), le(each.source, most))
 
 
 def tells(base: State, entries: pa.Table, scope: Expression) -> bool:
@@ -306,7 +342,7 @@ def tells(base: State, entries: pa.Table, scope: Expression) -> bool:
         return True
     for spec_id in np.unique(np.asarray(entries["_spec"])):
         spec = base.specs[int(spec_id)]
-        if not columns_of(scope) <= {n for place in range(len(spec.types)) for n in _names_of(spec, place)}:
+        if not columns_of(scope) <= {n for place in range(len(spec.types)) for n in _names_of(base, spec, place)}:
             return False
     return True
 
@@ -365,7 +401,7 @@ def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, 
 
 def partition_table(rows: Sequence[tuple[Any, ...]], base: State) -> pa.Table:
     """Partitions, as the waist has them, as a table that a scope is evaluated on."""
-    return _scope_columns(pa.table(partition_columns(rows, base.spec)), base.spec)
+    return _scope_columns(pa.table(partition_columns(rows, base.spec)), base, base.spec)
 
 
 def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
@@ -518,10 +554,12 @@ def _inherited(table: pa.Table, base: State, meta: Mapping[str, Any], place: int
     return pa.table(arrays, names=[*names, "_spec", "_manifest"])
 
 
-def _names_of(spec: Spec, place: int) -> tuple[str, ...]:
-    """What a scope may call a partition field: by its own name, and by its column's where it is that column."""
+def _names_of(base: State, spec: Spec, place: int) -> tuple[str, ...]:
+    """What a scope may call a partition field: by its column's name where it is that column, and by its own name where that
+    is the same field in the spec that new files are written with."""
     each = spec.partitioning.fields[place]
-    return (each.name, each.source) if each.transform.kind is TransformKind.IDENTITY else (each.name,)
+    own = (each.name,) if each.id in base.spec.field_ids else ()
+    return (*own, each.source) if each.transform.kind is TransformKind.IDENTITY else own
 
 
 def _bounds_of(
@@ -529,7 +567,7 @@ def _bounds_of(
 ) -> dict[str, expression.Bounds]:
     """What a partition field's values between `low` and `high` say: by the field's own name, and of its column."""
     each = spec.partitioning.fields[place]
-    found = {name: expression.Bounds(low, high, nulls, rows) for name in _names_of(spec, place)}
+    found = {name: expression.Bounds(low, high, nulls, rows) for name in _names_of(base, spec, place)}
     source = next((f for f in base.schema.fields if f.id == spec.source_ids[place]), None)
     if each.transform.kind not in (TransformKind.IDENTITY, TransformKind.VOID) and source is not None:
         found[each.source] = expression.Bounds(*transform.between(each.transform, low, high, source.type), nulls, rows)
@@ -565,10 +603,10 @@ def _equals(condition: Expression, name: str) -> list[Any] | None:
     return None
 
 
-def _scope_columns(entries: pa.Table, spec: Spec) -> pa.Table:
+def _scope_columns(entries: pa.Table, base: State, spec: Spec) -> pa.Table:
     columns = {}
     for place, id in enumerate(spec.field_ids):
-        for name in _names_of(spec, place):
+        for name in _names_of(base, spec, place):
             columns[name] = entries[f"p{id}"]
     return pa.table(columns)
 

@@ -466,12 +466,22 @@ def declare(schema: Schema, where: str) -> Schema:
     names = [f.name for f in fields]
     check_names(names, where)
     numbered, last = evolution.number(fields, 0, collections_have_ids=True)
-    by_name = {f.name: f for f in numbered}
-    partition: list[PartitionField] = []
-    for each in schema.partitioning.fields:
+    check_partitions(schema.partitioning.fields, numbered, where)
+    partition = [replace(f, id=_FIRST_PARTITION_ID + i) for i, f in enumerate(schema.partitioning.fields)]
+    options.check_new(schema.properties, where)
+    options.require_writable(schema.properties, where)
+    partitioning = Partitioning(tuple(partition), 0)
+    return replace(schema, fields=numbered, id=0, last_field_id=last, partitioning=partitioning)
+
+
+def check_partitions(partition_by: tuple[PartitionField, ...], fields: tuple[Field, ...], where: str) -> None:
+    """Raise `InvalidInput` for partition fields that cannot be: of no column, of no plain value, of a name that is taken."""
+    by_name = {f.name: f for f in fields}
+    seen: list[PartitionField] = []
+    for each in partition_by:
         if each.source not in by_name:
             raise InvalidInput(
-                f"{where}: partition_by names {each.source!r}, which is no column; there are {', '.join(names)}"
+                f"{where}: partition_by names {each.source!r}, which is no column; there are {', '.join(by_name)}"
             )
         source = by_name[each.source].type
         if not isinstance(source, Scalar):
@@ -484,13 +494,9 @@ def declare(schema: Schema, where: str) -> Schema:
             raise InvalidInput(
                 f"{where}: the partition field {each.name!r} has the name of a column; rename the column"
             )
-        if any(p.name == each.name or (p.source, p.transform) == (each.source, each.transform) for p in partition):
+        if any(p.name == each.name or (p.source, p.transform) == (each.source, each.transform) for p in seen):
             raise InvalidInput(f"{where}: partition_by names {each.name!r} twice")
-        partition.append(replace(each, id=_FIRST_PARTITION_ID + len(partition)))
-    options.check_new(schema.properties, where)
-    options.require_writable(schema.properties, where)
-    partitioning = Partitioning(tuple(partition), 0)
-    return replace(schema, fields=numbered, id=0, last_field_id=last, partitioning=partitioning)
+        seen.append(each)
 
 
 def check_names(names: list[str], where: str) -> None:

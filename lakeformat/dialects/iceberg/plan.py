@@ -35,6 +35,7 @@ from lakeformat.model.operation import (
     RowDelta,
     SetTag,
 )
+from lakeformat.model.partition import Partitioning
 from lakeformat.model.schema import Field, Scalar, Schema
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
 from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile
@@ -130,6 +131,9 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     document["properties"] = dict(after.properties) | ({"comment": after.comment} if after.comment else {})
     if fields != before.fields:
         _add_schema(reader, document, fields, after.last_field_id)
+    if after.partitioning != before.partitioning:
+        metadata.check_partitions(after.partitioning.fields, fields, reader.root)
+        _add_spec(document, after.partitioning, fields)
     made = Snapshot(metadata.current_id(base) or 0, "evolve", stamp.now_ms, document["current-schema-id"], request.id)
     return _publish(reader, request, base, stamp, document, made)
 
@@ -154,6 +158,24 @@ def _add_schema(reader: Reader, document: dict[str, Any], fields: tuple[Field, .
         document["schemas"] = [*document["schemas"], {**emitted, "schema-id": same[0]}]
     document["current-schema-id"] = same[0]
     document["last-column-id"] = max(last_field_id, document["last-column-id"])
+
+
+def _add_spec(document: dict[str, Any], partitioning: Partitioning, fields: tuple[Field, ...]) -> None:
+    """Make a partition spec the one that is written with: one of old if it says the same. A field that some spec has had
+    keeps its id."""
+    source = {f.name: f.id for f in fields}
+    known = {(f["source-id"], f["transform"]): f["field-id"] for s in document["partition-specs"] for f in s["fields"]}
+    made: list[dict[str, Any]] = []
+    for each in partitioning.fields:
+        key = (source[each.source], str(each.transform))
+        if key not in known:
+            document["last-partition-id"] = known[key] = document["last-partition-id"] + 1
+        made.append({"source-id": key[0], "field-id": known[key], "name": each.name, "transform": key[1]})
+    same = [s["spec-id"] for s in document["partition-specs"] if s["fields"] == made]
+    if not same:
+        same = [max(s["spec-id"] for s in document["partition-specs"]) + 1]
+        document["partition-specs"] = [*document["partition-specs"], {"spec-id": same[0], "fields": made}]
+    document["default-spec-id"] = same[0]
 
 
 def _refer(

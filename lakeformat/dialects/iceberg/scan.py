@@ -74,6 +74,14 @@ def may_hold(base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
     return entries
 
 
+def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
+    """Whether every live file lies wholly inside or outside `scope`, by its partition spec: not where it has an earlier one
+    that does not say."""
+    if len(base.specs) == 1 or scope == ALWAYS:
+        return True
+    return manifest.tells(base, manifest.live_entries(reader, base, scope), scope)
+
+
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
     """The number of rows for which `predicate` is true, where metadata alone can tell it exactly; else None. A deletion
     vector says how many rows it takes; other files of deletes may tell of a row twice, or of none."""

@@ -12,7 +12,7 @@ from lakeformat.dialects.paimon.expire import (
 )
 from lakeformat.dialects.paimon.inspect import INSPECTIONS
 from lakeformat.dialects.paimon.layout import delete_layout, layout
-from lakeformat.dialects.paimon.manifest import scope_of
+from lakeformat.dialects.paimon.manifest import rows_in, scope_of
 from lakeformat.dialects.paimon.metadata import (
     at,
     at_tag,
@@ -31,7 +31,16 @@ from lakeformat.dialects.paimon.metadata import (
     tag,
 )
 from lakeformat.dialects.paimon.plan import changes, find, plan
-from lakeformat.dialects.paimon.scan import count, delta, files, matching_wholly, project, scan, tasks
+from lakeformat.dialects.paimon.scan import (
+    chooses_files,
+    count,
+    delta,
+    files,
+    matching_wholly,
+    project,
+    scan,
+    tasks,
+)
 
 name = "paimon"
 is_movable = True
@@ -44,6 +53,7 @@ __all__ = [
     "attempts",
     "changes",
     "check",
+    "chooses_files",
     "compaction",
     "consumer",
     "consumer_path",
@@ -74,6 +84,7 @@ __all__ = [
     "project",
     "replaced_history",
     "require_readable",
+    "rows_in",
     "scan",
     "scope_of",
     "tag",

@@ -353,6 +353,11 @@ def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expressio
     return or_(*(and_(*(eq_null_safe(n, v) for n, v in zip(names, row, strict=True))) for row in rows))
 
 
+def rows_in(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+    """The condition on rows that holds for the rows of these partitions only: the same, for partitions are columns."""
+    return scope_of(schema, partitions)
+
+
 def partition_types(schema: Schema) -> list[Type]:
     return [schema.field(n).type for n in schema.partitioning.names]
 

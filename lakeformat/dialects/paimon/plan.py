@@ -16,7 +16,7 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import conflict, layout, manifest, metadata, options, scan, types
 from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSource
 from lakeformat.dialects.paimon.metadata import State
-from lakeformat.errors import AlreadyExists, NoSuchFile, NotFound
+from lakeformat.errors import AlreadyExists, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model import evolution
 from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwrite, Request, Restore, Rewrite, RowDelta
 from lakeformat.model.predicate import Expression
@@ -103,6 +103,10 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
         raise NotFound(f"{reader.root}: the table is gone")
     before = base.schema
     after = evolution.apply(before, asked)
+    if after.partitioning != before.partitioning:
+        raise UnsupportedFeature(
+            f"{reader.root}: the partitions of a Paimon table are fixed; write its rows to a new table"
+        )
     after = replace(
         after, id=before.id + 1, fields=tuple(replace(f, type=types.paimon_type(f.type)) for f in after.fields)
     )

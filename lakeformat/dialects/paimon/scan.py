@@ -115,6 +115,11 @@ def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
     return Files(entries, paths(entries, base.schema))
 
 
+def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
+    """Whether every live file lies wholly inside or outside `scope`: always, for partitions are columns and stay."""
+    return True
+
+
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
     """The number of rows for which `predicate` is true, where metadata alone can tell it exactly; else None."""
     entries = _entries(reader, base, predicate)
