@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat import merge, row_level
+from lakeformat.changelog import DeltaWriter
 from lakeformat.changes import Changes
 from lakeformat.codec import sql_text
 from lakeformat.commit import commit, discard
@@ -378,6 +379,37 @@ class Table:
         takes all columns; and those that only the table has stay as they are, or become their default.
         """
         return MergeInto(source, on, self._merge, evolve_schema)
+
+    def delta_writer(
+        self,
+        name: str,
+        key: Sequence[str] | None = None,
+        *,
+        upsert: bool = False,
+        max_keys: int = 10_000_000,
+        buffer_bytes: int = 128 << 20,
+    ) -> DeltaWriter:
+        """A writer of a changelog, on Iceberg tables: one snapshot for each checkpoint, each of them once.
+
+        `name` tells the stream from others. Rows are known by `key`, by default the identifier fields, which must hold the
+        columns that the partitions are made of. With `upsert` an inserted row takes the place of an older one; without, the
+        changelog itself takes that away. `max_keys` bounds the keys between two checkpoints, `buffer_bytes` the rows that
+        wait to be written together.
+        """
+        _text("name", name)
+        schema = self.schema
+        chosen = schema.primary_key if key is None else tuple(key)
+        if not chosen:
+            raise InvalidInput(f"{self.name}: the table has no identifier fields; give the key of the changelog")
+        for each in chosen:
+            schema.field(each)
+
+        def request(base: TableState, id: str, properties: Mapping[str, str]) -> Request:
+            return self._asked(base, id, properties)[0]
+
+        return DeltaWriter(
+            self._store, self._dialect, self._base, self._commit, request, name, chosen, upsert, max_keys, buffer_bytes
+        )
 
     # --- schema ---
 

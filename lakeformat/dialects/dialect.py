@@ -16,7 +16,7 @@ from lakeformat.model.operation import Operation
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, PartitionChange, Plan, Retention, Snapshot, Stamp, TableState
-from lakeformat.model.work import DeleteTask, Delta, ReadTask, RewriteTask, WriteTask
+from lakeformat.model.work import DeleteTask, Delta, DeltaLayout, ReadTask, RewriteTask, WriteTask
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import Listed, Reader, Store
 
@@ -156,6 +156,10 @@ class Dialect(Protocol):
     def delete_layout(self, reader: Reader, base: Any, found: Any, verb: str) -> DeleteTask | None:
         """How rows of the data files `found` that `verb` ("delete", "update", "merge") takes become files of deletes; None
         where whole files are written again."""
+        ...
+
+    def delta_layout(self, reader: Reader, base: Any, key: tuple[str, ...]) -> DeltaLayout:
+        """How a changelog of rows known by `key` becomes files."""
         ...
 
     def compaction(self, reader: Reader, base: Any, full: bool, scope: Expression) -> list[RewriteTask]: ...

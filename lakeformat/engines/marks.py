@@ -105,6 +105,8 @@ def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: 
         compression=task.compression,
         target_size_bytes=task.target_size_bytes,
         name_prefix=task.name_prefix,
+        name_suffix=task.name_suffix,
+        first_number=task.first_number,
     )
 
     def rows() -> Iterator[pa.RecordBatch]:

@@ -81,6 +81,10 @@ class KeySet:
 
     def contains(self, columns: Sequence[pa.Array]) -> np.ndarray:
         """For each row whether its key is in the set."""
+        return self.codes(columns) >= 0
+
+    def codes(self, columns: Sequence[pa.Array]) -> np.ndarray:
+        """For each row the number of its key, the same for the same key; -1 where it is not in the set."""
         codes = _places(columns[0], self._values[0])
         found = codes >= 0
         for column, values, level in zip(columns[1:], self._values[1:], self._levels, strict=True):
@@ -91,7 +95,7 @@ class KeySet:
             wanted = codes * len(values) + own
             codes = np.minimum(np.searchsorted(level, wanted), len(level) - 1)
             found &= level[codes] == wanted
-        return found
+        return np.where(found, codes, -1)
 
 
 def apply_deletes(

@@ -96,7 +96,7 @@ def write(
     try:
         for batch in _gathered(batches, task):
             _require(batch, task)
-            for partition, bucket, group in _placed(batch, task):
+            for partition, bucket, group in placed(batch, task):
                 files.add(partition, bucket, group)
         return files.finish(threads)
     except BaseException as error:
@@ -347,7 +347,7 @@ def _require(batch: pa.RecordBatch, task: WriteTask) -> None:
         )
 
 
-def _placed(batch: pa.RecordBatch, task: WriteTask) -> Iterator[tuple[tuple[Any, ...], int | None, pa.RecordBatch]]:
+def placed(batch: pa.RecordBatch, task: WriteTask) -> Iterator[tuple[tuple[Any, ...], int | None, pa.RecordBatch]]:
     """The rows of each partition and bucket."""
     keys = []
     for each in task.partition_by:
@@ -463,7 +463,7 @@ class _Files:
         self._open: OrderedDict[int, _Place] = OrderedDict()  # By use, oldest first.
         self._waiting_bytes = 0
         self._name = f"{task.name_prefix}{uuid.uuid4()}"
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(task.first_number)
         self._ending = False
         self._written: list[WrittenFile] = []
 
@@ -559,7 +559,7 @@ class _Files:
         while not self._ending and len(self._open) >= self._open_files:
             self._close(next(iter(self._open.values())))
         folder = self._task.directory(place.partition, self._bucket(place))
-        name = f"{self._name}-{next(self._numbers)}.{self._task.file_format}"
+        name = f"{self._name}{self._task.name_suffix.format(next(self._numbers))}.{self._task.file_format}"
         path = f"{folder}/{name}" if folder else name
         sink = _Sink(self._store.create_stream(path))
         with _unwritable(path):

@@ -239,6 +239,10 @@ class WriteTask:
     compression_level: int | None = None
     target_size_bytes: int = 128 << 20
     name_prefix: str = "data-"
+    name_suffix: str = (
+        "-{}"  # With the number of the file, counted from `first_number`, after a name of the write's own.
+    )
+    first_number: int = 0
     stats: tuple[tuple[StatsMode, int], ...] = ()  # One (mode, length) per column of `fields`; empty: all FULL.
     options: Mapping[str, str] = field(default_factory=dict)  # Format options of the table, e.g. "parquet.block.size".
     required: Expression = ALWAYS  # A row for which it is not true raises `OutsideScope`, and nothing is written.
@@ -317,6 +321,18 @@ class DeleteTask:
     compression: str = "zstd"
     target_size_bytes: int = 64 << 20
     name_prefix: str = ""
+    name_suffix: str = "-{}"
+    first_number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLayout:
+    """How a changelog becomes files: new rows, keys whose older rows go, and places of rows of its own that go (without
+    targets)."""
+
+    data: WriteTask
+    by_key: WriteTask
+    by_place: DeleteTask
 
 
 @dataclass(frozen=True, slots=True)

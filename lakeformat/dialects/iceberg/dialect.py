@@ -11,7 +11,7 @@ from lakeformat.dialects.iceberg.expire import (
     replaced_history,
 )
 from lakeformat.dialects.iceberg.inspect import INSPECTIONS
-from lakeformat.dialects.iceberg.layout import delete_layout, layout
+from lakeformat.dialects.iceberg.layout import delete_layout, delta_layout, layout
 from lakeformat.dialects.iceberg.manifest import rows_in, scope_of
 from lakeformat.dialects.iceberg.metadata import (
     at,
@@ -62,6 +62,7 @@ __all__ = [
     "delete_compaction",
     "delete_layout",
     "delta",
+    "delta_layout",
     "expired_partitions",
     "expired_tags",
     "expiry",

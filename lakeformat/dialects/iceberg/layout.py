@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 from urllib.parse import quote_plus
@@ -16,9 +16,11 @@ from lakeformat.dialects.iceberg import manifest, metadata, options, scan
 from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, Spec, State
 from lakeformat.dialects.iceberg.scan import PATH_ID, POSITION_ID, Files
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.partition import TransformKind
+from lakeformat.model.predicate import NEVER
 from lakeformat.model.schema import Field, Kind, Scalar, Type, scalar
-from lakeformat.model.work import Content, DeleteFile, DeleteTask, Target, WriteTask
+from lakeformat.model.work import Content, DeleteFile, DeleteTask, DeltaLayout, Target, WriteTask
 from lakeformat.storage.store import Reader
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -65,6 +67,8 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         compression_level=None if level is None else options.integer(given, "write.parquet.compression-level", 0),
         target_size_bytes=options.integer(given, "write.target-file-size-bytes", 512 << 20),
         name_prefix="00000-0-",
+        name_suffix="-{:05}",
+        first_number=1,
         stats=options.stats_modes(given, schema.names),
         options={key: value for key, value in asked.items() if value is not None},
         distribution=options.distribution(given, "hash" if schema.partitioning else "none"),
@@ -96,6 +100,38 @@ def rewritten_deletes(reader: Reader, base: State, found: Files) -> DeleteTask:
     return _delete_task(base, found, False, options.granularity(base.schema.properties) == "file", earlier, earlier)
 
 
+def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayout:
+    """How a changelog by `key` becomes files. Equality deletes reach no further than their partition, so that the key must
+    tell it; raises `InvalidInput`, and `UnsupportedFeature` where files lie in partitions of an earlier spec."""
+    schema, data = base.schema, layout(base)
+    fields = tuple(schema.field(name) for name in key)
+    for each in fields:
+        if not isinstance(each.type, Scalar) or each.type.kind in (Kind.FLOAT, Kind.DOUBLE):
+            raise InvalidInput(
+                f"{reader.root}: key {each.name!r} is {each.type}; it must be a plain value that is exact"
+            )
+    missing = [name for name in schema.partitioning.sources if name not in key]
+    if missing or not key:
+        raise InvalidInput(
+            f"{reader.root}: the key of a changelog must hold the columns that the partitions are made of: add "
+            f"{', '.join(missing) or 'a column'} to ({', '.join(key)})"
+        )
+    metas = manifest.metas_of(reader, base.snapshot_document)
+    others = metas.filter(
+        pc.and_(pc.equal(metas["content"], 0), pc.not_equal(metas["partition_spec_id"], base.spec.id))
+    )
+    if len(others) and not base.spec.is_unpartitioned:
+        raise UnsupportedFeature(
+            f"{reader.root}: files under an earlier partition spec, where deletes by key do not reach; compact the table first"
+        )
+    by_key = replace(
+        data, fields=fields, content=Content.EQUALITY_DELETES, stats=(), sort_by=(), name_suffix="-{:05}-deletes"
+    )
+    nothing = scan.files(reader, base, NEVER)
+    per_file = options.granularity(schema.properties) == "file"
+    return DeltaLayout(replace(data, sort_by=()), by_key, _delete_task(base, nothing, False, per_file, (), ()))
+
+
 def _delete_task(
     base: State,
     found: Files,
@@ -124,7 +160,9 @@ def _delete_task(
         fields=POSITION_FIELDS,
         compression=_COMPRESSIONS.get(compression, compression),
         target_size_bytes=options.integer(given, "write.delete.target-file-size-bytes", 64 << 20),
-        name_prefix="00000-0-deletes-",
+        name_prefix="00000-0-",
+        name_suffix="-{:05}-deletes",
+        first_number=1,
     )
 
 

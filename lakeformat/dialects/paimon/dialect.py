@@ -11,7 +11,7 @@ from lakeformat.dialects.paimon.expire import (
     replaced_history,
 )
 from lakeformat.dialects.paimon.inspect import INSPECTIONS
-from lakeformat.dialects.paimon.layout import delete_layout, layout
+from lakeformat.dialects.paimon.layout import delete_layout, delta_layout, layout
 from lakeformat.dialects.paimon.manifest import rows_in, scope_of
 from lakeformat.dialects.paimon.metadata import (
     at,
@@ -62,6 +62,7 @@ __all__ = [
     "delete_compaction",
     "delete_layout",
     "delta",
+    "delta_layout",
     "expired_partitions",
     "expired_tags",
     "expiry",

@@ -14,7 +14,16 @@ from lakeformat.dialects.paimon import manifest, metadata, options, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Kind, Scalar, Schema, Type
-from lakeformat.model.work import SEQUENCE, VALUE_KIND, BucketRule, DeleteTask, KeyValues, StatsMode, WriteTask
+from lakeformat.model.work import (
+    SEQUENCE,
+    VALUE_KIND,
+    BucketRule,
+    DeleteTask,
+    DeltaLayout,
+    KeyValues,
+    StatsMode,
+    WriteTask,
+)
 from lakeformat.storage.store import Reader
 
 UNAWARE_BUCKET = 0
@@ -98,6 +107,13 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
 def delete_layout(reader: Reader, base: State, found: Any, verb: str) -> DeleteTask | None:
     """None: files of which rows go are written again."""
     return None
+
+
+def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayout:
+    """Refused: a table with a primary key takes a changelog as it is."""
+    raise UnsupportedFeature(
+        f"{reader.root}: Paimon has no deletes by key; make the table with a primary key, and upsert the changelog"
+    )
 
 
 def directory(schema: Schema) -> Directory:

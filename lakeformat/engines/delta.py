@@ -1,0 +1,172 @@
+"""A changelog -> data files, deletes by key of what is older, and deletes by place of what the same commit wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.engines import arrow, assign, casts, marks, rows, worker
+from lakeformat.engines.key_map import GONE, KeyMap
+from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.model.work import FILE, POSITION, RETRACTS, ROW_KIND, DeltaLayout, RowKind, Target, WrittenFile
+from lakeformat.storage.store import Store
+
+_KINDS = pa.array([kind.short for kind in RowKind])
+
+
+class DeltaFiles:
+    """The files of one commit in the making.
+
+    Of a key that comes again, the earlier row is not written where both wait together; else it is deleted by its place. A
+    key that no row of this commit has is deleted by its value: always when `upsert`, else where the changelog takes it away.
+    At most `max_keys` keys are known at a time; beyond, `InvalidInput`.
+    """
+
+    def __init__(self, store: Store, layout: DeltaLayout, upsert: bool, max_keys: int, buffer_bytes: int) -> None:
+        self._store, self._layout, self._upsert, self._max_keys = store, layout, upsert, max_keys
+        self._key = tuple(each.name for each in layout.by_key.fields)
+        # A row that takes a key away may lack all other values.
+        self._fields = tuple(
+            each if each.name in self._key else replace(each, nullable=True) for each in layout.data.fields
+        )
+        self._buffer_bytes, self._waiting_bytes = buffer_bytes, 0
+        self._waiting: list[tuple[pa.RecordBatch, np.ndarray]] = []  # Rows, and their kinds.
+        self.keys = KeyMap(layout.by_key.fields)
+        self._data: list[WrittenFile] = []
+        self._by_key: list[WrittenFile] = []
+        self._gone: list[tuple[np.ndarray, np.ndarray]] = []  # (files, positions) of rows of this commit.
+
+    def write(self, data: Any) -> None:
+        """Rows with a column `rowkind` ("+I", "-U", "+U", "-D"; null and no column: "+I"), in the order they happened."""
+        for batch in arrow.batches(data, (*self._layout.data.fields, ROW_KIND)):
+            kinds = pa.nulls(batch.num_rows, pa.string())
+            if ROW_KIND.name in batch.schema.names:
+                kinds = casts.flat(batch.column(ROW_KIND.name)).cast(pa.string())
+                batch = batch.drop_columns([ROW_KIND.name])
+            assign.check(batch.schema, self._fields)
+            for start in range(0, batch.num_rows, worker.BATCH_ROWS):
+                piece = assign.assign(batch.slice(start, worker.BATCH_ROWS), self._fields)
+                self._waiting.append((piece, _codes(kinds.slice(start, worker.BATCH_ROWS))))
+                self._waiting_bytes += piece.nbytes
+                if self._waiting_bytes >= self._buffer_bytes:
+                    self._flush()
+
+    def finish(self) -> list[WrittenFile]:
+        """All files: nothing more is taken."""
+        self._flush()
+        return [*self._data, *self._by_key, *self._by_place()]
+
+    def abandon(self) -> None:
+        """Delete what was written, as far as storage lets."""
+        with suppress(LakeError):
+            self._store.delete([each.path for each in (*self._data, *self._by_key)])
+
+    def _flush(self) -> None:
+        """Deal with what waits."""
+        if not self._waiting:
+            return
+        table = pa.Table.from_batches([batch for batch, _ in self._waiting]).combine_chunks().to_batches()
+        unit = table[0] if len(table) == 1 else pa.concat_batches(table) if table else None
+        kinds = np.concatenate([kinds for _, kinds in self._waiting])
+        self._waiting, self._waiting_bytes = [], 0
+        if unit is None:
+            return
+        takes = np.isin(kinds, RETRACTS)
+        if self._upsert:  # What comes next replaces the row.
+            effective = np.flatnonzero(kinds != RowKind.UPDATE_BEFORE)
+            unit, takes = unit.take(pa.array(effective)), takes[effective]
+        if unit.num_rows:
+            self._settle(unit, takes)
+
+    def _settle(self, unit: pa.RecordBatch, takes: np.ndarray) -> None:
+        columns = [unit.column(name) for name in self._key]
+        codes = rows.key_codes(columns)
+        order = np.argsort(codes, kind="stable")
+        edges = np.flatnonzero(np.diff(codes[order])) + 1
+        starts, ends = np.concatenate([[0], edges]), np.append(edges, len(order)) - 1
+        group = np.repeat(np.arange(len(starts)), ends - starts + 1)
+        ordered = takes[order]
+        again = np.flatnonzero(ordered[1:] & ordered[:-1] & (group[1:] == group[:-1])) + 1
+
+        keys = [column.take(pa.array(order[starts])) for column in columns]
+        slots = self.keys.find(keys)
+        known = slots >= 0
+        live = known.copy()
+        live[known] = self.keys.positions[slots[known]] != GONE
+        self._gone.append((self.keys.files[slots[live]], self.keys.positions[slots[live]]))
+
+        older = np.full(len(starts), self._upsert) | (ordered[starts] & ~live)
+        older[group[again]] = True
+        stays = ~ordered[ends]
+        fresh = np.flatnonzero(~known & (older | stays))
+        if len(self.keys) + len(fresh) > self._max_keys:
+            raise InvalidInput(
+                f"more than {self._max_keys} keys in one commit; make checkpoints more often, or raise max_keys (the keys "
+                f"take {self.keys.nbytes >> 20} MiB)"
+            )
+        slots[fresh] = self.keys.add([key.take(pa.array(fresh)) for key in keys])
+        self.keys.positions[slots[live]] = GONE
+
+        new = older.copy()
+        new[older] = ~self.keys.deleted[slots[older]]
+        self.keys.deleted[slots[older]] = True
+        self._delete_by_key([key.take(pa.array(np.flatnonzero(new))) for key in keys])
+        self._write(unit, order[ends[stays]], slots[stays])
+
+    def _delete_by_key(self, keys: list[pa.Array]) -> None:
+        if not len(keys[0]):
+            return
+        batch = pa.RecordBatch.from_arrays(keys, names=list(self._key))
+        made = worker.write(self._store, [batch], self._layout.by_key)
+        ids = tuple(each.id for each in self._layout.by_key.fields)
+        self._by_key += [replace(each, compared=ids) for each in made]
+
+    def _write(self, unit: pa.RecordBatch, chosen: np.ndarray, slots: np.ndarray) -> None:
+        """The rows `chosen` to files, in their order; `slots` then know where each of them is."""
+        if not len(chosen):
+            return
+        order = np.argsort(chosen)
+        batch = unit.take(pa.array(chosen[order])).append_column("_slot", pa.array(slots[order]))
+        for _, _, part in worker.placed(batch, self._layout.data):
+            own = np.asarray(part.column("_slot"))
+            made = worker.write(self._store, [part.drop_columns(["_slot"])], self._layout.data)
+            ends = np.cumsum([each.row_count for each in made])
+            nth = np.arange(len(own))
+            file = np.searchsorted(ends, nth, side="right")
+            self.keys.files[own] = len(self._data) + file
+            self.keys.positions[own] = nth - np.concatenate([[0], ends])[file]
+            self._data += made
+
+    def _by_place(self) -> list[WrittenFile]:
+        files = np.concatenate([np.zeros(0, np.int32), *(each for each, _ in self._gone)])
+        positions = np.concatenate([np.zeros(0, np.int64), *(each for _, each in self._gone)])
+        if not len(files):
+            return []
+        targets = {}
+        for number in np.unique(files).tolist():
+            each = self._data[number]
+            folder = each.path.rpartition("/")[0]
+            targets[number] = Target(self._store.location(each.path), each.partition, None, folder)
+
+        def places() -> Iterator[pa.RecordBatch]:
+            for number, target in targets.items():
+                own = pa.array(positions[files == number])
+                yield pa.record_batch([pa.repeat(target.path, len(own)), own], names=[FILE.name, POSITION.name])
+
+        return marks.write(self._store, places(), replace(self._layout.by_place, targets=tuple(targets.values())))
+
+
+def _codes(kinds: pa.Array) -> np.ndarray:
+    found = pc.index_in(pc.fill_null(kinds, RowKind.INSERT.short), value_set=_KINDS)
+    if found.null_count:
+        wrong = kinds.filter(found.is_null())[0].as_py()
+        raise InvalidInput(
+            f"column {ROW_KIND.name!r}: {wrong!r} is no kind of row; those are {', '.join(_KINDS.to_pylist())}"
+        )
+    return found.to_numpy(zero_copy_only=False).astype(np.int8)
