@@ -11,7 +11,7 @@ from lakeformat.engines.choose import engine_for
 from lakeformat.errors import InvalidInput
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.snapshot import Snapshot, TableState
-from lakeformat.model.work import WriteTask, WrittenFile
+from lakeformat.model.work import Content, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 _LARGEST = 2**63 - 2  # One below what Paimon gives to commits that belong to no stream.
@@ -29,7 +29,7 @@ class Prepared:
 
     @property
     def row_count(self) -> int:
-        return sum(file.row_count for file in self.files)
+        return sum(file.row_count for file in self.files if file.content is Content.DATA)
 
 
 @dataclass(slots=True)

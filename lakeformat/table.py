@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +44,8 @@ from lakeformat.model.work import WrittenFile
 from lakeformat.scan import Scan
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import WriteSession
+
+log = logging.getLogger("lakeformat")
 
 Moment = datetime.datetime | datetime.date | int | str
 Age = datetime.timedelta | Moment
@@ -188,7 +191,7 @@ class Table:
         request, landed = self._asked(base, id, properties, watermark)
         if landed:
             return landed
-        added = self._write(base, data)
+        added = self._write(base, data, with_changelog=True)
         return self._commit(base, Append(request=request, added=added)) if added else None
 
     def upsert(
@@ -679,8 +682,15 @@ class Table:
         head = self._dialect.head(self._store)
         return commit(self._store, head, self._dialect, operation, self._dialect.attempts(base.schema))
 
-    def _write(self, base: TableState, data: Any, required: Expression | None = None) -> tuple[WrittenFile, ...]:
+    def _write(
+        self, base: TableState, data: Any, required: Expression | None = None, with_changelog: bool = False
+    ) -> tuple[WrittenFile, ...]:
         task = self._dialect.layout(base, self._store)
+        if task.keyed is not None and task.keyed.changelog_prefix is not None and not with_changelog:
+            log.warning(
+                "%s: an overwrite writes no changelog; changes() tells it by the rows before and after", self.name
+            )
+            task = replace(task, keyed=replace(task.keyed, changelog_prefix=None))
         task = task if required is None else replace(task, required=required)
         return tuple(engine_for(data).write(self._store, data, task))
 

@@ -51,10 +51,27 @@ def stand(table: pa.Table, keyed: KeyValues, first: int) -> pa.Table:
     """Rows (as `waiting` has them) -> the columns of a file. Those to be numbered get `first` and what follows, in the
     order in which they come."""
     if not keyed.is_numbered:
-        numbers = pa.array(np.arange(first, first + table.num_rows))
-        table = table.append_column(pa.field(SEQUENCE.name, pa.int64(), nullable=False), numbers)
+        table = _numbered(table, first)
         merge.require_acceptable(table, keyed.merge)
         table = merge.merge(table, keyed.merge)
+    return _columns(table, keyed)
+
+
+def changelog(table: pa.Table, keyed: KeyValues, first: int) -> pa.Table:
+    """All rows to be numbered, as a changelog has them: those of a key in the order in which they came."""
+    table = _numbered(table, first)
+    if keyed.merge.ignore_delete:
+        table = table.filter(pa.array(~merge.retracts(table)))
+    order = merge.keyed(table, replace(keyed.merge, sequence=())).order
+    return _columns(table.take(pa.array(order)), keyed)
+
+
+def _numbered(table: pa.Table, first: int) -> pa.Table:
+    numbers = pa.array(np.arange(first, first + table.num_rows))
+    return table.append_column(pa.field(SEQUENCE.name, pa.int64(), nullable=False), numbers)
+
+
+def _columns(table: pa.Table, keyed: KeyValues) -> pa.Table:
     source = {name: name for name in table.column_names}
     source |= {field.name: name for field, name in zip(keyed.key_fields, keyed.merge.key, strict=True)}
     return pa.Table.from_arrays([table.column(source[f.name]) for f in keyed.fields], schema=arrow_schema(keyed.fields))

@@ -41,6 +41,7 @@ from lakeformat.model.work import (
     ColumnStats,
     Content,
     KeyRange,
+    KeyValues,
     MergeSpec,
     ReadTask,
     RewriteTask,
@@ -462,7 +463,7 @@ class _Files:
         self._places: dict[tuple[tuple[Any, ...], int | None], _Place] = {}
         self._open: OrderedDict[int, _Place] = OrderedDict()  # By use, oldest first.
         self._waiting_bytes = 0
-        self._name = f"{task.name_prefix}{uuid.uuid4()}"
+        self._name = str(uuid.uuid4())
         self._numbers = itertools.count(task.first_number)
         self._ending = False
         self._written: list[WrittenFile] = []
@@ -537,7 +538,9 @@ class _Files:
         keyed = self._task.keyed
         if keyed is not None:
             number, place.next_number = place.next_number, place.next_number + table.num_rows
-            table = key_values.stand(table, keyed, number)
+            came, table = table, key_values.stand(table, keyed, number)
+            if keyed.changelog_prefix is not None and not keyed.is_numbered:
+                self._log(place, key_values.changelog(came, keyed, number), keyed)
         waited_bytes = place.waiting_bytes
         self._waiting_bytes -= waited_bytes
         place.waiting, place.waiting_bytes = [], 0
@@ -554,12 +557,24 @@ class _Files:
         if self._is_sorted or file.output.size() >= self._task.target_size_bytes:
             self._close(place)
 
-    def _start(self, place: _Place) -> _Open:
+    def _log(self, place: _Place, table: pa.Table, keyed: KeyValues) -> None:
+        """Write rows as they came to a file of their own."""
+        if not table.num_rows:
+            return
+        side = _Place(place.partition, place.bucket)
+        file = self._start(side, keyed.changelog_prefix)
+        file.keys, file.row_count = key_values.key_range(table, keyed), table.num_rows
+        with _unwritable(file.path):
+            file.output.add(table)
+        self._close(side, Content.CHANGELOG)
+
+    def _start(self, place: _Place, prefix: str | None = None) -> _Open:
         # Threads that end files hold one each for a moment; none may close the file of another.
         while not self._ending and len(self._open) >= self._open_files:
             self._close(next(iter(self._open.values())))
         folder = self._task.directory(place.partition, self._bucket(place))
-        name = f"{self._name}{self._task.name_suffix.format(next(self._numbers))}.{self._task.file_format}"
+        number = self._task.name_suffix.format(next(self._numbers))
+        name = f"{prefix or self._task.name_prefix}{self._name}{number}.{self._task.file_format}"
         path = f"{folder}/{name}" if folder else name
         sink = _Sink(self._store.create_stream(path))
         with _unwritable(path):
@@ -571,7 +586,7 @@ class _Files:
         self._open[id(place)] = place
         return place.file
 
-    def _close(self, place: _Place) -> None:
+    def _close(self, place: _Place, content: Content | None = None) -> None:
         file = place.file
         if file is None:
             return
@@ -588,7 +603,7 @@ class _Files:
                 row_count=file.row_count,
                 size_bytes=size,
                 bucket=self._bucket(place),
-                content=self._task.content,
+                content=content or self._task.content,
                 file_format=self._task.file_format,
                 stats=self._trimmed(stats),
                 split_offsets=offsets,

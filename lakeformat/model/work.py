@@ -118,6 +118,9 @@ class KeyValues:
     level: int = 0
     kind: RowKind = RowKind.INSERT  # Of rows that do not tell theirs.
     kind_column: str | None = None  # A column of the table that tells it: Paimon's `rowkind.field`.
+    changelog_prefix: str | None = (
+        None  # With it, rows to be numbered are also written as they come, to files so named.
+    )
 
 
 @dataclass(frozen=True, slots=True)

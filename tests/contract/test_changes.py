@@ -2,6 +2,7 @@
 
 import datetime
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -77,10 +78,10 @@ def test_rows_of_a_keyed_table_tell_what_they_do(lake):
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(keyed=st.booleans(), data=st.data())
-def test_changes_lead_from_one_snapshot_to_another(tmp_path_factory, keyed, data):
-    lake = Lake(str(tmp_path_factory.mktemp("changes")))
-    table = make(lake, keyed=keyed)
+@given(kind=st.sampled_from(["plain", "none", "input"]), data=st.data())
+def test_changes_lead_from_one_snapshot_to_another(tmp_path_factory, kind, data):
+    lake, keyed = Lake(str(tmp_path_factory.mktemp("changes"))), kind != "plain"
+    table = make(lake, keyed=keyed, **({"changelog-producer": kind} if keyed else {}))
     row = st.tuples(st.integers(1, 4), st.sampled_from("abc"), st.sampled_from("xy"))
     write = table.upsert if keyed else table.append
     ids, parts = st.integers(1, 4), st.sampled_from("xy")
@@ -100,6 +101,56 @@ def test_changes_lead_from_one_snapshot_to_another(tmp_path_factory, keyed, data
     stop = data.draw(st.sampled_from([id for id in kept if id >= max(start, 1)]))
     changes = told(table.changes(start, stop))
     assert applied(multiset(table, start), changes, keyed) == multiset(table, stop)
+
+
+def test_a_changelog_holds_rows_as_they_came(lake, caplog):
+    table = make(lake, keyed=True, **{"changelog-producer": "input"})
+    made = table.upsert(
+        rows((2, "b", "x"), (1, "a", "x"), (1, "A", "x")).append_column("rowkind", [["+I", "+I", "+U"]])
+    )
+    assert (made.rows_added, table.scan().count()) == (2, 2)
+    table.upsert(rows((1, "A", "x"), (1, "z", "x"), (2, "b", "x")).append_column("rowkind", [["-U", "+U", "-D"]]))
+    assert table.inspect.snapshots()["changelog_record_count"].to_pylist() == [3, 3]
+    assert sorted(told(table.changes(0, 1))) == [("+I", 1, "a", "x"), ("+I", 2, "b", "x"), ("+U", 1, "A", "x")]
+    of_one = [row for row in told(table.changes(0)) if row[1] == 1]
+    assert of_one == [("+I", 1, "a", "x"), ("+U", 1, "A", "x"), ("-U", 1, "A", "x"), ("+U", 1, "z", "x")]
+    assert told(table.changes(1, where="id = 2")) == [("-D", 2, "b", "x")]
+    table.update({"v": "'u'"}, where="id = 1")
+    table.delete("id = 1")
+    assert told(table.changes(2)) == [("+U", 1, "u", "x"), ("-D", 1, "u", "x")]
+    assert caplog.messages == [] or "an overwrite writes no changelog" not in caplog.text
+    table.upsert(rows((5, "e", "x"), (6, "f", "y")))
+    table.overwrite_partitions(rows((7, "g", "x")))
+    assert "an overwrite writes no changelog" in caplog.text
+    assert table.inspect.snapshots()["changelog_record_count"].to_pylist()[-1] is None
+    assert sorted(told(table.changes(5))) == [("+I", 7, "g", "x"), ("-D", 5, "e", "x")]
+
+
+def test_changelog_files_go_with_their_snapshots(lake):
+    table = make(lake, keyed=True, **{"changelog-producer": "input"})
+    home = Path(table.uri.removeprefix("file://"))
+    for n in range(1, 6):
+        table.upsert(rows((n, "a", "x")))
+    table.create_tag("kept", snapshot_id=2)
+    assert len(list(home.rglob("changelog-*"))) == 5
+    now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    table.remove_orphan_files(older_than=now)
+    assert len(list(home.rglob("changelog-*"))) == 5
+    table.expire_snapshots(retain_last=2, older_than=now)
+    assert len(list(home.rglob("changelog-*"))) == 3
+    assert [row[1] for row in told(table.changes(3))] == [4, 5]
+    table.delete_tag("kept")
+    assert len(list(home.rglob("changelog-*"))) == 2
+    assert table.remove_orphan_files(older_than=now) == []
+    assert table.scan().count() == 5
+
+
+def test_producers_that_need_compaction_are_refused_on_write(lake):
+    for producer in ("lookup", "full-compaction"):
+        with pytest.raises(UnsupportedFeature, match=f"the changelog producer {producer}"):
+            make(lake, keyed=True, **{"changelog-producer": producer})
+    with pytest.raises(InvalidInput, match="must be none, input, lookup or full-compaction"):
+        make(lake, keyed=True, **{"changelog-producer": "all"})
 
 
 def test_old_files_tell_of_new_columns(lake):

@@ -37,6 +37,17 @@ RECIPES: dict[str, tuple[Recipe, list[list]]] = {
         keyed("dedup", "deduplicate", [("v", "STRING"), ("w", "INT")], [[1, "a", 1], [2, "b", 2]], [[1, "A", None]]),
         [[1, "A", None], [2, "b", 2]],
     ),
+    "changelog": (
+        keyed(
+            "changelog",
+            "deduplicate",
+            [("v", "STRING")],
+            [[1, "a"], [2, "b"]],
+            [[1, "A"], [3, "c"]],
+            **{"changelog-producer": "input"},
+        ),
+        [[1, "A"], [2, "b"], [3, "c"]],
+    ),
     "sequence": (
         keyed(
             "sequence",

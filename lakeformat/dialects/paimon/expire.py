@@ -78,7 +78,10 @@ def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
     if any(d["id"] == document["id"] for d in kept):
         return Expiry((), ((metadata.tag_path(name),),))
     keepers = [*kept, *tags.values(), *_branch_documents(reader)]
-    data = _data_paths(reader, base, _live(reader, document), keepers)
+    data = (
+        *_data_paths(reader, base, _live(reader, document), keepers),
+        *_changelog_paths(reader, base, [document], keepers),
+    )
     named = _names(reader, [document])
     return Expiry((), ((metadata.tag_path(name),), data, _metadata_paths(named - _names(reader, keepers))))
 
@@ -220,8 +223,20 @@ def _unreachable(
         names = _manifest_names(reader, document, ["deltaManifestList"], missing_ok=True)
         tables += manifest.read_entries(reader, names, missing_ok=True)
     candidates = pa.concat_tables(tables) if tables else manifest.EMPTY_ENTRIES
-    data = _data_paths(reader, base, candidates, keepers)
+    data = (*_data_paths(reader, base, candidates, keepers), *_changelog_paths(reader, base, gone, keepers))
     return data, _metadata_paths(_names(reader, gone, missing_ok=True) - _names(reader, keepers))
+
+
+def _changelog_paths(
+    reader: Reader, base: State, gone: Sequence[Mapping[str, Any]], keepers: Sequence[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """The paths of the changelog files of the snapshots `gone`: no other snapshot has them, but a tag may."""
+    key = "changelogManifestList"
+    held = {document.get(key) for document in keepers}
+    alone = [document for document in gone if document.get(key) not in held]
+    names = [name for document in alone for name in _manifest_names(reader, document, [key], missing_ok=True)]
+    tables = manifest.read_entries(reader, names, missing_ok=True)
+    return tuple(scan.paths(pa.concat_tables(tables), base.schema).to_pylist()) if tables else ()
 
 
 def _data_paths(

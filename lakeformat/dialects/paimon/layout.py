@@ -144,6 +144,9 @@ def _keyed(base: State, reader: Reader | None) -> KeyValues:
         key_fields=repeated or own,
         first=None if reader is None else _next_numbers(base, reader),
         kind_column=next(iter(options.names(schema.properties, "rowkind.field")), None),
+        changelog_prefix=schema.properties.get("changelog-file.prefix", "changelog-")
+        if options.changelog_producer(schema.properties) == "input"
+        else None,
     )
 
 

@@ -148,7 +148,11 @@ _REFUSED_FOR_KEYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("record-level.expire-time", lambda v: bool(v), "rows that expire by themselves"),
 )
 _REFUSED_FOR_KEYS_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    ("changelog-producer", lambda v: v.strip().lower() != "none", "the changelog producer {value}"),
+    (
+        "changelog-producer",
+        lambda v: v.strip().lower() in {"lookup", "full-compaction"},
+        "the changelog producer {value}",
+    ),
 )
 # Set once, when the table is made.
 _IMMUTABLE = {
@@ -286,6 +290,16 @@ def names(options: Options, key: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in options.get(key, "").split(",") if name.strip())
 
 
+def changelog_producer(options: Options) -> str:
+    """`changelog-producer`: none (the default), input, lookup or full-compaction; raises `InvalidInput`."""
+    value = options.get("changelog-producer", "none").strip().lower()
+    if value not in {"none", "input", "lookup", "full-compaction"}:
+        raise InvalidInput(
+            f"option 'changelog-producer' is {value!r}; it must be none, input, lookup or full-compaction"
+        )
+    return value
+
+
 def level_count(options: Options) -> int:
     """`num-levels`: by default one more than the sorted runs at which compaction begins."""
     found = integer(options, "num-levels", integer(options, "num-sorted-run.compaction-trigger", 5) + 1)
@@ -395,6 +409,9 @@ def merging(schema: Schema, where: str) -> MergeSpec:
     order = given.get("sequence.field.sort-order", "ascending").strip().lower()
     if order not in {"ascending", "descending"}:
         raise InvalidInput(f"{where}: sequence.field.sort-order is {order!r}; it must be 'ascending' or 'descending'")
+    producer = changelog_producer(given)
+    if engine == "first-row" and producer not in {"none", "lookup"}:
+        raise InvalidInput(f"{where}: merge engine 'first-row' has changelog-producer none or lookup, not {producer}")
     if engine == "first-row" and sequence:
         raise InvalidInput(f"{where}: merge engine 'first-row' keeps the first row that came; it has no sequence.field")
     groups = _groups(schema, where) if engine == "partial-update" else ()

@@ -22,7 +22,7 @@ from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwr
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Scalar, Schema, Type
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
-from lakeformat.model.work import ColumnStats, StatsMode, WrittenFile
+from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile
 from lakeformat.storage.store import Reader
 
 _KEY_STATS_LENGTH = 128  # Characters.
@@ -139,11 +139,16 @@ def _commit(
     metadata.require_writable(schema, reader.root)
     if index is None:
         index = (base.document or {}).get("indexManifest"), {}
+    log = tuple(file for file in added if file.content is Content.CHANGELOG)
+    added = tuple(file for file in added if file.content is not Content.CHANGELOG)
     delta = pa.concat_tables([_deleted(gone), kept, _added(reader, request, kind, base, gone, added)])
     document = base.document or {}
     before = manifest.read_metas(reader, base.document)
     merged = manifest.merge(reader, before, schema, f"manifest-{_derived(stamp, 'base')}")
     fresh = manifest.emit(delta, schema, f"manifest-{_derived(stamp, 'delta')}")
+    told = manifest.emit(
+        _added(reader, request, kind, base, gone, log), schema, f"manifest-{_derived(stamp, 'changelog')}"
+    )
     removed_rows = pc.sum(gone["_ROW_COUNT"]).as_py() or 0
     rows = sum(f.row_count for f in added) + (pc.sum(kept["_ROW_COUNT"]).as_py() or 0) - removed_rows
     commit_kind, operation = _KINDS[kind]
@@ -153,8 +158,8 @@ def _commit(
         base,
         stamp,
         request,
-        lists=(merged.metas, fresh.metas),
-        files={**merged.files, **fresh.files, **index[1]},
+        lists=(merged.metas, fresh.metas, *([told.metas] if log else [])),
+        files={**merged.files, **fresh.files, **told.files, **index[1]},
         partitions=_changes(delta, schema),
         document={
             "indexManifest": index[0],
@@ -162,6 +167,7 @@ def _commit(
             "operation": operation,
             "totalRecordCount": (document.get("totalRecordCount") or 0) + rows,
             "deltaRecordCount": rows,
+            "changelogRecordCount": sum(file.row_count for file in log) if log else None,
             "statistics": document.get("statistics") if document.get("schemaId") == schema.id else None,
         },
     )
@@ -200,13 +206,13 @@ def _publish(
     base: State,
     stamp: Stamp,
     request: Request,
-    lists: tuple[pa.Table, pa.Table],
+    lists: tuple[pa.Table, ...],  # Base, delta and, where there is one, changelog.
     files: dict[str, bytes],
     partitions: tuple[PartitionChange, ...],
     document: dict[str, Any],
 ) -> Plan:
     schema, version = base.schema, base.version + 1
-    names = [f"manifest-list-{_derived(stamp, 'list')}-{i}" for i in range(2)]
+    names = [f"manifest-list-{_derived(stamp, 'list')}-{i}" for i in range(len(lists))]
     emitted = [manifest.emit_list(metas, schema) for metas in lists]
     files |= {f"{metadata.MANIFEST_FOLDER}/{n}": data for n, data in zip(names, emitted, strict=True)}
     now_ms = max(stamp.now_ms, (base.document or {}).get("timeMillis", 0))  # Time travel needs history in order.
@@ -218,6 +224,8 @@ def _publish(
         "baseManifestListSize": len(emitted[0]),
         "deltaManifestList": names[1],
         "deltaManifestListSize": len(emitted[1]),
+        "changelogManifestList": names[2] if len(names) > 2 else None,
+        "changelogManifestListSize": len(emitted[2]) if len(names) > 2 else None,
         "commitUser": user,
         "commitIdentifier": identifier,
         "timeMillis": now_ms,

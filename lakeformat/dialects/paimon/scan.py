@@ -339,7 +339,7 @@ def delta(
             else [Delta(RowKind.DELETE, tuple(_whole_scan(reader, before, fields, chosen))), *result]
         )
     if keyed:
-        if schema.properties.get("changelog-producer", "none").strip().lower() != "none":
+        if options.changelog_producer(schema.properties) in {"lookup", "full-compaction"}:
             return []  # The changelog comes with a later compaction.
         return [
             Delta(None, tuple(_raw(reader, base, entries.filter(pc.equal(kinds, EntryKind.ADD)), fields, residual)))
