@@ -1,4 +1,4 @@
-"""ORC data files: columns by name, stripe by stripe; and the writer, within what Paimon's ORC has a type for."""
+"""ORC data files: columns by name or by id, stripe by stripe; and the writer, within what Paimon's ORC has a type for."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as po
 
-from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.arrow import from_arrow, to_arrow
 from lakeformat.engines import casts, statistics
 from lakeformat.engines.parquet import present
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
-from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, walk
+from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, walk
 from lakeformat.model.work import ColumnStats, WriteTask
 
 PIECE_OPTION = "orc.stripe.size"
 
+FIELD_IDS = "orc.field-ids"  # An option: "true" keeps the ids of columns in the file, as Iceberg has them.
+_ID, _REQUIRED = b"iceberg.id", b"iceberg.required"
 _STRIPE_BYTES = 64 << 20
 _NANOS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _SECONDS = (2**63 - 1) // 1_000_000_000  # As far as the reader gets on either side of 1970: until 2262.
@@ -34,10 +36,13 @@ class File:
         self.row_count: int | None = self._file.nrows
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
-        """The columns of `named` that are there, matched by name."""
-        if named is None:
-            raise UnsupportedFeature(f"{self._path}: ORC columns are known by name only, and no names were given")
-        return present(named, list(self._file.schema))
+        """The columns that are there: those of `named`, matched by name; without, as the attributes of their types tell."""
+        if named is not None:
+            return present(named, list(self._file.schema))
+        found = tuple(_own_field(each) for each in self._file.schema)
+        if found and all(each.id == NO_ID for each in found):
+            raise CorruptFile(f"{self._path}: no column has a field id")
+        return found
 
     def batches(
         self, fields: tuple[Field, ...], pushed: pc.Expression | None, batch_rows: int
@@ -83,7 +88,8 @@ class Output:
                     f"column {each.name}: Paimon's ORC has no {each.type}; declare it BYTES or use Parquet"
                 )
         self._fields = task.fields
-        self._schema = pa.schema([pa.field(each.name, _file_type(each.type)) for each in task.fields])
+        with_ids = task.options.get(FIELD_IDS) == "true"
+        self._schema = pa.schema([_file_field(each, with_ids) for each in task.fields])
         self._stats: list[dict[int, ColumnStats]] = []
         try:
             self._writer = po.ORCWriter(
@@ -231,14 +237,41 @@ def _has_text(type: Type) -> bool:
     return any(isinstance(each.type, Scalar) and each.type.kind in _TEXTS for each in walk((Field(-1, "", type),)))
 
 
-def _file_type(type: Type) -> pa.DataType:
+def _own_field(held: pa.Field) -> Field:
+    """A column as its file tells of it (Iceberg specification, Appendix A, ORC)."""
+    told = held.metadata or {}
+    return Field(int(told.get(_ID, NO_ID)), held.name, _own_type(held.type), told.get(_REQUIRED) != b"true")
+
+
+def _own_type(held: pa.DataType) -> Type:
+    if pa.types.is_struct(held):
+        return Row(tuple(_own_field(held.field(i)) for i in range(held.num_fields)))
+    if pa.types.is_list(held):
+        return ListOf(_own_field(held.value_field))
+    if pa.types.is_map(held):
+        return MapOf(_own_field(held.key_field), _own_field(held.item_field))
+    if pa.types.is_timestamp(held):  # Arrow reads all of them as nanoseconds.
+        return scalar(Kind.TIMESTAMP if held.tz is None else Kind.TIMESTAMP_TZ, 6)
+    return from_arrow(held)
+
+
+def _file_field(field: Field, with_ids: bool, name: str | None = None) -> pa.Field:
+    """A column of the file, with its id in the attributes of its type where that is asked for."""
+    told = {_ID: str(field.id), _REQUIRED: str(not field.nullable).lower()} if with_ids else None
+    return pa.field(name or field.name, _file_type(field.type, with_ids), metadata=told)
+
+
+def _file_type(type: Type, with_ids: bool = False) -> pa.DataType:
     match type:
         case Scalar(Kind.TIME):
             return pa.int32()
         case Row(parts):
-            return pa.struct([pa.field(each.name, _file_type(each.type)) for each in parts])
+            return pa.struct([_file_field(each, with_ids) for each in parts])
         case ListOf(element):
-            return pa.list_(pa.field("element", _file_type(element.type)))
+            return pa.list_(_file_field(element, with_ids, "element"))
+        case MapOf(key, value) if with_ids:
+            key_field = _file_field(key, with_ids, "key").with_nullable(False)
+            return pa.map_(key_field, _file_field(value, with_ids, "value"))
         case MapOf(key, value):
             return pa.map_(_file_type(key.type), _file_type(value.type))
         case MultisetOf(element):

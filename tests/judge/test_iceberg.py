@@ -215,3 +215,26 @@ def test_specs_that_change_are_read_by_others(engines: dict, lake: Lake, reader:
     assert t.scan().count() == 2
     found = engines[reader].ask(verb="read", **place(t))
     assert counted(found["rows"]) == ours(t)
+
+
+def test_orc_files_are_read_by_icebergs_own_runtime_and_the_other_way(engines: dict, tmp_path: Path) -> None:
+    where = str(tmp_path / "orc")
+
+    def sql(*statements: str) -> list:
+        return engines["iceberg"].ask(verb="run", warehouse=where, statements=statements)["rows"]
+
+    lake = Lake(where)
+    orc = {"write.format.default": "orc"}
+    t = lake.create_table("d.t", TYPES, format="iceberg", properties=orc, partition_by=["i"])
+    late = {**ROW, "ts": datetime.datetime(2020, 1, 2, 3, 4, 5, 6)}
+    t.append(pa.Table.from_pylist([late, NOTHING], TYPES))
+    t.alter().rename_column("s", "text").commit()
+    assert counted(sql("select * from lake.`d.db`.t")) == ours(t)
+    sql(
+        "insert into lake.`d.db`.t select * from lake.`d.db`.t where i is not null",
+        "delete from lake.`d.db`.t where i is null",
+    )
+    assert t.scan().count() == 2
+    assert {path.rpartition(".")[2] for path in t.inspect.files()["path"].to_pylist()} == {"orc"}
+    assert counted(sql("select * from lake.`d.db`.t")) == ours(t)
+    assert t.scan(where="text like '\u00fc%'").count() == 2

@@ -25,6 +25,7 @@ from lakeformat.storage.store import Reader
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _COMPRESSIONS = {"none": "uncompressed"}
+_COMPRESSION = {"parquet": "zstd", "orc": "zlib"}  # Of data files, by format, unless the table says another.
 # What a position-delete file holds.
 POSITION_FIELDS = (
     Field(PATH_ID, "file_path", scalar(Kind.STRING), nullable=False),
@@ -55,16 +56,23 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     """How rows become the files of this table. Raises `UnsupportedFeature` for a table that must not be written."""
     metadata.require_writable(base, f"table {base.document['location']}")
     schema, given = base.schema, base.schema.properties
-    compression = given.get("write.parquet.compression-codec", "zstd").lower()
-    level = given.get("write.parquet.compression-level")
-    asked = {"parquet.block.size": given.get("write.parquet.row-group-size-bytes")}
+    file_format = given.get("write.format.default", "parquet").lower()
+    compression = given.get(f"write.{file_format}.compression-codec", _COMPRESSION[file_format]).lower()
+    level = given.get(f"write.{file_format}.compression-level")
+    asked = {
+        "parquet.block.size": given.get("write.parquet.row-group-size-bytes"),
+        "orc.stripe.size": given.get("write.orc.stripe-size-bytes"),
+        "orc.field-ids": "true",
+    }
     return WriteTask(
         fields=schema.fields,
         directory=directory(base.spec),
         partition_by=schema.partitioning.fields,
-        file_format="parquet",
+        file_format=file_format,
         compression=_COMPRESSIONS.get(compression, compression),
-        compression_level=None if level is None else options.integer(given, "write.parquet.compression-level", 0),
+        compression_level=None
+        if level is None
+        else options.integer(given, f"write.{file_format}.compression-level", 0),
         target_size_bytes=options.integer(given, "write.target-file-size-bytes", 512 << 20),
         name_prefix="00000-0-",
         name_suffix="-{:05}",
@@ -125,7 +133,14 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
             f"{reader.root}: files under an earlier partition spec, where deletes by key do not reach; compact the table first"
         )
     by_key = replace(
-        data, fields=fields, content=Content.EQUALITY_DELETES, stats=(), sort_by=(), name_suffix="-{:05}-deletes"
+        data,
+        fields=fields,
+        file_format="parquet",
+        compression="zstd",
+        content=Content.EQUALITY_DELETES,
+        stats=(),
+        sort_by=(),
+        name_suffix="-{:05}-deletes",
     )
     nothing = scan.files(reader, base, NEVER)
     per_file = options.granularity(schema.properties) == "file"

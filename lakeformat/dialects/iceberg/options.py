@@ -17,7 +17,7 @@ _RESERVED = {
 }  # fmt: skip
 # What a table may ask for that a write would not do: (key, does the value ask for it, what to say).
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    ("write.format.default", lambda v: v.lower() != "parquet", "data files in {value}"),
+    ("write.format.default", lambda v: v.lower() not in ("parquet", "orc"), "data files in {value}"),
     ("write.object-storage.enabled", lambda v: v.lower() == "true", "the object store layout"),
     ("write.location-provider.impl", bool, "location providers"),
     ("write.data.path", bool, "data files outside the table's folder"),
@@ -145,6 +145,7 @@ _TYPED: dict[str, Callable[..., object]] = {
     "write.delete.target-file-size-bytes": integer,
     "lakeformat.compact.delete-ratio-threshold": number,
     "lakeformat.compact.delete-file-threshold": integer,
+    "write.orc.stripe-size-bytes": integer,
     "write.parquet.row-group-size-bytes": integer,
     "write.parquet.compression-level": integer,
     "commit.manifest.target-size-bytes": integer,

@@ -24,6 +24,9 @@ from lakeformat.storage.store import Reader
 PATH_ID, POSITION_ID = 2147483546, 2147483545  # The columns of a position-delete file.
 
 
+_FORMATS = ("parquet", "orc")
+
+
 @dataclass(frozen=True, slots=True)
 class Files:
     """Live data files of one snapshot, and the files of deletes that may tell of them: rows of `manifest.ENTRY` with their
@@ -113,11 +116,11 @@ def tasks(
     alone: bool = False,
 ) -> list[ReadTask]:
     """Files -> tasks of about `read.split.target-size`. With `alone`, a task for each file, in the order of the files."""
-    formats = pc.unique(pc.utf8_lower(found.entries["file_format"])).to_pylist()
-    for format in formats:
-        if format != "parquet":
+    formats = pc.utf8_lower(found.entries["file_format"]).to_pylist()
+    for format in set(formats):
+        if format not in _FORMATS:
             raise UnsupportedFeature(
-                f"{reader.root}: data files in {format}: lakeformat reads Parquet in Iceberg tables"
+                f"{reader.root}: data files in {format}: lakeformat reads Parquet and ORC in Iceberg tables"
             )
     given = base.schema.properties
     target = options.integer(given, "read.split.target-size", 128 << 20)
@@ -132,12 +135,13 @@ def tasks(
         end = start + 1
         if not alone:
             end = max(int(np.searchsorted(weights, before + target, side="right")), end)
+            end = next((i for i in range(start, end) if formats[i] != formats[start]), end)
         result.append(
             ReadTask(
                 paths=tuple(paths[start:end]),
                 row_counts=tuple(row_counts[start:end]),
                 sizes_bytes=tuple(sizes[start:end].tolist()),
-                file_format="parquet",
+                file_format=formats[start],
                 fields=fields,
                 predicate=predicate,
                 deletes=deletes[start:end] if any(deletes[start:end]) else (),
