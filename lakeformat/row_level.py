@@ -17,9 +17,9 @@ from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.operation import Overwrite, Request, Rewrite, RowDelta
-from lakeformat.model.predicate import ALWAYS, Expression, bind, split
+from lakeformat.model.predicate import ALWAYS, Expression, Literal, bind, split
 from lakeformat.model.snapshot import TableState
-from lakeformat.model.work import DeleteTask, MarkTask, RewriteTask, RowKind, WriteTask, WrittenFile
+from lakeformat.model.work import LAST_UPDATED, DeleteTask, MarkTask, RewriteTask, RowKind, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 
@@ -193,10 +193,12 @@ def rewrite(
     where: Expression = ALWAYS,
 ) -> tuple[WrittenFile, ...]:
     """The files' rows for which `where` is true, changed, in new files."""
-    layout = dialect.layout(base, store)
+    fields, layout = dialect.rewriting(base, store)
+    if assignments and LAST_UPDATED in fields:
+        assignments = (*assignments, (LAST_UPDATED.name, Literal(None)))  # Null is: by the snapshot that this becomes.
     tasks = [
         RewriteTask((task,), layout, delete_where, assignments, update_where)
-        for task in dialect.tasks(store, base, files, base.schema.fields, where)
+        for task in dialect.tasks(store, base, files, fields, where)
     ]
     return tuple(file for written in engine.rewrite(store, tasks) for file in written)
 

@@ -153,6 +153,11 @@ class Dialect(Protocol):
         """How rows become files; with `reader`, also what only the table's files tell (`KeyValues.first`)."""
         ...
 
+    def rewriting(self, base: Any, reader: Reader | None = None) -> tuple[tuple[Field, ...], WriteTask]:
+        """(the columns to read, how they are written) where rows that are there move: with what they keep beside the table's
+        own columns."""
+        ...
+
     def delete_layout(self, reader: Reader, base: Any, found: Any, verb: str) -> DeleteTask | None:
         """How rows of the data files `found` that `verb` ("delete", "update", "merge") takes become files of deletes; None
         where whole files are written again."""

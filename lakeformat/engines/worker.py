@@ -34,8 +34,10 @@ from lakeformat.model.predicate import Call, Column, Expression, and_, columns_o
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field
 from lakeformat.model.work import (
     FILE,
+    LAST_UPDATED,
     POSITION,
     RETRACTS,
+    ROW_ID,
     VALUE_KIND,
     BucketRule,
     ColumnStats,
@@ -192,6 +194,8 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
                 places = pa.array(np.arange(position, position + batch.num_rows))
                 batch = batch.append_column(POSITION.name, places)
             given = (*needed, *placed)
+            if task.lineage:
+                batch, given = _descended(batch, given, position, *task.lineage[place])
             keys = [(known, _projected(batch, given, known.fields, constants)) for known in gone.keys]
             batch = rows.apply_deletes(batch, position, gone.positions, keys)
             result = _record_batch(_projected(batch, given, task.fields, constants), schema, batch.num_rows)
@@ -218,6 +222,26 @@ def _blamed(path: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise CorruptFile(f"{path}: cannot be read: {error}") from error
+
+
+def _descended(
+    batch: pa.RecordBatch, given: tuple[Field, ...], position: int, first_id: int | None, updated: int
+) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
+    """A file's rows with `ROW_ID` and `LAST_UPDATED`: what its columns say, else what follows from where a row lies."""
+    held = {part.id: part for part in given}
+    count = batch.num_rows
+    for each, told in (
+        (ROW_ID, np.arange(count) + position + (first_id or 0)),
+        (LAST_UPDATED, np.full(count, updated)),
+    ):
+        values = casts.nulls(count, pa.int64()) if first_id is None else pa.array(told)
+        if each.id in held:
+            place = batch.schema.get_field_index(held[each.id].name)
+            batch = batch.set_column(place, held[each.id].name, pc.coalesce(batch.column(place), values))
+        else:
+            batch = batch.append_column(each.name, values)
+            given = (*given, each)
+    return batch, given
 
 
 def _projected(

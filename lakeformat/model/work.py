@@ -14,6 +14,9 @@ from lakeformat.model.schema import Field, Kind, scalar
 # Columns of no file that a task may ask for: where a row lies. Their ids are no column's.
 FILE = Field(-2, "_file", scalar(Kind.STRING), nullable=False)  # As in `ReadTask.paths`.
 POSITION = Field(-3, "_pos", scalar(Kind.BIGINT), nullable=False)  # Counts all rows of the file, from 0.
+# Columns that files may hold beside the table's (Iceberg's row lineage), with the ids that they have there.
+ROW_ID = Field(2147483540, "_row_id", scalar(Kind.BIGINT))
+LAST_UPDATED = Field(2147483539, "_last_updated_sequence_number", scalar(Kind.BIGINT))
 # A column of data, not of the table: what each row does, as "+I", "-U", "+U" or "-D"; null is "+I". Keyed tables only.
 ROW_KIND = Field(-4, "rowkind", scalar(Kind.STRING))
 # Columns of key-value files, with the ids that they have there.
@@ -171,6 +174,9 @@ class ReadTask:
     predicate: Expression = ALWAYS  # Rows for which it is not true are left out; exact, whatever was pushed down.
     constants: tuple[tuple[int, Any], ...] = ()  # (field id, value) of columns that the files do not hold.
     deletes: tuple[tuple[DeleteFile, ...], ...] = ()
+    # For each file the `ROW_ID` of its first row, or None for no ids, and the `LAST_UPDATED` of its rows, where they are asked
+    # for: what its own columns do not say.
+    lineage: tuple[tuple[int | None, int], ...] = ()
     # Rows of one key, over all `parts`, become one by `merge`; then `predicate` counts. The parts hold the files of
     # `paths`, older rows first, and give the columns that merging needs: besides those of the table `SEQUENCE` and
     # `VALUE_KIND`. Rows that retract are left out, unless `fields` asks for `VALUE_KIND`. Results are in key order.

@@ -33,6 +33,7 @@ MERGE_ON_READ = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "u
 KINDS = {
     "by file": {},
     "by partition": {"write.delete.granularity": "partition"},
+    "vectors": {"format-version": "3"},
 }
 STEPS = int(os.environ.get("LAKEFORMAT_JUDGE_STEPS", "20"))
 NUMBERS = itertools.count()
@@ -107,10 +108,10 @@ def delete_keys(table: Table, ids: list[int], dt: str) -> None:
     commit(store, head, iceberg, RowDelta(request=request, added=(file,), kind="append", isolation=None))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "vectors"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_we_read_what_spark_deleted(sql: Sql, lake: Lake, kind: str) -> None:
     name = fresh()
-    by_spark(sql, name, {"format-version": "3"} if kind == "vectors" else KINDS[kind])
+    by_spark(sql, name, KINDS[kind])
     t = lake.table(f"d.{name}")
     assert ours(t) == counted(sql(f"select * from {named(name)}"))
     for where in ("dt = 'a'", "id % 10 = 2", "v = 'm'"):
@@ -131,7 +132,7 @@ def test_others_read_what_we_deleted(engines: dict, sql: Sql, lake: Lake, kind: 
     for snapshot in t.snapshots():
         found = sql(f"select * from {named(name)} version as of {snapshot.id}")
         assert counted(found) == ours(t, snapshot_id=snapshot.id), snapshot
-    told = sql(f"select content, record_count, referenced_data_file is null from {named(name)}.delete_files")
+    told = sql(f"select content, record_count from {named(name)}.delete_files")
     assert {row[0] for row in told} == {1}
     assert sum(row[1] for row in told) == 15 + 15 + 5 + 5  # 1s and 2s everywhere, 3s of `a`.
     t.compact(full=True)
@@ -210,3 +211,33 @@ def test_we_and_spark_continue_each_other_s_tables(sql: Sql, lake: Lake, kind: s
             f"seed {seed}, step {step}: {do} by {'us' if us else 'Spark'}"
         )
         assert t.scan().count() == len(t.scan().to_arrow())
+
+
+def test_row_ids_stay_with_their_rows(sql: Sql, lake: Lake) -> None:
+    t = by_us(lake, name := fresh(), KINDS["vectors"])
+
+    def lineage() -> dict:
+        found = sql(f"select id, _row_id, _last_updated_sequence_number from {named(name)}")
+        return {id: (row_id, updated) for id, row_id, updated in found}
+
+    before = lineage()
+    assert len({row_id for row_id, _ in before.values()}) == len(before)
+    t.compact(full=True)
+    assert lineage() == before
+    sql(f"delete from {named(name)} where id = 6", "select 1")
+    t.alter().set_properties({f"write.{v}.mode": "copy-on-write" for v in ("delete", "update")}).commit()
+    t.delete("id = 7")
+    t.update({"v": "'new'"}, where="id = 8")
+    sequence = t.inspect.snapshots()["sequence_number"].to_pylist()[-1]
+    after = {id: told for id, told in before.items() if id not in (6, 7)} | {8: (before[8][0], sequence)}
+    assert lineage() == after
+
+
+def test_a_table_that_becomes_version_3_has_vectors_in_place_of_its_files_of_positions(sql: Sql, lake: Lake) -> None:
+    t = by_us(lake, name := fresh(), {})
+    t.alter().set_properties({"format-version": "3"}).commit()
+    t.delete("id % 10 = 4")
+    assert counted(sql(f"select * from {named(name)}")) == ours(t)
+    formats = sql(f"select file_format, count(*) from {named(name)}.delete_files group by 1")
+    assert formats == [["PUFFIN", 3]]
+    assert len({row[0] for row in sql(f"select _row_id from {named(name)}")}) == t.scan().count()

@@ -289,12 +289,25 @@ def test_version_1_is_read_and_not_written(table):
         table.append(rows((2, "a")))
 
 
-def test_version_3_is_read_and_not_written(table):
+def test_format_versions_go_up_and_not_back(lake, table):
     table.append(rows((1, "a")))
-    rewrite(table, lambda d: d.update({"format-version": 3, "next-row-id": 1}))
-    assert table.scan().count() == 1
-    with pytest.raises(UnsupportedFeature, match="format version 3 is read, not written"):
-        table.append(rows((2, "a")))
+    for asked in ("1", "4", "x"):
+        with pytest.raises(InvalidInput, match="it is 2 or 3"):
+            table.alter().set_properties({"format-version": asked}).commit()
+    table.alter().set_properties({"format-version": "3"}).commit()
+    assert document(table)["format-version"] == 3
+    with pytest.raises(InvalidInput, match="never goes back"):
+        table.alter().set_properties({"format-version": "2"}).commit()
+    table.append(rows((2, "b"), (3, "b")))
+    assert document(table)["next-row-id"] == 3  # Old rows have ids too, from the first commit on.
+    assert [s.get("first-row-id") for s in document(table)["snapshots"]] == [None, 0]
+    assert document(table)["snapshots"][-1]["added-rows"] == 3
+    assert "format-version" not in document(table)["properties"]
+    new = lake.create_table("d.v3", SCHEMA, format="iceberg", properties={"format-version": "3"})
+    new.append(rows((1, "a"), (2, "b")))
+    new.append(rows((3, "a")))
+    assert [s["first-row-id"] for s in document(new)["snapshots"]] == [0, 2]
+    assert (document(new)["next-row-id"], new.scan().count()) == (3, 3)
 
 
 def test_compressed_metadata_of_others_is_not_overlooked(table):

@@ -471,3 +471,88 @@ def test_position_deletes_are_rewritten_as_the_granularity_says_and_without_what
     assert all(d["referenced_data_file"] for d in live_deletes(table))
     assert ids(table) == expected
     assert ids(table, where="dt = 'a'") == [i for i in expected if i < 20]
+
+
+# --- version 3 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def vectors(table):
+    table.alter().set_properties({"format-version": "3"}).commit()
+    return table
+
+
+def lineage(table):
+    """Row -> (its id, when it changed)."""
+    store, base = store_of(table), base_of(table)
+    fields, _ = iceberg.rewriting(base)
+    tasks = iceberg.tasks(store, base, iceberg.files(store, base), fields)
+    batches = [batch for task in tasks for batch in worker.read(store, task)]
+    return {row["id"]: (row["_row_id"], row["_last_updated_sequence_number"]) for b in batches for row in b.to_pylist()}
+
+
+def test_one_file_holds_the_vectors_of_a_commit_and_each_data_file_has_one(vectors):
+    vectors.delete("id in (1, 11)")
+    vectors.delete("id in (2, 21)")
+    found = live_deletes(vectors)
+    assert sorted(d["record_count"] for d in found) == [1, 1, 2]
+    assert len({d["referenced_data_file"] for d in found}) == 3
+    assert all(d["content_offset"] >= 4 and d["content_size_in_bytes"] < d["file_size_in_bytes"] for d in found)
+    assert vectors.scan().count() == 36
+    found = summary(vectors)
+    assert (found["added-dvs"], found["removed-dvs"], found["total-position-deletes"]) == ("2", "1", "4")
+    assert "added-position-delete-files" not in found
+    assert vectors.rewrite_position_deletes(full=True) is None
+
+
+def test_a_vector_takes_in_the_position_deletes_of_version_2(table):
+    table.alter().set_properties({"write.delete.granularity": "partition"}).commit()
+    table.delete("id in (1, 11)")
+    table.alter().set_properties({"write.delete.granularity": "file"}).commit()
+    table.delete("id = 2")
+    table.alter().set_properties({"format-version": "3"}).commit()
+    table.delete("id in (3, 12)")
+    assert ids(table) == [i for i in range(40) if i not in (1, 2, 3, 11, 12)]
+    by_format = sorted((d["file_format"], d["record_count"]) for d in live_deletes(table))
+    assert by_format == [("PARQUET", 2), ("PUFFIN", 2), ("PUFFIN", 3)]  # What tells of several files stays.
+    table.compact(full=True)
+    assert live_deletes(table) == []
+
+
+def test_rows_keep_their_ids_wherever_they_move(vectors):
+    vectors.append(rows([100], "c"))
+    before = lineage(vectors)
+    assert sorted(row_id for row_id, _ in before.values()) == list(range(41))
+    vectors.delete("id = 1")
+    vectors.update({"v": "'new'", "dt": "'c'"}, where="id in (2, 100)")
+    changed = base_of(vectors).document["last-sequence-number"]
+    vectors.compact(full=True)
+    vectors.alter().set_properties({f"write.{v}.mode": "copy-on-write" for v in ("delete", "update")}).commit()
+    vectors.delete("id = 3")
+    expected = {i: told for i, told in before.items() if i not in (1, 3)}
+    assert lineage(vectors) == expected | {i: (before[i][0], changed) for i in (2, 100)}
+    assert vectors.scan().to_arrow().column_names == ["id", "v", "dt"]
+
+
+def test_two_vectors_of_one_data_file_are_a_conflict(vectors):
+    late = operation(vectors, "delete by position", "snapshot")
+    vectors.delete("id = 12")
+    store = store_of(vectors)
+    with pytest.raises(Conflict, match="wrote a deletion vector for the same data file"):
+        commit(store, iceberg.head(store), iceberg, late)
+    assert ids(vectors) == [i for i in range(40) if i != 12]
+    assert not any(store.exists(f.path) for f in late.added)
+
+
+def test_a_file_of_vectors_goes_when_none_of_them_is_of_use(vectors):
+    folder = Path(vectors.uri.removeprefix("file://"))
+    vectors.delete("id in (1, 21)")
+    vectors.compact(full=True, where="dt = 'a'")
+    vectors.expire_snapshots(retain_last=1)
+    assert vectors.remove_orphan_files(older_than=AT_ONCE) == []
+    assert len(list(folder.rglob("*.puffin"))) == 1  # One vector of two is still of use.
+    assert len(live_deletes(vectors)) == 1
+    vectors.compact(full=True)
+    vectors.expire_snapshots(retain_last=1)
+    assert list(folder.rglob("*.puffin")) == []
+    assert ids(vectors) == [i for i in range(40) if i not in (1, 21)]

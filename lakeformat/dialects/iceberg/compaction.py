@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.iceberg import manifest, options, scan
-from lakeformat.dialects.iceberg.layout import layout, rewritten_deletes
+from lakeformat.dialects.iceberg import manifest, metadata, options, scan
+from lakeformat.dialects.iceberg.layout import rewriting, rewritten_deletes
 from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
@@ -28,7 +28,7 @@ def compaction(reader: Reader, base: State, full: bool = False, scope: Expressio
     A bin is worth it with five files, with more than one that together exceed the target size, or with a file that is too
     large or too much deleted; with `full`, with any two, or with any deletes. `scope`: on partition columns only.
     """
-    write = layout(base)
+    fields, write = rewriting(base)
     found = scan.files(reader, base, scope)
     entries = manifest.in_scope(found.entries, base, scope, unknown=False)
     target = write.target_size_bytes
@@ -45,7 +45,7 @@ def compaction(reader: Reader, base: State, full: bool = False, scope: Expressio
             if worth or (is_old | is_eaten)[part].any() or (sizes[part] > target * LARGE).any():
                 own = np.unique(right[np.isin(left, part)])
                 files = Files(entries.take(pa.array(part)), found.deletes.take(pa.array(own)))
-                result.append(RewriteTask(tuple(scan.tasks(reader, base, files, base.schema.fields)), write))
+                result.append(RewriteTask(tuple(scan.tasks(reader, base, files, fields)), write))
     return result
 
 
@@ -53,7 +53,7 @@ def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Ex
     """Files of position deletes that are written anew together, without what tells of data files that are gone: those of a
     partition, where there are five; with `full`, wherever there is one. Deletion vectors have nothing to gain.
     """
-    if base.document["format-version"] >= 3:
+    if metadata.format_version(base) >= 3:
         return []
     found = scan.files(reader, base, scope)
     entries = manifest.in_scope(found.entries, base, scope, unknown=False)

@@ -11,7 +11,7 @@ from lakeformat.dialects.iceberg.expire import (
     replaced_history,
 )
 from lakeformat.dialects.iceberg.inspect import INSPECTIONS
-from lakeformat.dialects.iceberg.layout import delete_layout, delta_layout, layout
+from lakeformat.dialects.iceberg.layout import delete_layout, delta_layout, layout, rewriting
 from lakeformat.dialects.iceberg.manifest import rows_in, scope_of
 from lakeformat.dialects.iceberg.metadata import (
     at,
@@ -85,6 +85,7 @@ __all__ = [
     "project",
     "replaced_history",
     "require_readable",
+    "rewriting",
     "rows_in",
     "scan",
     "scope_of",

@@ -20,7 +20,17 @@ from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import NEVER
 from lakeformat.model.schema import Field, Kind, Scalar, Type, scalar
-from lakeformat.model.work import Content, DeleteFile, DeleteTask, DeltaLayout, Target, WriteTask
+from lakeformat.model.work import (
+    LAST_UPDATED,
+    ROW_ID,
+    Content,
+    DeleteFile,
+    DeleteTask,
+    DeltaLayout,
+    StatsMode,
+    Target,
+    WriteTask,
+)
 from lakeformat.storage.store import Reader
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -83,6 +93,16 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     )
 
 
+def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, ...], WriteTask]:
+    """(the columns to read, how they are written) where rows that are there move: from version 3 on they keep their ids."""
+    task = layout(base, reader)
+    if metadata.format_version(base) < 3:
+        return base.schema.fields, task
+    fields = (*base.schema.fields, ROW_ID, LAST_UPDATED)
+    unbounded = ((StatsMode.NONE, 0),) * 2  # No bounds of them in manifests.
+    return fields, replace(task, fields=(*task.fields, ROW_ID, LAST_UPDATED), stats=(*task.stats, *unbounded))
+
+
 def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> DeleteTask | None:
     """How rows of the data files `found` that `verb` ("delete", "update", "merge") takes become files of deletes; None where
     whole files are written again (`write.<verb>.mode=copy-on-write`)."""
@@ -90,7 +110,7 @@ def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> Delet
     if options.mode(given, verb) == "copy-on-write":
         return None
     metadata.require_writable(base, f"table {base.document['location']}")
-    vectors = base.document["format-version"] >= 3
+    vectors = metadata.format_version(base) >= 3
     per_file = vectors or options.granularity(given) == "file"
     earlier: Sequence[tuple[DeleteFile, ...]] = ((),) * len(found)
     alone: Sequence[tuple[DeleteFile, ...]] = earlier
@@ -143,8 +163,9 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
         name_suffix="-{:05}-deletes",
     )
     nothing = scan.files(reader, base, NEVER)
-    per_file = options.granularity(schema.properties) == "file"
-    return DeltaLayout(replace(data, sort_by=()), by_key, _delete_task(base, nothing, False, per_file, (), ()))
+    vectors = metadata.format_version(base) >= 3
+    per_file = vectors or options.granularity(schema.properties) == "file"
+    return DeltaLayout(replace(data, sort_by=()), by_key, _delete_task(base, nothing, vectors, per_file, (), ()))
 
 
 def _delete_task(

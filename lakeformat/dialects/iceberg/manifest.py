@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import avro, expression, single_value, transform, waist
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.iceberg import options
-from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER, Spec, State
+from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER, Spec, State, format_version
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import (
@@ -459,31 +459,56 @@ def emit(
     if len(entries) == 0:
         return NO_MANIFESTS
     content = ManifestContent(int(entries["content"][0].as_py() != FileContent.DATA))
-    schema, metadata = _entry_schema(spec), _manifest_metadata(base, spec, content)
+    version = format_version(base)
+    schema, metadata = _entry_schema(spec, version), _manifest_metadata(base, spec, content)
     codec = _codec(base.schema)
     target = options.integer(base.schema.properties, "commit.manifest.target-size-bytes", 8 << 20)
-    whole = avro.encode(_nest(entries, spec), schema, codec, metadata)
+    whole = avro.encode(_nest(entries, spec, version), schema, codec, metadata)
     count = max(int(len(whole) / (1.1 * target)), 1)
     step = -(-len(entries) // count)
     files, metas = {}, []
     for number, start in enumerate(range(0, len(entries), step)):
         part = entries.slice(start, step)
-        data = whole if count == 1 else avro.encode(_nest(part, spec), schema, codec, metadata)
+        data = whole if count == 1 else avro.encode(_nest(part, spec, version), schema, codec, metadata)
         path = f"{METADATA_FOLDER}/{name}-m{number}.avro"
         files[path] = data
         metas.append(_meta(part, spec, content, f"{root}/{path}", len(data), snapshot_id, sequence_number))
     return Manifests(files, pa.concat_tables(metas))
 
 
-def emit_list(metas: pa.Table, base: State, snapshot_id: int, parent_id: int | None, sequence_number: int) -> bytes:
+def numbered(metas: pa.Table, first_row_id: int) -> tuple[pa.Table, int]:
+    """(manifests of which those of data that had no row ids have them, how many ids that took): each as many as it has rows,
+    in their order (spec, First Row ID Assignment)."""
+    wants = pc.and_(pc.equal(metas["content"], int(ManifestContent.DATA)), metas["first_row_id"].is_null())
+    rows = pc.if_else(wants, pc.add(metas["added_rows_count"], metas["existing_rows_count"]), 0)
+    ends = np.cumsum(np.asarray(rows))
+    starts = pa.array(first_row_id + ends - np.asarray(rows), pa.int64())
+    place = META.get_field_index("first_row_id")
+    made = pc.if_else(wants, starts, metas["first_row_id"])
+    return metas.set_column(place, META.field(place), made), int(ends[-1]) if len(ends) else 0
+
+
+def emit_list(
+    metas: pa.Table,
+    base: State,
+    snapshot_id: int,
+    parent_id: int | None,
+    sequence_number: int,
+    first_row_id: int | None = None,
+) -> bytes:
     """Rows of `META` -> a manifest list."""
+    version = format_version(base)
     metadata = {
         "snapshot-id": str(snapshot_id).encode(),
         "parent-snapshot-id": b"null" if parent_id is None else str(parent_id).encode(),
         "sequence-number": str(sequence_number).encode(),
-        "format-version": b"2",
+        "format-version": str(version).encode(),
     }
-    return avro.encode(metas.select(LIST_NAMES), LIST_SCHEMA, _codec(base.schema), metadata)
+    if first_row_id is not None:
+        metadata["first-row-id"] = str(first_row_id).encode()
+    fields = [f for f in LIST_FIELDS if version >= 3 or f["field-id"] != 520]
+    schema = {"type": "record", "name": "manifest_file", "fields": fields}
+    return avro.encode(metas.select([f["name"] for f in fields]), schema, _codec(base.schema), metadata)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -539,6 +564,7 @@ def _inherited(table: pa.Table, base: State, meta: Mapping[str, Any], place: int
     if numbers["sequence_number"].null_count:
         raise CorruptTable(f"{meta['manifest_path']}: entries that are not new have no sequence number")
     numbers["snapshot_id"] = pc.fill_null(table["snapshot_id"], meta["added_snapshot_id"])
+    numbers["first_row_id"] = _row_ids(table, meta)
     arrays = [numbers.get(f.name, table[f.name]) for f in ENTRY]
     names = list(ENTRY.names)
     for id, kind in _partition_types(base).items():
@@ -552,6 +578,16 @@ def _inherited(table: pa.Table, base: State, meta: Mapping[str, Any], place: int
         names.append(name)
     arrays += [pa.array(np.full(len(table), each, np.int32)) for each in (spec_id, place)]
     return pa.table(arrays, names=[*names, "_spec", "_manifest"])
+
+
+def _row_ids(table: pa.Table, meta: Mapping[str, Any]) -> pa.ChunkedArray:
+    """The first row id of each data file: its own, or those of the manifest from its first on, file by file."""
+    if meta["first_row_id"] is None or meta["content"] != ManifestContent.DATA:
+        return table["first_row_id"]
+    wants = pc.and_(table["first_row_id"].is_null(), pc.not_equal(table["status"], int(Status.DELETED)))
+    rows = np.where(np.asarray(wants), np.asarray(table["record_count"]), 0)
+    starts = pa.array(meta["first_row_id"] + np.cumsum(rows) - rows, pa.int64())
+    return pc.if_else(wants, starts, table["first_row_id"])
 
 
 def _names_of(base: State, spec: Spec, place: int) -> tuple[str, ...]:
@@ -616,7 +652,7 @@ def _python(column: pa.Array) -> list[Any]:
     return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
 
 
-def _nest(entries: pa.Table, spec: Spec) -> pa.Table:
+def _nest(entries: pa.Table, spec: Spec, version: int) -> pa.Table:
     columns = {n: entries[n].combine_chunks() for n in entries.column_names}
     parts = [columns[f"p{id}"] for id in spec.field_ids]
     names = [_legal(f.name) for f in spec.partitioning.fields]
@@ -626,7 +662,9 @@ def _nest(entries: pa.Table, spec: Spec) -> pa.Table:
         partition = pa.StructArray.from_buffers(pa.struct([]), len(entries), [None])
     inside = {"content": columns["content"], "file_path": columns["file_path"], "file_format": columns["file_format"]}
     inside["partition"] = partition
-    inside |= {name: columns[name] for _, name, _ in _FILE if name not in inside and name not in _ONLY_IN_3}
+    inside |= {
+        name: columns[name] for _, name, _ in _FILE if name not in inside and not (version < 3 and name in _ONLY_IN_3)
+    }
     file = pa.StructArray.from_arrays(list(inside.values()), list(inside))
     return pa.table([*(columns[n] for _, n, _ in _OWN), file], names=[*(n for _, n, _ in _OWN), "data_file"])
 
@@ -770,7 +808,7 @@ def _avro_type(kind: Type) -> Any:
     raise UnsupportedFeature(f"partition values of type {kind} cannot be written")
 
 
-def _entry_schema(spec: Spec) -> dict[str, Any]:
+def _entry_schema(spec: Spec, version: int) -> dict[str, Any]:
     partition, named = [], set()
     for each, kind in zip(spec.partitioning.fields, spec.types, strict=True):
         type, name = _avro_type(kind), _legal(each.name)
@@ -801,8 +839,11 @@ def _entry_schema(spec: Spec) -> dict[str, Any]:
         _field(132, "split_offsets", _array(133, "long"), True),
         _field(135, "equality_ids", _array(136, "int"), True),
         _field(140, "sort_order_id", "int", True),
+        *([_field(142, "first_row_id", "long", True)] if version >= 3 else []),
         _field(143, "referenced_data_file", "string", True),
     ]
+    if version >= 3:
+        file += [_field(144, "content_offset", "long", True), _field(145, "content_size_in_bytes", "long", True)]
     fields = [
         _field(0, "status", "int"),
         _field(1, "snapshot_id", "long", True),
@@ -821,7 +862,7 @@ def _manifest_metadata(base: State, spec: Spec, content: ManifestContent) -> dic
         "schema-id": str(schema["schema-id"]).encode(),
         "partition-spec": json.dumps(fields, ensure_ascii=False).encode(),
         "partition-spec-id": str(spec.id).encode(),
-        "format-version": b"2",
+        "format-version": str(format_version(base)).encode(),
         "content": content.name.lower().encode(),
     }
 
@@ -841,18 +882,12 @@ _LIST_TYPES: dict[str, Any] = {
     "partitions": _array(508, _SUMMARY_SCHEMA),
     "key_metadata": "bytes",
 }
-LIST_SCHEMA = {
-    "type": "record",
-    "name": "manifest_file",
-    "fields": [
-        _field(
-            id,
-            name,
-            _LIST_TYPES.get(name) or ("long" if type == pa.int64() else "int"),
-            optional=name in ("partitions", "key_metadata"),
-        )
-        for id, name, type in _META
-        if id != 520
-    ],
-}
-LIST_NAMES = [name for id, name, _ in _META if id != 520]
+LIST_FIELDS = [
+    _field(
+        id,
+        name,
+        _LIST_TYPES.get(name) or ("long" if type == pa.int64() else "int"),
+        optional=name in ("partitions", "key_metadata", "first_row_id"),
+    )
+    for id, name, type in _META
+]

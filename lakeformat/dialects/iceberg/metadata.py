@@ -40,7 +40,8 @@ OPERATION_PROPERTY = "lakeformat.operation"  # The same, where a server writes t
 
 _SUFFIX = ".metadata.json"
 _GZIP = b"\x1f\x8b"
-_WRITTEN_VERSION = 2
+_WRITTEN_VERSIONS = (2, 3)  # The first unless the table is asked for another (`format-version`).
+FORMAT_VERSION = "format-version"
 _FIRST_PARTITION_ID = 1000
 _COMMENT = "comment"
 _TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
@@ -170,12 +171,14 @@ def emit(document: Mapping[str, Any]) -> bytes:
 def new_document(schema: Schema, location: str, stamp: Stamp) -> dict[str, Any]:
     """The first document of a table that was `declare`d."""
     properties = dict(schema.properties) | ({_COMMENT: schema.comment} if schema.comment else {})
+    version = int(properties.pop(FORMAT_VERSION, _WRITTEN_VERSIONS[0]))
     fields = [
         {"source-id": schema.field(f.source).id, "field-id": f.id, "name": f.name, "transform": str(f.transform)}
         for f in schema.partitioning.fields
     ]
     return {
-        "format-version": _WRITTEN_VERSION,
+        "format-version": version,
+        **({"next-row-id": 0} if version >= 3 else {}),
         "table-uuid": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{stamp.nonce}/table")),
         "location": location,
         "last-sequence-number": 0,
@@ -448,10 +451,24 @@ def require_readable(schema: Schema, where: str) -> None:
 
 def require_writable(base: State, where: str) -> None:
     """Refuse, by name, what a write would break."""
-    version = base.document["format-version"]
-    if version != _WRITTEN_VERSION:
-        raise UnsupportedFeature(f"{where}: Iceberg format version {version} is read, not written; lakeformat writes 2")
+    version = format_version(base)
+    if version not in _WRITTEN_VERSIONS:
+        raise UnsupportedFeature(
+            f"{where}: Iceberg format version {version} is read, not written; lakeformat writes 2 and 3"
+        )
     options.require_writable(base.schema.properties, where)
+
+
+def format_version(base: State) -> int:
+    found: int = base.document["format-version"]
+    return found
+
+
+def check_version(asked: str, now: int, where: str) -> int:
+    """The format version that a table is asked to have; raises `InvalidInput`."""
+    if asked not in {str(version) for version in _WRITTEN_VERSIONS} or int(asked) < now:
+        raise InvalidInput(f"{where}: format-version is {asked!r}; it is 2 or 3, and never goes back")
+    return int(asked)
 
 
 def declare(schema: Schema, where: str) -> Schema:
@@ -468,7 +485,9 @@ def declare(schema: Schema, where: str) -> Schema:
     numbered, last = evolution.number(fields, 0, collections_have_ids=True)
     check_partitions(schema.partitioning.fields, numbered, where)
     partition = [replace(f, id=_FIRST_PARTITION_ID + i) for i, f in enumerate(schema.partitioning.fields)]
-    options.check_new(schema.properties, where)
+    if FORMAT_VERSION in schema.properties:
+        check_version(schema.properties[FORMAT_VERSION], 0, where)
+    options.check_new({k: v for k, v in schema.properties.items() if k != FORMAT_VERSION}, where)
     options.require_writable(schema.properties, where)
     partitioning = Partitioning(tuple(partition), 0)
     return replace(schema, fields=numbered, id=0, last_field_id=last, partitioning=partitioning)

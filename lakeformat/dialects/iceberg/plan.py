@@ -15,7 +15,7 @@ from lakeformat.codec import single_value, waist
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.iceberg import conflict, layout, manifest, metadata, options, scan, types
 from lakeformat.dialects.iceberg.manifest import ENTRY, FileContent, ManifestContent, Manifests, Status
-from lakeformat.dialects.iceberg.metadata import MAIN, OPERATION_ID, VERB, Spec, State
+from lakeformat.dialects.iceberg.metadata import FORMAT_VERSION, MAIN, OPERATION_ID, VERB, Spec, State
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
 from lakeformat.model import evolution
 from lakeformat.model.operation import (
@@ -125,10 +125,16 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     metadata.check_names([f.name for f in fields], reader.root)
     types.check_widened(before.fields, fields)
     types.check_supported(fields)
-    options.check_new({k: v for k, v in after.properties.items() if before.properties.get(k) != v}, reader.root)
-    options.require_writable(after.properties, reader.root)
+    properties = dict(after.properties)
+    version = metadata.format_version(base)
+    if FORMAT_VERSION in properties:
+        version = metadata.check_version(properties.pop(FORMAT_VERSION), version, reader.root)
+    options.check_new({k: v for k, v in properties.items() if before.properties.get(k) != v}, reader.root)
+    options.require_writable(properties, reader.root)
     document = metadata.next_document(reader, base, _now(base, stamp))
-    document["properties"] = dict(after.properties) | ({"comment": after.comment} if after.comment else {})
+    if version > metadata.format_version(base):
+        document |= {"format-version": version, "next-row-id": 0}
+    document["properties"] = properties | ({"comment": after.comment} if after.comment else {})
     if fields != before.fields:
         _add_schema(reader, document, fields, after.last_field_id)
     if after.partitioning != before.partitioning:
@@ -452,8 +458,13 @@ def _snapshot(
     }
     if parent_id is not None:
         made["parent-snapshot-id"] = parent_id
-    emitted = manifest.emit_list(metas, base, snapshot_id, parent_id, sequence_number)
     document = metadata.next_document(reader, base, now_ms)
+    first_row_id = document.get("next-row-id") if metadata.format_version(base) >= 3 else None
+    if first_row_id is not None:
+        metas, rows = manifest.numbered(metas, first_row_id)
+        made |= {"first-row-id": first_row_id, "added-rows": rows}
+        document["next-row-id"] = first_row_id + rows
+    emitted = manifest.emit_list(metas, base, snapshot_id, parent_id, sequence_number, first_row_id)
     document["last-sequence-number"] = sequence_number
     document["snapshots"] = [*document.get("snapshots", []), made]
     document["refs"] = dict(document["refs"])

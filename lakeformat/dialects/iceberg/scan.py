@@ -18,7 +18,7 @@ from lakeformat.errors import CorruptTable, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
-from lakeformat.model.work import Content, DeleteFile, Delta, ReadTask
+from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, ReadTask
 from lakeformat.storage.store import Reader
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545  # The columns of a position-delete file.
@@ -129,6 +129,10 @@ def tasks(
     weights = np.cumsum(np.maximum(sizes, opening))
     paths, row_counts = found.paths.to_pylist(), found.entries["record_count"].to_pylist()
     deletes = delete_files(reader, base, found)
+    lineage: tuple[tuple[int | None, int], ...] = ()
+    if ROW_ID in fields or LAST_UPDATED in fields:
+        numbers = (found.entries[n].to_pylist() for n in ("first_row_id", "sequence_number"))
+        lineage = tuple(zip(*numbers, strict=True))
     result = []
     start, before = 0, 0
     while start < len(found):
@@ -145,6 +149,7 @@ def tasks(
                 fields=fields,
                 predicate=predicate,
                 deletes=deletes[start:end] if any(deletes[start:end]) else (),
+                lineage=lineage[start:end],
             )
         )
         start, before = end, int(weights[end - 1])

@@ -11,7 +11,7 @@ from lakeformat.dialects.paimon.expire import (
     replaced_history,
 )
 from lakeformat.dialects.paimon.inspect import INSPECTIONS
-from lakeformat.dialects.paimon.layout import delete_layout, delta_layout, layout
+from lakeformat.dialects.paimon.layout import delete_layout, delta_layout, layout, rewriting
 from lakeformat.dialects.paimon.manifest import rows_in, scope_of
 from lakeformat.dialects.paimon.metadata import (
     at,
@@ -85,6 +85,7 @@ __all__ = [
     "project",
     "replaced_history",
     "require_readable",
+    "rewriting",
     "rows_in",
     "scan",
     "scope_of",

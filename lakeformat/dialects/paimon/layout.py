@@ -13,7 +13,7 @@ import numpy as np
 from lakeformat.dialects.paimon import manifest, metadata, options, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
-from lakeformat.model.schema import Kind, Scalar, Schema, Type
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type
 from lakeformat.model.work import (
     SEQUENCE,
     VALUE_KIND,
@@ -102,6 +102,11 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         options={k: v for k, v in given.items() if k.startswith((f"{format}.", "file.block-size"))},
         keyed=_keyed(base, reader) if schema.primary_key else None,
     )
+
+
+def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, ...], WriteTask]:
+    """(the columns to read, how they are written) where rows that are there move."""
+    return base.schema.fields, layout(base, reader)
 
 
 def delete_layout(reader: Reader, base: State, found: Any, verb: str) -> DeleteTask | None:
