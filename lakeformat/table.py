@@ -35,6 +35,7 @@ from lakeformat.model.operation import (
     Overwrite,
     Request,
     Restore,
+    RewriteManifests,
 )
 from lakeformat.model.partition import parse_field
 from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
@@ -455,6 +456,17 @@ class Table:
         engine = engine_for(spark=spark)
         request, landed = self._asked(base, id, properties)
         return landed or compact.compact(self._store, self._dialect, engine, request, full, scope, attempts)
+
+    def rewrite_manifests(
+        self, *, id: str | None = None, properties: Mapping[str, str] | None = None
+    ) -> Snapshot | None:
+        """Write the manifests anew, as few as their target size allows and by partition, so that scans read fewer; None when
+        that gains nothing. No data file is touched, and no concurrent writer is in the way."""
+        base = self._base()
+        request, landed = self._asked(base, id, properties)
+        if landed or not self._dialect.has_many_manifests(self._store, base):
+            return landed
+        return self._commit(base, RewriteManifests(request=request))
 
     def rewrite_position_deletes(
         self,

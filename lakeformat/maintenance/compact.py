@@ -68,7 +68,7 @@ def compact_deletes(
     """
     for start in range(_STARTS):
         head = dialect.head(store)
-        base = dialect.load(store, head.version())
+        base = dialect.on(store, dialect.load(store, head.version()), request.branch)
         tasks = dialect.delete_compaction(store, base, full, scope)
         if not tasks:
             return None

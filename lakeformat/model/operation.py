@@ -122,6 +122,13 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteManifests:
+    """The same live files in fewer manifests, those of a partition together; evaluated again on every base. No row changes."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetTag:
     """A snapshot is kept by name, for `retain_ms` or for ever. Only where a tag is no file of its own."""
 
@@ -178,7 +185,7 @@ class DropSnapshots:
 
 # What makes no snapshot: changes of the schema, and of what names snapshots.
 WithoutSnapshot = Create | Evolve | SetTag | DropTag | CreateBranch | DropBranch | FastForward | DropSnapshots
-Operation = Append | Overwrite | Rewrite | RowDelta | Restore | WithoutSnapshot
+Operation = Append | Overwrite | Rewrite | RowDelta | Restore | RewriteManifests | WithoutSnapshot
 
 
 def new_files(operation: Operation) -> tuple[str, ...]:

@@ -213,6 +213,8 @@ def test_specs_that_change_are_read_by_others(engines: dict, lake: Lake, reader:
     t.alter().drop_partition_field("ts_day").drop_partition_field("l_bucket").add_partition_field("day").commit()
     t.overwrite_partitions(pa.Table.from_pylist([{**ROW, "l": 9}], TYPES))
     assert t.scan().count() == 2
+    t.append(pa.Table.from_pylist([{**ROW, "l": 10}], TYPES))
+    assert t.rewrite_manifests() is not None
     found = engines[reader].ask(verb="read", **place(t))
     assert counted(found["rows"]) == ours(t)
 

@@ -76,6 +76,17 @@ def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Ex
     return result
 
 
+def has_many_manifests(reader: Reader, base: State) -> bool:
+    """Whether manifests of some spec would be fewer if they were as large as `commit.manifest.target-size-bytes`."""
+    target = options.integer(base.schema.properties, "commit.manifest.target-size-bytes", 8 << 20)
+    metas = manifest.metas_of(reader, base.snapshot_document)
+    sums = metas.group_by(["partition_spec_id", "content"]).aggregate(
+        [("manifest_length", "sum"), ("manifest_length", "count")]
+    )
+    counts, sizes = np.asarray(sums["manifest_length_count"]), np.asarray(sums["manifest_length_sum"])
+    return bool((counts > np.maximum(-(-sizes // max(target, 1)), 1)).any())
+
+
 def _eaten(
     base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, right: np.ndarray, full: bool
 ) -> np.ndarray:

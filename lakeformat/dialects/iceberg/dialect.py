@@ -1,6 +1,6 @@
 """Apache Iceberg, under the names that every format goes by."""
 
-from lakeformat.dialects.iceberg.compaction import compaction, delete_compaction
+from lakeformat.dialects.iceberg.compaction import compaction, delete_compaction, has_many_manifests
 from lakeformat.dialects.iceberg.conflict import check, isolation
 from lakeformat.dialects.iceberg.expire import (
     default_retention,
@@ -69,6 +69,7 @@ __all__ = [
     "expiry_of_tag",
     "files",
     "find",
+    "has_many_manifests",
     "head",
     "history",
     "is_movable",

@@ -32,6 +32,7 @@ from lakeformat.model.operation import (
     Request,
     Restore,
     Rewrite,
+    RewriteManifests,
     RowDelta,
     SetTag,
 )
@@ -85,6 +86,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             return _commit(reader, request, kind, base, stamp, added, None, useless)
         case Restore():
             return _restore(reader, operation, base, stamp)
+        case RewriteManifests(request=request):
+            return _rewrite_manifests(reader, request, base, stamp)
         case SetTag() | DropTag() | CreateBranch() | DropBranch() | FastForward() | DropSnapshots():
             return _refer(reader, operation, base, stamp)
 
@@ -238,6 +241,37 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
     return _snapshot(
         reader, operation.request, "restore", base, stamp, metas, {}, summary, (), operation.snapshot_id, "overwrite"
     )
+
+
+def _rewrite_manifests(reader: Reader, request: Request, base: State, stamp: Stamp) -> Plan:
+    """The same live entries, in manifests of about the target size; those of one partition lie together."""
+    metadata.require_writable(base, reader.root)
+    snapshot_id, sequence_number = _snapshot_id(base, stamp), base.document["last-sequence-number"] + 1
+    before = manifest.metas_of(reader, base.snapshot_document)
+    specs, contents = np.asarray(before["partition_spec_id"]), np.asarray(before["content"])
+    files: dict[str, bytes] = {}
+    metas, count, name = [manifest.EMPTY_METAS], 0, _derived(stamp, "commit")
+    for number, (spec_id, content) in enumerate(sorted(set(zip(specs.tolist(), contents.tolist(), strict=True)))):
+        chosen = before.filter(pa.array((specs == spec_id) & (contents == content)))
+        entries = _settled(manifest.read_all(reader, base, chosen))
+        spec = base.specs[spec_id]
+        if spec.field_ids:
+            entries = entries.sort_by([(f"p{id}", "ascending") for id in spec.field_ids])
+        made = manifest.emit(entries, base, spec, f"{name}-r{number}", snapshot_id, sequence_number, reader.root)
+        files |= made.files
+        metas.append(made.metas)
+        count += len(entries)
+    old = (base.snapshot_document or {}).get("summary") or {}
+    summary = {k: v for k, v in old.items() if k in _TOTALS} | {
+        "changed-partition-count": "0",
+        "manifests-created": str(len(files)),
+        "manifests-kept": "0",
+        "manifests-replaced": str(len(before)),
+        "entries-processed": str(count),
+    }
+    parent = metadata.current_id(base)
+    table = pa.concat_tables(metas)
+    return _snapshot(reader, request, "rewrite manifests", base, stamp, table, files, summary, (), parent, "replace")
 
 
 def _commit(

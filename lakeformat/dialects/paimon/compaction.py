@@ -13,6 +13,7 @@ from lakeformat.dialects.paimon import manifest, options, scan
 from lakeformat.dialects.paimon.layout import layout
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
+from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.predicate import ALWAYS, Expression, bind, is_in
 from lakeformat.model.schema import Schema
 from lakeformat.model.work import RETRACTS, SEQUENCE, VALUE_KIND, DeleteTask, RewriteTask, WriteTask
@@ -218,3 +219,10 @@ def _neighbours(sizes: np.ndarray, target: int, least: int) -> Iterator[np.ndarr
         if i - start >= least:
             yield np.arange(start, i)
         start, total = (i, int(sizes[i])) if i < len(sizes) and small[i] else (i + 1, 0)
+
+
+def has_many_manifests(reader: Reader, base: State) -> bool:
+    """Raises `UnsupportedFeature`: Paimon merges manifests as it commits, by `manifest.merge-min-count` and its like."""
+    raise UnsupportedFeature(
+        f"{reader.root}: the manifests of a Paimon table are merged by its commits; none are rewritten"
+    )

@@ -1,6 +1,6 @@
 """Apache Paimon, under the names that every format goes by."""
 
-from lakeformat.dialects.paimon.compaction import compaction, delete_compaction
+from lakeformat.dialects.paimon.compaction import compaction, delete_compaction, has_many_manifests
 from lakeformat.dialects.paimon.conflict import check, isolation
 from lakeformat.dialects.paimon.expire import (
     default_retention,
@@ -69,6 +69,7 @@ __all__ = [
     "expiry_of_tag",
     "files",
     "find",
+    "has_many_manifests",
     "head",
     "history",
     "is_movable",

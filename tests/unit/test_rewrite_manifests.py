@@ -1,0 +1,98 @@
+"""Manifests written anew: fewer, by partition, the same rows, and nobody is in the way."""
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import Lake, UnsupportedFeature
+from lakeformat.commit import commit
+from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg import manifest
+from lakeformat.model.operation import Request, RewriteManifests
+
+SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+APART = {"commit.manifest-merge.enabled": "false"}
+
+
+def rows(*ids, dt="a"):
+    return pa.table({"id": pa.array(ids, pa.int64()), "dt": [dt] * len(ids)})
+
+
+def content(table, **how):
+    return sorted(table.scan(["id"], **how).to_arrow()["id"].to_pylist())
+
+
+@pytest.fixture
+def table(tmp_path):
+    t = Lake(tmp_path).create_table("d.t", SCHEMA, format="iceberg", partition_by=["dt"], properties=APART)
+    for i in range(6):
+        t.append(rows(i, dt="ab"[i % 2]))
+    return t
+
+
+def test_many_become_one_and_rows_stay(table):
+    before, ids = table.current_snapshot(), [s.id for s in table.snapshots()]
+    numbers = numbered(table)
+    made = table.rewrite_manifests(id="once")
+    assert (made.kind, made.files_added, made.files_removed, made.total_rows) == ("rewrite manifests", 0, 0, 6)
+    assert made.parent_id == before.id
+    assert table.inspect.manifests().num_rows == 1
+    assert (content(table), numbered(table)) == ([0, 1, 2, 3, 4, 5], numbers)
+    summary = table._base().snapshot_document["summary"]
+    assert (summary["operation"], summary["entries-processed"], summary["manifests-replaced"]) == ("replace", "6", "6")
+    assert summary["total-data-files"] == "6"
+    assert table.rewrite_manifests(id="once").id == made.id
+    assert table.rewrite_manifests() is None
+    for number, snapshot_id in enumerate(ids):
+        assert content(table, snapshot_id=snapshot_id) == list(range(number + 1))
+    table.overwrite_partitions(rows(9))
+    assert content(table) == [1, 3, 5, 9]
+    table.expire_snapshots(retain_last=1)
+    table.remove_orphan_files(older_than=0)
+    assert content(table) == [1, 3, 5, 9]
+
+
+def numbered(table):
+    """The sequence number and the snapshot of each file."""
+    entries = manifest.live_entries(table._store, table._base())
+    columns = [entries[n].to_pylist() for n in ("file_path", "sequence_number", "file_sequence_number", "snapshot_id")]
+    return sorted(zip(*columns, strict=True))
+
+
+def test_specs_and_deletes_keep_manifests_of_their_own(table):
+    table.alter().set_properties({"write.delete.mode": "merge-on-read"}).commit()
+    table.append(rows(6, 7))
+    table.append(rows(8, 9))
+    table.delete("id = 7")
+    table.delete("id = 9")
+    table.alter().add_partition_field("bucket(2, id)").commit()
+    table.append(rows(10))
+    table.append(rows(11))
+    expected = [0, 1, 2, 3, 4, 5, 6, 8, 10, 11]
+    assert content(table) == expected
+    table.rewrite_manifests()
+    assert content(table) == expected
+    assert table.inspect.manifests().num_rows == 3
+    assert content(table, where="id = 10") == [10]
+
+
+def test_partitions_lie_together(table):
+    table.alter().set_properties({"commit.manifest.target-size-bytes": "2500"}).commit()
+    assert table.rewrite_manifests() is not None or table.inspect.manifests().num_rows == 6
+    base = table._base()
+    metas = manifest.metas_of(table._store, base.snapshot_document)
+    kept = [len(manifest.prune_metas(metas, base, iceberg.scope_of(base.schema, [(value,)]))) for value in ("a", "b")]
+    assert sum(kept) <= len(metas) + 1
+
+
+def test_a_writer_meanwhile_loses_nothing(table):
+    base = table._base()
+    request = Request(id="rewrite", absent_until=base.version)
+    table.append(rows(7))
+    commit(table._store, iceberg.head(table._store), iceberg, RewriteManifests(request=request))
+    assert content(table) == [0, 1, 2, 3, 4, 5, 7]
+
+
+def test_paimon_says_who_does_it(tmp_path):
+    t = Lake(tmp_path).create_table("d.t", SCHEMA)
+    with pytest.raises(UnsupportedFeature, match="commits"):
+        t.rewrite_manifests()
