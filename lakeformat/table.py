@@ -192,7 +192,7 @@ class Table:
         request, landed = self._asked(base, id, properties, watermark)
         if landed:
             return landed
-        added = self._write(base, data, with_changelog=True)
+        added = self._write(base, data)
         return self._commit(base, Append(request=request, added=added)) if added else None
 
     def upsert(
@@ -254,7 +254,7 @@ class Table:
         if landed:
             return landed
         scope = None if partitions is None else self._declared(base.schema, partitions)
-        added = self._write(base, data, scope)
+        added = self._write(base, data, scope, anew=True)
         if scope is None and not added:
             return None
         how = (self._store, self._dialect, engine_for(data), base, request)
@@ -296,7 +296,7 @@ class Table:
             condition = self._declared(base.schema, [partition])
         else:
             condition = self._condition(where, base.schema)
-        added = self._write(base, data, condition)
+        added = self._write(base, data, condition, anew=True)
         engine = engine_for(data)
         try:
             operation = row_level.replace_rows(
@@ -695,14 +695,17 @@ class Table:
         return commit(self._store, head, self._dialect, operation, self._dialect.attempts(base.schema))
 
     def _write(
-        self, base: TableState, data: Any, required: Expression | None = None, with_changelog: bool = False
+        self, base: TableState, data: Any, required: Expression | None = None, anew: bool = False
     ) -> tuple[WrittenFile, ...]:
+        """`anew`: the rows will be all that there is in their partitions."""
         task = self._dialect.layout(base, self._store)
-        if task.keyed is not None and task.keyed.changelog_prefix is not None and not with_changelog:
-            log.warning(
-                "%s: an overwrite writes no changelog; changes() tells it by the rows before and after", self.name
-            )
-            task = replace(task, keyed=replace(task.keyed, changelog_prefix=None))
+        if anew and task.keyed is not None:
+            if task.keyed.changelog_prefix is not None:
+                log.warning(
+                    "%s: an overwrite writes no changelog; changes() tells it by the rows before and after", self.name
+                )
+            index = None if task.keyed.index is None else replace(task.keyed.index, files={})
+            task = replace(task, keyed=replace(task.keyed, changelog_prefix=None, index=index))
         task = task if required is None else replace(task, required=required)
         return tuple(engine_for(data).write(self._store, data, task))
 

@@ -688,6 +688,9 @@ def _distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
 
     Without, a task writes a file for each partition that it has rows of, as Spark's own writer does.
     """
+    if task.keyed is not None and task.keyed.index is not None:  # One task knows all keys of a partition.
+        partition = [F.col(_quoted(each.source)) for each in task.partition_by]
+        return frame.repartition(*partition) if partition else frame.repartition(1)
     if task.distribution == "none" or (task.distribution == "auto" and task.bucket is None):
         return frame
     there = set(frame.columns)

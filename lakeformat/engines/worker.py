@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression, murmur, transform
 from lakeformat.codec.arrow import arrow_schema, to_arrow
-from lakeformat.engines import assign, casts, deletes, key_values, merge, rows, statistics
+from lakeformat.engines import assign, casts, deletes, hash_index, key_values, merge, rows, statistics
 from lakeformat.engines.formats import FORMATS, opened
 from lakeformat.errors import (
     CorruptFile,
@@ -96,12 +96,19 @@ def write(
     that fails are deleted as far as storage lets.
     """
     files = _Files(store, task, buffer_bytes, chunk_bytes, open_files)
+    index = task.keyed.index if task.keyed else None
+    assigner = None if index is None else hash_index.Assigner(store, task, index)
     try:
         for batch in _gathered(batches, task):
             _require(batch, task)
             for partition, bucket, group in placed(batch, task):
-                files.add(partition, bucket, group)
-        return files.finish(threads)
+                if assigner is None:
+                    files.add(partition, bucket, group)
+                    continue
+                for assigned, part in assigner.split(partition, group):
+                    files.add(partition, assigned, part)
+        written = files.finish(threads)
+        return written if assigner is None else written + assigner.finish()
     except BaseException as error:
         files.abandon(error)
         raise

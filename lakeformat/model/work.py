@@ -46,6 +46,7 @@ class Content(StrEnum):
     POSITION_DELETES = "position_deletes"
     EQUALITY_DELETES = "equality_deletes"
     DELETION_VECTORS = "deletion_vectors"
+    HASH_INDEX = "hash_index"  # The hashes of a bucket's keys, four bytes each.
 
 
 class StatsMode(StrEnum):
@@ -105,6 +106,21 @@ class MergeSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class HashIndex:
+    """Which bucket each key is in, where buckets grow with their keys: files of hashes of the key `columns`.
+
+    `files`: by partition (`repr` of its values), the bucket and path of each. A hash that none of them has goes to a bucket
+    with fewer than `target_rows` hashes, or to a new one, up to `max_buckets`. New files come into `folder`.
+    """
+
+    columns: tuple[str, ...]
+    files: Mapping[str, tuple[tuple[int, str], ...]]
+    folder: str
+    target_rows: int = 2_000_000
+    max_buckets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class KeyValues:
     """How the rows of a keyed table stand in its files: sorted by key, each with its sequence number and kind.
 
@@ -117,6 +133,7 @@ class KeyValues:
     fields: tuple[Field, ...]  # All columns of a file, in order.
     key_fields: tuple[Field, ...]  # What tells of the key, among `fields`.
     first: Mapping[str, int] | None = None
+    index: HashIndex | None = None  # Where no `WriteTask.bucket` says which bucket a row is in.
     is_numbered: bool = False
     level: int = 0
     kind: RowKind = RowKind.INSERT  # Of rows that do not tell theirs.

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import Conflict, InvalidInput, Lake, OutsideScope, UnsupportedFeature
+from lakeformat.dialects.paimon import manifest
 from lakeformat.engines.arrow import ArrowEngine
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("n", pa.int64()), ("dt", pa.string())])
@@ -236,6 +237,72 @@ def test_key_columns_of_many_types(lake):
     assert sorted(found["v"].to_pylist()) == [0, 1, 2, 2, 2]
     assert set(map(str, found.select(names).to_pylist())) == set(map(str, keys.to_pylist()))
     assert t.scan(where="s = 'Z'").to_arrow()["v"].to_pylist() == [2]
+
+
+# --- buckets that grow -----------------------------------------------------------------------------------------------
+
+
+def hashes(table):
+    """By partition and bucket: how many hashes of keys its index holds."""
+    reader = table._store
+    found = manifest.read_index(reader, table._base().document).to_pylist()
+    return {(f["_PARTITION"], f["_BUCKET"]): f["_ROW_COUNT"] for f in found}
+
+
+def test_buckets_grow_with_their_keys(lake, frame):
+    t = make(lake, bucket="-1", **{"dynamic-bucket.target-row-num": "5"})
+    t.upsert(frame([row(i) for i in range(7)] + [row(1, dt="b")]))
+    assert sorted(hashes(t).values()) == [1, 2, 5]
+    t.upsert(frame([row(i, "w") for i in range(3, 12)]))
+    assert sorted(hashes(t).values()) == [1, 2, 5, 5]
+    wanted = {("a", i): "w" if i >= 3 else "v" for i in range(12)} | {("b", 1): "v"}
+    assert contents(t) == wanted
+    assert set(t.inspect.files()["bucket"].to_pylist()) == {0, 1, 2}
+    t.delete(where="id < 2 and dt = 'a'")
+    t.update({"v": "'u'"}, where="id = 5")
+    wanted = {k: "u" if k[1] == 5 else v for k, v in wanted.items() if k not in (("a", 0), ("a", 1))}
+    assert contents(t) == wanted
+    t.compact(full=True)
+    t.upsert(frame([row(0, "again"), row(11, "x")]))
+    wanted |= {("a", 0): "again", ("a", 11): "x"}
+    assert contents(t) == wanted
+    assert sorted(hashes(t).values()) == [1, 2, 5, 5]
+    t.overwrite_partitions(frame([row(i, "z") for i in range(100, 103)]))
+    assert sorted(hashes(t).values()) == [1, 3]
+    t.upsert(frame([row(100, "y")]))
+    assert contents(t) == {("a", 100): "y", ("a", 101): "z", ("a", 102): "z", ("b", 1): "v"}
+    t.expire_snapshots(retain_last=1)
+    t.remove_orphan_files(older_than=datetime.timedelta(days=-1))
+    t.upsert(frame([row(101, "y")]))
+    assert contents(t) == {("a", 100): "y", ("a", 101): "y", ("a", 102): "z", ("b", 1): "v"}
+    t.truncate()
+    assert hashes(t) == {}
+
+
+def test_no_more_buckets_than_there_may_be(lake):
+    options = {"dynamic-bucket.target-row-num": "2", "dynamic-bucket.max-buckets": "2"}
+    t = make(lake, bucket="-1", **options)
+    t.upsert(arrow([row(i) for i in range(20)]))
+    t.upsert(arrow([row(i, "w") for i in range(20)]))
+    assert set(t.inspect.files()["bucket"].to_pylist()) == {0, 1}
+    assert contents(t) == {("a", i): "w" for i in range(20)}
+
+
+def test_two_writers_never_put_one_key_into_two_buckets(lake, monkeypatch):
+    t = make(lake, bucket="-1", **{"dynamic-bucket.target-row-num": "1"})
+    t.upsert(arrow([row(1)]))
+    other, commit = lake.table("d.t"), t._commit
+    monkeypatch.setattr(t, "_commit", lambda *a: (other.upsert(arrow([row(7, "theirs")])), commit(*a))[1])
+    with pytest.raises(Conflict, match="must not be in two"):
+        t.upsert(arrow([row(8, "ours"), row(7, "ours")]))
+    monkeypatch.undo()
+    t.upsert(arrow([row(8, "ours"), row(7, "ours")]))
+    assert contents(t) == {("a", 1): "v", ("a", 7): "ours", ("a", 8): "ours"}
+
+
+def test_keys_that_change_partitions_are_refused(lake):
+    with pytest.raises(UnsupportedFeature, match="add dt to primary_key"):
+        lake.create_table("d.c", SCHEMA, format="paimon", partition_by=["dt"], primary_key=["id"])
 
 
 # --- delete, update, overwrite ----------------------------------------------------------------------------------------

@@ -681,6 +681,13 @@ def keyed_overwritten(file_format: str) -> Recipe:
     )
 
 
+def keyed_growing(file_format: str) -> Recipe:
+    """A primary key, and buckets that grow with the keys."""
+    made = keyed_compacted(file_format)
+    given = {"file.format": file_format, "bucket": "-1", "dynamic-bucket.target-row-num": "4"}
+    return replace(made, name=f"keyed_growing_{file_format}", options=given)
+
+
 def keyed_thin(file_format: str) -> Recipe:
     """A primary key that files hold once."""
     made = keyed(file_format)
@@ -785,7 +792,7 @@ RECIPES = (
     *(partitioned_by(type_) for type_ in KEY_TYPES),
 )
 # What only lakeformat has a verb for.
-OUR_KINDS = (keyed_changed, deleted, deleted_from_buckets, overwritten_where, declared, swept)
+OUR_KINDS = (keyed_changed, keyed_growing, deleted, deleted_from_buckets, overwritten_where, declared, swept)
 OUR_RECIPES = tuple(kind(each) for kind in OUR_KINDS for each in FORMATS)
 
 

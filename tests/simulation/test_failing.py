@@ -39,6 +39,7 @@ KEYED = replace(
     primary_key=("id", "dt"),
     properties=SCHEMA.properties | {"bucket": "1", "num-levels": "3"},
 )
+GROWING = replace(KEYED, properties=KEYED.properties | {"bucket": "-1", "dynamic-bucket.target-row-num": "2"})
 AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
 
 
@@ -123,6 +124,7 @@ KEYED_VERBS = {
     "remove orphans": VERBS["remove orphans"],
 }
 CASES = [(name, SCHEMA, verb) for name, verb in VERBS.items()]
+CASES += [(f"growing {name}", GROWING, KEYED_VERBS[name]) for name in ("upsert", "dynamic overwrite", "remove orphans")]
 CASES += [(f"keyed {name}", KEYED, verb) for name, verb in KEYED_VERBS.items()]
 
 
@@ -132,11 +134,11 @@ def once(verb: Callable[[], object], done: type[LakeError]) -> None:
 
 
 @cache
-def before(is_keyed: bool) -> dict[str, bytes]:
+def before(is_keyed: bool, bucket: str | None) -> dict[str, bytes]:
     """The files of a table with five snapshots, a tag, and some orphans."""
     store = MemoryFiles()
     table = Table("t", store, dialect)
-    create(table, KEYED if is_keyed else SCHEMA)
+    create(table, (GROWING if bucket == "-1" else KEYED) if is_keyed else SCHEMA)
     table.append(rows(1, 2))
     table.append(pa.concat_tables([rows(3), rows(4, 5, dt="b")]))
     table.create_tag("old")
@@ -151,7 +153,7 @@ def before(is_keyed: bool) -> dict[str, bytes]:
 
 def copy(schema: Schema) -> MemoryFiles:
     store = MemoryFiles()
-    for path, data in before(bool(schema.primary_key)).items():
+    for path, data in before(bool(schema.primary_key), schema.properties.get("bucket")).items():
         store.write(path, data)
     return store
 

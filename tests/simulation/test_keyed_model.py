@@ -38,7 +38,7 @@ class Keyed(RuleBasedStateMachine):
 
     @initialize(
         file_format=st.sampled_from(["parquet", "parquet", "orc", "avro"]),
-        bucket=st.sampled_from(["1", "2"]),
+        bucket=st.sampled_from(["1", "2", "-1"]),
         partitioned=st.booleans(),
         ordered=st.booleans(),
         lifts=st.booleans(),
@@ -51,6 +51,7 @@ class Keyed(RuleBasedStateMachine):
             "bucket": bucket,
             "num-sorted-run.compaction-trigger": "2",
             "num-levels": "4",
+            "dynamic-bucket.target-row-num": "3",
             "manifest.merge-min-count": "2",
         }
         properties |= {"sequence.field": "n"} if ordered else {}

@@ -2,8 +2,9 @@
 
     operation         what others did since                                 outcome
     Append            changed the number of buckets of a partition          InvalidInput: overwrite the partition first
+                      gave keys of its partitions buckets (bucket=-1)       Conflict
                       anything else, also rows of the same keys             none: the later commit's rows are the newer ones
-    RowDelta          changed the number of buckets of a partition          InvalidInput: overwrite the partition first
+    RowDelta          the first two of Append                               as there
                       added or removed rows in a range of keys it changed   Conflict
     Overwrite         anything                                              none: the last writer wins inside the scope
     Overwrite pinned  added or removed rows inside the scope                Conflict
@@ -29,7 +30,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import expression
 from lakeformat.dialects.paimon import manifest, metadata, options, scan
 from lakeformat.dialects.paimon.metadata import State
-from lakeformat.errors import Conflict, InvalidInput, NotFound, OutsideScope
+from lakeformat.errors import Conflict, InvalidInput, NoSuchFile, NotFound, OutsideScope
 from lakeformat.model.operation import (
     Append,
     CreateBranch,
@@ -43,7 +44,7 @@ from lakeformat.model.operation import (
 )
 from lakeformat.model.predicate import ALWAYS, Expression, to_sql
 from lakeformat.model.schema import Schema
-from lakeformat.model.work import WrittenFile
+from lakeformat.model.work import Content, WrittenFile
 from lakeformat.storage.store import Reader
 
 
@@ -54,8 +55,10 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
     match operation:
         case Append(request=request, added=added):
             _require_same_buckets(reader, base, request, added)
+            _require_same_index(reader, base, request, added)
         case RowDelta(request=request, added=added, read_at=read_at):
             _require_same_buckets(reader, base, request, added)
+            _require_same_index(reader, base, request, added)
             if read_at is not None:
                 _require_keys_untouched(reader, base, added, read_at)
         case Overwrite(added=added, scope=scope, pinned_to=pinned_to):
@@ -130,6 +133,30 @@ def _require_same_buckets(reader: Reader, base: State, request: Request, added: 
         )
 
 
+def _require_same_index(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
+    """Raise `Conflict` if others gave keys of the partitions of `added` buckets since these rows were given theirs."""
+    schema, since = base.schema, request.absent_until
+    is_dynamic = schema.primary_key and options.integer(schema.properties, "bucket", -1) == -1
+    if not is_dynamic or not added or since == base.version:
+        return
+    scope = manifest.scope_of(schema, {f.partition for f in added})
+    try:
+        before = metadata.read_snapshot(reader, since) if since else None
+    except NoSuchFile:
+        raise Conflict(
+            f"{reader.root}: snapshot {since}, whose buckets these rows were given, has expired. Nothing was changed: run it again"
+        ) from None
+    named = [
+        set(manifest.in_scope(manifest.read_index(reader, document), schema, scope)["_FILE_NAME"].to_pylist())
+        for document in (before, base.document)
+    ]
+    if named[0] != named[1]:
+        raise Conflict(
+            f"{reader.root}: others gave new keys of these partitions their buckets after snapshot {since}; the same key must "
+            f"not be in two. Nothing was changed: run it again"
+        )
+
+
 def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to: int) -> None:
     for document, entries in _changed_since(reader, base, scope, pinned_to):
         where = "the table" if scope == ALWAYS else to_sql(scope)
@@ -142,7 +169,7 @@ def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to
 def _require_keys_untouched(reader: Reader, base: State, added: tuple[WrittenFile, ...], read_at: int) -> None:
     """Raise `Conflict` if others changed rows in a range of keys that `added` has rows of."""
     schema = base.schema
-    own = manifest.key_entries(added, schema)
+    own = manifest.key_entries([f for f in added if f.content is Content.DATA], schema)
     for document, entries in _changed_since(
         reader, base, manifest.scope_of(schema, {f.partition for f in added}), read_at
     ):

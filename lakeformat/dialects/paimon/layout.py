@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from lakeformat.dialects.paimon import manifest, metadata, options, types
 from lakeformat.dialects.paimon.metadata import State
@@ -20,6 +21,7 @@ from lakeformat.model.work import (
     BucketRule,
     DeleteTask,
     DeltaLayout,
+    HashIndex,
     KeyValues,
     StatsMode,
     WriteTask,
@@ -148,10 +150,37 @@ def _keyed(base: State, reader: Reader | None) -> KeyValues:
         fields=(*repeated, SEQUENCE, VALUE_KIND, *types.with_file_ids(schema.fields)),
         key_fields=repeated or own,
         first=None if reader is None else _next_numbers(base, reader),
+        index=None
+        if reader is None or options.integer(schema.properties, "bucket", -1) > 0
+        else _hash_index(base, reader),
         kind_column=next(iter(options.names(schema.properties, "rowkind.field")), None),
         changelog_prefix=schema.properties.get("changelog-file.prefix", "changelog-")
         if options.changelog_producer(schema.properties) == "input"
         else None,
+    )
+
+
+def _hash_index(base: State, reader: Reader) -> HashIndex:
+    """Which hashes of keys are in which bucket (`bucket` = -1)."""
+    schema = base.schema
+    most = options.integer(schema.properties, "dynamic-bucket.max-buckets", -1)
+    entries = manifest.read_index(reader, base.document)
+    entries = entries.filter(pc.equal(entries["_INDEX_TYPE"], manifest.HASH_INDEX))
+    files: dict[str, tuple[tuple[int, str], ...]] = {}
+    if len(entries):
+        codes, values = manifest.partitions(entries, schema)
+        partitions = [repr(tuple(v)) for v in manifest.partition_values(values, schema)]
+        for code, bucket, name in zip(
+            codes, entries["_BUCKET"].to_pylist(), entries["_FILE_NAME"].to_pylist(), strict=True
+        ):
+            key = partitions[code]
+            files[key] = (*files.get(key, ()), (bucket, f"{metadata.INDEX_FOLDER}/{name}"))
+    return HashIndex(
+        columns=metadata.key_of(schema),
+        files=files,
+        folder=metadata.INDEX_FOLDER,
+        target_rows=max(options.integer(schema.properties, "dynamic-bucket.target-row-num", 2_000_000), 1),
+        max_buckets=most if most > 0 else None,
     )
 
 

@@ -104,6 +104,7 @@ INDEX_ENTRY = pa.schema(
         ),
     ]
 )
+HASH_INDEX = "HASH"
 _ENTRY_VERSION = 2
 _INDEX_ENTRY_VERSION = 1
 
@@ -157,6 +158,15 @@ def parse_index(data: bytes, where: str) -> pa.Table:
         raise CorruptFile(f"{where}: not an index manifest; its fields are {', '.join(table.column_names)}")
     _check_version(table, _INDEX_ENTRY_VERSION, where)
     return _conform({n: table[n] for n in table.column_names}, INDEX_ENTRY, len(table), where)
+
+
+def read_index(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
+    """The entries of a snapshot's index manifest, as rows of `INDEX_ENTRY`; none where it has none."""
+    name = (document or {}).get("indexManifest")
+    if not name:
+        return INDEX_ENTRY.empty_table()
+    path = f"{MANIFEST_FOLDER}/{name}"
+    return parse_index(reader.read(path), f"{reader.root}/{path}")
 
 
 def read_list(reader: Reader, name: str | None) -> pa.Table:
@@ -389,6 +399,28 @@ def emit(entries: pa.Table, schema: Schema, name: str) -> Manifests:
 def emit_list(metas: pa.Table, schema: Schema) -> bytes:
     """Rows of `META` -> a manifest list."""
     return avro.encode(metas.select(META.names), META_SCHEMA, options.manifest_codec(schema.properties))
+
+
+def emit_hash_index(entries: pa.Table, added: Sequence[WrittenFile], schema: Schema) -> bytes:
+    """An index manifest: those of `entries` (rows of `INDEX_ENTRY`) that no file of `added` takes the place of, and these.
+    One file of hashes is all that a bucket has."""
+    count = len(added)
+    new = {
+        "_VERSION": pa.array([_INDEX_ENTRY_VERSION] * count, pa.int32()),
+        "_KIND": pa.array([int(EntryKind.ADD)] * count, pa.int32()),
+        "_PARTITION": partition_rows([f.partition for f in added], schema),
+        "_BUCKET": pa.array([f.bucket for f in added], pa.int32()),
+        "_INDEX_TYPE": pa.array([HASH_INDEX] * count),
+        "_FILE_NAME": pa.array([f.path.rsplit("/", 1)[-1] for f in added]),
+        "_FILE_SIZE": pa.array([f.size_bytes for f in added], pa.int64()),
+        "_ROW_COUNT": pa.array([f.row_count for f in added], pa.int64()),
+        "_DELETIONS_VECTORS_RANGES": pa.nulls(count, INDEX_ENTRY.field("_DELETIONS_VECTORS_RANGES").type),
+    }
+    replaced = set(zip(new["_PARTITION"].to_pylist(), new["_BUCKET"].to_pylist(), strict=True))
+    there = zip(entries["_PARTITION"].to_pylist(), entries["_BUCKET"].to_pylist(), strict=True)
+    kept = entries.filter(pa.array([place not in replaced for place in there], pa.bool_()))
+    both = pa.concat_tables([kept, pa.table(new, schema=INDEX_ENTRY)])
+    return avro.encode(both, INDEX_SCHEMA, options.manifest_codec(schema.properties))
 
 
 def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> bytes:
@@ -698,5 +730,31 @@ META_SCHEMA = _record(
         ("_MAX_LEVEL", _optional("int")),
         ("_MIN_ROW_ID", _optional("long")),
         ("_MAX_ROW_ID", _optional("long")),
+    ],
+)
+INDEX_SCHEMA = _record(
+    "record",
+    [
+        ("_VERSION", "int"),
+        ("_KIND", "int"),
+        ("_PARTITION", "bytes"),
+        ("_BUCKET", "int"),
+        ("_INDEX_TYPE", "string"),
+        ("_FILE_NAME", "string"),
+        ("_FILE_SIZE", "long"),
+        ("_ROW_COUNT", "long"),
+        (
+            "_DELETIONS_VECTORS_RANGES",
+            _optional(
+                _array(
+                    _optional(
+                        _record(
+                            "record__DELETIONS_VECTORS_RANGES",
+                            [("f0", "string"), ("f1", "int"), ("f2", "int"), ("_CARDINALITY", _optional("long"))],
+                        )
+                    )
+                )
+            ),
+        ),
     ],
 )

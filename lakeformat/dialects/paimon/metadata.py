@@ -18,7 +18,7 @@ from lakeformat.codec import murmur
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import options, types
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
-from lakeformat.model.operation import Create, Evolve, Operation, Request
+from lakeformat.model.operation import Create, Evolve, Operation, Request, Rewrite
 from lakeformat.model.partition import identity, require_identity
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, scalar, walk
 from lakeformat.model.snapshot import Snapshot
@@ -281,7 +281,7 @@ def check_options(schema: Schema, where: str) -> None:
         raise InvalidInput(f"{where}: bucket={buckets}; it must be -1 or at least 1")
     if schema.primary_key:
         _check_key(schema, keys, buckets, where)
-    if keys and buckets == -1 and not schema.primary_key:
+    if buckets == -1 and options.names(schema.properties, "bucket-key"):
         raise InvalidInput(f"{where}: bucket-key needs a fixed number of buckets: set bucket to 1 or more")
     if buckets > 0 and not keys:
         raise InvalidInput(f"{where}: bucket={buckets} needs bucket-key, the columns whose hash chooses the bucket")
@@ -298,7 +298,7 @@ def check_options(schema: Schema, where: str) -> None:
             raise InvalidInput(
                 f"{where}: bucket-key names {key!r}, a {schema.field(key).type}; it must be a plain value"
             )
-    if keys:  # Whether the function takes them shows without a row.
+    if keys and buckets > 0:  # Whether the function takes them shows without a row.
         kinds = [schema.field(key).type for key in keys]
         nothing = [pa.nulls(0, to_arrow(kind)) for kind in kinds]
         murmur.buckets(nothing, kinds, buckets, schema.properties.get("bucket-function.type", "default"))
@@ -360,6 +360,12 @@ def require_writable(schema: Schema, where: str) -> None:
         )
     if schema.primary_key:
         options.require_upsertable(schema.properties, where)
+        lacking = [name for name in schema.partitioning.names if name not in schema.primary_key]
+        if lacking and options.integer(schema.properties, "bucket", -1) == -1:
+            raise UnsupportedFeature(
+                f"{where}: a primary key without the partition column {lacking[0]!r}, so that keys change partitions, cannot "
+                f"be written yet; add {', '.join(lacking)} to primary_key"
+            )
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
@@ -439,10 +445,13 @@ def find(reader: Reader, operation: Operation, base: State) -> dict[str, Any] | 
     if base.version <= request.absent_until:
         return None
     user, identifier = commit_identity(request)
+    is_compaction = isinstance(operation, Rewrite) and operation.kind == "compact"
     ids = [i for i in snapshot_ids(reader) if request.absent_until < i <= base.version]
     for end in range(len(ids), 0, -64):
         for document in reversed(read_snapshots(reader, ids[max(0, end - 64) : end])):
-            if document["commitUser"] == user and document["commitKind"] != "COMPACT":
+            # A session may compact under the number of its commit: then their kinds tell them apart.
+            is_other = request.session is not None and (document["commitKind"] == "COMPACT") != is_compaction
+            if document["commitUser"] == user and not is_other:
                 if document["commitIdentifier"] == identifier:
                     return document
                 if document["commitIdentifier"] < identifier != BATCH_IDENTIFIER:

@@ -196,11 +196,6 @@ def require_mergeable(options: Options, where: str) -> None:
 def require_upsertable(options: Options, where: str) -> None:
     """Raise `UnsupportedFeature` for what a write to a table with a primary key would have to take part in."""
     _refuse(options, _REFUSED_FOR_KEYS_ON_WRITE, where)
-    if integer(options, "bucket", -1) == -1:
-        raise UnsupportedFeature(
-            f"{where}: a primary key without a fixed number of buckets cannot be written yet; create the table with the "
-            f"property bucket set to 1 or more"
-        )
 
 
 def check_new(options: Options, where: str) -> None:
@@ -382,6 +377,8 @@ _TYPED: dict[str, Callable[..., object]] = {
     "dynamic-partition-overwrite": boolean,
     "data-file.thin-mode": boolean,
     "overwrite-upgrade": boolean,
+    "dynamic-bucket.target-row-num": integer,
+    "dynamic-bucket.max-buckets": integer,
     "num-levels": integer,
     "num-sorted-run.compaction-trigger": integer,
     "compaction.size-ratio": integer,

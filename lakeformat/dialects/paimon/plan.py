@@ -141,6 +141,10 @@ def _commit(
         index = (base.document or {}).get("indexManifest"), {}
     log = tuple(file for file in added if file.content is Content.CHANGELOG)
     added = tuple(file for file in added if file.content is not Content.CHANGELOG)
+    hashes = tuple(f for f in added if f.content is Content.HASH_INDEX)
+    if hashes:
+        index = _index_with(reader, base, index, hashes, stamp)
+        added = tuple(f for f in added if f.content is not Content.HASH_INDEX)
     delta = pa.concat_tables([_deleted(gone), kept, _added(reader, request, kind, base, gone, added)])
     document = base.document or {}
     before = manifest.read_metas(reader, base.document)
@@ -468,6 +472,27 @@ def _index_without(reader: Reader, base: State, scope: Expression, stamp: Stamp)
     keep = pc.invert(pc.is_in(entries["_PARTITION"], value_set=gone["_PARTITION"].combine_chunks()))
     renewed = f"index-manifest-{_derived(stamp, 'index')}-0"
     return renewed, {f"{metadata.MANIFEST_FOLDER}/{renewed}": manifest.filter_index(data, keep, base.schema, where)}
+
+
+def _index_with(
+    reader: Reader,
+    base: State,
+    index: tuple[str | None, dict[str, bytes]],
+    added: tuple[WrittenFile, ...],
+    stamp: Stamp,
+) -> tuple[str, dict[str, bytes]]:
+    """The index manifest `index` (its name, and its bytes where it is new) with new files of hashes: (its name, new files)."""
+    name, files = index
+    path = f"{metadata.MANIFEST_FOLDER}/{name}"
+    entries = manifest.INDEX_ENTRY.empty_table()
+    if name is not None:
+        entries = manifest.parse_index(files[path] if path in files else reader.read(path), f"{reader.root}/{path}")
+    if strange := set(entries["_INDEX_TYPE"].to_pylist()) - {manifest.HASH_INDEX}:
+        raise UnsupportedFeature(
+            f"{reader.root}: indexes of type {', '.join(sorted(strange))} beside hashes of keys: not supported"
+        )
+    renewed = f"index-manifest-{_derived(stamp, 'index')}-1"
+    return renewed, {f"{metadata.MANIFEST_FOLDER}/{renewed}": manifest.emit_hash_index(entries, added, base.schema)}
 
 
 def _derived(stamp: Stamp, what: str) -> str:

@@ -1,0 +1,119 @@
+"""Buckets that grow with their keys: a key stays in the bucket that its hash was given first (Paimon's HASH index)."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec import binary_row, murmur
+from lakeformat.engines import rows
+from lakeformat.errors import CorruptFile, InvalidInput
+from lakeformat.model.schema import find_field
+from lakeformat.model.work import Content, HashIndex, WriteTask, WrittenFile
+from lakeformat.storage.store import Store
+
+_BUCKETS_MAX = 1 << 15
+
+
+@dataclass(slots=True)
+class _Partition:
+    """The hashes of a partition, sorted, and the bucket of each; how many each bucket has; those that got a new one."""
+
+    hashes: np.ndarray
+    buckets: np.ndarray
+    counts: dict[int, int]
+    grown: set[int] = field(default_factory=set)
+
+
+class Assigner:
+    """Gives rows their buckets over one write, and then writes the index files that changed."""
+
+    def __init__(self, store: Store, task: WriteTask, index: HashIndex) -> None:
+        self._store, self._index = store, index
+        self._types = [find_field(task.fields, name).type for name in index.columns]
+        self._partitions: dict[tuple[Any, ...], _Partition] = {}
+
+    def split(self, partition: tuple[Any, ...], batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows of each bucket."""
+        keys = binary_row.encode([batch.column(name) for name in self._index.columns], self._types)
+        hashes = murmur.murmur3_32(keys, murmur.PAIMON_SEED)
+        found = self._partitions.get(partition)
+        if found is None:
+            found = self._partitions[partition] = self._load(partition)
+        self._admit(found, np.unique(hashes), partition)
+        buckets = found.buckets[np.searchsorted(found.hashes, hashes)]
+        for (bucket,), group in rows.split(batch, [pa.array(buckets)]):
+            yield bucket.as_py(), group
+
+    def finish(self) -> list[WrittenFile]:
+        """A file for each bucket that got a new hash, with all of its hashes."""
+        name = uuid.uuid4()
+        written: list[WrittenFile] = []
+        for partition, found in self._partitions.items():
+            for bucket in sorted(found.grown):
+                hashes = found.hashes[found.buckets == bucket]
+                path = f"{self._index.folder}/index-{name}-{len(written)}"
+                data = hashes.astype(">i4").tobytes()
+                self._store.write(path, data)
+                written.append(
+                    WrittenFile(
+                        path=path,
+                        partition=partition,
+                        bucket=bucket,
+                        row_count=len(hashes),
+                        size_bytes=len(data),
+                        content=Content.HASH_INDEX,
+                        file_format="",
+                        created_ms=int(time.time() * 1000),
+                    )
+                )
+        return written
+
+    def _load(self, partition: tuple[Any, ...]) -> _Partition:
+        hashes, buckets, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], {}
+        for bucket, path in self._index.files.get(repr(partition), ()):
+            data = self._store.read(path)
+            if len(data) % 4:
+                raise CorruptFile(f"{path}: {len(data)} bytes are no list of hashes of 4 bytes each")
+            hashes.append(np.frombuffer(data, ">i4").astype(np.int32))
+            buckets.append(np.full(len(hashes[-1]), bucket, np.int32))
+            counts[bucket] = len(hashes[-1])
+        together, of = np.concatenate(hashes), np.concatenate(buckets)
+        order = np.argsort(together, kind="stable")
+        return _Partition(together[order], of[order], counts)
+
+    def _admit(self, found: _Partition, hashes: np.ndarray, partition: tuple[Any, ...]) -> None:
+        """Give those of `hashes` that have no bucket one: where there is room, else a new one."""
+        new = hashes[~np.isin(hashes, found.hashes)]
+        given, start, bucket = np.zeros(len(new), np.int32), 0, 0
+        limit = min(self._index.max_buckets or _BUCKETS_MAX, _BUCKETS_MAX)
+        while start < len(new):
+            room = self._index.target_rows - found.counts.get(bucket, 0)
+            if bucket == limit:
+                if limit == _BUCKETS_MAX:
+                    raise InvalidInput(
+                        f"partition {partition}: more than {limit} buckets; raise dynamic-bucket.target-row-num"
+                    )
+                given[start:] = np.arange(start, len(new)) % limit  # All are full: they share what is left.
+                self._count(found, given[start:])
+                break
+            if room > 0:
+                given[start : start + room] = bucket
+                self._count(found, given[start : start + room])
+                start += room
+            bucket += 1
+        if len(new):
+            order = np.argsort(np.concatenate((found.hashes, new)), kind="stable")
+            found.buckets = np.concatenate((found.buckets, given))[order]
+            found.hashes = np.concatenate((found.hashes, new))[order]
+
+    def _count(self, found: _Partition, given: np.ndarray) -> None:
+        for bucket, count in zip(*np.unique(given, return_counts=True), strict=True):
+            found.counts[int(bucket)] = found.counts.get(int(bucket), 0) + int(count)
+            found.grown.add(int(bucket))
