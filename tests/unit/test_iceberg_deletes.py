@@ -228,6 +228,18 @@ def test_keys_apply_to_older_data_only_and_in_their_partition(table):
     assert table.scan().count() == 40
 
 
+def test_deletes_of_orc_tables(lake):
+    properties = {**MERGE_ON_READ, "write.format.default": "orc"}
+    t = lake.create_table("d.o", SCHEMA, format="iceberg", partition_by=["dt"], properties=properties)
+    t.append(rows(range(10), "a"))
+    t.delete("id = 3")
+    delete_keys(t, [4, 5])
+    assert {d["file_format"] for d in live_deletes(t)} == {"PARQUET", "ORC"}
+    assert ids(t) == [0, 1, 2, 6, 7, 8, 9]
+    t.compact(full=True)
+    assert (ids(t), live_deletes(t)) == ([0, 1, 2, 6, 7, 8, 9], [])
+
+
 def test_keys_by_a_column_that_was_dropped_still_apply(lake):
     t = lake.create_table("d.k", SCHEMA, format="iceberg", partition_by=["dt"])
     t.append(pa.table({"id": [1, 2, 3], "v": ["x", None, "z"], "dt": ["a"] * 3}))

@@ -306,20 +306,21 @@ def _delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Delete
                 raise CorruptTable(f"{path}: a deletion vector of which the table does not say where it lies")
             made.append(DeleteFile(path, Content.DELETION_VECTORS, offset, size, row_count=rows, file_format="puffin"))
             continue
-        if format.lower() != "parquet":
+        format = format.lower()
+        if format not in _FORMATS:
             raise UnsupportedFeature(
-                f"{path}: files of deletes in {format}: lakeformat reads Parquet in Iceberg tables; let the engine that "
+                f"{path}: files of deletes in {format}: lakeformat reads Parquet and ORC in Iceberg tables; let the engine that "
                 "wrote them rewrite the data files"
             )
         if content == FileContent.POSITION_DELETES:
-            made.append(DeleteFile(path, Content.POSITION_DELETES, row_count=rows))
+            made.append(DeleteFile(path, Content.POSITION_DELETES, file_format=format, row_count=rows))
             continue
         key = tuple(ids or ())
         if not key:
             raise CorruptTable(f"{path}: equality deletes that name no column")
         if key not in known:
             known[key] = tuple(_compared(base, id, path) for id in key)
-        made.append(DeleteFile(path, Content.EQUALITY_DELETES, fields=known[key], row_count=rows))
+        made.append(DeleteFile(path, Content.EQUALITY_DELETES, fields=known[key], file_format=format, row_count=rows))
     return made
 
 
