@@ -52,6 +52,31 @@ def require_acceptable(rows: pa.Table, spec: MergeSpec) -> None:
         )
 
 
+def difference(before: pa.Table, after: pa.Table, spec: MergeSpec) -> pa.Table:
+    """The rows that lead from merged rows to those that came of them, by key: +I, -D, or -U and +U.
+
+    Both have one row per key at most; those that take back count as none. A row with the number that it had is the same.
+    """
+    before, after = (rows.filter(pa.array(~retracts(rows))) for rows in (before, after))
+    rows = pa.concat_tables([before, after])
+    if rows.num_rows == 0:
+        return rows
+    is_after = np.arange(rows.num_rows) >= before.num_rows
+    # Rows of a key stand in the order of their tables, not of their numbers.
+    keys = ranks.ranks([rows.column(name) for name in spec.key])
+    order = np.argsort(keys, kind="stable")
+    pairs = np.append(keys[order][1:] == keys[order][:-1], False)
+    has_other = pairs | np.append(False, pairs[:-1])
+    numbers = rows.column(SEQUENCE.name).to_numpy()[order]
+    same = pairs & np.append(numbers[1:] == numbers[:-1], False)
+    changed = ~(same | np.append(False, same[:-1]))
+    alone = np.where(is_after[order], RowKind.INSERT, RowKind.DELETE)
+    paired = np.where(is_after[order], RowKind.UPDATE_AFTER, RowKind.UPDATE_BEFORE)
+    kinds = np.where(has_other, paired, alone)[changed].astype(np.int8)
+    place = rows.schema.get_field_index(VALUE_KIND.name)
+    return rows.take(pa.array(order[changed])).set_column(place, rows.schema.field(place), pa.array(kinds))
+
+
 @dataclass(frozen=True, slots=True)
 class Keyed:
     """Rows in the order of their keys, and those of a key the oldest first: as places 0, 1, ..."""

@@ -131,7 +131,15 @@ def count(store: Reader, task: ReadTask) -> int:
 
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
     """Read, change, write again; see `RewriteTask`."""
-    return write(store, _changed(store, task), task.write)
+    written = write(store, _changed(store, task), task.write)
+    if task.changelog is None:
+        return written
+    try:
+        return [*written, *write(store, _told(store, task), task.changelog)]
+    except BaseException:
+        with suppress(LakeError):
+            store.delete([file.path for file in written])
+        raise
 
 
 def buckets(keys: pa.RecordBatch, task: WriteTask) -> pa.Array:
@@ -321,6 +329,17 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
             if task.delete_where is not None:
                 batch = rows.keep(batch, pc.invert(expression.mask(task.delete_where, batch)))
             yield batch
+
+
+def _told(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
+    """What became of the rows there were, section by section."""
+    for each, earlier in zip(task.read, task.before, strict=True):
+        assert each.merge is not None, each
+        schema = arrow_schema(each.fields)
+        after, before = (
+            pa.Table.from_batches([] if one is None else list(read(store, one)), schema) for one in (each, earlier)
+        )
+        yield from merge.difference(before, after, each.merge).to_batches(BATCH_ROWS)
 
 
 def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...]) -> pa.RecordBatch:

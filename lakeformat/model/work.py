@@ -317,6 +317,10 @@ class RewriteTask:
     lifted: tuple[
         tuple[str, int], ...
     ] = ()  # Keyed tables: files that stay as they are, and the level they are then on.
+    # Keyed tables: where the rows go that tell what became of the rows `before`, and what reads those (parallel to `read`;
+    # None: there were none).
+    changelog: WriteTask | None = None
+    before: tuple[ReadTask | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,12 +145,76 @@ def test_changelog_files_go_with_their_snapshots(lake):
     assert table.scan().count() == 5
 
 
-def test_producers_that_need_compaction_are_refused_on_write(lake):
-    for producer in ("lookup", "full-compaction"):
-        with pytest.raises(UnsupportedFeature, match=f"the changelog producer {producer}"):
-            make(lake, keyed=True, **{"changelog-producer": producer})
+def test_producers_have_names(lake):
     with pytest.raises(InvalidInput, match="must be none, input, lookup or full-compaction"):
         make(lake, keyed=True, **{"changelog-producer": "all"})
+    with pytest.raises(UnsupportedFeature, match="updates that change nothing"):
+        make(lake, keyed=True, **{"changelog-producer": "lookup", "changelog-producer.row-deduplicate": "true"})
+
+
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+def test_compaction_tells_what_became_of_rows(lake, producer):
+    table = make(lake, keyed=True, **{"changelog-producer": producer})
+    table.upsert(rows((1, "a", "x"), (2, "b", "x"), (3, "c", "y")))
+    assert told(table.changes(0)) == []
+    table.compact(full=True)
+    first = table.current_snapshot().id
+    assert sorted(told(table.changes(0))) == [("+I", 1, "a", "x"), ("+I", 2, "b", "x"), ("+I", 3, "c", "y")]
+    table.upsert(rows((1, "A", "x"), (4, "d", "x")))
+    table.upsert(rows((1, "AA", "x")))
+    table.delete("id = 2")
+    table.compact(full=True)
+    of_x = [row for row in told(table.changes(first)) if row[3] == "x"]
+    assert sorted(of_x, key=lambda row: (row[1], row[0] != "-U")) == [
+        ("-U", 1, "a", "x"),
+        ("+U", 1, "AA", "x"),
+        ("-D", 2, "b", "x"),
+        ("+I", 4, "d", "x"),
+    ]
+    assert len(told(table.changes(first))) == 4
+    counts = table.inspect.snapshots()["changelog_record_count"].to_pylist()
+    assert [count for count in counts if count] == [3, 4]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    producer=st.sampled_from(["lookup", "full-compaction"]),
+    engine=st.sampled_from(["deduplicate", "partial-update", "aggregation"]),
+    data=st.data(),
+)
+def test_a_changelog_of_compactions_is_strict(tmp_path_factory, producer, engine, data):
+    """A row comes only where there is none, goes only as it was, and at the end the rows are the table's."""
+    options = {"merge-engine": engine, "changelog-producer": producer, "num-sorted-run.compaction-trigger": "2"}
+    if engine == "aggregation":
+        options |= {"fields.v.aggregate-function": "max", "aggregation.remove-record-on-delete": "true"}
+    if engine == "partial-update":
+        options["partial-update.remove-record-on-delete"] = "true"
+    table = make(Lake(str(tmp_path_factory.mktemp("strict"))), keyed=True, **options)
+    row = st.tuples(st.integers(1, 4), st.none() | st.sampled_from("abc"), st.just("x"))
+    for _ in range(data.draw(st.integers(1, 6))):
+        table.upsert(rows(*data.draw(st.lists(row, min_size=1, max_size=3))))
+        match data.draw(st.sampled_from(["write", "delete", "compact", "full"])):
+            case "delete":
+                table.delete(f"id = {data.draw(st.integers(1, 4))}")
+            case "compact":
+                table.compact()
+            case "full":
+                table.compact(full=True)
+    table.compact(full=True)
+    held: dict = {}
+    gone = None
+    for kind, id, v, dt in told(table.changes(0)):
+        match kind:
+            case "+I":
+                assert (id, dt) not in held
+                held[id, dt] = v
+            case "-D" | "-U":
+                assert held.pop((id, dt)) == v
+            case "+U":
+                assert gone == ("-U", id)
+                held[id, dt] = v
+        gone = (kind, id)
+    assert Counter((id, v, dt) for (id, dt), v in held.items()) == multiset(table, table.current_snapshot().id)
 
 
 def test_old_files_tell_of_new_columns(lake):

@@ -15,8 +15,8 @@ from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.predicate import ALWAYS, Expression, bind, is_in
-from lakeformat.model.schema import Schema
-from lakeformat.model.work import RETRACTS, SEQUENCE, VALUE_KIND, DeleteTask, RewriteTask, WriteTask
+from lakeformat.model.schema import Field, Schema
+from lakeformat.model.work import RETRACTS, SEQUENCE, VALUE_KIND, Content, DeleteTask, ReadTask, RewriteTask, WriteTask
 from lakeformat.storage.store import Reader
 
 _SMALL = 0.7  # Of the target size: what is smaller is worth another write.
@@ -131,6 +131,7 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression) -> list
     write = replace(layout(base), bucket=None)
     given = write.keyed
     assert given is not None, write
+    producer = options.changelog_producer(schema.properties)
     entries = sections.files.entries
     places = scan.bucket_codes(entries)
     levels, sizes = np.asarray(entries["_LEVEL"]), np.asarray(entries["_FILE_SIZE"])
@@ -143,7 +144,10 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression) -> list
         )
         # Files stay where they are when there are fewer levels than there were.
         rules = replace(general, levels=max(general.levels, int(levels[rows].max()) + 1))
-        picked = pick(levels[order][begins], np.add.reduceat(sizes[order], begins), rules, full)
+        tells = producer == "lookup" and bool(
+            (levels[rows] == 0).any()
+        )  # Of what the rows on level 0 change, all at once.
+        picked = pick(levels[order][begins], np.add.reduceat(sizes[order], begins), rules, full or tells)
         if picked is None:
             continue
         taken, level = picked
@@ -152,14 +156,26 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression) -> list
         keyed = replace(given, is_numbered=True, level=level)
         into = replace(write, keyed=keyed, default_bucket=entries["_BUCKET"][int(rows[0])].as_py())
         part = Sections.of(sections.files.take(chosen), schema)
-        result += _unit(reader, base, part, into, drops, rules)
+        known: int | None = None  # The level from which on rows have been told of.
+        if producer in {"lookup", "full-compaction"} and level == rules.levels - 1 and (tells or producer != "lookup"):
+            known = 1 if producer == "lookup" else level
+        result += _unit(reader, base, part, into, drops, rules, known)
     return result
 
 
 def _unit(
-    reader: Reader, base: State, sections: Sections, write: WriteTask, drops: bool, rules: Rules
+    reader: Reader,
+    base: State,
+    sections: Sections,
+    write: WriteTask,
+    drops: bool,
+    rules: Rules,
+    known: int | None = None,
 ) -> Iterator[RewriteTask]:
-    """The sections of one bucket, in key order: neighbours are rewritten together, large files in between lifted."""
+    """The sections of one bucket, in key order: neighbours are rewritten together, large files in between lifted.
+
+    With `known`, what becomes of the rows on levels from there on goes into the changelog.
+    """
     assert write.keyed is not None, write
     level, fields = write.keyed.level, (*base.schema.fields, SEQUENCE, VALUE_KIND)
     entries, starts = sections.files.entries, sections.starts
@@ -175,11 +191,33 @@ def _unit(
         if len(run) == 1 and alone[first]:
             if levels[first] == level:
                 continue
-            if levels[first] > 0 and (level < rules.levels - 1 or retracts[first] == 0):
+            if levels[first] >= max(known or 0, 1) and (level < rules.levels - 1 or retracts[first] == 0):
                 yield RewriteTask((), write, lifted=((part.files.paths[0].as_py(), level),))
                 continue
         read = scan.merges(reader, base, part, fields)
-        yield RewriteTask(tuple(read), write, delete_where=_RETRACTS if drops else None)
+        task = RewriteTask(tuple(read), write, delete_where=_RETRACTS if drops else None)
+        if known is not None:
+            task = replace(task, changelog=_log(base, write), before=_before(reader, base, part, known, fields))
+        yield task
+
+
+def _log(base: State, write: WriteTask) -> WriteTask:
+    assert write.keyed is not None, write
+    prefix = base.schema.properties.get("changelog-file.prefix", "changelog-")
+    return replace(write, content=Content.CHANGELOG, name_prefix=prefix, keyed=replace(write.keyed, level=0))
+
+
+def _before(
+    reader: Reader, base: State, sections: Sections, known: int, fields: tuple[Field, ...]
+) -> tuple[ReadTask | None, ...]:
+    """For each section, what reads its rows on levels from `known` on; None where there are none."""
+    held = np.asarray(sections.files.entries["_LEVEL"]) >= known
+    counts = np.add.reduceat(held.astype(np.int64), sections.starts)
+    some = counts > 0
+    starts = np.cumsum(counts[some]) - counts[some]
+    files = sections.files.filter(pa.array(held))
+    read = iter(scan.merges(reader, base, Sections(files, starts, sections.is_whole[some]), fields))
+    return tuple(next(read) if there else None for there in some.tolist())
 
 
 def _buckets(found: Files, base: State, ordered: bool) -> Iterator[np.ndarray]:

@@ -148,11 +148,7 @@ _REFUSED_FOR_KEYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("record-level.expire-time", lambda v: bool(v), "rows that expire by themselves"),
 )
 _REFUSED_FOR_KEYS_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    (
-        "changelog-producer",
-        lambda v: v.strip().lower() in {"lookup", "full-compaction"},
-        "the changelog producer {value}",
-    ),
+    ("changelog-producer.row-deduplicate", lambda v: _true(v), "a changelog without updates that change nothing"),
 )
 # Set once, when the table is made.
 _IMMUTABLE = {
