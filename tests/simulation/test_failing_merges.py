@@ -1,0 +1,125 @@
+"""Merges and streams of Iceberg tables with their n-th storage call failing, for every n: the table is as before or as after,
+asking again ends it, and nothing is left that nobody names."""
+
+import datetime
+import re
+from collections import Counter
+from contextlib import suppress
+from functools import cache
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import LakeError
+from lakeformat.dialects.iceberg import dialect
+from lakeformat.model.partition import identity
+from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
+from tests.simulation.test_failing import NthCallFails, rows
+
+AT_ONCE = datetime.timedelta(days=-1)
+MERGE_ON_READ = {"write.merge.mode": "merge-on-read"}
+
+
+def merge(table):
+    (
+        table.merge_into(rows(1, 4, 20, v="new"), "t.id = s.id")
+        .when_matched("t.id = 4")
+        .delete()
+        .when_matched()
+        .update_all()
+        .when_not_matched()
+        .insert_all()
+        .merge(id="op")
+    )
+
+
+def stream(table):
+    with table.delta_writer("cdc", upsert=True, buffer_bytes=1) as writer:
+        writer.write(rows(1, 20, v="new"))
+        writer.write(rows(1, v="newer"))
+        writer.checkpoint(7)
+
+
+VERBS = {
+    "copy-on-write": ({}, merge),
+    "merge-on-read": (MERGE_ON_READ, merge),
+    "stream": ({}, stream),
+}
+
+
+@cache
+def before(verb):
+    store = MemoryFiles()
+    fields = (
+        Field(1, "id", scalar(Kind.BIGINT), nullable=False),
+        Field(2, "v", scalar(Kind.STRING)),
+        Field(3, "dt", scalar(Kind.STRING), nullable=False),
+    )
+    create(Table("t", store, dialect), Schema(fields, identity("dt"), ("id", "dt"), properties=VERBS[verb][0]))
+    table = Table("t", store, dialect)
+    table.append(rows(1, 2, 4))
+    table.append(rows(5, dt="b"))
+    return {listed.path: store.read(listed.path) for listed in store.list("")}
+
+
+def copy(verb):
+    store = MemoryFiles()
+    for path, data in before(verb).items():
+        store.write(path, data)
+    return store
+
+
+def content(store):
+    return sorted(map(str, Table("t", store, dialect).scan().to_arrow().to_pylist()))
+
+
+def swept(store):
+    """How many files there are of each kind once nothing is left that nobody names."""
+    Table("t", store, dialect).remove_orphan_files(older_than=AT_ONCE)
+    return Counter(re.sub(r"[0-9a-f]{8}(-[0-9a-f]+)+|\d{6,}", "*", listed.path) for listed in store.list("data"))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_nth_call_of_a_merge_fails(verb, after):
+    act = VERBS[verb][1]
+    clean = copy(verb)
+    old = content(clean)
+    act(Table("t", clean, dialect))
+    new, left = content(clean), swept(clean)
+    assert old != new
+    n = 0
+    while True:
+        n += 1
+        store = copy(verb)
+        failing = NthCallFails(store, n, after)
+        told = None
+        try:
+            act(Table("t", failing, dialect))
+        except LakeError as error:
+            told = error
+        if failing.failed is None:
+            assert told is None
+            break
+        where = f"call {n}, {failing.failed}, told {told!r}"
+        assert content(store) in ([new] if told is None else [old, new]), where
+        act(Table("t", store, dialect))
+        assert content(store) == new, where
+        assert swept(store) == left, where
+    assert n > 5
+
+
+def test_rows_that_do_not_fit_leave_no_file():
+    store = copy("merge-on-read")
+    table = Table("t", store, dialect)
+    files = {listed.path for listed in store.list("data")}
+    with suppress(LakeError):
+        table.merge_into(rows(1, 20), "t.id = s.id").when_matched().update(
+            {"v": "cast(cast(concat('x', s.v) as bigint) as string)"}
+        ).when_not_matched().insert_all().merge()
+    assert {listed.path for listed in store.list("data")} == files
+    assert pa.table({"id": [1, 2, 4, 5]}).equals(
+        table.scan(["id"]).to_arrow().sort_by("id").cast(pa.schema([("id", pa.int64())]))
+    )
