@@ -8,7 +8,7 @@ from typing import Any
 from lakeformat.commit import commit, discard
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.snapshot import Snapshot, TableState
 from lakeformat.model.work import Content, WriteTask, WrittenFile
@@ -68,6 +68,11 @@ class WriteSession:
             return Prepared(self.user, identifier)
         base = self._base()
         layout = self._numbered(self.dialect.layout(base, self.store))
+        if layout.keyed is not None and layout.keyed.index is not None:
+            raise UnsupportedFeature(
+                f"{self.store.root}: a stream into a table whose buckets grow with their keys (bucket=-1): not supported; create "
+                f"the table with the property bucket set to 1 or more"
+            )
         files = tuple(engine_for(data).write(self.store, data, layout))
         for file in files:
             if file.keys is not None:

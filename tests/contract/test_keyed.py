@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+import json
 from decimal import Decimal
 
 import pyarrow as pa
@@ -298,6 +299,24 @@ def test_two_writers_never_put_one_key_into_two_buckets(lake, monkeypatch):
     monkeypatch.undo()
     t.upsert(arrow([row(8, "ours"), row(7, "ours")]))
     assert contents(t) == {("a", 1): "v", ("a", 7): "ours", ("a", 8): "ours"}
+
+
+def test_streams_into_buckets_that_grow_are_refused(lake):
+    t = make(lake, bucket="-1")
+    with pytest.raises(UnsupportedFeature, match="buckets grow"):
+        t.stream("s").prepare(1, arrow([row(1)]))
+
+
+def test_postponed_buckets_are_read_once_compacted_and_not_written(lake, tmp_path):
+    t = make(lake)
+    t.upsert(arrow([row(i) for i in range(9)]))
+    path = tmp_path / "warehouse/d.db/t/schema/schema-0"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"options": document["options"] | {"bucket": "-2"}}))
+    t = lake.table("d.t")
+    assert len(contents(t)) == 9
+    with pytest.raises(UnsupportedFeature, match="postpone"):
+        t.upsert(arrow([row(1)]))
 
 
 def test_keys_that_change_partitions_are_refused(lake):
