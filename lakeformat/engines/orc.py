@@ -39,10 +39,7 @@ class File:
         """The columns that are there: those of `named`, matched by name; without, as the attributes of their types tell."""
         if named is not None:
             return present(named, list(self._file.schema))
-        found = tuple(_own_field(each) for each in self._file.schema)
-        if found and all(each.id == NO_ID for each in found):
-            raise CorruptFile(f"{self._path}: no column has a field id")
-        return found
+        return tuple(_own_field(each) for each in self._file.schema)
 
     def batches(
         self, fields: tuple[Field, ...], pushed: pc.Expression | None, batch_rows: int

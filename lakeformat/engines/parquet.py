@@ -43,10 +43,7 @@ class File:
         schema = self._file.schema_arrow
         if named is not None:
             return present(named, list(schema))
-        fields = tuple(_own_field(each) for each in schema)
-        if fields and all(each.id == NO_ID for each in fields):
-            raise CorruptFile(f"{self._path}: no column has a field id")
-        return fields
+        return tuple(_own_field(each) for each in schema)
 
     def batches(
         self, fields: tuple[Field, ...], pushed: pc.Expression | None, batch_rows: int

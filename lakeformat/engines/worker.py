@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -31,7 +32,7 @@ from lakeformat.errors import (
 )
 from lakeformat.model.partition import PartitionField
 from lakeformat.model.predicate import Call, Column, Expression, and_, columns_of, conjuncts, is_always, rename
-from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field
+from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field, rebuild
 from lakeformat.model.work import (
     FILE,
     LAST_UPDATED,
@@ -45,6 +46,7 @@ from lakeformat.model.work import (
     KeyRange,
     KeyValues,
     MergeSpec,
+    Named,
     ReadTask,
     RewriteTask,
     WriteTask,
@@ -189,7 +191,7 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
         expected = task.row_counts[place]
         if file.row_count is not None and file.row_count != expected:
             raise CorruptFile(f"{path}: the file holds {file.row_count} rows, its table says {expected}")
-        held = {each.id: each for each in file.fields(task.file_fields)}
+        held = {each.id: each for each in _fields(file, task)}
         lost = [each.name for each in task.file_fields or () if each.id not in held]
         if lost:
             raise CorruptFile(f"{path}: the table says that the file holds column {lost[0]!r}, and it does not")
@@ -220,6 +222,40 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
                 yield result
         if file.row_count is None and pushed is None and seen != expected:
             raise CorruptFile(f"{path}: the file holds {seen} rows, its table says {expected}")
+
+
+def _fields(file: Any, task: ReadTask) -> tuple[Field, ...]:
+    """The columns that the file holds, with their ids: by name, as the file tells, or as the table's mapping of names does."""
+    found: tuple[Field, ...] = file.fields(task.file_fields)
+    if task.file_fields is not None or not found or any(each.id != NO_ID for each in found):
+        return found
+    if not task.mapping:
+        raise CorruptFile(
+            "no column has a field id, and the table does not tell which column is which (schema.name-mapping.default)"
+        )
+    return _identified(found, task.mapping)
+
+
+def _identified(fields: tuple[Field, ...], mapping: tuple[Named, ...]) -> tuple[Field, ...]:
+    """The fields that the mapping names, with their ids."""
+    known = {name: each for each in mapping for name in each.names}
+    return tuple(_with_id(each, known[each.name]) for each in fields if each.name in known)
+
+
+def _with_id(held: Field, told: Named) -> Field:
+    match held.type:
+        case Row(parts):
+            return replace(held, id=told.id, type=Row(_identified(parts, told.parts)))
+        case ListOf() | MapOf():
+            return replace(held, id=told.id, type=rebuild(held.type, partial(_part, told.parts)))
+    return replace(held, id=told.id)
+
+
+def _part(mapping: tuple[Named, ...], part: Field) -> Field:
+    """An element, a key or a value; writers call elements as they like."""
+    name = part.name if part.name in ("key", "value") else "element"
+    told = next((each for each in mapping if name in each.names), None)
+    return part if told is None else _with_id(part, told)
 
 
 @contextmanager

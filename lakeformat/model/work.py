@@ -173,6 +173,15 @@ class DeleteFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """The id of a column that files without ids know by one of `names`, and its parts."""
+
+    id: int
+    names: tuple[str, ...]
+    parts: tuple[Named, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ReadTask:
     """Files that one worker reads in one go, and how their rows become the table's.
 
@@ -188,6 +197,7 @@ class ReadTask:
     file_fields: tuple[Field, ...] | None = (
         None  # The columns as the files name and type them; None: ids are in the files.
     )
+    mapping: tuple[Named, ...] = ()  # Where ids are looked for in files and they hold none.
     predicate: Expression = ALWAYS  # Rows for which it is not true are left out; exact, whatever was pushed down.
     constants: tuple[tuple[int, Any], ...] = ()  # (field id, value) of columns that the files do not hold.
     deletes: tuple[tuple[DeleteFile, ...], ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lakeformat import Lake
 from lakeformat.table import Table
@@ -51,3 +52,18 @@ def test_each_continues_what_the_other_made(engines: dict, tmp_path: Path) -> No
     assert moved.expire_snapshots(retain_last=1).snapshots
     assert moved.remove_orphan_files(older_than=0) == []
     seen_by_all(engines, lake, moved, [[1, "a"], [2, "b"], [3, "c"]])
+
+
+def test_files_that_pyiceberg_added_are_read_by_its_mapping_of_names(engines: dict, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "w"), catalog="sql")
+    assert lake.tables() == []  # Makes the database.
+    plain = tmp_path / "plain.parquet"
+    pq.write_table(pa.table({"v": ["p", "q"], "id": pa.array([7, 8], pa.int64())}), plain)
+    theirs = {"warehouse": lake.uri, "name": "by.theirs", "fields": FIELDS}
+    engines["pyiceberg"].ask(verb="continue", rows=[[1, "a"]], files=[str(plain)], **theirs)
+    table = lake.table("by.theirs")
+    assert ours(table) == counted([[1, "a"], [7, "p"], [8, "q"]])
+    table.alter().rename_column("v", "w").commit()
+    table.delete("w = 'p'")
+    assert ours(table) == counted([[1, "a"], [8, "q"]])
+    assert counted(engines["pyiceberg"].ask(verb="read", warehouse=lake.uri, name="by.theirs")["rows"]) == ours(table)

@@ -16,12 +16,20 @@ from typing import Any, cast
 
 from lakeformat.codec import transform
 from lakeformat.dialects.iceberg import options, types
-from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.errors import (
+    CorruptFile,
+    CorruptTable,
+    InvalidInput,
+    NoSuchFile,
+    NotFound,
+    UnsupportedFeature,
+)
 from lakeformat.model import evolution
 from lakeformat.model.operation import Operation, Request, SetTag, WithoutSnapshot
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, walk
 from lakeformat.model.snapshot import Snapshot, Stamp
+from lakeformat.model.work import Named
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.head import CreateHead, Head, Pointer
 from lakeformat.storage.store import Reader, Store
@@ -44,6 +52,7 @@ _WRITTEN_VERSIONS = (2, 3)  # The first unless the table is asked for another (`
 FORMAT_VERSION = "format-version"
 _FIRST_PARTITION_ID = 1000
 _COMMENT = "comment"
+_NAME_MAPPING = "schema.name-mapping.default"
 _TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
 _TRANSFORM = re.compile(r"(?P<kind>[a-z]+)(\[(?P<number>\d+)\])?")
 _VERBS = {"replace": "compact"}
@@ -225,6 +234,17 @@ def emit_schema(fields: tuple[Field, ...], schema_id: int, identifiers: list[int
     }
 
 
+def name_mapping(base: State) -> tuple[Named, ...]:
+    """`schema.name-mapping.default`: how files without ids call columns. Raises `CorruptTable` for what is none."""
+    text = base.schema.properties.get(_NAME_MAPPING)
+    if text is None:
+        return ()
+    try:
+        return _named(json.loads(text))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptTable(f"property {_NAME_MAPPING!r} is no mapping of names: {error!r}") from error
+
+
 # --- versions ---------------------------------------------------------------------------------------------------------
 
 
@@ -378,6 +398,15 @@ def _of_others(base: State) -> set[int]:
         if name != base.branch
         for s in ancestry(base, ref["snapshot-id"])
     } - own
+
+
+def _named(entries: Any) -> tuple[Named, ...]:
+    """Entries without an id name columns that are to be left alone."""
+    return tuple(
+        Named(each["field-id"], tuple(each["names"]), _named(each.get("fields") or ()))
+        for each in entries
+        if each.get("field-id") is not None
+    )
 
 
 def _documents(reader: Reader, base: State, until: int) -> Iterator[Mapping[str, Any]]:

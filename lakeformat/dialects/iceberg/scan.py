@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import expression, single_value, spans
-from lakeformat.dialects.iceberg import manifest, options, types
+from lakeformat.dialects.iceberg import manifest, metadata, options, types
 from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import CorruptTable, UnsupportedFeature
@@ -129,6 +129,7 @@ def tasks(
     weights = np.cumsum(np.maximum(sizes, opening))
     paths, row_counts = found.paths.to_pylist(), found.entries["record_count"].to_pylist()
     deletes = delete_files(reader, base, found)
+    mapping = metadata.name_mapping(base)
     lineage: tuple[tuple[int | None, int], ...] = ()
     if ROW_ID in fields or LAST_UPDATED in fields:
         numbers = (found.entries[n].to_pylist() for n in ("first_row_id", "sequence_number"))
@@ -146,6 +147,7 @@ def tasks(
                 row_counts=tuple(row_counts[start:end]),
                 sizes_bytes=tuple(sizes[start:end].tolist()),
                 file_format=formats[start],
+                mapping=mapping,
                 fields=fields,
                 predicate=predicate,
                 deletes=deletes[start:end] if any(deletes[start:end]) else (),

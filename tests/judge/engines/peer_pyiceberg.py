@@ -115,6 +115,8 @@ def continue_(request: dict) -> dict:
         there.create_table(request["name"], wire.arrow_schema(request["fields"]))
     table = there.load_table(request["name"])
     table.append(wire.to_arrow(request["fields"], request["rows"]))
+    if "files" in request:
+        table.add_files(request["files"])
     if "where" in request:
         table.delete(request["where"])
     names = [".".join(name) for namespace in there.list_namespaces() for name in there.list_tables(namespace)]
