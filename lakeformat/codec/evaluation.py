@@ -133,9 +133,13 @@ def comparable(column: Values, members: Sequence[pa.Scalar]) -> tuple[Values, pa
     """
     column = _plain(column)
     both = column.type
-    for each in members:
-        both = common_type(both, each.type)
-    values = pa.array([_widen(each, both).as_py() for each in members], both)
+    kinds = dict.fromkeys(each.type for each in members)
+    for kind in kinds:
+        both = common_type(both, kind)
+    if len(kinds) == 1:
+        values = _widen(pa.array([each.as_py() for each in members], *kinds), both)
+    else:
+        values = pa.array([_widen(each, both).as_py() for each in members], both)
     return _canonical(_widen(column, both)), _canonical(values)
 
 
