@@ -31,8 +31,6 @@ VERBS: dict[str, Callable[[Table], object]] = {
     "update": lambda t: t.update({"v": "'new'"}, "id in (2, 12)", id="op"),
     "compact": lambda t: t.compact(full=True, id="op"),
     "rewrite position deletes": lambda t: t.rewrite_position_deletes(full=True, id="op"),
-    "overwrite by row": lambda t: t.overwrite(rows(2, v="new"), where="id = 2", id="op"),
-    "drop partitions": lambda t: t.drop_partitions([{"dt": "a"}], id="op"),
     "expire snapshots": lambda t: t.expire_snapshots(retain_last=1),
     "remove orphans": lambda t: t.remove_orphan_files(older_than=AT_ONCE),
 }
