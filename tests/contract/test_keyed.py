@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import json
+import random
 from decimal import Decimal
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from lakeformat import Conflict, InvalidInput, Lake, OutsideScope, UnsupportedFeature
 from lakeformat.dialects.paimon import manifest
 from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.model.operation import Request, Rewrite
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("n", pa.int64()), ("dt", pa.string())])
 
@@ -526,3 +528,60 @@ def test_a_compaction_does_not_mind_writers_beside_it(table, lake, monkeypatch):
     table.compact(full=True)
     assert contents(table) == {("a", 0): "v2", ("a", 1): "newest", ("a", 3): "v2", ("a", 4): "v2"}
     assert 0 in levels(table)
+
+
+def test_a_file_is_not_lifted_onto_keys_of_its_own_on_that_level(lake):
+    t = make(lake, bucket="1")
+    t.overwrite(arrow([row(i) for i in range(10)]))
+    t.upsert(arrow([row(3, "new")]))
+    t.upsert(arrow([row(100)]))
+    above = {f["max_sequence_number"]: f["path"] for f in t.inspect.files().to_pylist() if f["level"] == 0}
+    shared, alone = (above[number] for number in sorted(above))
+
+    def lift(path):
+        request = Request(id=f"lift {path}", absent_until=t.current_snapshot().id, schema_id=t.schema.id)
+        return t._commit(t._base(), Rewrite(request=request, removed=(), added=(), lifted=((path, 5),)))
+
+    with pytest.raises(Conflict, match="on the same level"):
+        lift(shared)
+    lift(alone)
+    assert levels(t) == [0, 5, 5]
+    assert contents(t) == {("a", i): "new" if i == 3 else "v" for i in (*range(10), 100)}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"merge-engine": "partial-update", "ignore-delete": "true"},
+        {"merge-engine": "partial-update", "fields.n.sequence-group": "v"},
+        {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "fields.v.aggregate-function": "listagg"},
+        {"merge-engine": "first-row"},
+    ],
+    ids=lambda how: "/".join(how.values()),
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_compaction_changes_no_row_whatever_the_merge_engine(lake, how, seed):
+    chance = random.Random(seed)
+    t = make(lake, bucket="1", **{"num-sorted-run.compaction-trigger": "2", "num-levels": "4", **how})
+
+    def rows():
+        return t.scan().to_arrow().sort_by([("dt", "ascending"), ("id", "ascending")]).to_pylist()
+
+    for turn in range(8):
+        long = "x" * (3000 if turn == 0 else 1)
+        t.upsert(
+            arrow(
+                [
+                    row(
+                        chance.randrange(8),
+                        chance.choice([None, f"{long}{turn}"]),
+                        n=chance.choice([None, turn, 9 - turn]),
+                    )
+                    for _ in range(5)
+                ]
+            )
+        )
+        before = rows()
+        t.compact(full=turn == 5)
+        assert rows() == before, (seed, turn)
+    assert len(before) > 3
