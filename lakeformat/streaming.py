@@ -8,12 +8,13 @@ from typing import Any
 from lakeformat.commit import commit, discard
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for
-from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.errors import CommitLost, Conflict, InvalidInput
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.snapshot import Snapshot, TableState
 from lakeformat.model.work import Content, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
+_STARTS = 3
 _LARGEST = 2**63 - 2  # One below what Paimon gives to commits that belong to no stream.
 
 
@@ -26,6 +27,7 @@ class Prepared:
     files: tuple[WrittenFile, ...] = ()
     schema_id: int = 0
     watermark: int | None = None
+    read_at: int = 0  # The version that it was prepared on, and at which it was not committed.
 
     @property
     def row_count(self) -> int:
@@ -43,6 +45,7 @@ class WriteSession:
     store: Store
     dialect: Dialect
     user: str
+    branch: str | None = None
     _numbers: dict[str, int] = field(default_factory=dict)  # Of keyed tables: the next row's, by folder.
     _waiting: set[int] = field(default_factory=set)
 
@@ -64,22 +67,17 @@ class WriteSession:
     def prepare(self, identifier: int, data: Any, *, watermark: int | None = None) -> Prepared:
         """Write rows that `commit` then shows. Of a commit that is there already no row is written again."""
         _check(identifier)
+        base = self._base()
         if self.is_committed(identifier):
             return Prepared(self.user, identifier)
-        base = self._base()
         layout = self._numbered(self.dialect.layout(base, self.store))
-        if layout.keyed is not None and layout.keyed.index is not None:
-            raise UnsupportedFeature(
-                f"{self.store.root}: a stream into a table whose buckets grow with their keys (bucket=-1): not supported; create "
-                f"the table with the property bucket set to 1 or more"
-            )
         files = tuple(engine_for(data).write(self.store, data, layout))
         for file in files:
             if file.keys is not None:
                 folder = file.path.rpartition("/")[0]
                 self._numbers[folder] = max(self._numbers.get(folder, 0), file.keys.last_sequence + 1)
         self._waiting.add(identifier)
-        return Prepared(self.user, identifier, files, base.schema.id, watermark)
+        return Prepared(self.user, identifier, files, base.schema.id, watermark, base.version)
 
     def commit(self, prepared: Prepared, *, empty: bool = False) -> Snapshot | None:
         """Make prepared rows part of the table, in one snapshot; None where they, or later ones, are already, and where
@@ -103,12 +101,18 @@ class WriteSession:
         request = Request(
             id=f"{self.user}/{prepared.identifier}",
             session=(self.user, prepared.identifier),
+            absent_until=prepared.read_at,
             schema_id=prepared.schema_id if prepared.files else base.schema.id,
+            branch=self.branch,
             watermark=prepared.watermark,
         )
         head = self.dialect.head(self.store)
         operation = Append(request=request, added=prepared.files)
-        made = commit(self.store, head, self.dialect, operation, self.dialect.attempts(base.schema))
+        try:
+            made = commit(self.store, head, self.dialect, operation, self.dialect.attempts(base.schema))
+        except (Conflict, CommitLost):
+            self._waiting.discard(prepared.identifier)
+            raise
         self._waiting.discard(prepared.identifier)
         return made
 
@@ -122,13 +126,23 @@ class WriteSession:
         self._waiting.discard(prepared.identifier)
 
     def write_batch(self, frame: Any, batch_id: int) -> Snapshot | None:
-        """For Structured Streaming's `foreachBatch`: a batch that Spark gives again after a failure is written once."""
-        if self.is_committed(batch_id):
-            return None
-        return self.commit(self.prepare(batch_id, frame))
+        """For Structured Streaming's `foreachBatch`: a batch that Spark gives again after a failure is written once.
+
+        Where others changed what the rows were prepared for (the buckets of new keys), they are prepared anew, three times.
+        """
+        for start in range(_STARTS):
+            if self.is_committed(batch_id):
+                return None
+            try:
+                return self.commit(self.prepare(batch_id, frame))
+            except Conflict:
+                if start == _STARTS - 1:
+                    raise
+        raise AssertionError("unreachable")
 
     def _base(self) -> TableState:
-        return self.dialect.load(self.store, self.dialect.head(self.store).version())
+        base = self.dialect.load(self.store, self.dialect.head(self.store).version())
+        return self.dialect.on(self.store, base, self.branch)
 
     def _numbered(self, layout: WriteTask) -> WriteTask:
         """Rows of a key are numbered on from those that are prepared too."""

@@ -230,7 +230,7 @@ class Table:
         if "/" in user:
             raise InvalidInput(f"user {user!r}: a stream's name has no slashes")
         self._base()
-        return WriteSession(self._store, self._dialect, user)
+        return WriteSession(self._store, self._dialect, user, self._branch)
 
     def overwrite_partitions(
         self,

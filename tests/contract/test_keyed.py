@@ -303,12 +303,6 @@ def test_two_writers_never_put_one_key_into_two_buckets(lake, monkeypatch):
     assert contents(t) == {("a", 1): "v", ("a", 7): "ours", ("a", 8): "ours"}
 
 
-def test_streams_into_buckets_that_grow_are_refused(lake):
-    t = make(lake, bucket="-1")
-    with pytest.raises(UnsupportedFeature, match="buckets grow"):
-        t.stream("s").prepare(1, arrow([row(1)]))
-
-
 def test_postponed_buckets_are_read_once_compacted_and_not_written(lake, tmp_path):
     t = make(lake)
     t.upsert(arrow([row(i) for i in range(9)]))

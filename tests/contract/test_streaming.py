@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeformat import CommitError, InvalidInput, Lake, StoreError
+from lakeformat import CommitError, Conflict, InvalidInput, Lake, StoreError
 from lakeformat.dialects.paimon import dialect
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
@@ -122,6 +122,30 @@ def test_what_is_prepared_later_is_newer(tmp_path):
     for each in prepared:
         session.commit(each)
     assert held(table) == {(1, "v3", "x"): 1}
+
+
+def test_batches_are_prepared_anew_where_buckets_grew_meanwhile(tmp_path):
+    given = {"format": "paimon", "primary_key": ["id", "dt"], "properties": {"bucket": "-1"}}
+    table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"], **given)
+    session, other = table.stream("job"), table.stream("other")
+    late = session.prepare(1, rows((1, "a", "x")))
+    other.write_batch(rows((2, "b", "x")), 1)
+    with pytest.raises(Conflict):
+        session.commit(late)
+    session.write_batch(rows((1, "a", "x")), 1)
+    session.write_batch(rows((1, "a", "x")), 1)
+    assert held(table) == {(1, "a", "x"): 1, (2, "b", "x"): 1}
+    assert [s.operation_id for s in table.snapshots()] == ["other/1", "job/1"]
+
+
+def test_a_stream_writes_to_the_branch_that_it_is_of(tmp_path):
+    table = make(Lake(str(tmp_path)), "iceberg")
+    table.append(rows((1, "a", "x")))
+    branch = table.create_branch("b")
+    branch.stream("job").write_batch(rows((2, "b", "x")), 0)
+    assert held(table) == {(1, "a", "x"): 1}
+    assert held(branch) == {(1, "a", "x"): 1, (2, "b", "x"): 1}
+    assert (branch.stream("job").last_committed(), table.stream("job").last_committed()) == (0, None)
 
 
 def test_streams_and_others_write_beside_each_other(table):
