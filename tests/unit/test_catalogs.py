@@ -30,6 +30,7 @@ from lakeformat.table import Table, create
 from tests.simulation.test_failing import NthCallFails
 from tests.simulation.writers import SCHEMA as WRITERS_SCHEMA
 from tests.simulation.writers import write
+from tests.unit.s3_server import S3Server
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
 COMMITS = 5
@@ -204,6 +205,21 @@ def test_four_processes_lose_nothing_and_double_nothing(tmp_path, postgres):
             assert Counter(content(table)) == Counter(shared + [writer * 1000 + COMMITS - 1 for writer in range(4)])
             left = table.remove_orphan_files(older_than=AT_ONCE, dry_run=True)
             assert left == [], "a lost race leaves nothing"
+
+
+def test_tables_of_a_catalog_lie_in_object_storage_too(tmp_path):
+    with S3Server() as server:
+        lake = Lake(f"{server.new_bucket()}/w", catalog=f"sqlite:///{tmp_path}/c.sqlite", **server.options)
+        t = lake.create_table("a.t", SCHEMA, format="iceberg", partition_by=["dt"])
+        t.append(rows(1, 2))
+        t.append(rows(3, dt="b"))
+        t.delete("id = 1")
+        assert content(lake.table("a.t")) == [2, 3]
+        moved = lake.rename_table("a.t", "b.t")
+        assert moved.remove_orphan_files(older_than=AT_ONCE, dry_run=True) == []
+        lake.drop_table("b.t")
+        assert lake.tables() == []
+        assert lake._store.list("") == []
 
 
 # --- the database as others have it -------------------------------------------------------------------------------------
