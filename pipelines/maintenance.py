@@ -5,7 +5,7 @@ Upkeep changes no row, so it reports observations, not materializations: nothing
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -130,13 +130,13 @@ def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, n
     """Drop snapshots that are too many or too old, but none that a run in flight reads."""
     table = table_of(lake, name)
     opened = lake.lake.table(table.name)
-    protected = oldest_read(context.instance, table.name)
+    read = reads(context.instance, table.name)
     with as_dagster_failures(table.asset, []):
         snapshots = opened.snapshots()
         if not snapshots:
             context.log.info(f"{table.name} has no snapshot")
             return
-        keep_from = first_to_keep(snapshots, upkeep, protected, int(time.time() * 1000))
+        keep_from = first_to_keep(snapshots, upkeep, read, int(time.time() * 1000))
         dropped = expire_before(opened, keep_from)
     _observe(context, name, {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": keep_from})
 
@@ -147,35 +147,34 @@ def in_flight(instance: dg.DagsterInstance, name: str) -> dg.DagsterRun | None:
     return runs[0] if runs else None
 
 
-def oldest_read(instance: dg.DagsterInstance, table: str) -> int | None:
-    """The oldest snapshot of `table` ("db.name") that a run in flight reads; None where none does."""
-    return min(reads(instance, table), default=None)
-
-
-def reads(instance: dg.DagsterInstance, table: str) -> Iterator[int]:
+def reads(instance: dg.DagsterInstance, table: str) -> frozenset[int]:
+    """The snapshots of `table` ("db.name") that runs in flight read."""
+    found = set()
     for run in instance.get_runs(dg.RunsFilter(statuses=IN_FLIGHT)):
         for tag, value in run.tags.items():
-            if tag.startswith(f"{READS_TAG}/") and table in (found := json.loads(value)):
-                yield int(found[table])
+            if tag.startswith(f"{READS_TAG}/") and table in (noted := json.loads(value)):
+                found.add(int(noted[table]))
+    return frozenset(found)
 
 
-def first_to_keep(snapshots: Sequence[Any], upkeep: Upkeep, protected: int | None, now_ms: int) -> int:
-    """The id of the oldest snapshot that stays, of `snapshots`, oldest first.
+def first_to_keep(snapshots: Sequence[Any], upkeep: Upkeep, read: Collection[int], now_ms: int) -> int:
+    """The id of the oldest snapshot that stays, of `snapshots`, oldest first (their ids need not be in order).
 
     What the table was at any moment of the last `retain_hours` stays, unless that is more than `max_snapshots`; then a
-    tenth more goes than must, so that the next commit does not ask again. `protected` and younger ones always stay.
+    tenth more goes than must, so that the next commit does not ask again. Those of `read` and younger ones always stay.
     """
     since = now_ms - upkeep.retain_hours * 3_600_000
     young = max((n for n, each in enumerate(snapshots) if each.timestamp_ms <= since), default=0)
     many = len(snapshots) - upkeep.max_snapshots * 9 // 10 if len(snapshots) > upkeep.max_snapshots else 0
     first = max(0, min(max(young, many), len(snapshots) - max(1, upkeep.retain_snapshots)))
-    keep_from = int(snapshots[first].id)
-    return keep_from if protected is None else min(keep_from, protected)
+    held = [n for n, each in enumerate(snapshots) if each.id in read]
+    return int(snapshots[min(first, *held)].id if held else snapshots[first].id)
 
 
 def expire_before(table: Any, keep_from: int) -> int:
     """Drop the snapshots before `keep_from`; the number dropped. Commits that come meanwhile drop nothing more."""
-    kept = [each for each in table.snapshots() if each.id >= keep_from]
+    snapshots = table.snapshots()
+    kept = snapshots[[each.id for each in snapshots].index(keep_from) :]
     return len(table.expire_snapshots(retain_last=len(kept), older_than=kept[0].timestamp_ms + 1).snapshots)
 
 

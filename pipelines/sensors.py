@@ -22,7 +22,7 @@ from pipelines.maintenance import (
     Upkeep,
     first_to_keep,
     in_flight,
-    oldest_read,
+    reads,
 )
 from pipelines.tables import TABLE_ASSETS, table_of
 from resources.lake import LakeResource
@@ -73,17 +73,18 @@ def snapshot_expiry(context: dg.SensorEvaluationContext, lake: LakeResource, upk
         if not snapshots:
             return Verdict("no snapshot yet")
         now_ms = int(time.time() * 1000)
-        protected = oldest_read(context.instance, table.name)
-        first = snapshots[0].id
-        keep_from = first_to_keep(snapshots, upkeep, protected, now_ms)
-        if keep_from <= first:
-            unprotected = first_to_keep(snapshots, upkeep, None, now_ms)
-            held = f"; a run in flight reads snapshot {protected}" if unprotected > first else ""
+        read = reads(context.instance, table.name)
+        ids = [each.id for each in snapshots]
+        keep_from = first_to_keep(snapshots, upkeep, read, now_ms)
+        if keep_from == ids[0]:
+            unprotected = first_to_keep(snapshots, upkeep, (), now_ms)
+            oldest = next((each for each in ids if each in read), None)
+            held = f"; a run in flight reads snapshot {oldest}" if unprotected != keep_from else ""
             return Verdict(f"{len(snapshots)} snapshots, none to expire{held}")
         if busy := in_flight(context.instance, name):
             return Verdict(f"snapshots before {keep_from} can go, but run {busy.run_id[:8]} is at work")
-        run = _request(name, "expire", f"expire:{table.name}:{first}:{keep_from}", Maintain(expire=True))
-        return Verdict(f"snapshots {first} to {keep_from - 1} can go", run, seen=keep_from)
+        run = _request(name, "expire", f"expire:{table.name}:{ids[0]}:{keep_from}", Maintain(expire=True))
+        return Verdict(f"{ids.index(keep_from)} snapshots before {keep_from} can go", run, seen=keep_from)
 
     return _each_table(context, lake, judge)
 
@@ -131,9 +132,10 @@ def latest_write(table: Any, after: int | None) -> int | None:
 
 
 def snapshots_after(table: Any, after: int) -> list[Any]:
-    """The snapshots newer than `after`, oldest first; one small read where there is none."""
+    """The snapshots newer than the snapshot `after`, oldest first; one small read where there is none. All that are left,
+    where that one has expired."""
     current = table.scan().snapshot
-    return [each for each in table.snapshots() if each.id > after] if current and current.id > after else []
+    return table.snapshots(after) if current and current.id != after else []
 
 
 def most_small_files(table: Any) -> int:
