@@ -36,6 +36,9 @@ class Upkeep(dg.ConfigurableResource):
     max_small_files: int = Field(
         default=8, description="Compact when a partition has this many files far below target."
     )
+    max_deleted_share: float = Field(
+        default=0.2, description="Compact when this share of a partition's rows is deleted by files of deletes."
+    )
     max_snapshots: int = Field(default=100, description="Expire when there are more snapshots than this.")
     retain_snapshots: int = Field(default=20, description="Expiry leaves at least this many.")
     retain_hours: float = Field(default=24.0, description="Expire when a snapshot is older than this.")

@@ -43,20 +43,22 @@ class Verdict:
     jobs=list(MAINTAIN.values()),
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Asks for compaction of a table when one of its partitions has too many small files.",
+    description="Asks for compaction of a table when a partition has too many small files or too many deleted rows.",
 )
 def compaction(context: dg.SensorEvaluationContext, lake: LakeResource, upkeep: Upkeep) -> dg.SensorResult:
     def judge(name: str, table: Any, seen: int | None) -> Verdict:
         latest = latest_write(table, seen)
         if latest is None:
             return Verdict(f"nobody has written since snapshot {seen}", seen=seen)
-        small = most_small_files(table)
-        if small < upkeep.max_small_files:
-            return Verdict(f"at most {small} small files in a partition, {upkeep.max_small_files} allowed", seen=latest)
+        small, share = worst_partition(table)
+        found = f"{small} small files and {share:.0%} deleted rows in a partition"
+        if small < upkeep.max_small_files and share < upkeep.max_deleted_share:
+            allowed = f"{upkeep.max_small_files} and {upkeep.max_deleted_share:.0%} allowed"
+            return Verdict(f"at most {found}, {allowed}", seen=latest)
         if busy := in_flight(context.instance, name):
-            return Verdict(f"{small} small files in a partition, but run {busy.run_id[:8]} is at work", seen=seen)
+            return Verdict(f"{found}, but run {busy.run_id[:8]} is at work", seen=seen)
         run = _request(name, COMPACTION, f"compact:{table.name}:{latest}", Maintain(compact=True))
-        return Verdict(f"{small} small files in a partition", run, seen=latest)
+        return Verdict(found, run, seen=latest)
 
     return _each_table(context, lake, judge)
 
@@ -138,9 +140,13 @@ def snapshots_after(table: Any, after: int) -> list[Any]:
     return table.snapshots(after) if current and current.id != after else []
 
 
-def most_small_files(table: Any) -> int:
-    """The number of small files in the partition that has most of them, from metadata alone."""
-    return pc.max(table.inspect.partitions()["small_file_count"]).as_py() or 0
+def worst_partition(table: Any) -> tuple[int, float]:
+    """The number of small files in the partition that has most of them, and the share of deleted rows in the one where it
+    is largest, from metadata alone."""
+    partitions = table.inspect.partitions()
+    small = pc.max(partitions["small_file_count"]).as_py() or 0
+    share = pc.max(pc.divide(partitions["deleted_row_count"].cast("double"), partitions["row_count"])).as_py() or 0.0
+    return small, share
 
 
 def _each_table(

@@ -20,7 +20,7 @@ def spark():
         session.stop()
         return
     session = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master("local[2,2]")  # A task that fails is tried once more.
         .appName("lakeformat tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -3,7 +3,6 @@
 import datetime as dt
 import os
 import random
-import sys
 import threading
 import time
 from collections import Counter
@@ -170,22 +169,13 @@ def normal(table):
 
 
 @pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2,2]")  # A task that fails is tried once more.
-        .appName("engines")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "America/Los_Angeles")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .getOrCreate()
-    )
+def spark(spark):
+    """A session of its own, in a zone that is not the machine's."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
     session.sparkContext.setLogLevel("OFF")
     yield session
-    session.stop()
+    session.sparkContext.setLogLevel("ERROR")
 
 
 @pytest.fixture(params=["arrow", pytest.param("spark", marks=pytest.mark.spark)])

@@ -192,22 +192,23 @@ def test_expiry_never_goes_past_what_a_run_in_flight_reads(flights, tick, mainta
 
 
 @pytest.mark.parametrize(
-    ("ages", "limits", "protected", "kept"),
+    ("ages", "limits", "read", "kept"),
     [
-        ([50, 40, 30, 20, 10], {}, None, 2),  # 40 was replaced 30 hours ago; at 24 hours ago it was snapshot 3.
-        ([50, 40, 30, 20, 10], {"retain_snapshots": 4}, None, 1),
-        ([50, 40, 30, 20, 10], {}, 1, 1),
-        ([50, 40], {}, None, 1),
-        ([5, 4, 3, 2, 1], {}, None, 0),
-        (list(range(20, 0, -1)), {"max_snapshots": 10}, None, 11),
-        ([50], {"retain_snapshots": 0}, None, 0),
+        ([50, 40, 30, 20, 10], {}, [], 2),  # 40 was replaced 30 hours ago; at 24 hours ago it was snapshot 3.
+        ([50, 40, 30, 20, 10], {"retain_snapshots": 4}, [], 1),
+        ([50, 40, 30, 20, 10], {}, [3, 1], 1),
+        ([50, 40], {}, [], 1),
+        ([5, 4, 3, 2, 1], {}, [], 0),
+        (list(range(20, 0, -1)), {"max_snapshots": 10}, [99], 11),
+        ([50], {"retain_snapshots": 0}, [], 0),
     ],
 )
-def test_the_first_snapshot_to_keep(ages, limits, protected, kept):
+def test_the_first_snapshot_to_keep(ages, limits, read, kept):
+    """Ids of Iceberg's snapshots are in no order: here each is 7 less than the one before."""
     now_ms = 1_000 * 3_600_000
-    snapshots = [Aged(n, now_ms - age * 3_600_000) for n, age in enumerate(ages)]
+    snapshots = [Aged(1000 - 7 * n, now_ms - age * 3_600_000) for n, age in enumerate(ages)]
     policy = Upkeep(**{"max_snapshots": 100, "retain_snapshots": 1, "retain_hours": 24, **limits})
-    assert first_to_keep(snapshots, policy, protected, now_ms) == kept
+    assert first_to_keep(snapshots, policy, {1000 - 7 * n for n in read}, now_ms) == 1000 - 7 * kept
 
 
 class Aged:
@@ -224,6 +225,53 @@ def test_commits_of_other_engines_are_observed_once(flights, tick, lake):
     assert {event.asset_key for event in result.asset_events} == {TABLE_ASSETS["flights"].key}
     assert result.asset_events[1].metadata["dagster/row_count"].value == 3
     assert "flights: 0 new snapshots" in tick(sensors.foreign_commits).skip_reason.skip_message
+
+
+@pytest.fixture
+def events(lake):
+    """The Iceberg table behind the asset `booking_events`."""
+    schema = pa.schema([("event_date", pa.date32()), ("n", pa.int64())])
+    return lake.lake.create_table("nyc.booking_events", schema, format="iceberg", partition_by=["event_date"])
+
+
+def test_iceberg_tables_are_compacted_expired_and_observed(events, tick, maintain, instance):
+    for n in range(12):
+        events.append(pa.table({"event_date": pa.array([0], pa.date32()), "n": [n]}))
+    observed = tick(sensors.foreign_commits).asset_events
+    assert [each.metadata["lake/snapshot_id"].value for each in observed] == [each.id for each in events.snapshots()]
+    (request,) = tick(sensors.compaction).run_requests
+    assert request.job_name == "maintain_booking_events"
+    maintain("booking_events", run_tags=request.tags, compact=True)
+    assert events.inspect.partitions()["file_count"].to_pylist() == [1]
+    assert not tick(sensors.compaction).run_requests, "compaction triggers no other"
+    limits = {"max_snapshots": 5, "retain_snapshots": 2}
+    held = events.snapshots()[3].id
+    reader = instance.create_run_for_job(
+        MAINTAIN["flights"],
+        status=dg.DagsterRunStatus.STARTED,
+        tags={f"{READS_TAG}/copied": json.dumps({"nyc.booking_events": held})},
+    )
+    for reading, left in ((True, 10), (False, 4)):
+        if not reading:
+            instance.report_run_canceled(reader)
+        (request,) = tick(sensors.snapshot_expiry, **limits).run_requests
+        maintain("booking_events", run_tags=request.tags, upkeep=Upkeep(**limits), expire=True)
+        assert len(events.snapshots()) == left
+        assert (held in [each.id for each in events.snapshots()]) == reading
+    assert events.scan().count() == 12
+
+
+def test_many_deleted_rows_ask_for_compaction(events, tick, maintain):
+    events.alter().set_properties({"write.delete.mode": "merge-on-read"}).commit()
+    events.append(pa.table({"event_date": pa.array([0] * 100, pa.date32()), "n": list(range(100))}))
+    events.delete("n < 10")
+    assert "10% deleted rows" in tick(sensors.compaction).skip_reason.skip_message
+    assert events.inspect.partitions()["deleted_row_count"].to_pylist() == [10]
+    events.delete("n < 30")
+    (request,) = tick(sensors.compaction).run_requests
+    maintain("booking_events", run_tags=request.tags, compact=True, full=True)
+    assert events.inspect.partitions()["deleted_row_count"].to_pylist() == [0]
+    assert events.scan().count() == 70
 
 
 def test_a_table_that_cannot_be_read_does_not_keep_the_others_from_being_looked_at(flights, tick, lake):

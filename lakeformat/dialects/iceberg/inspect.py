@@ -84,14 +84,21 @@ def manifests(reader: Reader, base: State) -> pa.Table:
 
 def partitions(reader: Reader, base: State, small_file_bytes: int | None = None) -> pa.Table:
     """One row a partition of the current spec that holds files: its fields, then `file_count`, `small_file_count` (below
-    `small_file_bytes`, by default 75 % of the target size), `row_count`, `size_bytes` and `last_modified_ms` (epoch
-    milliseconds, of the snapshot that wrote the newest file)."""
-    entries = manifest.live_entries(reader, base)
+    `small_file_bytes`, by default 75 % of the target size), `row_count`, `deleted_row_count` (what files of deletes hold, of
+    which data files may have fewer), `size_bytes` and `last_modified_ms` (epoch milliseconds, of the snapshot that wrote the
+    newest file)."""
     spec = base.spec
-    entries = entries.filter(pc.equal(entries["_spec"], spec.id))
-    codes, values = manifest.partitions(entries, spec)
-    count = len(values) if len(entries) else 0
-    values = values[:count]
+    held = [
+        entries.filter(pc.equal(entries["_spec"], spec.id))
+        for entries in (
+            manifest.live_entries(reader, base),
+            manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES),
+        )
+    ]
+    entries = held[0]
+    every, values = manifest.partitions(pa.concat_tables(held), spec)
+    codes, deleting = np.split(every, [len(entries)])
+    count = len(values)
     sizes = np.asarray(entries["file_size_in_bytes"], np.int64)
     if small_file_bytes is None:
         target = options.integer(base.schema.properties, "write.target-file-size-bytes", 512 << 20)
@@ -111,10 +118,14 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
         "file_count": sums(np.ones(len(codes))),
         "small_file_count": sums(sizes < small_file_bytes),
         "row_count": sums(np.asarray(entries["record_count"])),
+        "deleted_row_count": pa.array(
+            np.bincount(deleting, np.asarray(held[1]["record_count"]), minlength=count).astype(np.int64)
+        ),
         "size_bytes": sums(sizes),
         "last_modified_ms": pa.array(newest),
     }
     table = pa.table(columns)
+    table = table.filter(pc.greater(table["file_count"], 0))
     names = spec.partitioning.names
     return table.sort_by([(n, "ascending") for n in names]) if names else table
 

@@ -94,7 +94,8 @@ def manifests(reader: Reader, base: State) -> pa.Table:
 
 def partitions(reader: Reader, base: State, small_file_bytes: int | None = None) -> pa.Table:
     """One row a partition that holds files: its columns, then `file_count`, `small_file_count` (below `small_file_bytes`,
-    by default 70 % of the target size), `row_count`, `size_bytes` and `last_modified_ms` (epoch milliseconds, the newest file's)."""
+    by default 70 % of the target size), `row_count`, `deleted_row_count` (of which say that a key is gone), `size_bytes` and
+    `last_modified_ms` (epoch milliseconds, the newest file's)."""
     schema = base.schema
     entries = manifest.live_entries(reader, base.document, schema)
     codes, values = manifest.partitions(entries, schema)
@@ -115,6 +116,7 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
         "file_count": sums(np.ones(len(codes))),
         "small_file_count": sums(small),
         "row_count": sums(np.asarray(entries["_ROW_COUNT"])),
+        "deleted_row_count": sums(np.asarray(pc.fill_null(entries["_DELETE_ROW_COUNT"], 0))),
         "size_bytes": sums(sizes),
         "last_modified_ms": pa.array([metadata.epoch_ms(ms) for ms in newest.tolist()], pa.int64()),
     }
