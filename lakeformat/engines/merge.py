@@ -141,7 +141,9 @@ def _partial_update(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
     removed = (
         several.last(kinds == RowKind.DELETE) if spec.remove_on_delete else several.last(np.zeros_like(taken_back))
     )
-    groups = [_Group.of(group, rows, several) for group in spec.groups]
+    # Of a group that no column asked for is in, the sequence is not read (`MergeSpec.needed`).
+    held = set(rows.column_names)
+    groups = [_Group.of(group, rows, several) for group in spec.groups if held.issuperset(group.sequence)]
     removed = _removed_by_groups([g for g in groups if g.group.removes_record], several, removed)
     in_order = [group.in_order(several, removed) for group in groups]
     rules = {each.column: each for each in spec.aggregations}

@@ -67,6 +67,7 @@ def test_sequence_groups_have_orders_of_their_own(lake):
     write(table, {"id": 1, "a": "one", "g": 1, "total": 6, "h": 0})
     assert read(table) == [{"id": 1, "a": "two", "g": 2, "total": 11, "h": 1}]
     assert read(table, columns=["a", "total"]) == [{"a": "two", "total": 11}]
+    assert (read(table, columns=["a"]), read(table, columns=["id"])) == ([{"a": "two"}], [{"id": 1}])
     write(table, {"id": 1, "h": 2, "rowkind": "-D"})
     assert read(table) == []
     assert table.scan().count() == 0

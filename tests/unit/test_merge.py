@@ -223,6 +223,7 @@ def test_partial_update_aggregates_inside_sequence_groups(function, kind, data):
     compared(rows, schema, spec, {"v": kind})
 
 
+SYSTEM_NAMES = [field.name for field in SYSTEM]
 GROUPED = pa.schema(
     [
         pa.field("k", pa.int64(), False),
@@ -247,8 +248,9 @@ GROUPED = pa.schema(
     sequence=st.sampled_from([(), ("d",)]),
     ignore_delete=st.booleans(),
     remove_on_delete=st.booleans(),
+    asked=st.sets(st.sampled_from(GROUPED.names[3:]), max_size=2),
 )
-def test_partial_update(rows, groups, sequence, ignore_delete, remove_on_delete):
+def test_partial_update(rows, groups, sequence, ignore_delete, remove_on_delete, asked):
     if groups:
         remove_on_delete = False
     spec = MergeSpec(
@@ -260,6 +262,12 @@ def test_partial_update(rows, groups, sequence, ignore_delete, remove_on_delete)
         groups=groups,
     )
     check(rows, GROUPED, spec, pieces=2)
+    named = [name for name in GROUPED.names if name in {"k", *SYSTEM_NAMES, *spec.needed(asked)}]
+    try:
+        whole = merge(table_of(rows, GROUPED), spec)
+    except UnsupportedFeature:
+        return
+    assert merge(table_of(rows, GROUPED).select(named), spec) == whole.select(named)
 
 
 def test_every_function_is_tested():
