@@ -1,11 +1,14 @@
 """The planes that fly: a table by tail number that every day's flights bring up to date."""
 
+import dagster as dg
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.nycflights13 import read
 from assets.raw import SOURCE
 from assets.table import DAILY, FOLLOW_UPSTREAM, table
+from resources.lake import LakeResource
 from resources.spark import SparkResource
 
 REGISTERED = ("year", "type", "manufacturer", "model", "engines", "seats", "speed", "engine")
@@ -26,7 +29,7 @@ def planes_of(flights: DataFrame, registry: DataFrame) -> DataFrame:
     partitions=DAILY,
     write="upsert",
     primary_key=["tailnum"],
-    table_properties={"bucket": "2", "sequence.field": "last_seen"},
+    table_properties={"bucket": "2", "sequence.field": "last_seen", "changelog-producer": "lookup"},
     unique=["tailnum"],
     lineage={
         "tailnum": ["flights.tailnum"],
@@ -42,3 +45,22 @@ def planes(flights: DataFrame, spark: SparkResource) -> DataFrame:
     """Planes by tail number: year built, maker, model, seats, and who flew it last. A day that is run again changes no plane
     that has flown since."""
     return planes_of(flights, spark.session.createDataFrame(read("planes")))
+
+
+@table(
+    group="fleet",
+    write="append",
+    unique=["tailnum", "last_seen", "_row_kind"],
+    lineage={"*": "planes", "_row_kind": ["planes.tailnum"]},
+    deps=["planes"],
+    automation_condition=dg.AutomationCondition.any_deps_updated() & ~dg.AutomationCondition.in_progress(),
+)
+def fleet_changes(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:
+    """What changed in the fleet: a plane that is new (+I), and each that flew again as it was (-U) and as it is (+U). Told by
+    the changelog that compaction of `planes` writes."""
+    return lake.append_changes(context, "planes", changes_of)
+
+
+def changes_of(rows: pa.Table) -> pa.Table:
+    """What tells a change: which plane, who flew it, where to and when."""
+    return rows.select(["tailnum", "manufacturer", "model", "carrier", "flew_to", "last_seen", "_row_kind"])

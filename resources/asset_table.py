@@ -11,6 +11,7 @@ Metadata that an asset may set (see also `resources.partitions`):
                       "replace" (the default)  exactly the run's partitions become the frame's rows
                       "upsert"                 rows take the place of those with the same primary key
                       "merge"                  MERGE INTO, as `merge` says; the frame is the source
+                      "append"                 rows are added; the asset's body does it (`LakeResource.append_changes`)
     merge             {"on": "t.id = s.id", "matched": [{"when": "s.op = 'cancel'", "then": "delete"}, {"then": "update_all"}],
                       "not_matched": [{"then": "insert_all"}], "not_matched_by_source": [...]}; `then` may be a mapping of
                       columns to expressions
@@ -23,6 +24,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -48,7 +50,7 @@ from resources.partitions import PartitionBy, Spec, columns_of, partition_specs,
 PREVIEW_ROWS = 5
 PREVIEW_COLUMNS = 8
 MAX_KEYS_IN_PROPERTIES = 400
-WRITES = ("replace", "upsert", "merge")
+WRITES = ("replace", "upsert", "merge", "append")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Or
         partitions = [spec for several in specs.values() for spec in several]
         snapshot = table.overwrite_partitions(frame, partitions=partitions, **request)
     counts = _row_counts(snapshot, specs, table.schema) if snapshot and specs else {}
-    return Written(snapshot, counts, _metadata(table, to, snapshot, specs))
+    return Written(snapshot, counts, metadata_of(table, to, snapshot, specs))
 
 
 def _merge(table: Any, source: Any, declared: Mapping[str, Any]) -> Any:
@@ -210,6 +212,44 @@ def request_id(to: AssetTable, keys: Sequence[str], origin: Origin) -> str:
         return f"{origin.run_id}/{origin.step}/{asset}"
     digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]
     return f"{origin.run_id}/{origin.step}/{asset}/{keys[0]}...{keys[-1]}/{digest}"
+
+
+def metadata_of(
+    table: Any, to: AssetTable, snapshot: Snapshot | None, specs: Mapping[str, Sequence[Spec]] = MappingProxyType({})
+) -> dict[str, Any]:
+    """What Dagster is told of a table and of the commit that was made; `specs` are the partitions that were replaced."""
+    schema: Schema = table.schema
+    found: dict[str, Any] = {
+        "dagster/table_name": to.name,
+        "dagster/uri": table.uri,
+        "dagster/storage_kind": to.format,
+        "dagster/column_schema": column_schema(schema),
+    }
+    if to.lineage:
+        found["dagster/column_lineage"] = column_lineage(to.lineage, schema.names)
+    if snapshot is None:
+        return found
+    found |= {
+        "lake/snapshot_id": snapshot.id,
+        "lake/files_added": snapshot.files_added,
+        "lake/files_removed": snapshot.files_removed,
+        "lake/rows_added": snapshot.rows_added,
+        "lake/rows_removed": snapshot.rows_removed,
+        "lake/bytes_added": snapshot.bytes_added,
+        "lake/bytes_removed": snapshot.bytes_removed,
+        "lake/commit_milliseconds": snapshot.milliseconds,
+        "lake/commit_attempts": snapshot.attempts,
+    }
+    if specs:
+        found["lake/partitions_in_commit"] = len(specs)
+    elif to.write == "replace":
+        found["dagster/row_count"] = snapshot.rows_added
+    if snapshot.rows_added:
+        where = predicate_of(specs, columns_of(to.partition_by or {})) if specs else None
+        columns = list(schema.names[:PREVIEW_COLUMNS])
+        rows = table.scan(columns=columns, where=where, snapshot_id=snapshot.id, limit=PREVIEW_ROWS).to_arrow()
+        found["lake/preview"] = dg.MarkdownMetadataValue(preview(rows))
+    return found
 
 
 @contextmanager
@@ -298,43 +338,6 @@ def _row_counts(snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]], schema:
         named = tuple(values[name] for name in asked)
         added[named] = added.get(named, 0) + change.rows_added
     return {key: sum(added.get(tuple(spec.values()), 0) for spec in several) for key, several in specs.items()}
-
-
-def _metadata(
-    table: Any, to: AssetTable, snapshot: Snapshot | None, specs: Mapping[str, Sequence[Spec]]
-) -> dict[str, Any]:
-    schema: Schema = table.schema
-    found: dict[str, Any] = {
-        "dagster/table_name": to.name,
-        "dagster/uri": table.uri,
-        "dagster/storage_kind": to.format,
-        "dagster/column_schema": column_schema(schema),
-    }
-    if to.lineage:
-        found["dagster/column_lineage"] = column_lineage(to.lineage, schema.names)
-    if snapshot is None:
-        return found
-    found |= {
-        "lake/snapshot_id": snapshot.id,
-        "lake/files_added": snapshot.files_added,
-        "lake/files_removed": snapshot.files_removed,
-        "lake/rows_added": snapshot.rows_added,
-        "lake/rows_removed": snapshot.rows_removed,
-        "lake/bytes_added": snapshot.bytes_added,
-        "lake/bytes_removed": snapshot.bytes_removed,
-        "lake/commit_milliseconds": snapshot.milliseconds,
-        "lake/commit_attempts": snapshot.attempts,
-    }
-    if specs:
-        found["lake/partitions_in_commit"] = len(specs)
-    elif to.write == "replace":
-        found["dagster/row_count"] = snapshot.rows_added
-    if snapshot.rows_added:
-        where = predicate_of(specs, columns_of(to.partition_by or {})) if specs else None
-        columns = list(schema.names[:PREVIEW_COLUMNS])
-        rows = table.scan(columns=columns, where=where, snapshot_id=snapshot.id, limit=PREVIEW_ROWS).to_arrow()
-        found["lake/preview"] = dg.MarkdownMetadataValue(preview(rows))
-    return found
 
 
 def _shown(keys: Sequence[str], at_most: int = 20) -> str:

@@ -1,13 +1,16 @@
 """Configuration -> a Lake; and the short way to write a table from inside an asset."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 from pydantic import Field, PrivateAttr
 
 from lakeformat import Lake
-from resources.asset_table import AssetTable, Origin, as_dagster_failures, declared, write
+from resources.asset_table import AssetTable, Origin, as_dagster_failures, declared, metadata_of, write
+
+UNTIL = "lake/changes_until"  # On a snapshot: the last one upstream whose changes it holds.
 
 
 class LakeResource(dg.ConfigurableResource):
@@ -46,6 +49,32 @@ class LakeResource(dg.ConfigurableResource):
             metadata=written.metadata,
             data_version=dg.DataVersion(str(written.snapshot.id)) if written.snapshot else None,
         )
+
+    def append_changes(
+        self, context: dg.AssetExecutionContext, of: str, shape: Callable[[pa.Table], pa.Table] = lambda rows: rows
+    ) -> dg.MaterializeResult:
+        """Append to the asset's table what has changed in the table of the asset `of` since the asset last asked: its rows
+        with `_row_kind`, as `shape` makes them. Each change comes once, also where a run dies before it has said how far it
+        came; expiry keeps what is still to read.
+        """
+        with as_dagster_failures(context.asset_key, []):
+            upstream = dg.AssetKey.from_user_string(of)
+            source = self.lake.table(self.table_name(upstream, {}))
+            consumer = "-".join(context.asset_key.path)
+            changes = source.changes(consumer=consumer)
+            rows = shape(changes.to_arrow())
+            to = self.declared(context.asset_key, context.assets_def)
+            table = self.lake.create_table(to.name, rows.schema, format=to.format, if_exists="ignore")
+            # A run that begins where this one does appends nothing more, however much has changed since.
+            snapshot = table.append(
+                rows,
+                id=f"{consumer}/{changes.after}",
+                properties={UNTIL: str(changes.until), "dagster/run_id": context.run_id},
+            )
+            until = int(snapshot.properties[UNTIL]) if snapshot else changes.until
+            source.changes(to_snapshot=until, consumer=consumer).acknowledge()
+        told = {"lake/changes_after": changes.after, "lake/changes_until": until}
+        return dg.MaterializeResult(asset_key=to.asset, metadata={**metadata_of(table, to, snapshot), **told})
 
     def declared(self, asset: dg.AssetKey, definition: dg.AssetsDefinition) -> AssetTable:
         """The table of an asset, from the asset's definition."""
