@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
-import numpy as np
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import spark_overwrite, upkeep
 from benchmarks.measure import Figure, by_turns, seconds
@@ -22,6 +22,7 @@ from lakeformat.model.operation import Append, Request
 from lakeformat.storage.files import open_store
 
 FILES = 50_000
+CHANGES = 200_000
 _PYICEBERG = "pyiceberg 0.12"
 
 
@@ -124,26 +125,56 @@ def _on_spark(folder: Path) -> Iterator[Figure]:
         yield by_turns(what, peer_name, 1.0, small, theirs_on("compact", "small"), runs=3)
         what = f"expire {upkeep.SNAPSHOTS} snapshots and their {upkeep.SNAPSHOTS * upkeep.PARTITIONS:,} files"
         yield by_turns(what, peer_name, 1.0, aged, theirs_on("expire", "aged"), runs=3)
-        yield _overwrite(lake, folder, peer_name, peer.ask)
+        yield from _changes(lake, folder, peer_name, peer.ask)
 
 
-def _overwrite(lake: Lake, folder: Path, peer_name: str, ask: Callable[..., float]) -> Figure:
-    """Both replace every partition by the same rows, read from the same Parquet files."""
+def _changes(lake: Lake, folder: Path, peer_name: str, ask: Callable[..., float]) -> Iterator[Figure]:
+    """Both replace every partition by the same rows, read from the same Parquet files, and then merge the same changes."""
     spark = spark_overwrite.session()
     try:
         path = str(folder / "source")
         source = spark_overwrite.source_of(spark, path)
         table = lake.create_table("bench.events", source.schema, format="iceberg", partition_by=["dt"])
         ask(verb="events", table="peer.bench.events", source=path)
-        figure = by_turns(
-            f"overwrite {spark_overwrite.ROWS:,} rows over {spark_overwrite.PARTITIONS} partitions",
+        what = f"{spark_overwrite.ROWS:,} rows over {spark_overwrite.PARTITIONS} partitions"
+        yield by_turns(
+            f"overwrite {what}",
             peer_name,
             1.0,
             lambda: seconds(lambda: table.overwrite_partitions(source)),
             lambda: ask(verb="overwrite", table="peer.bench.events", source=path),
             runs=3,
         )
-        assert np.isclose(table.scan().count(), spark_overwrite.ROWS)
-        return figure
+        assert table.scan().count() == spark_overwrite.ROWS
+        for mode in ("copy-on-write", "merge-on-read"):
+            table.alter().set_properties({"write.merge.mode": mode}).commit()
+            ask(verb="merge_by", table="peer.bench.events", mode=mode)
+            turns = {"ours": count(), "theirs": count()}
+
+            def ours(turns: dict[str, count[int]] = turns) -> float:
+                changed = changes(spark, next(turns["ours"]))
+                chain = table.merge_into(changed, on="t.id = s.id and t.dt = s.dt")
+                chain = chain.when_matched().update({"name": "s.name", "amount": "s.amount"})
+                return seconds(lambda: chain.when_not_matched().insert_all().merge())
+
+            yield by_turns(
+                f"MERGE {CHANGES:,} updates and {CHANGES:,} inserts into {what}, {mode}",
+                peer_name,
+                1.0,
+                ours,
+                lambda turns=turns: ask(  # type: ignore[misc]
+                    verb="merge", table="peer.bench.events", rows=spark_overwrite.ROWS, turn=next(turns["theirs"])
+                ),
+                runs=2,
+            )
     finally:
         spark.stop()
+
+
+def changes(spark: SparkSession, turn: int) -> DataFrame:
+    """Rows of which half have keys all over the table, and half are new each turn; the peer makes the same."""
+    days = f"date_add(date'2024-01-01', cast(pmod(hash(id), {spark_overwrite.PARTITIONS}) as int)) as dt"
+    step = spark_overwrite.ROWS // CHANGES
+    old = spark.range(CHANGES).selectExpr(f"id * {step} as id")
+    new = spark.range(CHANGES).selectExpr(f"id + {spark_overwrite.ROWS + (turn + 1) * 1_000_000} as id")
+    return old.union(new).selectExpr(days, "id", f"'changed {turn}' as name", "1.5D as amount")

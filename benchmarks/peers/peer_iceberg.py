@@ -104,6 +104,28 @@ def overwrite(table: str, source: str) -> float:
     return time.perf_counter() - started
 
 
+def merge_by(table: str, mode: str) -> str:
+    _session[0].sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.merge.mode'='{mode}')")
+    return mode
+
+
+def merge(table: str, rows: int, turn: int, changes: int = 200_000, partitions: int = 30) -> float:
+    """200,000 updates of keys all over the table, 200,000 new rows; our side merges the same."""
+    spark = _session[0]
+    old = spark.range(changes).selectExpr(f"id * {rows // changes} as id")
+    new = spark.range(changes).selectExpr(f"id + {rows + (turn + 1) * 1_000_000} as id")
+    day = f"date_add(date'2024-01-01', cast(pmod(hash(id), {partitions}) as int)) as dt"
+    old.union(new).selectExpr(day, "id", f"'changed {turn}' as name", "1.5D as amount").createOrReplaceTempView(
+        "changes"
+    )
+    started = time.perf_counter()
+    spark.sql(
+        f"MERGE INTO {table} t USING changes s ON t.id = s.id AND t.dt = s.dt "
+        "WHEN MATCHED THEN UPDATE SET name = s.name, amount = s.amount WHEN NOT MATCHED THEN INSERT *"
+    )
+    return time.perf_counter() - started
+
+
 def _timed(call: str, left: str) -> float:
     """Seconds of a procedure after which the metadata table `left` has one row."""
     spark = _session[0]
@@ -137,7 +159,7 @@ def _rows(count: int, days: int = 1) -> Any:
     )
 
 
-VERBS = (start, small_files, history, compact, expire, events, overwrite)
+VERBS = (start, small_files, history, compact, expire, events, overwrite, merge_by, merge)
 serve({verb.__name__: verb for verb in VERBS})
 if _session:
     _session[0].stop()

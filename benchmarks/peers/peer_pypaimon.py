@@ -53,6 +53,32 @@ def append(warehouse: str, source: str, partition_by: list[str], properties: dic
         return took
 
 
+def keyed_write(warehouse: str, source: str, key: list[str], properties: dict[str, str]) -> float:
+    """Write the rows of an Arrow file to a new table with a primary key, and commit them."""
+    with pa.memory_map(source) as file:
+        rows = pa.ipc.open_file(file).read_all()
+        catalog = CatalogFactory.create({"warehouse": warehouse})
+        catalog.create_database("bench", True)
+        schema = Schema.from_pyarrow_schema(rows.schema, primary_keys=key, options=properties)
+        catalog.create_table("bench.rows", schema, False)
+        gc.collect()
+        started = time.perf_counter()
+        _append(catalog.get_table("bench.rows"), rows)
+        return time.perf_counter() - started
+
+
+def keyed_read(warehouse: str, rows: int) -> float:
+    """Read all rows, merged by key."""
+    table = CatalogFactory.create({"warehouse": warehouse}).get_table("bench.rows")
+    gc.collect()
+    started = time.perf_counter()
+    builder = table.new_read_builder()
+    found = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+    took = time.perf_counter() - started
+    assert found.num_rows == rows, found.num_rows
+    return took
+
+
 def _append(table: Any, rows: pa.Table) -> int:
     builder = table.new_batch_write_builder()
     writer, committer = builder.new_write(), builder.new_commit()
@@ -63,4 +89,5 @@ def _append(table: Any, rows: pa.Table) -> int:
     return table.snapshot_manager().get_latest_snapshot().total_record_count
 
 
-serve({"plan": plan, "decode": decode, "append": append})
+VERBS = (plan, decode, append, keyed_write, keyed_read)
+serve({verb.__name__: verb for verb in VERBS})
