@@ -524,9 +524,7 @@ def test_spark_evaluates_the_source_once(table, spark):
 @pytest.mark.spark
 def test_spark_connect_does_the_same(tmp_path):
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-m", "spark"]
-    chosen = (
-        "spark and not connect and not evaluates and not rewritten"  # What has no SparkContext, and no files to name.
-    )
+    chosen = "spark and (all_kinds_of_clauses or two_rows_of_the_source)"
     environment = {**os.environ, "SPARK_TEST_REMOTE": "local[2]", "SPARK_TESTING": "1"}  # Any free port.
     run = subprocess.run(
         [*command, "-k", chosen], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
