@@ -120,20 +120,20 @@ def _memory(warehouse: Path) -> Figure:
         int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
         for code in (_MERGE.format(warehouse=warehouse), _IDLE)
     )
-    section = Lake(str(warehouse)).table("bench.rows").scan().to_arrow().nbytes * ROWS // (ROWS * 2 // 3)
+    section = sum(rows(ROWS // RUNS, seed).nbytes for seed in range(RUNS))
     return Figure("peak bytes of a merge read", "its section in memory", 3.0, (float(peak - idle),), (float(section),))
 
 
-_IDLE = """
-import resource, lakeformat, pyarrow.parquet, pyarrow.dataset
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+_PEAK = "print(next(int(line.split()[1]) << 10 for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+_IDLE = f"""
+import lakeformat, pyarrow.parquet, pyarrow.dataset
+{_PEAK}
 """
-_MERGE = """
-import resource
+_MERGE = f"""
 from lakeformat import Lake
-for batch in Lake("{warehouse}").table("bench.rows").scan().to_batches():
+for batch in Lake("{{warehouse}}").table("bench.rows").scan().to_batches():
     pass
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+{_PEAK}
 """
 
 

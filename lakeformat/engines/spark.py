@@ -13,7 +13,7 @@ import uuid
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -265,6 +265,8 @@ class SparkSource:
         numbered = frame.toDF(*(each.name for each in held)).withColumn(row.name, F.monotonically_increasing_id())
         self._files = self._kept((*held, row), engine.write(store, numbered, self._with((*held, row))))
         self._columns = {flat_name(SOURCE, f.name): h.name for f, h in zip(self.fields, held, strict=True)}
+        self._settings = ExitStack()
+        self._settings.enter_context(_unbroadcast(engine.spark))
 
     def keep_last(self, key: tuple[str, ...]) -> None:
         names = [flat_name(SOURCE, name) for name in key]
@@ -290,7 +292,7 @@ class SparkSource:
 
     def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
         _require_whole(merge.target)
-        source = self._source(merge.deciding(SOURCE))
+        source = self._small(self._source(merge.deciding(SOURCE)))
         kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
         joined = self._target(tasks, (*merge.deciding(TARGET), POSITION)).join(
             source, F.expr(to_sql(merge.condition)), kind
@@ -360,7 +362,7 @@ class SparkSource:
         needed = {f.name: f for f in (*merge.deciding(SOURCE), *merge.assigning(SOURCE))}
         kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
         rows = self._engine.read(self._store, tasks, merge.target).toDF(*names)
-        rows = rows.join(self._source(tuple(needed.values())), F.expr(to_sql(merge.condition)), kind)
+        rows = rows.join(self._small(self._source(tuple(needed.values()))), F.expr(to_sql(merge.condition)), kind)
         answers = _mapped(rows, partial(_decide_by_key, self._store, merge, self._with(held)), "answer binary")
         written = [file for files in self._engine._collected(self._store, answers) for file in files]
         made = self._engine.read(self._store, self._kept(held, written), held)
@@ -383,9 +385,14 @@ class SparkSource:
         return self._engine.write(self._store, changed, layout)
 
     def close(self) -> None:
+        self._settings.close()
         with suppress(LakeError):
             self._store.delete(self._paths)
             self._store.remove_empty_folders([self._folder])
+
+    def _small(self, source: DataFrame) -> DataFrame:
+        """The source as every task has it, where it is small: its files tell."""
+        return source.hint("broadcast") if sum(task.size_bytes for task in self._files) <= _SMALL_BYTES else source
 
     def _source(self, fields: tuple[Field, ...]) -> DataFrame:
         names = [flat_name(SOURCE, each.name) for each in fields]
@@ -419,6 +426,7 @@ class SparkSource:
         return outcomes.several(merge, example.asDict())
 
 
+_SMALL_BYTES = 8 << 20  # Of a merge's source in files, up to which every task is sent it.
 _FEW_ROWS = 1_000_000  # Of a source, up to which the driver looks at its keys.
 _PLACE = (outcomes.FILE_NAME, outcomes.POSITION_NAME)
 
@@ -644,6 +652,14 @@ def _in_large_batches(spark: SparkSession) -> Iterator[None]:
         yield
         return
     with _configured(spark, name, "100000"):
+        yield
+
+
+@contextmanager
+def _unbroadcast(spark: SparkSession) -> Iterator[None]:
+    """Spark broadcasts nothing by its own guess: rows that come out of Python have no size that it knows, so that it would
+    take the largest table for a small one."""
+    with _configured(spark, "spark.sql.autoBroadcastJoinThreshold", "-1"):
         yield
 
 
