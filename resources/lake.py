@@ -69,7 +69,7 @@ class LakeResource(dg.ConfigurableResource):
             snapshot = table.append(
                 rows,
                 id=f"{consumer}/{changes.after}",
-                properties={UNTIL: str(changes.until), "dagster/run_id": context.run_id},
+                properties={UNTIL: str(changes.until), "dagster/run_id": context.run.run_id},
             )
             until = int(snapshot.properties[UNTIL]) if snapshot else changes.until
             source.changes(to_snapshot=until, consumer=consumer).acknowledge()

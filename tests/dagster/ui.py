@@ -18,7 +18,7 @@ from browser import Browser
 from test_end_to_end import ROOT, Server, finished, wait_for
 
 DAYS = ["2013-02-01", "2013-02-02", "2013-02-03"]
-GROUPS = ("source", "raw", "joined", "marts")
+GROUPS = ("source", "raw", "fleet", "joined", "marts", "bookings")
 
 
 def main(pictures: Path) -> None:
