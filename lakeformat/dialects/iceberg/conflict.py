@@ -324,31 +324,25 @@ def _own(
     return entries.filter(own)
 
 
-def _since(reader: Reader, base: State, snapshot_id: int) -> list[Mapping[str, Any]]:
-    """The snapshots after one, newest first. Raises `Conflict` where history does not reach back to it."""
+def _since(
+    reader: Reader, base: State, snapshot_id: int, relied: str = "snapshot {} was read", again: str = "run it again"
+) -> list[Mapping[str, Any]]:
+    """The snapshots after one, newest first. Raises `Conflict` where history does not reach back to it; `relied` and `again` say
+    how it was relied on, and what to do."""
     chain = metadata.ancestry(base, metadata.current_id(base))
     ids = [s["snapshot-id"] for s in chain]
     if snapshot_id == 0 and (not chain or "parent-snapshot-id" not in chain[-1]):
         ids.append(0)  # Before the first.
     if snapshot_id not in ids:
         raise Conflict(
-            f"{reader.root}: snapshot {snapshot_id} was read, but history from there to {metadata.current_id(base)} is not "
-            f"complete (expired or rolled back), so nobody can tell what changed. Nothing was changed: run it again"
+            f"{reader.root}: {relied.format(snapshot_id)}, but history from there to {metadata.current_id(base)} is not "
+            f"complete (expired or rolled back), so nobody can tell what changed. Nothing was changed: {again}"
         )
     return chain[: ids.index(snapshot_id)]
 
 
 def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to: int) -> None:
-    chain = metadata.ancestry(base, metadata.current_id(base))
-    ids = [s["snapshot-id"] for s in chain]
-    if pinned_to == 0 and (not chain or "parent-snapshot-id" not in chain[-1]):
-        ids.append(0)  # Before the first.
-    if pinned_to not in ids:
-        raise Conflict(
-            f"{reader.root}: pinned to snapshot {pinned_to}, but history from there to {metadata.current_id(base)} is not "
-            f"complete (expired or rolled back), so nobody can tell what changed. Nothing was changed: read again and pin anew"
-        )
-    for snapshot in chain[: ids.index(pinned_to)]:
+    for snapshot in _since(reader, base, pinned_to, "pinned to snapshot {}", "read again and pin anew"):
         kind = snapshot["summary"]["operation"]
         if kind == "replace":
             continue
