@@ -66,10 +66,10 @@ class Browser:
         return answer["result"].get("value")
 
     def wait(self, script: str, seconds: float = 60) -> Any:
-        """Poll an expression until it is true; its value."""
+        """Poll an expression until it is true; its value. A page that is not there yet has no `document.body`."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if found := self.run(script):
+            if found := self.run(f"document.body && ({script})"):
                 return found
             time.sleep(0.25)
         raise TimeoutError(f"waited {seconds} s for {script}")

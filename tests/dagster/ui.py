@@ -31,7 +31,7 @@ def main(pictures: Path) -> None:
         )
         server = Server(folder)
         try:
-            with Browser(2000, 1820) as browser:
+            with Browser(2000, 2300) as browser:
                 take_picture_of_lineage(server, browser, pictures)
             with Browser() as browser:
                 launch_backfill(server, browser, pictures)
