@@ -43,7 +43,7 @@ Sql = Callable[..., list]
 @pytest.fixture
 def sql(engines: dict, warehouse: Path) -> Sql:
     """Statements for Spark, on tables called `lake`.`d.db`.<name>; the rows of the last."""
-    where = str(warehouse / "deletes")  # Spark keeps a catalog for as long as it runs: one warehouse for all.
+    where = str(warehouse / "deletes")
     return lambda *statements: engines["iceberg"].ask(verb="run", warehouse=where, statements=statements)["rows"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +30,26 @@ SESSION = (
 SESSION.sparkContext.setLogLevel("ERROR")
 
 
-def catalog(warehouse: str) -> None:
-    """`lake` is the warehouse; tables are looked up anew by each request."""
+@cache
+def session(warehouse: str) -> SparkSession:
+    """Spark keeps a catalog for as long as a session lives, so each warehouse has its own, where it is called `lake`."""
+    made = SESSION.newSession()
     for name, value in {
         "": "org.apache.iceberg.spark.SparkCatalog",
         ".type": "hadoop",
         ".warehouse": warehouse,
         ".cache-enabled": "false",
     }.items():
-        key = f"spark.sql.catalog.lake{name}"
-        if SESSION.conf.get(key, None) != value:
-            SESSION.conf.set(key, value)
+        made.conf.set(f"spark.sql.catalog.lake{name}", value)
+    return made
 
 
 def run(request: dict) -> Any:
     """Run statements on tables called `lake.<namespace>.<table>`; the rows of the last."""
-    catalog(request["warehouse"])
+    spark = session(request["warehouse"])
     found = None
     for statement in request["statements"]:
-        found = SESSION.sql(statement)
+        found = spark.sql(statement)
     return rows(found.toArrow()) if hasattr(found, "toArrow") else rows(_arrow(found))
 
 
