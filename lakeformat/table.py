@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakeformat import merge, row_level
+from lakeformat import adopt, merge, row_level
 from lakeformat.changelog import DeltaWriter
 from lakeformat.changes import Changes
 from lakeformat.codec import sql_text
@@ -194,6 +194,38 @@ class Table:
             return landed
         added = self._write(base, data)
         return self._commit(base, Append(request=request, added=added)) if added else None
+
+    def add_files(
+        self,
+        paths: Sequence[str],
+        partition: Mapping[str, Any] | None = None,
+        check_duplicate_files: bool = True,
+        spark: Any = None,
+        *,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Make Parquet files that are there part of the table, where they are and as they are, in one snapshot (Iceberg).
+
+        `paths`: absolute, or relative to the table's location. Columns are known by the files' field ids, else by name: then
+        `schema.name-mapping.default` is set in a commit before. What a file's partition is tells its footer (its rows, where
+        that does not); a partition column that it lacks has the value that `partition` says, or the folder `name=value`.
+        Files without rows are left out. Raises `InvalidInput` for files that do not fit, `AlreadyExists` for one that the table
+        has, `NotFound`. The files are the table's from then on; whatever fails, none of them is deleted.
+        """
+        if isinstance(paths, str) or not all(isinstance(path, str) and path for path in paths):
+            raise InvalidInput(f"paths={paths!r}: give a list of files, e.g. ['s3://bucket/a.parquet']")
+        base = self._base()
+        request, landed = self._asked(base, id, properties)
+        if landed:
+            return landed
+
+        def set_properties(asked: Mapping[str, str]) -> None:
+            self.evolve([evolution.SetProperties(asked)])
+
+        how = (self._store, self._dialect, engine_for(spark=spark), base, request)
+        operation = adopt.plan(*how, tuple(paths), partition, not check_duplicate_files, set_properties)
+        return self._commit(base, operation) if operation else None
 
     def upsert(
         self,

@@ -17,7 +17,7 @@ LAYERS = [
     {"lakeformat.dialects", "lakeformat.engines", "lakeformat.catalogs"},
     {"lakeformat.commit"},
     {"lakeformat.maintenance", "lakeformat.row_level", "lakeformat.scan"},
-    {"lakeformat.merge", "lakeformat.changelog", "lakeformat.changes", "lakeformat.streaming"},
+    {"lakeformat.adopt", "lakeformat.merge", "lakeformat.changelog", "lakeformat.changes", "lakeformat.streaming"},
     {"lakeformat.table"},
     {"lakeformat.lake"},
     {"lakeformat"},

@@ -16,7 +16,7 @@ from lakeformat.model.operation import Operation
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, PartitionChange, Plan, Retention, Snapshot, Stamp, TableState
-from lakeformat.model.work import DeleteTask, Delta, DeltaLayout, ReadTask, RewriteTask, WriteTask
+from lakeformat.model.work import DeleteTask, Delta, DeltaLayout, Named, ReadTask, RewriteTask, WriteTask
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import Listed, Reader, Store
 
@@ -156,6 +156,11 @@ class Dialect(Protocol):
     def rewriting(self, base: Any, reader: Reader | None = None) -> tuple[tuple[Field, ...], WriteTask]:
         """(the columns to read, how they are written) where rows that are there move: with what they keep beside the table's
         own columns."""
+        ...
+
+    def adoption(self, base: Any) -> tuple[tuple[Named, ...], Mapping[str, str]]:
+        """(how files without field ids call the columns, the properties that are still to be set for it). Raises
+        `UnsupportedFeature` where files of others cannot become the table's."""
         ...
 
     def delete_layout(self, reader: Reader, base: Any, found: Any, verb: str) -> DeleteTask | None:

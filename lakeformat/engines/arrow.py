@@ -15,11 +15,20 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import marks, worker
+from lakeformat.engines import adopt, marks, worker
 from lakeformat.engines.arrow_merge import ArrowSource, typed
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.schema import Field
-from lakeformat.model.work import DeleteTask, MarkTask, ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.model.work import (
+    Adopted,
+    AdoptTask,
+    DeleteTask,
+    MarkTask,
+    ReadTask,
+    RewriteTask,
+    WriteTask,
+    WrittenFile,
+)
 from lakeformat.storage.store import Store
 
 _WAITING_BATCHES = 4  # Of each task that is being read ahead.
@@ -60,6 +69,11 @@ class ArrowEngine:
     def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:
         """The earlier deletes of all targets of each task, in new files."""
         return self._each(store, partial(marks.rewrite, store), tasks)
+
+    def adopt(self, store: Store, tasks: Sequence[AdoptTask]) -> list[Adopted]:
+        """What files of others are to the table."""
+        with ThreadPoolExecutor(self.threads, "adopt") as pool:
+            return list(pool.map(partial(adopt.adopt, store), tasks))
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> ArrowSource:
         """The source of a merge, in memory; `data` is whatever `batches` takes."""

@@ -10,7 +10,16 @@ import pyarrow as pa
 
 from lakeformat.model.merge import Merge
 from lakeformat.model.schema import Field
-from lakeformat.model.work import DeleteTask, MarkTask, ReadTask, RewriteTask, WriteTask, WrittenFile
+from lakeformat.model.work import (
+    Adopted,
+    AdoptTask,
+    DeleteTask,
+    MarkTask,
+    ReadTask,
+    RewriteTask,
+    WriteTask,
+    WrittenFile,
+)
 from lakeformat.storage.store import Store
 
 
@@ -39,6 +48,10 @@ class Engine(Protocol):
 
     def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:
         """The earlier deletes of all targets of each task, in new files."""
+        ...
+
+    def adopt(self, store: Store, tasks: Sequence[AdoptTask]) -> list[Adopted]:
+        """What files of others are to the table, in the order of the tasks; whatever fails, none of them is deleted."""
         ...
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> Source:

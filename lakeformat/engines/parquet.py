@@ -45,6 +45,25 @@ class File:
             return present(named, list(schema))
         return tuple(_own_field(each) for each in schema)
 
+    @property
+    def size_bytes(self) -> int:
+        return int(self._source.size())
+
+    @property
+    def split_offsets(self) -> tuple[int, ...]:
+        return _split_offsets(self._file.metadata)
+
+    @property
+    def untyped(self) -> tuple[str, ...]:
+        """The leaf columns of nulls that have no type."""
+        schema = self._file.metadata.schema
+        leaves = [schema.column(i) for i in range(len(schema))]
+        return tuple(each.path for each in leaves if each.logical_type.type in ("UNKNOWN", "NULL"))
+
+    def statistics(self, fields: tuple[Field, ...]) -> dict[int, ColumnStats]:
+        """What the footer tells of `fields`, all of the file's, by field id."""
+        return statistics.from_footer(self._file.metadata, fields)
+
     def batches(
         self, fields: tuple[Field, ...], pushed: pc.Expression | None, batch_rows: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:

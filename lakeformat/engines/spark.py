@@ -26,7 +26,7 @@ from pyspark.sql import types as T
 
 from lakeformat import errors
 from lakeformat.codec.arrow import arrow_schema, fields_from_arrow, to_arrow
-from lakeformat.engines import arrow, assign, casts, key_values, marks, outcomes, parquet, worker
+from lakeformat.engines import adopt, arrow, assign, casts, key_values, marks, outcomes, parquet, worker
 from lakeformat.engines.arrow_merge import typed
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
@@ -51,6 +51,8 @@ from lakeformat.model.work import (
     FILE,
     POSITION,
     ROW_KIND,
+    Adopted,
+    AdoptTask,
     DeleteTask,
     MarkTask,
     ReadTask,
@@ -149,6 +151,10 @@ class SparkEngine:
     def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:
         """The earlier deletes of all targets of each task, in new files; one Spark task for each."""
         return self._each(store, tasks, marks.rewrite)
+
+    def adopt(self, store: Store, tasks: Sequence[AdoptTask]) -> list[Adopted]:
+        """What files of others are to the table; one Spark task for each."""
+        return self._each(store, tasks, adopt.adopt)
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> SparkSource:
         """The source of a merge, evaluated once into files beside the table's, which are gone when it is closed."""

@@ -196,6 +196,8 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
         if lost:
             raise CorruptFile(f"{path}: the table says that the file holds column {lost[0]!r}, and it does not")
         constants = {**dict(task.constants), FILE.id: path}
+        if task.absent:
+            constants |= {id: value for id, value in task.absent[place] if id not in held}
         gone = deletes.of(store, path, task.deletes[place] if task.deletes else ())
         compared = tuple(each for known in gone.keys for each in known.fields)
         asked = (*compared, *task.fields)  # A column that is asked for is asked for whole, also where it is compared.
@@ -233,10 +235,10 @@ def _fields(file: Any, task: ReadTask) -> tuple[Field, ...]:
         raise CorruptFile(
             "no column has a field id, and the table does not tell which column is which (schema.name-mapping.default)"
         )
-    return _identified(found, task.mapping)
+    return identified(found, task.mapping)
 
 
-def _identified(fields: tuple[Field, ...], mapping: tuple[Named, ...]) -> tuple[Field, ...]:
+def identified(fields: tuple[Field, ...], mapping: tuple[Named, ...]) -> tuple[Field, ...]:
     """The fields that the mapping names, with their ids."""
     known = {name: each for each in mapping for name in each.names}
     return tuple(_with_id(each, known[each.name]) for each in fields if each.name in known)
@@ -245,7 +247,7 @@ def _identified(fields: tuple[Field, ...], mapping: tuple[Named, ...]) -> tuple[
 def _with_id(held: Field, told: Named) -> Field:
     match held.type:
         case Row(parts):
-            return replace(held, id=told.id, type=Row(_identified(parts, told.parts)))
+            return replace(held, id=told.id, type=Row(identified(parts, told.parts)))
         case ListOf() | MapOf():
             return replace(held, id=told.id, type=rebuild(held.type, partial(_part, told.parts)))
     return replace(held, id=told.id)
@@ -444,7 +446,7 @@ def placed(batch: pa.RecordBatch, task: WriteTask) -> Iterator[tuple[tuple[Any, 
     if task.bucket is not None:
         keys.append(_buckets(batch, task.bucket, task.fields))
     for values, group in rows.split(batch, keys):
-        found = [_value(value) for value in values]
+        found = [partition_value(value) for value in values]
         bucket = found.pop() if task.bucket is not None else None
         yield tuple(found), bucket, group
 
@@ -455,7 +457,7 @@ def _buckets(batch: pa.RecordBatch, rule: BucketRule, fields: tuple[Field, ...])
     return pa.array(murmur.buckets(columns, types, rule.count, rule.function), pa.int32())
 
 
-def _value(scalar: pa.Scalar) -> Any:
+def partition_value(scalar: pa.Scalar) -> Any:
     """A partition's value as `WrittenFile` tells it; one NaN stands for all."""
     if pa.types.is_timestamp(scalar.type):
         return scalar.value

@@ -55,6 +55,16 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """Files that were there before become part of the table where they are. They are not this operation's: whatever becomes
+    of it, it deletes none. Unless `may_repeat`, a file that the table has already is refused on every base."""
+
+    request: Request
+    added: tuple[WrittenFile, ...]
+    may_repeat: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overwrite:
     """All live files in the partitions that satisfy `scope` go, `added` come: last writer wins inside the scope.
 
@@ -185,7 +195,7 @@ class DropSnapshots:
 
 # What makes no snapshot: changes of the schema, and of what names snapshots.
 WithoutSnapshot = Create | Evolve | SetTag | DropTag | CreateBranch | DropBranch | FastForward | DropSnapshots
-Operation = Append | Overwrite | Rewrite | RowDelta | Restore | RewriteManifests | WithoutSnapshot
+Operation = Append | Adopt | Overwrite | Rewrite | RowDelta | Restore | RewriteManifests | WithoutSnapshot
 
 
 def new_files(operation: Operation) -> tuple[str, ...]:

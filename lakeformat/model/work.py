@@ -200,6 +200,8 @@ class ReadTask:
     mapping: tuple[Named, ...] = ()  # Where ids are looked for in files and they hold none.
     predicate: Expression = ALWAYS  # Rows for which it is not true are left out; exact, whatever was pushed down.
     constants: tuple[tuple[int, Any], ...] = ()  # (field id, value) of columns that the files do not hold.
+    # For each file (field id, value) of columns that it may lack: those that its partition tells.
+    absent: tuple[tuple[tuple[int, Any], ...], ...] = ()
     deletes: tuple[tuple[DeleteFile, ...], ...] = ()
     # For each file the `ROW_ID` of its first row, or None for no ids, and the `LAST_UPDATED` of its rows, where they are asked
     # for: what its own columns do not say.
@@ -381,3 +383,23 @@ class MarkTask:
 
     read: ReadTask
     write: DeleteTask
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptTask:
+    """A file that another writer made, to become one of the table as it is: written as `layout` would have."""
+
+    path: str  # Relative to the table's location, or absolute.
+    layout: WriteTask
+    mapping: tuple[Named, ...]  # How columns are called where the file holds no field ids.
+    partition: tuple[
+        tuple[str, Any], ...
+    ] = ()  # (column, value) of columns that the file lacks, as the user says them.
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """What an `AdoptTask` found: the file as the table has it, None for one without rows; and whether it holds field ids."""
+
+    file: WrittenFile | None
+    has_ids: bool

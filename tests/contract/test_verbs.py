@@ -5,6 +5,7 @@ import os
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import (
@@ -730,6 +731,34 @@ def test_sweep_removes_orphans_only_and_only_old_ones(table, tmp_path, format):
     assert not manifest.exists()
     assert stranger.exists()
     assert ids(table) == [1]
+
+
+@only("iceberg")
+@pytest.mark.parametrize("engine", ["arrow", "spark"])
+def test_files_of_others_are_added(table, tmp_path, engine, request):
+    spark = request.getfixturevalue("spark") if engine == "spark" else None
+    paths = [tmp_path / "landing" / name for name in ("a.parquet", "dt=q/b.parquet")]
+    paths[1].parent.mkdir(parents=True)
+    pq.write_table(pa.table({"id": [100, 101], "v": ["x", None], "dt": ["p", "p"]}), paths[0])
+    pq.write_table(pa.table({"id": [102], "v": ["y"]}), paths[1])
+    before = table.scan().count()
+    made = table.add_files([str(path) for path in paths], spark=spark)
+    assert (made.kind, made.files_added, made.rows_added) == ("append", 2, 3)
+    assert sorted(change.values for change in made.partitions) == [("p",), ("q",)]
+    assert table.scan().count() == before + 3
+    assert table.scan(where="dt = 'q'").to_arrow().to_pylist() == [{"id": 102, "v": "y", "dt": "q"}]
+    if spark is not None:
+        assert [tuple(row) for row in table.scan(where="id = 102").to_spark(spark).collect()] == [(102, "y", "q")]
+    pq.write_table(pa.table({"id": ["no number"], "dt": ["p"]}), tmp_path / "bad.parquet")
+    with pytest.raises(InvalidInput, match="column 'id' is string"):
+        table.add_files([str(tmp_path / "bad.parquet")], spark=spark)
+    assert all(path.exists() for path in [*paths, tmp_path / "bad.parquet"])
+
+
+@only("paimon")
+def test_files_of_others_are_refused(table, tmp_path):
+    with pytest.raises(UnsupportedFeature, match="add_files"):
+        table.add_files([str(tmp_path / "a.parquet")])
 
 
 @only("paimon")

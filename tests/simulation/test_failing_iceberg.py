@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import LakeError
@@ -31,6 +32,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
     "update": lambda t: t.update({"v": "'new'"}, "id in (2, 12)", id="op"),
     "compact": lambda t: t.compact(full=True, id="op"),
     "rewrite position deletes": lambda t: t.rewrite_position_deletes(full=True, id="op"),
+    "add files": lambda t: t.add_files(["landing/a.parquet", "landing/dt=b/b.parquet"], id="op"),
     "expire snapshots": lambda t: t.expire_snapshots(retain_last=1),
     "remove orphans": lambda t: t.remove_orphan_files(older_than=AT_ONCE),
 }
@@ -48,6 +50,9 @@ def before() -> dict[str, bytes]:
     table.update({"v": "'u'"}, "id = 3")
     table.compact(full=True, where="dt = 'b'")
     table.delete("id in (7, 13)")
+    for path, added in (("a", rows(20, 21)), ("dt=b/b", rows(22).drop_columns(["dt"]))):
+        pq.write_table(added, sink := pa.BufferOutputStream())
+        store.write(f"landing/{path}.parquet", sink.getvalue().to_pybytes())
     store.write("data/dt=a/00000-0-deletes-00000000-0000-0000-0000-000000000000-0.parquet", b"x")
     return {listed.path: store.read(listed.path) for listed in store.list("")}
 
@@ -93,4 +98,5 @@ def test_the_nth_call_fails(verb: str, after: bool):
         assert [snapshot.operation_id for snapshot in seen.snapshots()].count("op") == landed, where
         assert swept(store) == left, where
         assert content(seen) == new, where
+        assert len(store.list("landing")) == 2, where
     assert n > 1

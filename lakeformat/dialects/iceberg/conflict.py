@@ -2,6 +2,7 @@
 
     operation         what others did since                                 outcome
     Append            anything                                              none
+    Adopt             added one of its files                                AlreadyExists
     Overwrite         anything                                              none: the last writer wins inside the scope
     Overwrite pinned  added or removed rows inside the scope                Conflict
     Rewrite           removed one of the files it read                      Conflict
@@ -33,6 +34,7 @@ from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, S
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound, OutsideScope, UnsupportedFeature
 from lakeformat.model.operation import (
+    Adopt,
     Append,
     Create,
     CreateBranch,
@@ -108,6 +110,10 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
     match operation:
         case Append(added=added):
             _require_same_spec(reader, base, operation.request, added)
+        case Adopt(added=added, may_repeat=may_repeat):
+            _require_same_spec(reader, base, operation.request, added)
+            if not may_repeat:
+                _require_new(reader, base, added)
         case Overwrite(added=added, scope=scope, pinned_to=pinned_to):
             _require_same_spec(reader, base, operation.request, added)
             require_inside(added, base, scope)
@@ -245,6 +251,17 @@ def _require_same_spec(reader: Reader, base: State, request: Request, added: tup
     is_other = request.partitioning_id not in (None, base.spec.id)
     if added and (is_other or len(added[0].partition) != len(base.spec.types)):
         raise Conflict(f"{reader.root}: somebody changed the table's partitions. Nothing was changed: run it again")
+
+
+def _require_new(reader: Reader, base: State, added: tuple[WrittenFile, ...]) -> None:
+    there = manifest.live_entries(reader, base)["file_path"]
+    locations = pa.array([reader.location(each.path) for each in added], pa.string())
+    again = locations.filter(pc.is_in(locations, value_set=there.combine_chunks())).to_pylist()
+    if again:
+        raise AlreadyExists(
+            f"{reader.root}: {len(again)} of {len(added)} files are in the table already, e.g. {again[0]}; leave them out. "
+            "Nothing was changed"
+        )
 
 
 def _validate(reader: Reader, base: State, operation: Rewrite | RowDelta) -> None:

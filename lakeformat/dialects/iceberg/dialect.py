@@ -11,7 +11,7 @@ from lakeformat.dialects.iceberg.expire import (
     replaced_history,
 )
 from lakeformat.dialects.iceberg.inspect import INSPECTIONS
-from lakeformat.dialects.iceberg.layout import delete_layout, delta_layout, layout, rewriting
+from lakeformat.dialects.iceberg.layout import adoption, delete_layout, delta_layout, layout, rewriting
 from lakeformat.dialects.iceberg.manifest import rows_in, scope_of
 from lakeformat.dialects.iceberg.metadata import (
     at,
@@ -47,6 +47,7 @@ is_movable = False  # Metadata and manifests name their files by absolute paths.
 
 __all__ = [
     "INSPECTIONS",
+    "adoption",
     "at",
     "at_tag",
     "at_time",

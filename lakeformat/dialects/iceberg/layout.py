@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import datetime
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -27,6 +28,7 @@ from lakeformat.model.work import (
     DeleteFile,
     DeleteTask,
     DeltaLayout,
+    Named,
     StatsMode,
     Target,
     WriteTask,
@@ -101,6 +103,25 @@ def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, .
     fields = (*base.schema.fields, ROW_ID, LAST_UPDATED)
     unbounded = ((StatsMode.NONE, 0),) * 2  # No bounds of them in manifests.
     return fields, replace(task, fields=(*task.fields, ROW_ID, LAST_UPDATED), stats=(*task.stats, *unbounded))
+
+
+def adoption(base: State) -> tuple[tuple[Named, ...], Mapping[str, str]]:
+    """How files without field ids call the columns, by the table's mapping of names, and the property that tells it to all
+    readers where it does not yet: columns that the mapping leaves out are called by their own names. Raises `InvalidInput`
+    where such a name is that of a column that is no more."""
+    known = {each.id: each.names for each in metadata.name_mapping(base)}
+    left = tuple(field for field in base.schema.fields if field.id not in known)
+    taken = {name for names in known.values() for name in names}
+    if clash := [field.name for field in left if field.name in taken]:
+        raise InvalidInput(
+            f"column {clash[0]!r}: the table's mapping of names ({metadata.NAME_MAPPING}) has that name for another column, so "
+            "that files without field ids cannot hold it; change the mapping"
+        )
+    if not left:
+        return metadata.name_mapping(base), {}
+    entries = json.loads(base.schema.properties.get(metadata.NAME_MAPPING, "[]")) + metadata.default_mapping(left)
+    told = {metadata.NAME_MAPPING: json.dumps(entries, separators=(",", ":"))}
+    return metadata.name_mapping(replace(base, schema=replace(base.schema, properties=told))), told
 
 
 def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> DeleteTask | None:

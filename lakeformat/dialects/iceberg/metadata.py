@@ -27,7 +27,7 @@ from lakeformat.errors import (
 from lakeformat.model import evolution
 from lakeformat.model.operation import Operation, Request, SetTag, WithoutSnapshot
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
-from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, walk
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, children, walk
 from lakeformat.model.snapshot import Snapshot, Stamp
 from lakeformat.model.work import Named
 from lakeformat.storage.catalogued import Catalogued
@@ -52,7 +52,7 @@ _WRITTEN_VERSIONS = (2, 3)  # The first unless the table is asked for another (`
 FORMAT_VERSION = "format-version"
 _FIRST_PARTITION_ID = 1000
 _COMMENT = "comment"
-_NAME_MAPPING = "schema.name-mapping.default"
+NAME_MAPPING = "schema.name-mapping.default"
 _TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
 _TRANSFORM = re.compile(r"(?P<kind>[a-z]+)(\[(?P<number>\d+)\])?")
 _VERBS = {"replace": "compact"}
@@ -236,13 +236,22 @@ def emit_schema(fields: tuple[Field, ...], schema_id: int, identifiers: list[int
 
 def name_mapping(base: State) -> tuple[Named, ...]:
     """`schema.name-mapping.default`: how files without ids call columns. Raises `CorruptTable` for what is none."""
-    text = base.schema.properties.get(_NAME_MAPPING)
+    text = base.schema.properties.get(NAME_MAPPING)
     if text is None:
         return ()
     try:
         return _named(json.loads(text))
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptTable(f"property {_NAME_MAPPING!r} is no mapping of names: {error!r}") from error
+        raise CorruptTable(f"property {NAME_MAPPING!r} is no mapping of names: {error!r}") from error
+
+
+def default_mapping(fields: tuple[Field, ...]) -> list[dict[str, Any]]:
+    """The columns called as they are, as `schema.name-mapping.default` spells it (core/MappingUtil.java)."""
+    found = []
+    for each in fields:
+        parts = default_mapping(children(each.type))
+        found.append({"field-id": each.id, "names": [each.name], **({"fields": parts} if parts else {})})
+    return found
 
 
 # --- versions ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from lakeformat.dialects.iceberg.metadata import FORMAT_VERSION, MAIN, OPERATION
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
 from lakeformat.model import evolution
 from lakeformat.model.operation import (
+    Adopt,
     Append,
     Create,
     CreateBranch,
@@ -70,7 +71,7 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             return _create(reader, request, schema, base, stamp)
         case Evolve(request=request, changes=changes):
             return _evolve(reader, request, changes, base, stamp)
-        case Append(request=request, added=added):
+        case Append(request=request, added=added) | Adopt(request=request, added=added):
             return _commit(reader, request, "append", base, stamp, added)
         case Overwrite(request=request, added=added, scope=scope, kind=kind):
             gone = conflict.overwritten(reader, base, scope)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import CorruptTable, UnsupportedFeature
 from lakeformat.model import predicate as conditions
+from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
 from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, ReadTask
@@ -130,6 +132,7 @@ def tasks(
     paths, row_counts = found.paths.to_pylist(), found.entries["record_count"].to_pylist()
     deletes = delete_files(reader, base, found)
     mapping = metadata.name_mapping(base)
+    absent = _told_by_partition(base, found) if mapping else ()
     lineage: tuple[tuple[int | None, int], ...] = ()
     if ROW_ID in fields or LAST_UPDATED in fields:
         numbers = (found.entries[n].to_pylist() for n in ("first_row_id", "sequence_number"))
@@ -148,6 +151,7 @@ def tasks(
                 sizes_bytes=tuple(sizes[start:end].tolist()),
                 file_format=formats[start],
                 mapping=mapping,
+                absent=absent[start:end],
                 fields=fields,
                 predicate=predicate,
                 deletes=deletes[start:end] if any(deletes[start:end]) else (),
@@ -270,6 +274,19 @@ def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[F
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _told_by_partition(base: State, found: Files) -> tuple[tuple[tuple[int, Any], ...], ...]:
+    """For each file (field id, value) of the columns that are its partition (spec, Column Projection). Only files without
+    field ids may lack them."""
+    places = {
+        spec_id: [(i, id) for i, (f, id) in enumerate(zip(spec.partitioning.fields, spec.source_ids, strict=True))
+                  if f.transform.kind is TransformKind.IDENTITY]
+        for spec_id, spec in base.specs.items()
+    }  # fmt: skip
+    values = manifest.partition_of_each(found.entries, base)
+    specs = found.entries["_spec"].to_pylist()
+    return tuple(tuple((id, own[i]) for i, id in places[spec]) for own, spec in zip(values, specs, strict=True))
 
 
 def _older(

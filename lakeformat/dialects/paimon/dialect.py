@@ -11,7 +11,7 @@ from lakeformat.dialects.paimon.expire import (
     replaced_history,
 )
 from lakeformat.dialects.paimon.inspect import INSPECTIONS
-from lakeformat.dialects.paimon.layout import delete_layout, delta_layout, layout, rewriting
+from lakeformat.dialects.paimon.layout import adoption, delete_layout, delta_layout, layout, rewriting
 from lakeformat.dialects.paimon.manifest import rows_in, scope_of
 from lakeformat.dialects.paimon.metadata import (
     at,
@@ -47,6 +47,7 @@ is_movable = True
 
 __all__ = [
     "INSPECTIONS",
+    "adoption",
     "at",
     "at_tag",
     "at_time",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -23,6 +24,7 @@ from lakeformat.model.work import (
     DeltaLayout,
     HashIndex,
     KeyValues,
+    Named,
     StatsMode,
     WriteTask,
 )
@@ -114,6 +116,14 @@ def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, .
 def delete_layout(reader: Reader, base: State, found: Any, verb: str) -> DeleteTask | None:
     """None: files of which rows go are written again."""
     return None
+
+
+def adoption(base: State) -> tuple[tuple[Named, ...], Mapping[str, str]]:
+    """Refused: a Paimon table's files lie in its own folders, under names and with columns of its own."""
+    raise UnsupportedFeature(
+        "add_files: a Paimon table takes no files where they are: they lie in its own folders; append their rows "
+        "(append(pyarrow.dataset.dataset(paths).to_table())), or use an Iceberg table"
+    )
 
 
 def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayout:

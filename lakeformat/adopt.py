@@ -1,0 +1,48 @@
+"""Files that others wrote become part of a table where they are: each is looked at, then all are named in one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lakeformat.dialects.dialect import Dialect
+from lakeformat.engines.engine import Engine
+from lakeformat.errors import InvalidInput
+from lakeformat.model.operation import Adopt, Request
+from lakeformat.model.snapshot import TableState
+from lakeformat.model.work import AdoptTask
+from lakeformat.storage.store import Store
+
+
+def plan(
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    base: TableState,
+    request: Request,
+    paths: Sequence[str],
+    partition: Mapping[str, Any] | None,
+    may_repeat: bool,
+    set_properties: Callable[[Mapping[str, str]], None],
+) -> Adopt | None:
+    """The operation that adds these files; None where they hold no rows. Where files hold no field ids, the table is first made
+    to tell how they call its columns."""
+    mapping, properties = dialect.adoption(base)
+    layout, columns = dialect.layout(base), base.schema.partitioning.columns
+    for name in partition or {}:
+        if name not in columns:
+            raise InvalidInput(
+                f"add_files: partition names {name!r}, which is no column whose own values are partitions; those are "
+                f"{', '.join(columns) or 'none'}"
+            )
+    if len(set(paths)) < len(paths):
+        twice = next(path for place, path in enumerate(paths) if path in paths[:place])
+        raise InvalidInput(f"add_files: {twice} is given twice")
+    given = tuple((partition or {}).items())
+    found = engine.adopt(store, [AdoptTask(path, layout, mapping, given) for path in paths])
+    added = tuple(each.file for each in found if each.file is not None)
+    if not added:
+        return None
+    if properties and not all(each.has_ids for each in found):
+        set_properties(properties)
+    return Adopt(request=request, added=added, may_repeat=may_repeat)

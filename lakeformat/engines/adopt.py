@@ -1,0 +1,259 @@
+"""What a Parquet file that another writer made is to a table: its columns checked, its figures, its partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from lakeformat.codec import transform, waist
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.engines import casts, parquet, statistics, worker
+from lakeformat.engines.formats import opened
+from lakeformat.errors import InvalidInput, LakeError, NoSuchFile, NotFound
+from lakeformat.model.partition import PartitionField, TransformKind
+from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scalar, Type, children, find_field
+from lakeformat.model.work import Adopted, AdoptTask, ColumnStats, WrittenFile
+from lakeformat.storage.store import Reader
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"  # What Hive calls the partition of null.
+
+_LONG = 64  # Bytes of a text from which on writers cut bounds short.
+_WHOLE = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
+_INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
+
+
+def adopt(store: Reader, task: AdoptTask) -> Adopted:
+    """The file as one of the table. Raises `NotFound`, and `InvalidInput` for what is no Parquet file, for columns that do not
+    fit the table's, and where nothing tells which partition it is."""
+    try:
+        file: parquet.File = opened(store, task.path, "parquet")
+    except NoSuchFile as error:
+        raise NotFound(f"{task.path}: there is no such file") from error
+    except LakeError:
+        raise
+    except Exception as error:
+        raise InvalidInput(f"{task.path}: no Parquet file that can be read: {error}") from error
+    return _File(task, file).adopted()
+
+
+class _File:
+    """A file beside what the table asks of it."""
+
+    def __init__(self, task: AdoptTask, file: parquet.File) -> None:
+        self._task, self._file = task, file
+        found = file.fields(None)
+        self._has_ids = any(each.id != NO_ID for each in found)
+        self._held = found if self._has_ids else worker.identified(found, task.mapping)
+        strange = [each.name for each in found if each.id == NO_ID] if self._has_ids else _lost(found, self._held)
+        if file.untyped:
+            raise self._wrong(f"column {file.untyped[0]!r} holds nulls and has no type; cast it and write it again")
+        if strange:
+            raise self._wrong(
+                f"column {strange[0]!r} is none of the table's, which has "
+                f"{', '.join(f.name for f in task.layout.fields)}; add it to the table first (alter().add_column)"
+            )
+
+    def adopted(self) -> Adopted:
+        layout, rows = self._task.layout, self._file.row_count
+        told = self._file.statistics(self._held)
+        self._check(told)
+        if not rows:
+            return Adopted(None, self._has_ids)
+        wanted = {each.id: each for each in layout.fields}
+        stats = {each.id: _as(told[each.id], each, wanted[each.id]) for each in self._held}
+        written = WrittenFile(
+            path=self._task.path,
+            partition=self._partition(stats),
+            row_count=rows,
+            size_bytes=self._file.size_bytes,
+            stats=statistics.trim(stats, layout.fields, layout.stats),
+            split_offsets=self._file.split_offsets,
+            created_ms=int(time.time() * 1000),
+        )
+        return Adopted(written, self._has_ids)
+
+    def _check(self, told: Mapping[int, ColumnStats]) -> None:
+        """Whether the table could have written these columns."""
+        wanted = {each.id: each for each in self._task.layout.fields}
+        names = {each.id: each.names for each in self._task.mapping}
+        for each in self._held:
+            column = wanted.get(each.id)
+            if column is None or each.name not in (column.name, *names.get(each.id, ())):
+                known = f"which is the table's {column.name!r}" if column else "which the table does not know"
+                raise self._wrong(
+                    f"column {each.name!r} has the field id {each.id}, {known}: it was written for another table; write it "
+                    "without field ids, or append its rows"
+                )
+            self._fits(each, column, each.name)
+            if not column.nullable and told[each.id].null_count != 0 and self._file.row_count:
+                found = told[each.id].null_count
+                raise self._wrong(
+                    f"column {each.name!r} holds {'nulls, as far as its footer tells' if found is None else f'{found} nulls'}, "
+                    "and the table wants a value in each row; append its rows"
+                )
+        held = {each.id for each in self._held}
+        here = {p.source for p in self._task.layout.partition_by if p.transform.kind is TransformKind.IDENTITY}
+        for each in self._task.layout.fields:
+            if not each.nullable and each.id not in held and each.name not in here:
+                raise self._wrong(f"there is no column {each.name!r}, which the table wants a value of in each row")
+
+    def _fits(self, held: Field, wanted: Field, name: str) -> None:
+        """Raise `InvalidInput` for a column, or a part of one, of a type that does not read as the table's."""
+        match held.type, wanted.type:
+            case Row(parts), Row(asked):
+                known = {each.id: each for each in asked}
+                for each in parts:
+                    if each.id not in known:
+                        raise self._wrong(f"{name}.{each.name} is no part of the table's column {wanted.name!r}")
+                    self._part(each, known[each.id], f"{name}.{each.name}")
+                for each in asked:
+                    if not each.nullable and each.id not in {part.id for part in parts}:
+                        raise self._wrong(f"there is no {name}.{each.name}, which the table wants a value of")
+            case (ListOf(), ListOf()) | (MapOf(), MapOf()):
+                for each, part in zip(children(held.type), children(wanted.type), strict=True):
+                    self._part(each, part, f"{name}.{part.name}")
+            case Scalar(), Scalar() if _reads_as(held.type, wanted.type):
+                pass
+            case _:
+                raise self._wrong(
+                    f"column {name!r} is {held.type}, the table's is {wanted.type}; cast it and write it again"
+                )
+
+    def _part(self, held: Field, wanted: Field, name: str) -> None:
+        self._fits(held, wanted, name)
+        if held.nullable and not wanted.nullable:
+            raise self._wrong(f"{name} may be null, and the table wants a value; append its rows")
+
+    def _partition(self, stats: Mapping[int, ColumnStats]) -> tuple[Any, ...]:
+        layout = self._task.layout
+        given, shown = dict(self._task.partition), folders(self._task.path)
+        identical = {p.source: p.name for p in layout.partition_by if p.transform.kind is TransformKind.IDENTITY}
+        found: list[Any] = []
+        for each in layout.partition_by:
+            source = find_field(layout.fields, each.source)
+            if each.transform.kind is TransformKind.VOID:
+                found.append(None)
+                continue
+            if source.id in stats:
+                values = self._ends(source, stats[source.id], each)
+                if source.name in given and not values.equals(
+                    pa.repeat(_value(source, given[source.name])[0], len(values))
+                ):
+                    raise self._wrong(
+                        f"partition={given!r}, and column {source.name!r} holds {values[0].as_py()!r}; leave it to the file"
+                    )
+            elif source.name in identical and (source.name in given or source.name in shown):
+                values = _value(source, given[source.name] if source.name in given else shown[source.name])
+            else:
+                raise self._wrong(
+                    f"the table is partitioned by {each.transform}({each.source}), and the file has no column {each.source!r}"
+                    + (
+                        f", nor a folder {each.source}=...: say partition={{{each.source!r}: ...}}"
+                        if source.name in identical
+                        else "; append its rows"
+                    )
+                )
+            if not source.nullable and values.null_count:
+                raise self._wrong(f"its partition has null in {source.name!r}, which the table wants a value of")
+            found.append(self._one(values, source, each))
+        return tuple(found)
+
+    def _ends(self, source: Field, told: ColumnStats, by: PartitionField) -> pa.Array:
+        """The least and the greatest value, and a null if there is one. The column is read where the footer does not tell."""
+        texts = [v for v in (told.minimum, told.maximum) if isinstance(v, str | bytes)]
+        floats = isinstance(source.type, Scalar) and source.type.kind in (Kind.FLOAT, Kind.DOUBLE)
+        nulls = told.null_count
+        empty = nulls is not None and nulls == self._file.row_count
+        if (
+            nulls is None
+            or floats
+            or (not empty and None in (told.minimum, told.maximum))
+            or any(len(t) >= _LONG for t in texts)
+        ):
+            return self._read(source)
+        values = [] if empty else [told.minimum, told.maximum]
+        return waist.column([*values, *([None] if nulls else [])], source.type)
+
+    def _read(self, source: Field) -> pa.Array:
+        """The distinct values of a column."""
+        held = next(each for each in self._held if each.id == source.id)
+        found: pa.Array = pa.array([], to_arrow(source.type))
+        for _, batch in self._file.batches((held,), None, worker.BATCH_ROWS):
+            column = casts.project(batch.column(0), held.type, source.type, source.name)
+            found = pa.concat_arrays([found, column]).unique()
+        return found
+
+    def _one(self, values: pa.Array, source: Field, by: PartitionField) -> Any:
+        """The partition that all of `values` are in; of a transform that keeps no order, all must be equal."""
+        ordered = by.transform.kind is not TransformKind.BUCKET
+        partitions = transform.apply(by.transform, values if ordered else values.unique(), source.type).unique()
+        if len(partitions) > 1 or (not ordered and len(values.unique()) > 1):
+            shown = " to ".join(repr(each.as_py()) for each in values[:2])
+            raise self._wrong(
+                f"its rows are in more than one partition of {by.transform}({by.source}), or that cannot be told: {source.name!r} "
+                f"holds {shown}{' and nulls' if values.null_count else ''}; append its rows"
+            )
+        return worker.partition_value(partitions[0])
+
+    def _wrong(self, what: str) -> InvalidInput:
+        return InvalidInput(f"add_files: {self._task.path}: {what}. Nothing was changed")
+
+
+def folders(path: str) -> dict[str, str | None]:
+    """`name=value` for each folder of a path that says so, as Hive names the folders of partitions."""
+    parts = [part.partition("=") for part in path.split("/")[:-1] if "=" in part]
+    return {unquote(name): None if value == NULL_FOLDER else unquote(value) for name, _, value in parts}
+
+
+def _lost(found: Sequence[Field], held: Sequence[Field]) -> list[str]:
+    """The columns and parts of columns of `found` that `held` lacks."""
+    known = {each.name: each for each in held}
+    lost = [each.name for each in found if each.name not in known]
+    for each in found:
+        if each.name in known:
+            inside = children(known[each.name].type)
+            lost += [f"{each.name}.{name}" for name in _lost(children(each.type), inside)]
+    return lost
+
+
+def _value(source: Field, value: Any) -> pa.Array:
+    """One value of a column; text is read as the column's type."""
+    target = to_arrow(source.type)
+    try:
+        if isinstance(value, str) and not pa.types.is_binary(target):
+            return pa.array([value]).cast(target)
+        return pa.array([value.encode() if isinstance(value, str) else value], target)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise InvalidInput(f"add_files: partition {source.name}={value!r} is no {source.type}: {error}") from error
+
+
+def _reads_as(held: Type, wanted: Type) -> bool:
+    """Whether every reader of the format takes values of the one type for the other."""
+    if held == wanted:
+        return True
+    match held, wanted:
+        case Scalar(have), Scalar(want) if have in _WHOLE and want in _WHOLE:
+            return _WHOLE.index(have) <= _WHOLE.index(want)
+        case Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE):
+            return True
+        case Scalar(Kind.DECIMAL, (precision, scale)), Scalar(Kind.DECIMAL, (wider, same)):
+            return scale == same and precision <= wider
+        case Scalar(Kind.BINARY, (16,)), Scalar(Kind.UUID):
+            return True
+        case Scalar(have, (digits,)), Scalar(want, (six,)) if have == want and have in _INSTANTS:
+            return digits <= six
+    return False
+
+
+def _as(told: ColumnStats, held: Field, wanted: Field) -> ColumnStats:
+    """What the footer tells, in values of the table's type."""
+    if held.type == wanted.type or not isinstance(held.type, Scalar) or told.minimum is None or told.maximum is None:
+        return told
+    ends = casts.project(waist.column([told.minimum, told.maximum], held.type), held.type, wanted.type, held.name)
+    low, high = (worker.partition_value(each) for each in ends)
+    return replace(told, minimum=low, maximum=high)

@@ -1,0 +1,78 @@
+"""Files that others wrote and a table took in: Iceberg's own runtime on Spark, pyiceberg and DuckDB read them row for row."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeformat import Lake
+
+from .test_iceberg import counted, ours, place
+from .test_iceberg_deletes import Sql, fresh, lake, named, sql  # noqa: F401 (fixtures)
+
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("v", pa.string()), ("n", pa.decimal128(9, 2)), ("x", pa.float64()), ("ts", pa.timestamp("us")),
+     ("st", pa.struct([("a", pa.int64()), ("b", pa.string())])), ("li", pa.list_(pa.int64())), ("dt", pa.string())]
+)  # fmt: skip
+
+
+def landed(path: Path, start: int, **other: pa.Array) -> str:
+    count = 20
+    columns = {
+        "id": pa.array(range(start, start + count)),
+        "v": pa.array([None if i % 5 == 0 else f"v{i}" * 9 for i in range(count)]),
+        "n": pa.array([i if i % 3 else None for i in range(count)], pa.decimal128(7, 0)).cast(pa.decimal128(7, 2)),
+        "x": pa.array([i / 2 for i in range(count)], pa.float32()),
+        "ts": pa.array([datetime.datetime(1969, 12, 31, i) for i in range(count)]),
+        "st": pa.array([{"a": i, "b": "b"} if i % 2 else None for i in range(count)]),
+        "li": pa.array([list(range(i % 3)) for i in range(count)]),
+        **other,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path, row_group_size=7)
+    return str(path)
+
+
+def test_others_read_files_that_we_added(engines: dict, sql: Sql, lake: Lake, tmp_path: Path) -> None:  # noqa: F811
+    name = fresh()
+    by = ["dt", "days(ts)"]
+    t = lake.create_table(f"d.{name}", SCHEMA, format="iceberg", partition_by=by, properties={"format-version": "2"})
+    inside = landed(tmp_path / "a.parquet", 0, dt=pa.array(["a"] * 20))
+    t.add_files([inside, landed(tmp_path / "dt=b%20c" / "b.parquet", 100)])
+    t.append(pa.table({"id": [1000], "dt": ["a"]}))
+    expected = ours(t)
+    assert sum(expected.values()) == 41
+    assert counted(sql(f"select * from {named(name)}")) == expected
+    for where in ("dt = 'b c'", "id >= 110", "ts < timestamp '1969-12-31 03:00:00'", "n > 15", "x = 9.5"):
+        found = counted(sql(f"select * from {named(name)} where {where}"))
+        assert found == ours(t, where=where), where
+        assert found
+    told = {each["path"]: each for each in t.inspect.files().to_pylist()}
+    for path, rows, size in sql(f"select file_path, record_count, file_size_in_bytes from {named(name)}.files"):
+        assert (told[path]["row_count"], told[path]["size_bytes"]) == (rows, size)
+    for reader in ("pyiceberg", "duckdb"):
+        assert counted(engines[reader].ask(verb="read", **place(t))["rows"]) == expected, reader
+    sql(f"delete from {named(name)} where id % 10 = 1", "select 1")
+    t.add_files([landed(tmp_path / "dt=b%20c" / "c.parquet", 200)])
+    sql(f"update {named(name)} set v = 'u' where id % 10 = 2", "select 1")
+    assert counted(sql(f"select * from {named(name)}")) == ours(t)
+    t.compact(full=True)
+    assert counted(sql(f"select * from {named(name)}")) == ours(t)
+
+
+def test_we_read_files_that_spark_added(sql: Sql, lake: Lake, tmp_path: Path) -> None:  # noqa: F811
+    name = fresh()
+    columns = "id bigint, v string, n decimal(9, 2), x double, ts timestamp_ntz, st struct<a: bigint, b: string>, li array<bigint>"
+    sql(f"create table {named(name)} ({columns}, dt string) using iceberg partitioned by (dt)", "select 1")
+    for start, dt in ((0, "a"), (100, "b c")):
+        landed(tmp_path / f"dt={dt}" / "a.parquet", start)
+    sql(f"call lake.system.add_files(table => '`d.db`.{name}', source_table => '`parquet`.`{tmp_path}`')")
+    t = lake.table(f"d.{name}")
+    assert ours(t) == counted(sql(f"select * from {named(name)}"))
+    assert {row["dt"] for row in t.scan(["dt"]).to_arrow().to_pylist()} == {"a", "b c"}
+    t.delete("dt = 'a' and id > 5")
+    t.add_files([landed(tmp_path / "more.parquet", 200, dt=pa.array(["z"] * 20))])
+    assert ours(t) == counted(sql(f"select * from {named(name)}"))
