@@ -44,25 +44,53 @@ def decode(data: bytes, columns: Sequence[str] | None = None, logical: bool = Fa
     Raises `CorruptFile` for bytes that are not such a file, and `UnsupportedFeature` for a codec or type unknown here;
     neither names the file.
     """
+    head = read_head(data)
+    batches = list(read(data, head, columns, logical))
+    wanted = head.record if columns is None else avro_schema.select(head.record, columns)
+    return Decoded(pa.Table.from_batches(batches, _arrow_schema(wanted, logical)), head.schema, head.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a file says before its records. `schema` is as in `Decoded`."""
+
+    schema: dict[str, Any]
+    metadata: dict[str, bytes]
+    record: avro_schema.Record
+    null_at: int | None
+    sync: bytes
+    size_bytes: int
+
+    def arrow_schema(self) -> pa.Schema:
+        """The columns as a logical read gives them."""
+        return _arrow_schema(self.record, True)
+
+
+def read_head(data: bytes) -> Head:
+    """The head of an Avro file. Raises as `decode` does."""
     metadata, sync, at = _header(data)
     parsed = _schema_json(metadata)
     record, null_at = _tree(metadata["avro.schema"])
-    codec = metadata.get("avro.codec", b"null").decode(errors="replace")
+    schema = parsed if null_at is None else next(each for each in parsed if each != "null")
+    return Head(schema, metadata, record, null_at, sync, at)
+
+
+def read(
+    data: bytes, head: Head, columns: Sequence[str] | None = None, logical: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The records of an Avro file, some megabytes of blocks at a time; see `decode`."""
+    codec = head.metadata.get("avro.codec", b"null").decode(errors="replace")
     if codec not in CODECS:
         raise UnsupportedFeature(f"Avro codec {codec!r}; known are {', '.join(CODECS)}")
-    wanted = record if columns is None else avro_schema.select(record, columns)
+    wanted = head.record if columns is None else avro_schema.select(head.record, columns)
     looks = avro_decode.Looks()
-    batches, number = [], 0
-    for buffer, blocks in _batches(data, at, sync, codec):
+    number = 0
+    for buffer, blocks in _batches(data, head.size_bytes, head.sync, codec):
         try:
-            batches.append(avro_decode.columns(wanted, null_at, buffer, blocks, logical, looks))
+            yield avro_decode.columns(wanted, head.null_at, buffer, blocks, logical, looks)
         except CorruptFile as error:
             raise CorruptFile(f"blocks {number} to {number + len(blocks) - 1} together: {error}") from error
         number += len(blocks)
-    fields = [avro_schema.arrow_field(member, logical) for member in wanted.members if member.keep]
-    table = pa.Table.from_batches(batches, pa.schema(fields))
-    schema = parsed if null_at is None else next(each for each in parsed if each != "null")
-    return Decoded(table, schema, metadata)
 
 
 def encode(
@@ -99,6 +127,10 @@ def encode(
         packed = _compress(codec, block, level)
         out += [_varint(count), _varint(len(packed)), packed, marker]
     return b"".join(out)
+
+
+def _arrow_schema(record: avro_schema.Record, logical: bool) -> pa.Schema:
+    return pa.schema([avro_schema.arrow_field(member, logical) for member in record.members if member.keep])
 
 
 _MAGIC = b"Obj\x01"

@@ -1,4 +1,4 @@
-"""Avro data files: columns by name; and the writer, with the schemas that Java Paimon writes."""
+"""Avro data files: columns by name or by id; and the writer, with the schemas that Java Paimon or Java Iceberg writes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import avro
+from lakeformat.codec import avro, avro_fields
 from lakeformat.engines import casts, statistics
 from lakeformat.engines.parquet import present
 from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, walk
 from lakeformat.model.work import ColumnStats, WriteTask
 
 PIECE_OPTION = None
+
+FIELD_IDS = "avro.field-ids"  # An option: "true" keeps the ids of columns in the file, as Iceberg has them.
 
 _RECORD = "org.apache.paimon.avro.generated.record"
 _PLAIN = {
@@ -42,28 +44,31 @@ class File:
     row_count: int | None = None
 
     def __init__(self, source: Any, path: str) -> None:
-        self._source, self._path = source, path
+        self._data, self._path = source.read(), path
+        self._head = avro.read_head(self._data)
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
-        """The columns of `named`, matched by name; which of them are there shows when the rows are read."""
+        """The columns that are there: those of `named`, matched by name; without, as the ids in the file tell."""
         if named is None:
-            raise UnsupportedFeature(f"{self._path}: Avro columns are known by name only, and no names were given")
-        self._table = avro.decode(self._source.read(), [each.name for each in named], logical=True).table
-        arrays = []
-        known = {each.name: each for each in named}
-        for name in self._table.column_names:
-            arrays.append(_mapped(casts.flat(self._table.column(name)), known[name].type))
-        self._table = pa.Table.from_arrays(arrays, self._table.column_names) if arrays else self._table
-        return present(named, list(self._table.schema))
+            return avro_fields.parse(self._head.schema)
+        types = {each.name: each.type for each in named}
+        held = self._head.arrow_schema()
+        empty = {f.name: _mapped(casts.nulls(0, f.type), types[f.name]) for f in held if f.name in types}
+        return present(named, [pa.field(name, array.type) for name, array in empty.items()])
 
     def batches(
         self, fields: tuple[Field, ...], pushed: pc.Expression | None, batch_rows: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(position of the first row, rows) with the columns `fields`; nothing is pruned."""
+        """(position of the first row, rows) with the columns `fields`; nothing is pruned but parts."""
+        names = [each.name for each in fields]
         position = 0
-        for batch in self._table.select([each.name for each in fields]).to_batches(batch_rows):
-            yield position, batch
-            position += batch.num_rows
+        for found in avro.read(self._data, self._head, list(_paths(fields)), logical=True):
+            columns = [_mapped(casts.flat(found.column(each.name)), each.type) for each in fields]
+            whole = pa.RecordBatch.from_arrays(columns, names) if columns else found
+            for start in range(0, whole.num_rows, batch_rows):
+                batch = whole.slice(start, batch_rows)
+                yield position, batch
+                position += batch.num_rows
 
 
 class Output:
@@ -71,7 +76,8 @@ class Output:
 
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
         self._sink, self._fields = sink, task.fields
-        self._schema = _type(Row(task.fields), _RECORD, False)
+        self._with_ids = task.options.get(FIELD_IDS) == "true"
+        self._schema = avro_fields.emit(task.fields) if self._with_ids else _type(Row(task.fields), _RECORD, False)
         self._codec = {"zstd": "zstandard", "none": "null", "uncompressed": "null", "gzip": "deflate"}.get(
             task.compression.lower(), task.compression.lower()
         )
@@ -84,6 +90,8 @@ class Output:
 
     def add(self, table: pa.Table) -> None:
         self._stats.append(statistics.of_rows(table, self._fields))
+        if self._with_ids:
+            table = _legally_named(table, self._fields)
         encoded = avro.encode(table, self._schema, self._codec, level=self._level, sync=self._sync)
         self._sink.write(memoryview(encoded)[len(self._header) :])
 
@@ -99,7 +107,43 @@ class Output:
         return {each.id: statistics.merge(part[each.id] for part in self._stats) for each in self._fields}, ()
 
     def _empty(self) -> pa.Table:
-        return pa.table({each.name: pa.nulls(0) for each in self._fields})
+        return pa.table({each["name"]: pa.nulls(0) for each in self._schema["fields"]})
+
+
+def _paths(fields: tuple[Field, ...], above: str = "") -> Iterator[str]:
+    """What is read for `fields`: names, and paths to parts of rows."""
+    for each in fields:
+        if isinstance(each.type, Row):
+            yield from _paths(each.type.fields, f"{above}{each.name}.")
+        else:
+            yield above + each.name
+
+
+def _legally_named(table: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
+    """`table` with names that Avro allows, at any depth."""
+    if all(avro_fields.legal(each.name) == each.name for each in walk(fields)):
+        return table
+    columns = [_renamed(casts.flat(column), each.type) for column, each in zip(table.columns, fields, strict=True)]
+    return pa.Table.from_arrays(columns, [avro_fields.legal(each.name) for each in fields])
+
+
+def _renamed(array: pa.Array, type: Type) -> pa.Array:
+    match type:
+        case Row(parts):
+            columns = [_renamed(pc.struct_field(array, [i]), part.type) for i, part in enumerate(parts)]
+            held = [
+                pa.field(avro_fields.legal(part.name), column.type, part.nullable)
+                for part, column in zip(parts, columns, strict=True)
+            ]
+            return casts.struct(array, columns, pa.struct(held))
+        case ListOf(element):
+            items = _renamed(casts.items(array), element.type)
+            return casts.relist(array, pa.list_(pa.field("element", items.type, element.nullable)), items)
+        case MapOf(key, value):
+            keys, values = casts.entries(array)
+            keys, values = _renamed(keys, key.type), _renamed(values, value.type)
+            return casts.remap(array, pa.map_(keys.type, pa.field("value", values.type, value.nullable)), keys, values)
+    return array
 
 
 def _mapped(array: pa.Array, type: Type) -> pa.Array:

@@ -103,6 +103,8 @@ def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: 
         content=task.content,
         file_format=task.file_format,
         compression=task.compression,
+        compression_level=task.compression_level,
+        options=task.options,
         target_size_bytes=task.target_size_bytes,
         name_prefix=task.name_prefix,
         name_suffix=task.name_suffix,

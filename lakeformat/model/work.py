@@ -361,6 +361,8 @@ class DeleteTask:
     fields: tuple[Field, ...] = ()  # Of position-delete files: the path and the position, with their ids.
     file_format: str = "parquet"
     compression: str = "zstd"
+    compression_level: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)  # As in `WriteTask`.
     target_size_bytes: int = 64 << 20
     name_prefix: str = ""
     name_suffix: str = "-{}"

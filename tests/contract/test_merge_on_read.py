@@ -14,12 +14,12 @@ def spark_or_not(request):
     return request.getfixturevalue("spark") if request.param == "spark" else None
 
 
-@pytest.mark.parametrize("granularity", ["file", "partition"])
-def test_rows_are_marked_found_again_and_compacted_on_either_engine(tmp_path, spark_or_not, granularity):
+@pytest.mark.parametrize(("granularity", "format"), [("file", "parquet"), ("partition", "parquet"), ("file", "avro")])
+def test_rows_are_marked_found_again_and_compacted_on_either_engine(tmp_path, spark_or_not, granularity, format):
     session = spark_or_not
     t = Lake(tmp_path).create_table(
         "d.t", SCHEMA, format="iceberg", partition_by=["dt"],
-        properties={**MERGE_ON_READ, "write.delete.granularity": granularity},
+        properties={**MERGE_ON_READ, "write.delete.granularity": granularity, "write.format.default": format},
     )  # fmt: skip
     for start in (0, 20):
         ids = range(start, start + 20)
@@ -44,5 +44,6 @@ def test_rows_are_marked_found_again_and_compacted_on_either_engine(tmp_path, sp
     assert seen() == expected
     t.compact(full=True, spark=session)
     assert seen() == expected
+    assert {path.rpartition(".")[2] for path in t.inspect.files()["path"].to_pylist()} == {format}
     assert t.current_snapshot().rows_added == t.current_snapshot().rows_removed
     assert t.scan().count() == len(expected)

@@ -16,6 +16,7 @@ from lakeformat.table import Table
 from tests.golden import wire
 
 READERS = ("pyiceberg", "duckdb")
+MERGE_ON_READ = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
 ORDERS = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 TYPES = pa.schema(
     [
@@ -219,24 +220,38 @@ def test_specs_that_change_are_read_by_others(engines: dict, lake: Lake, reader:
     assert counted(found["rows"]) == ours(t)
 
 
-def test_orc_files_are_read_by_icebergs_own_runtime_and_the_other_way(engines: dict, tmp_path: Path) -> None:
-    where = str(tmp_path / "orc")
+@pytest.mark.parametrize("format", ["orc", "avro"])
+def test_other_formats_are_read_by_icebergs_own_runtime_and_the_other_way(
+    engines: dict, warehouse: Path, format: str
+) -> None:
+    where = str(warehouse / "deletes")  # Spark keeps a catalog for as long as it runs: one warehouse for all.
 
     def sql(*statements: str) -> list:
         return engines["iceberg"].ask(verb="run", warehouse=where, statements=statements)["rows"]
 
-    lake = Lake(where)
-    orc = {"write.format.default": "orc"}
-    t = lake.create_table("d.t", TYPES, format="iceberg", properties=orc, partition_by=["i"])
+    lake, name = Lake(where), f"lake.`d.db`.in_{format}"
+    given = {"write.format.default": format, **MERGE_ON_READ}
+    schema = TYPES.append(pa.field("by", pa.map_(pa.int32(), pa.struct([("a b", pa.string())]))))
+    t = lake.create_table(f"d.in_{format}", schema, format="iceberg", properties=given, partition_by=["i"])
     late = {**ROW, "ts": datetime.datetime(2020, 1, 2, 3, 4, 5, 6)}
-    t.append(pa.Table.from_pylist([late, NOTHING], TYPES))
+    late |= {"by": [(1, {"a b": "x"}), (2, None)]}
+    t.append(pa.Table.from_pylist([late, NOTHING, {**late, "l": 1}, {**late, "l": 2}], schema))
+    t.delete("l = 2")
+    t.update({"l": "3"}, where="l = 1")
     t.alter().rename_column("s", "text").commit()
-    assert counted(sql("select * from lake.`d.db`.t")) == ours(t)
+    assert counted(sql(f"select * from {name}")) == ours(t)
     sql(
-        "insert into lake.`d.db`.t select * from lake.`d.db`.t where i is not null",
-        "delete from lake.`d.db`.t where i is null",
+        f"insert into {name} select * from {name} where i is not null",
+        f"delete from {name} where i is null",
     )
-    assert t.scan().count() == 2
-    assert {path.rpartition(".")[2] for path in t.inspect.files()["path"].to_pylist()} == {"orc"}
-    assert counted(sql("select * from lake.`d.db`.t")) == ours(t)
+    assert t.scan().count() == 4
+    assert {path.rpartition(".")[2] for path in t.inspect.files()["path"].to_pylist()} == {format}
+    sql(f"delete from {name} where l = 3 and f = 1.5")
+    found = sql(f"select * from {name}")
+    assert len(found) == 2
+    assert counted(found) == ours(t)
+    formats = sql(f"select distinct content, file_format from {name}.all_files order by 1")
+    assert formats == [[0, format.upper()], [1, format.upper()]]
     assert t.scan(where="text like '\u00fc%'").count() == 2
+    t.compact(full=True)
+    assert counted(sql(f"select * from {name}")) == ours(t)

@@ -257,7 +257,7 @@ def test_keys_apply_to_older_data_only_and_in_their_partition(table):
 
 
 def test_deletes_of_orc_tables(lake):
-    properties = {**MERGE_ON_READ, "write.format.default": "orc"}
+    properties = {**MERGE_ON_READ, "write.format.default": "orc", "write.delete.format.default": "parquet"}
     t = lake.create_table("d.o", SCHEMA, format="iceberg", partition_by=["dt"], properties=properties)
     t.append(rows(range(10), "a"))
     t.delete("id = 3")

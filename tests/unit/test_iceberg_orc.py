@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.orc as po
 import pytest
 
-from lakeformat import CorruptFile, InvalidInput, Lake, UnsupportedFeature
+from lakeformat import CorruptFile, InvalidInput, Lake
 
 SCHEMA = pa.schema(
     [
@@ -74,10 +74,6 @@ def test_what_orc_cannot_is_said(lake):
     t = lake.create_table("d.t", pa.schema([("ts", pa.timestamp("us"))]), format="iceberg", properties=ORC)
     with pytest.raises(InvalidInput, match="before 1970"):
         t.append(pa.table({"ts": pa.array([datetime.datetime(1960, 1, 1, 0, 0, 0, 1)], pa.timestamp("us"))}))
-    with pytest.raises(UnsupportedFeature, match="data files in avro"):
-        lake.create_table(
-            "d.u", pa.schema([("id", pa.int64())]), format="iceberg", properties={"write.format.default": "avro"}
-        )
     t.append(pa.table({"ts": pa.array([None], pa.timestamp("us"))}))
     (path,) = t.inspect.files()["path"].to_pylist()
     plain = path.removeprefix("file://")

@@ -36,8 +36,7 @@ from lakeformat.model.work import (
 from lakeformat.storage.store import Reader
 
 _EPOCH = datetime.datetime(1970, 1, 1)
-_COMPRESSIONS = {"none": "uncompressed"}
-_COMPRESSION = {"parquet": "zstd", "orc": "zlib"}  # Of data files, by format, unless the table says another.
+_WITH_IDS = {f"{format}.field-ids": "true" for format in ("orc", "avro")}
 # What a position-delete file holds.
 POSITION_FIELDS = (
     Field(PATH_ID, "file_path", scalar(Kind.STRING), nullable=False),
@@ -68,28 +67,27 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     """How rows become the files of this table. Raises `UnsupportedFeature` for a table that must not be written."""
     metadata.require_writable(base, f"table {base.document['location']}")
     schema, given = base.schema, base.schema.properties
-    file_format = given.get("write.format.default", "parquet").lower()
-    compression = given.get(f"write.{file_format}.compression-codec", _COMPRESSION[file_format]).lower()
-    level = given.get(f"write.{file_format}.compression-level")
+    file_format = options.data_format(given)
+    compression, level = options.compression(given, file_format)
+    stats = options.stats_modes(given, schema.names)
     asked = {
         "parquet.block.size": given.get("write.parquet.row-group-size-bytes"),
         "orc.stripe.size": given.get("write.orc.stripe-size-bytes"),
-        "orc.field-ids": "true",
+        **_WITH_IDS,
     }
     return WriteTask(
         fields=schema.fields,
         directory=directory(base.spec),
         partition_by=schema.partitioning.fields,
         file_format=file_format,
-        compression=_COMPRESSIONS.get(compression, compression),
-        compression_level=None
-        if level is None
-        else options.integer(given, f"write.{file_format}.compression-level", 0),
+        compression=compression,
+        compression_level=level,
         target_size_bytes=options.integer(given, "write.target-file-size-bytes", 512 << 20),
         name_prefix="00000-0-",
         name_suffix="-{:05}",
         first_number=1,
-        stats=options.stats_modes(given, schema.names),
+        # Java keeps no more of Avro files than how many rows they hold (core/AvroMetrics.java).
+        stats=stats if file_format != "avro" else ((StatsMode.NONE, 0),) * len(stats),
         options={key: value for key, value in asked.items() if value is not None},
         distribution=options.distribution(given, "hash" if schema.partitioning else "none"),
     )
@@ -173,11 +171,14 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
         raise UnsupportedFeature(
             f"{reader.root}: files under an earlier partition spec, where deletes by key do not reach; compact the table first"
         )
+    delete_format = options.delete_format(schema.properties)
+    compression, level = options.compression(schema.properties, delete_format, deletes=True)
     by_key = replace(
         data,
         fields=fields,
-        file_format="parquet",
-        compression="zstd",
+        file_format=delete_format,
+        compression=compression,
+        compression_level=level,
         content=Content.EQUALITY_DELETES,
         stats=(),
         sort_by=(),
@@ -199,7 +200,8 @@ def _delete_task(
 ) -> DeleteTask:
     given = base.schema.properties
     specs = found.entries["_spec"].to_pylist()
-    compression = given.get("write.delete.parquet.compression-codec", "zstd").lower()
+    file_format = options.delete_format(given)
+    compression, level = options.compression(given, file_format, deletes=True)
     return DeleteTask(
         targets=tuple(
             Target(path, partition, spec_id, directory(base.specs[spec_id])(partition, None), before, gone)
@@ -215,7 +217,10 @@ def _delete_task(
         content=Content.DELETION_VECTORS if vectors else Content.POSITION_DELETES,
         per_file=per_file,
         fields=POSITION_FIELDS,
-        compression=_COMPRESSIONS.get(compression, compression),
+        file_format=file_format,
+        compression=compression,
+        compression_level=level,
+        options=_WITH_IDS,
         target_size_bytes=options.integer(given, "write.delete.target-file-size-bytes", 64 << 20),
         name_prefix="00000-0-",
         name_suffix="-{:05}-deletes",

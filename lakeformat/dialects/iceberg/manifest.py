@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import avro, expression, single_value, transform, waist
+from lakeformat.codec import avro, avro_fields, expression, single_value, transform, waist
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.avro_fields import field
 from lakeformat.dialects.iceberg import options
 from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER, Spec, State, format_version
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
@@ -655,7 +656,7 @@ def _python(column: pa.Array) -> list[Any]:
 def _nest(entries: pa.Table, spec: Spec, version: int) -> pa.Table:
     columns = {n: entries[n].combine_chunks() for n in entries.column_names}
     parts = [columns[f"p{id}"] for id in spec.field_ids]
-    names = [_legal(f.name) for f in spec.partitioning.fields]
+    names = [avro_fields.legal(f.name) for f in spec.partitioning.fields]
     if parts:
         partition = pa.StructArray.from_arrays(parts, names)
     else:
@@ -763,15 +764,9 @@ _CACHE = _ManifestCache(512 << 20)
 # --- Avro schemas, as Java writes them ---------------------------------------------------------------------------------
 
 
-def _field(id: int, name: str, type: Any, optional: bool = False) -> dict[str, Any]:
-    if optional:
-        return {"name": name, "type": ["null", type], "default": None, "field-id": id}
-    return {"name": name, "type": type, "field-id": id}
-
-
 def _map(key_id: int, value_id: int, value: str) -> dict[str, Any]:
     name = f"k{key_id}_v{value_id}"
-    fields = [_field(key_id, "key", "int"), _field(value_id, "value", value)]
+    fields = [field(key_id, "key", "int"), field(value_id, "value", value)]
     return {"type": "array", "items": {"type": "record", "name": name, "fields": fields}, "logicalType": "map"}
 
 
@@ -779,77 +774,43 @@ def _array(element_id: int, items: Any) -> dict[str, Any]:
     return {"type": "array", "items": items, "element-id": element_id}
 
 
-def _legal(name: str) -> str:
-    """A name as Avro allows it (AvroSchemaUtil.sanitize)."""
-    plain = [c if c.isascii() and (c.isalnum() or c == "_") else f"_x{ord(c):X}" for c in name]
-    return "".join(plain) if plain and not name[:1].isdigit() else "_" + "".join(plain)
-
-
-def _avro_type(kind: Type) -> Any:
-    match kind:
-        case Scalar(Kind.BOOLEAN | Kind.INT | Kind.FLOAT | Kind.DOUBLE | Kind.STRING as plain):
-            return str(plain)
-        case Scalar(Kind.BIGINT):
-            return "long"
-        case Scalar(Kind.BYTES):
-            return "bytes"
-        case Scalar(Kind.DATE):
-            return {"type": "int", "logicalType": "date"}
-        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as zone, _):
-            return {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": zone is Kind.TIMESTAMP_TZ}
-        case Scalar(Kind.UUID):
-            return {"type": "fixed", "name": "uuid_fixed", "size": 16, "logicalType": "uuid"}
-        case Scalar(Kind.DECIMAL, (precision, scale)):
-            size = next(n for n in range(1, 17) if 10**precision <= 2 ** (8 * n - 1))
-            return {
-                "type": "fixed", "name": f"decimal_{precision}_{scale}", "size": size, "logicalType": "decimal",
-                "precision": precision, "scale": scale,
-            }  # fmt: skip
-    raise UnsupportedFeature(f"partition values of type {kind} cannot be written")
-
-
 def _entry_schema(spec: Spec, version: int) -> dict[str, Any]:
-    partition, named = [], set()
-    for each, kind in zip(spec.partitioning.fields, spec.types, strict=True):
-        type, name = _avro_type(kind), _legal(each.name)
-        if isinstance(type, dict) and "name" in type:
-            if type["name"] in named:  # Avro defines a name once, and refers to it then.
-                type = type["name"]
-            else:
-                named.add(type["name"])
-        field = _field(each.id, name, type, optional=True)
-        partition.append(field if name == each.name else {**field, "iceberg-field-name": each.name})
+    defined: set[str] = set()
+    partition = [
+        field(each.id, each.name, avro_fields.scalar_type(kind, defined), optional=True)
+        for each, kind in zip(spec.partitioning.fields, spec.types, strict=True)
+    ]
     counts = [
-        _field(108, "column_sizes", _map(117, 118, "long"), True),
-        _field(109, "value_counts", _map(119, 120, "long"), True),
-        _field(110, "null_value_counts", _map(121, 122, "long"), True),
-        _field(137, "nan_value_counts", _map(138, 139, "long"), True),
-        _field(125, "lower_bounds", _map(126, 127, "bytes"), True),
-        _field(128, "upper_bounds", _map(129, 130, "bytes"), True),
+        field(108, "column_sizes", _map(117, 118, "long"), True),
+        field(109, "value_counts", _map(119, 120, "long"), True),
+        field(110, "null_value_counts", _map(121, 122, "long"), True),
+        field(137, "nan_value_counts", _map(138, 139, "long"), True),
+        field(125, "lower_bounds", _map(126, 127, "bytes"), True),
+        field(128, "upper_bounds", _map(129, 130, "bytes"), True),
     ]
     file = [
-        _field(134, "content", "int"),
-        _field(100, "file_path", "string"),
-        _field(101, "file_format", "string"),
-        _field(102, "partition", {"type": "record", "name": "r102", "fields": partition}),
-        _field(103, "record_count", "long"),
-        _field(104, "file_size_in_bytes", "long"),
+        field(134, "content", "int"),
+        field(100, "file_path", "string"),
+        field(101, "file_format", "string"),
+        field(102, "partition", {"type": "record", "name": "r102", "fields": partition}),
+        field(103, "record_count", "long"),
+        field(104, "file_size_in_bytes", "long"),
         *counts,
-        _field(131, "key_metadata", "bytes", True),
-        _field(132, "split_offsets", _array(133, "long"), True),
-        _field(135, "equality_ids", _array(136, "int"), True),
-        _field(140, "sort_order_id", "int", True),
-        *([_field(142, "first_row_id", "long", True)] if version >= 3 else []),
-        _field(143, "referenced_data_file", "string", True),
+        field(131, "key_metadata", "bytes", True),
+        field(132, "split_offsets", _array(133, "long"), True),
+        field(135, "equality_ids", _array(136, "int"), True),
+        field(140, "sort_order_id", "int", True),
+        *([field(142, "first_row_id", "long", True)] if version >= 3 else []),
+        field(143, "referenced_data_file", "string", True),
     ]
     if version >= 3:
-        file += [_field(144, "content_offset", "long", True), _field(145, "content_size_in_bytes", "long", True)]
+        file += [field(144, "content_offset", "long", True), field(145, "content_size_in_bytes", "long", True)]
     fields = [
-        _field(0, "status", "int"),
-        _field(1, "snapshot_id", "long", True),
-        _field(3, "sequence_number", "long", True),
-        _field(4, "file_sequence_number", "long", True),
-        _field(2, "data_file", {"type": "record", "name": "r2", "fields": file}),
+        field(0, "status", "int"),
+        field(1, "snapshot_id", "long", True),
+        field(3, "sequence_number", "long", True),
+        field(4, "file_sequence_number", "long", True),
+        field(2, "data_file", {"type": "record", "name": "r2", "fields": file}),
     ]
     return {"type": "record", "name": "manifest_entry", "fields": fields}
 
@@ -871,10 +832,10 @@ _SUMMARY_SCHEMA = {
     "type": "record",
     "name": "r508",
     "fields": [
-        _field(509, "contains_null", "boolean"),
-        _field(518, "contains_nan", "boolean", True),
-        _field(510, "lower_bound", "bytes", True),
-        _field(511, "upper_bound", "bytes", True),
+        field(509, "contains_null", "boolean"),
+        field(518, "contains_nan", "boolean", True),
+        field(510, "lower_bound", "bytes", True),
+        field(511, "upper_bound", "bytes", True),
     ],
 }
 _LIST_TYPES: dict[str, Any] = {
@@ -883,7 +844,7 @@ _LIST_TYPES: dict[str, Any] = {
     "key_metadata": "bytes",
 }
 LIST_FIELDS = [
-    _field(
+    field(
         id,
         name,
         _LIST_TYPES.get(name) or ("long" if type == pa.int64() else "int"),

@@ -10,6 +10,9 @@ from lakeformat.model.work import StatsMode
 
 Options = Mapping[str, str]
 
+FORMATS = ("parquet", "orc", "avro")  # Of data files and of files of deletes.
+_COMPRESSIONS = {"parquet": "zstd", "orc": "zlib", "avro": "gzip"}  # Unless the table says another.
+
 # Names that engines give a meaning of their own; a table cannot have them (TableProperties.RESERVED_PROPERTIES).
 _RESERVED = {
     "format-version", "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary",
@@ -17,7 +20,8 @@ _RESERVED = {
 }  # fmt: skip
 # What a table may ask for that a write would not do: (key, does the value ask for it, what to say).
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    ("write.format.default", lambda v: v.lower() not in ("parquet", "orc"), "data files in {value}"),
+    ("write.format.default", lambda v: v.lower() not in FORMATS, "data files in {value}"),
+    ("write.delete.format.default", lambda v: v.lower() not in FORMATS, "files of deletes in {value}"),
     ("write.object-storage.enabled", lambda v: v.lower() == "true", "the object store layout"),
     ("write.location-provider.impl", bool, "location providers"),
     ("write.data.path", bool, "data files outside the table's folder"),
@@ -112,6 +116,27 @@ def isolation(options: Options, verb: str) -> str:
     return one_of(options, f"write.{verb}.isolation-level", ("serializable", "snapshot"))
 
 
+def data_format(options: Options) -> str:
+    """`write.format.default`."""
+    return options.get("write.format.default", "parquet").lower()
+
+
+def delete_format(options: Options) -> str:
+    """`write.delete.format.default`, which is that of data files unless the table says another."""
+    return options.get("write.delete.format.default", data_format(options)).lower()
+
+
+def compression(options: Options, format: str, deletes: bool = False) -> tuple[str, int | None]:
+    """(codec, level) of data files, or of files of deletes, which are compressed alike unless the table says otherwise."""
+    prefixes = ("write.delete", "write") if deletes else ("write",)
+    codec, level = (
+        next((key for prefix in prefixes if (key := f"{prefix}.{format}.compression-{what}") in options), None)
+        for what in ("codec", "level")
+    )
+    name = _COMPRESSIONS[format] if codec is None else options[codec].lower()
+    return "uncompressed" if name == "none" else name, None if level is None else integer(options, level, 0)
+
+
 def granularity(options: Options) -> str:
     """Whether files of deletes tell of one data file, or of all in a partition. Spark's default is the file."""
     return one_of(options, "write.delete.granularity", ("file", "partition"))
@@ -148,6 +173,9 @@ _TYPED: dict[str, Callable[..., object]] = {
     "write.orc.stripe-size-bytes": integer,
     "write.parquet.row-group-size-bytes": integer,
     "write.parquet.compression-level": integer,
+    "write.avro.compression-level": integer,
+    "write.delete.parquet.compression-level": integer,
+    "write.delete.avro.compression-level": integer,
     "commit.manifest.target-size-bytes": integer,
     "commit.manifest.min-count-to-merge": integer,
     "commit.manifest-merge.enabled": boolean,

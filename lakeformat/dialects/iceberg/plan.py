@@ -637,7 +637,7 @@ def _cut_high(value: Any, length: int) -> Any:
 
 
 def _map_column(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.ListType) -> pa.Array:
-    """Columns by field id -> for each row the pairs that are not null."""
+    """Columns by field id -> for each row the pairs that are not null; null where none is."""
     if not parts:
         return pa.nulls(count, kind)
     keys = np.repeat(np.array([id for id, _ in parts], np.int32), count)
@@ -648,8 +648,9 @@ def _map_column(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.List
     pairs = pa.StructArray.from_arrays(
         [pa.array(keys[order]), values.take(pa.array(order))], fields=list(kind.value_type)
     )
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows[order], minlength=count))]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pairs, type=kind)
+    counts = np.bincount(rows[order], minlength=count)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pairs, type=kind, mask=pa.array(counts == 0))
 
 
 def _summary(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:

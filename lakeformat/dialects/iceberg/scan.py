@@ -26,9 +26,6 @@ from lakeformat.storage.store import Reader
 PATH_ID, POSITION_ID = 2147483546, 2147483545  # The columns of a position-delete file.
 
 
-_FORMATS = ("parquet", "orc")
-
-
 @dataclass(frozen=True, slots=True)
 class Files:
     """Live data files of one snapshot, and the files of deletes that may tell of them: rows of `manifest.ENTRY` with their
@@ -120,9 +117,9 @@ def tasks(
     """Files -> tasks of about `read.split.target-size`. With `alone`, a task for each file, in the order of the files."""
     formats = pc.utf8_lower(found.entries["file_format"]).to_pylist()
     for format in set(formats):
-        if format not in _FORMATS:
+        if format not in options.FORMATS:
             raise UnsupportedFeature(
-                f"{reader.root}: data files in {format}: lakeformat reads Parquet and ORC in Iceberg tables"
+                f"{reader.root}: data files in {format}: lakeformat reads Parquet, ORC and Avro in Iceberg tables"
             )
     given = base.schema.properties
     target = options.integer(given, "read.split.target-size", 128 << 20)
@@ -326,9 +323,9 @@ def _delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Delete
             made.append(DeleteFile(path, Content.DELETION_VECTORS, offset, size, row_count=rows, file_format="puffin"))
             continue
         format = format.lower()
-        if format not in _FORMATS:
+        if format not in options.FORMATS:
             raise UnsupportedFeature(
-                f"{path}: files of deletes in {format}: lakeformat reads Parquet and ORC in Iceberg tables; let the engine that "
+                f"{path}: files of deletes in {format}: lakeformat reads Parquet, ORC and Avro in Iceberg tables; let the engine that "
                 "wrote them rewrite the data files"
             )
         if content == FileContent.POSITION_DELETES:

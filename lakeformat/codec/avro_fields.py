@@ -1,0 +1,151 @@
+"""Columns by id <-> Avro schemas that carry the ids (Iceberg specification, Appendix A: Avro)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat.codec import avro_schema
+from lakeformat.codec.arrow import from_arrow
+from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scalar, Type, scalar
+
+_PLAIN = {
+    Kind.BOOLEAN: "boolean",
+    Kind.INT: "int",
+    Kind.BIGINT: "long",
+    Kind.FLOAT: "float",
+    Kind.DOUBLE: "double",
+    Kind.STRING: "string",
+    Kind.BYTES: "bytes",
+}
+
+
+def emit(fields: tuple[Field, ...], name: str = "table") -> dict[str, Any]:
+    """The record schema of rows with the columns `fields`, as Java writes it. Raises `UnsupportedFeature`."""
+    return _record(fields, name, set())
+
+
+def parse(record: Mapping[str, Any]) -> tuple[Field, ...]:
+    """The columns of a record schema, named as the file names them; `NO_ID` where it gives no id."""
+    return _fields(record, {})
+
+
+def legal(name: str) -> str:
+    """A name as Avro allows it (AvroSchemaUtil.sanitize)."""
+    plain = [c if c.isascii() and (c.isalnum() or c == "_") else f"_x{ord(c):X}" for c in name]
+    return "".join(plain) if plain and not name[:1].isdigit() else "_" + "".join(plain)
+
+
+def field(id: int, name: str, type: Any, optional: bool = False) -> dict[str, Any]:
+    """A field of a record, which keeps a name that Avro does not allow beside the one that it does."""
+    found = {"name": legal(name), "type": ["null", type] if optional else type}
+    if optional:
+        found["default"] = None
+    if found["name"] != name:
+        found["iceberg-field-name"] = name
+    return {**found, "field-id": id}
+
+
+def scalar_type(kind: Type, defined: set[str]) -> Any:
+    """The Avro type of a scalar. Avro defines a name once, and refers to it then: `defined` holds those that are."""
+    found = _scalar(kind)
+    if isinstance(found, dict) and "name" in found:
+        if found["name"] in defined:
+            return found["name"]
+        defined.add(found["name"])
+    return found
+
+
+def _scalar(kind: Type) -> Any:
+    match kind:
+        case Scalar(plain) if plain in _PLAIN:
+            return _PLAIN[plain]
+        case Scalar(Kind.DATE):
+            return {"type": "int", "logicalType": "date"}
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as zone, _):
+            return {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": zone is Kind.TIMESTAMP_TZ}
+        case Scalar(Kind.UUID):
+            return {"type": "fixed", "name": "uuid_fixed", "size": 16, "logicalType": "uuid"}
+        case Scalar(Kind.DECIMAL, (precision, scale)):
+            size = next(n for n in range(1, 17) if 10**precision <= 2 ** (8 * n - 1))
+            return {
+                "type": "fixed", "name": f"decimal_{precision}_{scale}", "size": size, "logicalType": "decimal",
+                "precision": precision, "scale": scale,
+            }  # fmt: skip
+    raise UnsupportedFeature(f"values of type {kind} cannot be written as Avro by field id")
+
+
+def _record(fields: tuple[Field, ...], name: str, defined: set[str]) -> dict[str, Any]:
+    found = []
+    for each in fields:
+        made = field(each.id, each.name, _type(each, defined), each.nullable)
+        found.append(made if each.comment is None else {**made, "doc": each.comment})
+    return {"type": "record", "name": name, "fields": found}
+
+
+def _type(part: Field, defined: set[str]) -> Any:
+    match part.type:
+        case Row(parts):
+            return _record(parts, f"r{part.id}", defined)
+        case ListOf(element):
+            return {"type": "array", "items": _part(element, defined), "element-id": element.id}
+        case MapOf(key, value) if key.type == scalar(Kind.STRING):
+            values = _part(value, defined)
+            return {"type": "map", "values": values, "key-id": key.id, "value-id": value.id}
+        case MapOf(key, value):  # Avro's own maps have keys of text.
+            pair = [
+                field(key.id, "key", _type(key, defined)),
+                field(value.id, "value", _type(value, defined), value.nullable),
+            ]
+            items = {"type": "record", "name": f"k{key.id}_v{value.id}", "fields": pair}
+            return {"type": "array", "items": items, "logicalType": "map"}
+    return scalar_type(part.type, defined)
+
+
+def _part(part: Field, defined: set[str]) -> Any:
+    found = _type(part, defined)
+    return ["null", found] if part.nullable else found
+
+
+def _fields(record: Mapping[str, Any], named: dict[str, Any]) -> tuple[Field, ...]:
+    return tuple(_read(each.get("field-id", NO_ID), each["name"], each["type"], named) for each in record["fields"])
+
+
+def _read(id: int, name: str, schema: Any, named: dict[str, Any]) -> Field:
+    nullable = False
+    if isinstance(schema, list):
+        nullable = "null" in schema
+        schema = next((each for each in schema if each != "null"), "null")
+    return Field(id, name, _read_type(schema, named), nullable)
+
+
+def _read_type(schema: Any, named: dict[str, Any]) -> Type:
+    if isinstance(schema, str):
+        schema = named.get(schema.rpartition(".")[2], {"type": schema})
+    if "name" in schema:
+        named[schema["name"].rpartition(".")[2]] = schema
+    match schema:
+        case {"type": "record" | "error"}:
+            return Row(_fields(schema, named))
+        case {"type": "array", "items": items} if schema.get("logicalType") == "map":
+            pair = _read_type(items, named)
+            assert isinstance(pair, Row), schema
+            return MapOf(*pair.fields)
+        case {"type": "array", "items": items}:
+            return ListOf(_read(schema.get("element-id", NO_ID), "element", items, named))
+        case {"type": "map", "values": values}:
+            key = Field(schema.get("key-id", NO_ID), "key", scalar(Kind.STRING), nullable=False)
+            return MapOf(key, _read(schema.get("value-id", NO_ID), "value", values, named))
+        case {"type": "fixed", "size": 16, "logicalType": "uuid"}:
+            return scalar(Kind.UUID)
+        case {"type": (dict() | list()) as inner}:
+            return _read(NO_ID, "", inner, named).type
+    return from_arrow(_arrow_type(schema))
+
+
+def _arrow_type(schema: Mapping[str, Any]) -> pa.DataType:
+    record = {"type": "record", "name": "r", "fields": [{"name": "f", "type": dict(schema)}]}
+    return avro_schema.arrow_type(avro_schema.parse(record)[0].members[0].node, True)
