@@ -18,7 +18,7 @@ from lakeformat.errors import CorruptFile, InvalidInput
 
 _WIDE = struct.pack("<i", 1681511377)
 _NARROW = struct.pack(">i", 1581511376)
-_FRAME = 4 + 4  # Bytes of the length and of the checksum.
+FRAME_BYTES = 4 + 4  # The length and the checksum.
 
 
 def encode(positions: np.ndarray, wide: bool = True) -> bytes:
@@ -33,9 +33,16 @@ def encode(positions: np.ndarray, wide: bool = True) -> bytes:
     return struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
 
 
+def framed(data: bytes) -> bytes:
+    """The vector at the start of `data`, which may hold as many bytes more as stand around one: Paimon says of wide vectors
+    how long they are with these, and of narrow ones without."""
+    (length,) = struct.unpack_from(">i", data) if len(data) >= FRAME_BYTES else (0,)
+    return data[:-FRAME_BYTES] if len(data) == length + 2 * FRAME_BYTES else data
+
+
 def decode(data: bytes, where: str) -> np.ndarray:
     """A deletion vector -> its positions, ascending. Raises `CorruptFile` for bytes that are none."""
-    if len(data) < _FRAME + 4:
+    if len(data) < FRAME_BYTES + 4:
         raise CorruptFile(f"{where}: a deletion vector of {len(data)} bytes")
     (length,) = struct.unpack_from(">i", data)
     body = memoryview(data)[4:-4]

@@ -98,7 +98,7 @@ def _read_vector(store: Reader, file: DeleteFile) -> _Vector:
     with store.open(file.path) as source:
         source.seek(offset)
         data = source.read() if size is None else source.read(size)
-    found = bitmap.decode(data, f"{file.path} at {offset}")
+    found = bitmap.decode(bitmap.framed(data), f"{file.path} at {offset}")
     if file.row_count is not None and len(found) != file.row_count:
         raise CorruptFile(f"{file.path} at {offset}: a vector of {len(found)} rows, its table says {file.row_count}")
     return _Vector(found)

@@ -59,6 +59,7 @@ def chosen() -> list[Recipe]:
         with_options(recipes.scalars("parquet"), "statistics_full", **{"metadata.stats-mode": "full"}),
         with_options(recipes.partitioned("parquet"), "statistics_none", **{"metadata.stats-mode": "none"}),
         recipes.keyed("parquet"),
+        recipes.keyed_marked("parquet"),
     ]
     return made
 

@@ -707,6 +707,23 @@ def keyed_compacted(file_format: str) -> Recipe:
     )
 
 
+def keyed_marked(file_format: str) -> Recipe:
+    """A primary key, and deletion vectors for the older versions of rows."""
+    made = keyed(file_format)
+    return replace(
+        made,
+        name=f"keyed_marked_{file_format}",
+        steps=(
+            append(*([i, f"r{i}", f"d{i % 2}"] for i in range(40))),
+            append(*([i, f"r{i} again", f"d{i % 2}"] for i in range(0, 40, 5))),
+            append([5, "once more", "d1"], [50, None, "d0"]),
+            COMPACT,
+            append([7, "late", "d1"], [50, "late", "d0"]),
+        ),
+        options={**made.options, "bucket": "1", "deletion-vectors.enabled": "true"},
+    )
+
+
 def keyed_evolved(file_format: str) -> Recipe:
     """A primary key, and files of several schemas to merge."""
     return replace(

@@ -357,7 +357,6 @@ def test_tables_that_a_write_would_break_are_read_and_not_written(table, home, k
     ("options", "says"),
     [
         ({"merge-engine": "newest"}, "merge engine 'newest'"),
-        ({"deletion-vectors.enabled": "true"}, "deletion vectors"),
         ({"record-level.expire-time": "1 d"}, "expire"),
     ],
 )

@@ -53,7 +53,7 @@ RANGES = {
         {"name": "_CARDINALITY", "type": ["null", "long"], "default": None},
     ],
 }
-# As Java writes it, and with a field that this library has no use for.
+# As Java writes it.
 INDEX_SCHEMA = {
     "type": "record",
     "name": "record",
@@ -75,7 +75,7 @@ INDEX_SCHEMA = {
         {"name": "_EXTERNAL_PATH", "type": NULLABLE, "default": None},
     ],
 }
-INDEX = pa.schema([*manifest.INDEX_ENTRY, pa.field("_EXTERNAL_PATH", pa.string())])
+INDEX = manifest.INDEX_ENTRY
 
 
 def with_index(home, schema, snapshot_id, entries):
@@ -143,30 +143,6 @@ def test_indexes_of_overwritten_partitions_go_and_the_others_stay_whole(table, h
     assert index_of(home, 8) is None
     back = table.rollback_to(5)
     assert index_of(home, back.id) == {"index-a": "s3://elsewhere/x", "index-c": None}
-
-
-def test_deletion_vectors_are_refused_by_name_wherever_they_would_matter(table, home):
-    table.append(rows(1, 2))
-    with_index(home, table.schema, 1, [("DELETION_VECTORS", ("x",), 0, "index-dv")])
-    verbs = {
-        "scan": lambda: table.scan().to_arrow(),
-        "count": lambda: table.scan().count(),
-        "delete": lambda: table.delete("id = 1"),
-        "delete a partition": lambda: table.delete("dt = 'x'"),
-        "update": lambda: table.update({"v": "'w'"}),
-        "overwrite": lambda: table.overwrite(rows(1), where="id = 1"),
-        "compact": lambda: table.compact(full=True),
-        "files": lambda: table.inspect.files(),
-    }
-    before = sorted(home.rglob("*"))
-    for verb in verbs.values():
-        with pytest.raises(UnsupportedFeature, match="deletion vectors"):
-            verb()
-    assert sorted(home.rglob("*")) == before
-    # Rows can be added, and the whole replaced.
-    table.append(rows(3))
-    table.overwrite_partitions(rows(4))
-    assert ids(table) == [4]
 
 
 def test_a_missing_or_broken_index_manifest_is_named(table, home):

@@ -102,9 +102,11 @@ INDEX_ENTRY = pa.schema(
                 pa.struct([("f0", pa.string()), ("f1", pa.int32()), ("f2", pa.int32()), ("_CARDINALITY", pa.int64())])
             ),
         ),
+        ("_EXTERNAL_PATH", pa.string()),
     ]
 )
 HASH_INDEX = "HASH"
+DELETION_VECTORS = "DELETION_VECTORS"
 _ENTRY_VERSION = 2
 _INDEX_ENTRY_VERSION = 1
 
@@ -165,8 +167,25 @@ def read_index(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
     name = (document or {}).get("indexManifest")
     if not name:
         return INDEX_ENTRY.empty_table()
-    path = f"{MANIFEST_FOLDER}/{name}"
-    return parse_index(reader.read(path), f"{reader.root}/{path}")
+    entries = _CACHE.get(reader.root, name)
+    if entries is None:
+        path = f"{MANIFEST_FOLDER}/{name}"
+        entries = parse_index(reader.read(path), f"{reader.root}/{path}")
+        _CACHE.put(reader.root, name, entries)
+    return entries
+
+
+def vectors(entries: pa.Table) -> pa.Table:
+    """The deletion vectors that entries of an index manifest name: the data file `of` each, `entry` (its row in `entries`),
+    and where in the file of that entry it lies (`offset`, `length`, and `cardinality`, null where it is not known)."""
+    is_vector = pc.equal(entries["_INDEX_TYPE"], DELETION_VECTORS)
+    own = pa.array(np.flatnonzero(np.asarray(is_vector)))
+    ranges = entries["_DELETIONS_VECTORS_RANGES"].take(own).combine_chunks()
+    held = pc.list_flatten(ranges)
+    columns = [pc.struct_field(held, name) for name in ("f0", "f1", "f2", "_CARDINALITY")]
+    entry = own.take(pc.list_parent_indices(ranges))
+    found = pa.table([columns[0], entry, *columns[1:]], names=["of", "entry", "offset", "length", "cardinality"])
+    return found.filter(found["of"].is_valid())
 
 
 def read_list(reader: Reader, name: str | None) -> pa.Table:
@@ -415,6 +434,7 @@ def emit_hash_index(entries: pa.Table, added: Sequence[WrittenFile], schema: Sch
         "_FILE_SIZE": pa.array([f.size_bytes for f in added], pa.int64()),
         "_ROW_COUNT": pa.array([f.row_count for f in added], pa.int64()),
         "_DELETIONS_VECTORS_RANGES": pa.nulls(count, INDEX_ENTRY.field("_DELETIONS_VECTORS_RANGES").type),
+        "_EXTERNAL_PATH": pa.nulls(count, pa.string()),
     }
     replaced = set(zip(new["_PARTITION"].to_pylist(), new["_BUCKET"].to_pylist(), strict=True))
     there = zip(entries["_PARTITION"].to_pylist(), entries["_BUCKET"].to_pylist(), strict=True)
@@ -756,5 +776,6 @@ INDEX_SCHEMA = _record(
                 )
             ),
         ),
+        ("_EXTERNAL_PATH", _optional("string")),
     ],
 )

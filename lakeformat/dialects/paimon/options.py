@@ -135,7 +135,7 @@ _REFUSED_ALWAYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
 )
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("row-tracking.enabled", lambda v: _true(v), "row tracking"),
-    ("deletion-vectors.enabled", lambda v: _true(v), "deletion vectors"),
+    ("deletion-vectors.enabled", lambda v: _true(v), "deletion vectors (read, not written)"),
     ("clustering.incremental", lambda v: _true(v), "incremental clustering"),
     ("data-file.external-paths", lambda v: bool(v), "data files outside the table's folder"),
     ("index-file-in-data-file-dir", lambda v: _true(v), "index files beside data files"),
@@ -143,7 +143,6 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
 )
 # Of tables with a primary key. What decides which row of a key counts must be known to readers too.
 _REFUSED_FOR_KEYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    ("deletion-vectors.enabled", lambda v: _true(v), "deletion vectors on a table with a primary key"),
     ("sequence.snapshot-ordering", lambda v: _true(v), "rows ordered by snapshot"),
     ("record-level.expire-time", lambda v: bool(v), "rows that expire by themselves"),
 )
@@ -291,6 +290,16 @@ def changelog_producer(options: Options) -> str:
     return value
 
 
+def has_vectors(options: Options) -> bool:
+    """`deletion-vectors.enabled`: whether deletion vectors say which rows of files are gone."""
+    return boolean(options, "deletion-vectors.enabled", False)
+
+
+def hides_level_0(options: Options) -> bool:
+    """Whether a table with a primary key shows no row of level 0 until it is compacted."""
+    return has_vectors(options) and not boolean(options, "deletion-vectors.merge-on-read", False)
+
+
 def level_count(options: Options) -> int:
     """`num-levels`: by default one more than the sorted runs at which compaction begins."""
     found = integer(options, "num-levels", integer(options, "num-sorted-run.compaction-trigger", 5) + 1)
@@ -384,6 +393,9 @@ _TYPED: dict[str, Callable[..., object]] = {
     "partition.legacy-name": boolean,
     "metadata.stats-dense-store": boolean,
     "file.compression.zstd-level": integer,
+    "deletion-vectors.enabled": boolean,
+    "deletion-vectors.merge-on-read": boolean,
+    "deletion-vectors.bitmap64": boolean,
 }
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import binary_row, expression
+from lakeformat.codec import binary_row, bitmap, expression
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import manifest, metadata, options
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
@@ -20,7 +21,7 @@ from lakeformat.errors import NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
-from lakeformat.model.work import SEQUENCE, VALUE_KIND, Delta, MergeSpec, ReadTask, RowKind
+from lakeformat.model.work import SEQUENCE, VALUE_KIND, Content, DeleteFile, Delta, MergeSpec, ReadTask, RowKind
 from lakeformat.storage.store import Reader
 
 
@@ -51,7 +52,7 @@ class Sections:
 
     `files` are in the order of partition, bucket and section, and within one older before newer; `starts` says where
     each section begins. A section `is_whole` if its rows are the table's as they stand: one file above level 0, in
-    which nothing retracts.
+    which nothing retracts; or several, where deletion vectors take the older rows of a key.
     """
 
     files: Files
@@ -60,6 +61,7 @@ class Sections:
 
     @classmethod
     def of(cls, found: Files, schema: Schema) -> Sections:
+        marked = options.has_vectors(schema.properties)
         entries = found.entries
         count = len(entries)
         if count == 0:
@@ -76,10 +78,10 @@ class Sections:
         starts = np.concatenate(([0], np.flatnonzero(np.diff(section[order])) + 1))
         retracts = np.asarray(pc.fill_null(entries["_DELETE_ROW_COUNT"], 1))
         alone = np.diff(np.append(starts, count)) == 1
-        first = order[starts]
+        plain = np.logical_and.reduceat(((levels > 0) & (retracts == 0))[order], starts)
         rows = pa.array(order)
         sorted_files = Files(entries.take(rows), found.paths.take(rows))
-        return cls(sorted_files, starts, alone & (levels[first] > 0) & (retracts[first] == 0))
+        return cls(sorted_files, starts, plain & (alone | marked))
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -104,7 +106,7 @@ def scan(
     found = files(reader, base, predicate)
     if not base.schema.primary_key:
         return tasks(reader, base, found, fields, residual)
-    sections = Sections.of(found, base.schema)
+    sections = Sections.of(found.filter(_visible(found.entries, base.schema)), base.schema)
     whole, sections = _without_needless(reader, base, sections, predicate)
     return [*tasks(reader, base, whole, fields, residual), *merges(reader, base, sections, fields, residual)]
 
@@ -123,13 +125,15 @@ def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
     """The number of rows for which `predicate` is true, where metadata alone can tell it exactly; else None."""
     entries = _entries(reader, base, predicate)
+    entries = entries.filter(_visible(entries, base.schema))
     if base.schema.primary_key:
         found = Sections.of(Files(entries, paths(entries, base.schema)), base.schema)
         if not found.is_whole.all():
             return None
     if _residual(base.schema, predicate) != ALWAYS and not _must_match(reader, base, entries, predicate).all():
         return None
-    return pc.sum(entries["_ROW_COUNT"]).as_py() or 0
+    gone = deleted_rows(reader, base, entries)
+    return None if gone is None else (pc.sum(entries["_ROW_COUNT"]).as_py() or 0) - int(gone.sum())
 
 
 def matching_wholly(reader: Reader, base: State, found: Files, predicate: Expression) -> np.ndarray:
@@ -145,36 +149,76 @@ def tasks(
     predicate: Expression = ALWAYS,
     alone: bool = False,
 ) -> list[ReadTask]:
-    """Files -> tasks of about `source.split.target-size`; the files of a task share format and columns. With `alone`, a
-    task for each file, in the order of the files."""
-    if alone:
-        one = [found.filter(pa.array(np.arange(len(found)) == i)) for i in range(len(found))]
-        return [task for each in one for task in tasks(reader, base, each, fields, predicate)]
+    """Files -> tasks of about `source.split.target-size`; the files of a task share format and columns, and all or none of
+    them have lost rows. With `alone`, a task for each file, in the order of the files."""
     given = base.schema.properties
-    target = options.size(given, "source.split.target-size", 128 << 20)
+    target = 0 if alone else options.size(given, "source.split.target-size", 128 << 20)
     opening = options.size(given, "source.split.open-file-cost", 4 << 20)
-    result = []
-    for schema_id, format, rows in _kinds(found):
+    deletes = delete_files(reader, base, found)
+    result: list[tuple[int, ReadTask]] = []
+    for schema_id, format, rows in _kinds(found, deletes):
         file_fields = metadata.schema_at(reader, base, schema_id).fields
         sizes = np.asarray(found.entries["_FILE_SIZE"])[rows]
         weights = np.cumsum(np.maximum(sizes, opening))
         part = found.paths.take(pa.array(rows)).to_pylist()
         row_counts = np.asarray(found.entries["_ROW_COUNT"])[rows].tolist()
+        gone = [deletes[row] for row in rows.tolist()] if int(rows[0]) in deletes else []
         start, before = 0, 0
         while start < len(rows):
             end = max(int(np.searchsorted(weights, before + target, side="right")), start + 1)
-            result.append(
-                ReadTask(
-                    paths=tuple(part[start:end]),
-                    row_counts=tuple(row_counts[start:end]),
-                    sizes_bytes=tuple(sizes[start:end].tolist()),
-                    file_format=format,
-                    fields=fields,
-                    file_fields=file_fields,
-                    predicate=predicate,
-                )
+            task = ReadTask(
+                paths=tuple(part[start:end]),
+                row_counts=tuple(row_counts[start:end]),
+                sizes_bytes=tuple(sizes[start:end].tolist()),
+                file_format=format,
+                fields=fields,
+                file_fields=file_fields,
+                predicate=predicate,
+                deletes=tuple(gone[start:end]),
             )
+            result.append((int(rows[start]), task))
             start, before = end, int(weights[end - 1])
+    if alone:
+        result.sort(key=lambda each: each[0])
+    return [task for _, task in result]
+
+
+def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[DeleteFile, ...]]:
+    """By the row of a file in `found`, the deletion vector that tells of it; only of files that lost rows."""
+    index = manifest.read_index(reader, base.document)
+    at, vectors = _vectors(found.entries, index)
+    if not len(at):
+        return {}
+    beside = options.boolean(base.schema.properties, "index-file-in-data-file-dir", False)
+    names, elsewhere = index["_FILE_NAME"].to_pylist(), index["_EXTERNAL_PATH"].to_pylist()
+    result: dict[int, tuple[DeleteFile, ...]] = {}
+    for row, path, entry, offset, length, cardinality in zip(
+        at.tolist(),
+        found.paths.take(pa.array(at)).to_pylist(),
+        *(vectors[name].to_pylist() for name in ("entry", "offset", "length", "cardinality")),
+        strict=True,
+    ):
+        folder = path.rsplit("/", 1)[0] if beside else metadata.INDEX_FOLDER
+        # Of narrow vectors Java gives the length without the eight bytes around them, of wide ones with them.
+        result[row] = (
+            DeleteFile(
+                elsewhere[entry] or f"{folder}/{names[entry]}",
+                Content.DELETION_VECTORS,
+                offset,
+                length + bitmap.FRAME_BYTES,
+                row_count=cardinality,
+            ),
+        )
+    return result
+
+
+def deleted_rows(reader: Reader, base: State, entries: pa.Table) -> np.ndarray | None:
+    """How many rows of each file are gone by its deletion vector; None where a vector does not tell."""
+    at, vectors = _vectors(entries, manifest.read_index(reader, base.document))
+    if vectors["cardinality"].null_count:
+        return None
+    result = np.zeros(len(entries), np.int64)
+    result[at] = np.asarray(vectors["cardinality"])
     return result
 
 
@@ -183,6 +227,7 @@ def merges(
 ) -> list[ReadTask]:
     """For each section, the task that merges its files. `fields` may hold `SEQUENCE` and `VALUE_KIND`."""
     spec = options.merging(base.schema, reader.root)
+    deletes = delete_files(reader, base, sections.files)
     system = (SEQUENCE, VALUE_KIND)
     held = (*system, *_merged_fields(spec, tuple(f for f in fields if f not in system), base.schema))
     entries = sections.files.entries
@@ -203,6 +248,7 @@ def merges(
                     file_format=format,
                     fields=held,
                     file_fields=(*system, *metadata.schema_at(reader, base, schema_id).fields),
+                    deletes=tuple(deletes.get(i, ()) for i in run) if deletes.keys() & set(run) else (),
                 )
             )
         span = slice(start, start + size)
@@ -285,17 +331,6 @@ def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[F
     return tuple(_part(find_field(fields, name), inner) for name, inner in chosen.items())
 
 
-def require_plain(reader: Reader, base: State) -> None:
-    """Refuse, by name, tables whose files alone do not say what their rows are."""
-    metadata.require_readable(base.schema, reader.root)
-    name = (base.document or {}).get("indexManifest")
-    if name:
-        path = f"{metadata.MANIFEST_FOLDER}/{name}"
-        kinds = set(manifest.parse_index(reader.read(path), f"{reader.root}/{path}")["_INDEX_TYPE"].to_pylist())
-        if "DELETION_VECTORS" in kinds:
-            raise UnsupportedFeature(f"{reader.root}: deletion vectors: not supported yet")
-
-
 def delta(
     reader: Reader,
     base: State,
@@ -308,7 +343,8 @@ def delta(
     schema of `base`, a later state.
 
     From the changelog where the table has one; else from the files that came, and for an overwrite those that went. What
-    an overwrite did to a table with a primary key is told by its rows before and after. Raises `NotFound`.
+    an overwrite did to a table with a primary key is told by its rows before and after, and what deletion vectors did to a
+    file by all of its rows before and after. Raises `NotFound`.
     """
     state, schema = metadata.earlier(reader, base, snapshot_id), base.schema
     document = state.document or {}
@@ -317,7 +353,7 @@ def delta(
         raise NotFound(
             f"{reader.root}: snapshot {snapshot_id - 1} is not there, so nobody can tell what {snapshot_id} changed"
         )
-    require_plain(reader, state)
+    metadata.require_readable(schema, reader.root)
     keyed = bool(schema.primary_key)
     scope, residual = conditions.split(predicate, schema.partitioning.names)
     fields = _with_columns_of(residual, fields, schema)
@@ -344,11 +380,18 @@ def delta(
         return [
             Delta(None, tuple(_raw(reader, base, entries.filter(pc.equal(kinds, EntryKind.ADD)), fields, residual)))
         ]
+    before, lost = state, manifest.EMPTY_ENTRIES
+    marked = options.has_vectors(schema.properties) or "indexManifest" in document
+    if marked and since and document["commitKind"] == "OVERWRITE":
+        before = metadata.earlier(reader, base, since)
+        lost = _lost_rows(reader, before, state, scope)
     result = []
-    for kind, entry_kind in ((RowKind.DELETE, EntryKind.DELETE), (RowKind.INSERT, EntryKind.ADD)):
-        chosen_entries = entries.filter(pc.equal(kinds, int(entry_kind)))
-        found = Files(chosen_entries, paths(chosen_entries, schema))
-        result.append(Delta(kind, tuple(tasks(reader, base, found, fields, residual))))
+    for kind, entry_kind, then in (
+        (RowKind.DELETE, EntryKind.DELETE, before),
+        (RowKind.INSERT, EntryKind.ADD, state),
+    ):
+        told = pa.concat_tables([entries.filter(pc.equal(kinds, int(entry_kind))), lost])
+        result.append(Delta(kind, tuple(tasks(reader, then, Files(told, paths(told, schema)), fields, residual))))
     return result
 
 
@@ -357,6 +400,21 @@ def delta(
 
 def _whole_scan(reader: Reader, state: State, fields: tuple[Field, ...], predicate: Expression) -> list[ReadTask]:
     return scan(reader, state, [f.name for f in fields], predicate)
+
+
+def _lost_rows(reader: Reader, before: State, after: State, scope: Expression) -> pa.Table:
+    """The entries of files that are live in both, and of which `after` has fewer rows."""
+    if (before.document or {}).get("indexManifest") == (after.document or {}).get("indexManifest"):
+        return manifest.EMPTY_ENTRIES
+    old, new = (manifest.vectors(manifest.read_index(reader, each.document)) for each in (before, after))
+    place = pc.index_in(new["of"], value_set=old["of"].combine_chunks())
+    same = pc.equal(new["cardinality"], old["cardinality"].take(place))  # A vector only grows.
+    changed = new["of"].filter(pc.invert(pc.fill_null(same, False))).combine_chunks()
+    if len(changed) == 0:
+        return manifest.EMPTY_ENTRIES
+    live, known = (manifest.live_entries(reader, each.document, after.schema, scope) for each in (after, before))
+    live = live.filter(pc.is_in(live["_FILE_NAME"], value_set=changed))
+    return live.filter(pc.is_in(live["_FILE_NAME"], value_set=known["_FILE_NAME"].combine_chunks()))
 
 
 def _listed(reader: Reader, base: State, name: str, scope: Expression) -> pa.Table:
@@ -415,19 +473,37 @@ def _without_needless(reader: Reader, base: State, sections: Sections, predicate
     A file of a section to merge stays even if none of its rows can: it may hold the newest row of a key. Where the merged
     row is one of those merged, a section goes if none of its files has such a row.
     """
-    if _residual(base.schema, predicate) != ALWAYS and len(sections):
-        may = np.asarray(_may_match(reader, base, sections.files.entries, predicate))
-        hit = np.logical_or.reduceat(may, sections.starts)
-        if options.merging(base.schema, reader.root).engine != "deduplicate":
-            hit |= ~sections.is_whole
-        sections = sections.filter(hit)
-    return sections.filter(sections.is_whole).files, sections.filter(~sections.is_whole)
+    whole, rest = sections.filter(sections.is_whole).files, sections.filter(~sections.is_whole)
+    if _residual(base.schema, predicate) == ALWAYS:
+        return whole, rest
+    whole = whole.filter(_may_match(reader, base, whole.entries, predicate))
+    if len(rest) and options.merging(base.schema, reader.root).engine == "deduplicate":
+        may = np.asarray(_may_match(reader, base, rest.files.entries, predicate))
+        rest = rest.filter(np.logical_or.reduceat(may, rest.starts))
+    return whole, rest
+
+
+def _visible(entries: pa.Table, schema: Schema) -> pa.Array:
+    """Which files hold rows that are the table's already."""
+    if schema.primary_key and options.hides_level_0(schema.properties):
+        return pc.greater(entries["_LEVEL"], 0)
+    return pa.array(np.ones(len(entries), bool))
+
+
+def _vectors(entries: pa.Table, index: pa.Table) -> tuple[np.ndarray, pa.Table]:
+    """(rows of `entries` that lost rows, ascending; the deletion vector of each, as in `manifest.vectors`)."""
+    vectors = manifest.vectors(index)
+    if len(vectors) == 0:
+        return np.zeros(0, np.int64), vectors
+    place = pc.index_in(entries["_FILE_NAME"], value_set=vectors["of"].combine_chunks()).combine_chunks()
+    at = np.flatnonzero(np.asarray(place.is_valid()))
+    return at, vectors.take(place.drop_null())
 
 
 def _entries(reader: Reader, base: State, predicate: Expression) -> pa.Table:
     """The live entries of files that may hold a row for which `predicate` is true; of a table with a primary key, those
     that may hold a key for which it can be."""
-    require_plain(reader, base)
+    metadata.require_readable(base.schema, reader.root)
     schema = base.schema
     scope, rest = conditions.split(predicate, schema.partitioning.names)
     entries = manifest.live_entries(reader, base.document, schema, scope)
@@ -516,17 +592,22 @@ def _rows(column: pa.Array, rows: np.ndarray) -> pa.Array:
     return column if len(rows) == len(column) else column.take(pa.array(rows))
 
 
-def _kinds(found: Files) -> Iterator[tuple[int, str, np.ndarray]]:
+def _kinds(found: Files, deletes: Mapping[int, Any]) -> Iterator[tuple[int, str, np.ndarray]]:
     """(schema id, file format, rows) for the files that can share a task."""
     if len(found) == 0:
         return
+    lost = np.zeros(len(found), bool)
+    lost[list(deletes)] = True
     ids = np.asarray(found.entries["_SCHEMA_ID"])
     formats = file_formats(found.entries).dictionary_encode(null_encoding="encode")
     codes, names = formats.indices.to_numpy(zero_copy_only=False), formats.dictionary.to_pylist()
     for schema_id in np.unique(ids):
         for code in sorted(np.unique(codes[ids == schema_id]).tolist(), key=lambda code: str(names[code])):
             _require_format(names[code])
-            yield int(schema_id), names[code], np.flatnonzero((ids == schema_id) & (codes == code))
+            rows = np.flatnonzero((ids == schema_id) & (codes == code))
+            for part in (rows[~lost[rows]], rows[lost[rows]]):
+                if len(part):
+                    yield int(schema_id), names[code], part
 
 
 def _require_format(name: str | None) -> None:
