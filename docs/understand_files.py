@@ -194,7 +194,8 @@ an older snapshot reads it.
 Paimon 0.4 names the same file in those two DELETE and ADD entries, and so does lakeformat for files of level 1 and higher. A file of level 0
 it writes again, because not every writer merges a commit's rows by key.""",
     "Alter the table": "`schema-1` is written and nothing else. No snapshot uses it until the next commit.",
-    "Insert once more": "The snapshot's `schemaId` is 1 now.",
+    "Insert once more": """By its option, the table is compacted after each write: `snapshot-5` added the file on level 0, `snapshot-6` is what became of it. Their
+`schemaId` is 1.""",
     "Expire snapshots": """
 Snapshots 1 to 4 go: first the 18 data files that a DELETE entry names and nothing later adds, then manifests and lists that only those snapshots
 used, then the snapshot files; `EARLIEST` is set last. The partitions that became empty are removed, which today's Paimon does only with

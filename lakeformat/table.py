@@ -20,6 +20,7 @@ from lakeformat.codec import sql_text
 from lakeformat.commit import commit, discard
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for
+from lakeformat.engines.engine import Engine
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
 from lakeformat.maintenance import compact, expire, sweep
 from lakeformat.merge import MergeInto
@@ -193,7 +194,7 @@ class Table:
         if landed:
             return landed
         added = self._write(base, data)
-        return self._commit(base, Append(request=request, added=added)) if added else None
+        return self._commit(base, Append(request=request, added=added), engine_for(data)) if added else None
 
     def add_files(
         self,
@@ -298,7 +299,7 @@ class Table:
         except BaseException:
             discard(self._store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
             raise
-        return self._commit(base, operation)
+        return self._commit(base, operation, how[2])
 
     def overwrite(
         self,
@@ -337,7 +338,7 @@ class Table:
         except BaseException:
             discard(self._store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
             raise
-        return self._commit(base, operation)
+        return self._commit(base, operation, engine)
 
     def truncate(self, *, id: str | None = None, properties: Mapping[str, str] | None = None) -> Snapshot | None:
         """Remove all rows."""
@@ -380,8 +381,9 @@ class Table:
         if where is None:
             raise InvalidInput("delete needs a condition; truncate() removes all rows")
         condition = self._condition(where, base.schema)
-        operation = row_level.delete(self._store, self._dialect, engine_for(spark=spark), base, request, condition)
-        return self._commit(base, operation) if operation else None
+        engine = engine_for(spark=spark)
+        operation = row_level.delete(self._store, self._dialect, engine, base, request, condition)
+        return self._commit(base, operation, engine) if operation else None
 
     def update(
         self,
@@ -404,7 +406,7 @@ class Table:
         condition = self._condition(where, base.schema)
         engine = engine_for(spark=spark)
         operation = row_level.update(self._store, self._dialect, engine, base, request, bound, condition)
-        return self._commit(base, operation) if operation else None
+        return self._commit(base, operation, engine) if operation else None
 
     def merge_into(self, source: Any, on: str | Expression, *, evolve_schema: bool = False) -> MergeInto:
         """Change the table by a source of rows: chain clauses, then `merge()`.
@@ -720,11 +722,16 @@ class Table:
             return self._base()
 
         operation = merge.plan(self._store, self._dialect, engine, base, request, asked, grow)
-        return self._commit(base, operation) if operation else None
+        return self._commit(base, operation, engine) if operation else None
 
-    def _commit(self, base: TableState, operation: Operation) -> Snapshot:
-        head = self._dialect.head(self._store)
-        return commit(self._store, head, self._dialect, operation, self._dialect.attempts(base.schema))
+    def _commit(self, base: TableState, operation: Operation, engine: Engine | None = None) -> Snapshot:
+        """`engine`: of a write of rows, which also does the compaction that belongs to it."""
+        head, schema = self._dialect.head(self._store), base.schema
+        made = commit(self._store, head, self._dialect, operation, self._dialect.attempts(schema))
+        if engine is not None:
+            upkeep = self._dialect.upkeep(schema, None)
+            compact.after(self._store, self._dialect, engine, upkeep, schema, operation.request, made)
+        return made
 
     def _write(
         self, base: TableState, data: Any, required: Expression | None = None, anew: bool = False

@@ -16,7 +16,7 @@ from lakeformat.model.operation import Operation
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, PartitionChange, Plan, Retention, Snapshot, Stamp, TableState
-from lakeformat.model.work import DeleteTask, Delta, DeltaLayout, Named, ReadTask, RewriteTask, WriteTask
+from lakeformat.model.work import DeleteTask, Delta, DeltaLayout, Named, ReadTask, RewriteTask, Upkeep, WriteTask
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import Listed, Reader, Store
 
@@ -172,7 +172,16 @@ class Dialect(Protocol):
         """How a changelog of rows known by `key` becomes files."""
         ...
 
-    def compaction(self, reader: Reader, base: Any, full: bool, scope: Expression) -> list[RewriteTask]: ...
+    def compaction(
+        self, reader: Reader, base: Any, full: bool, scope: Expression, now_ms: int | None = None
+    ) -> list[RewriteTask]:
+        """What is worth writing anew; without `now_ms`, whatever the time is."""
+        ...
+
+    def upkeep(self, schema: Schema, number: int | None) -> Upkeep | None:
+        """The compaction that belongs to a write, of a stream where it has a `number`; None: others do that."""
+        ...
+
     def delete_compaction(self, reader: Reader, base: Any, full: bool, scope: Expression) -> list[DeleteTask]:
         """Files of position deletes that are worth writing anew."""
         ...

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 
 from lakeformat.commit import commit
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.engine import Engine
-from lakeformat.errors import Conflict
+from lakeformat.errors import CommitLost, Conflict
 from lakeformat.maintenance.progress import track
 from lakeformat.model.operation import Request, Rewrite, RowDelta
-from lakeformat.model.predicate import Expression
+from lakeformat.model.predicate import ALWAYS, Expression
+from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.model.work import WrittenFile
+from lakeformat.model.work import Upkeep, WrittenFile
 from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
@@ -23,16 +25,23 @@ _STARTS = 3
 
 
 def compact(
-    store: Store, dialect: Dialect, engine: Engine, request: Request, full: bool, scope: Expression, attempts: int
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    request: Request,
+    full: bool,
+    scope: Expression,
+    attempts: int,
+    starts: int = _STARTS,
 ) -> Snapshot | None:
     """Small files become large ones, in one snapshot; None when there is nothing worth it.
 
-    Raises `Conflict` when others were faster three times.
+    Raises `Conflict` when others were faster `starts` times.
     """
-    for start in range(_STARTS):
+    for start in range(starts):
         head = dialect.head(store)
         base = dialect.on(store, dialect.load(store, head.version()), request.branch)
-        tasks = dialect.compaction(store, base, full, scope)
+        tasks = dialect.compaction(store, base, full, scope, int(time.time() * 1000))
         if not tasks:
             return None
         written: list[WrittenFile] = []
@@ -54,10 +63,39 @@ def compact(
         try:
             return commit(store, head, dialect, operation, attempts)
         except Conflict as conflict:
-            if start == _STARTS - 1:
+            if start == starts - 1:
                 raise
             log.info("%s: compaction starts over: %s", store.root, conflict)
     raise AssertionError("unreachable")
+
+
+def after(
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    upkeep: Upkeep | None,
+    schema: Schema,
+    request: Request,
+    made: Snapshot,
+) -> Snapshot | None:
+    """The compaction that belongs to the write `made`, in a snapshot of its own; None where nothing is worth it.
+
+    The write has landed and stays, so nothing is raised: a compaction that others were faster than, or that failed, is left
+    to the next write.
+    """
+    if upkeep is None or not made.partitions:
+        return None
+    scope = ALWAYS if upkeep.everywhere else dialect.scope_of(schema, {each.values for each in made.partitions})
+    asked = Request(id=f"{request.id}/compact", absent_until=made.id, branch=request.branch)
+    try:
+        return compact(store, dialect, engine, asked, upkeep.full, scope, dialect.attempts(schema), starts=1)
+    except (Conflict, CommitLost) as lost:
+        log.info("%s: compaction after snapshot %d: %s", store.root, made.id, lost)
+    except Exception:
+        log.warning(
+            "%s: compaction after snapshot %d failed; the next write tries again", store.root, made.id, exc_info=True
+        )
+    return None
 
 
 def compact_deletes(

@@ -336,6 +336,16 @@ class RewriteTask:
 
 
 @dataclass(frozen=True, slots=True)
+class Upkeep:
+    """The compaction that a writer does after its own commit."""
+
+    full: bool = False  # Each bucket becomes one sorted run; else what is worth it.
+    everywhere: bool = False  # In all partitions; else in those that were written to.
+    waits: bool = False  # A stream's commit is over when this is.
+    ahead: int = 3  # How many commits a stream may make while it is under way.
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A data file of which rows may go: where files of deletes about it belong, and what there is of them."""
 

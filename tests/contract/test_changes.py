@@ -154,7 +154,7 @@ def test_producers_have_names(lake):
 
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
 def test_compaction_tells_what_became_of_rows(lake, producer):
-    table = make(lake, keyed=True, **{"changelog-producer": producer})
+    table = make(lake, keyed=True, **{"changelog-producer": producer, "write-only": "true"})
     table.upsert(rows((1, "a", "x"), (2, "b", "x"), (3, "c", "y")))
     assert told(table.changes(0)) == []
     table.compact(full=True)

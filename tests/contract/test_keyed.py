@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeformat import Conflict, InvalidInput, Lake, OutsideScope, UnsupportedFeature
+from lakeformat import Conflict, InvalidInput, Lake, OutsideScope, StoreError, UnsupportedFeature
 from lakeformat.dialects.paimon import manifest
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.operation import Request, Rewrite
@@ -438,7 +438,7 @@ def test_a_full_compaction_leaves_one_settled_file_and_drops_deletes(table, spar
 
 
 def test_compaction_waits_for_enough_sorted_runs(lake):
-    t = make(lake, bucket="1")
+    t = make(lake, bucket="1", **{"write-only": "true"})
     for turn in range(4):
         t.upsert(arrow([row(turn)]))
     assert t.compact() is None
@@ -448,8 +448,103 @@ def test_compaction_waits_for_enough_sorted_runs(lake):
     assert contents(t) == {("a", i): "v" for i in range(5)}
 
 
+def kinds(table):
+    return [each.kind for each in table.snapshots()]
+
+
+def test_a_write_compacts_what_the_sorted_runs_ask_for(lake, frame):
+    t = make(lake, bucket="1")
+    for turn in range(4):
+        t.upsert(frame([row(turn), row(turn, dt="b")] if turn < 1 else [row(turn)]))
+    assert kinds(t) == ["append"] * 4
+    made = t.upsert(frame([row(4)]), id="fifth")
+    assert (made.kind, made.operation_id) == ("append", "fifth")
+    assert kinds(t) == ["append"] * 5 + ["compact"]
+    assert levels(t) == [0, 5]
+    assert t.upsert(frame([row(4)]), id="fifth").id == made.id
+    assert len(t.snapshots()) == 6
+    assert contents(t) == {("a", i): "v" for i in range(5)} | {("b", 0): "v"}
+
+
+@pytest.mark.parametrize(
+    ("options", "compacts"),
+    [
+        ({}, False),
+        ({"num-sorted-run.compaction-trigger": "2"}, True),
+        ({"num-sorted-run.compaction-trigger": "2", "write-only": "true"}, False),
+        ({"full-compaction.delta-commits": "3"}, True),
+        ({"compaction.total-size-threshold": "1 mb"}, True),
+        ({"compaction.incremental-size-threshold": "1 b"}, True),
+        ({"compaction.incremental-size-threshold": "1 mb"}, False),
+        ({"compaction.optimization-interval": "1 ms"}, True),
+    ],
+)
+def test_what_makes_a_write_compact(lake, options, compacts):
+    t = make(lake, bucket="1", **options)
+    for turn in range(2):
+        t.upsert(arrow([row(1, f"v{turn}")]))
+    assert (kinds(t)[-1] == "compact") is compacts
+    assert levels(t) == ([t.inspect.files()["level"][0].as_py()] if compacts else [0, 0])
+    assert contents(t) == {("a", 1): "v1"}
+
+
+def test_every_verb_that_writes_rows_compacts(lake):
+    t = make(lake, bucket="1", **{"full-compaction.delta-commits": "1"})
+    verbs = [
+        lambda: t.append(arrow([row(1), row(2), row(3)])),
+        lambda: t.delete("id = 1"),
+        lambda: t.update({"v": "'u'"}, where="id = 2"),
+        lambda: (
+            t.merge_into(arrow([row(3, "m")]), on="t.id = s.id and t.dt = s.dt").when_matched().update_all().merge()
+        ),
+    ]
+    for n, verb in enumerate(verbs, 1):
+        verb()
+        assert kinds(t) == ["append", "compact", "delete", "compact", "update", "compact", "merge", "compact"][: 2 * n]
+        assert len(levels(t)) == 1
+        assert levels(t)[0] > 0
+    assert contents(t) == {("a", 2): "u", ("a", 3): "m"}
+    t.overwrite(arrow([row(9)]))
+    assert kinds(t)[-1] == "overwrite", "its files are where compaction would put them"
+
+
+@pytest.mark.parametrize("error", [StoreError("refused"), ValueError("a bug")])
+def test_a_write_stays_where_its_compaction_fails(lake, monkeypatch, caplog, error):
+    t = make(lake, bucket="1", **{"full-compaction.delta-commits": "1"})
+
+    def fails(self, store, tasks):
+        raise error
+
+    monkeypatch.setattr(ArrowEngine, "rewrite", fails)
+    assert t.upsert(arrow([row(1)])).kind == "append"
+    assert "failed; the next write tries again" in caplog.text
+    monkeypatch.undo()
+    t.upsert(arrow([row(2)]))
+    assert kinds(t) == ["append", "append", "compact"]
+    assert contents(t) == {("a", 1): "v", ("a", 2): "v"}
+
+
+def test_a_write_gives_way_to_others_that_compact_what_it_wrote(lake, monkeypatch, caplog):
+    t = make(lake, bucket="1", **{"full-compaction.delta-commits": "1"})
+    other, rewrite, turns = lake.table("d.t"), ArrowEngine.rewrite, iter(["one"])
+
+    def meanwhile(self, store, tasks):
+        found = rewrite(self, store, tasks)
+        for _ in turns:
+            other.compact(full=True)
+        return found
+
+    monkeypatch.setattr(ArrowEngine, "rewrite", meanwhile)
+    t.upsert(arrow([row(1)]))
+    assert kinds(t) == ["append", "compact"]
+    assert "WARNING" not in {each.levelname for each in caplog.records}
+    assert contents(t) == {("a", 1): "v"}
+    assert len(t.remove_orphan_files(older_than=datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1))) == 0
+
+
 def test_deleted_rows_stay_while_an_older_row_may_be_below(lake):
-    t = make(lake, bucket="1", **{"num-sorted-run.compaction-trigger": "2", "num-levels": "4"})
+    rules = {"num-sorted-run.compaction-trigger": "2", "num-levels": "4", "write-only": "true"}
+    t = make(lake, bucket="1", **rules)
     t.overwrite(arrow([row(i, "old" * 1000 + str(i)) for i in range(3000)]))
     t.delete(where="id = 7")
     t.upsert(arrow([row(8, "new")]))
@@ -506,7 +601,8 @@ def test_a_compaction_keeps_the_buckets_of_what_it_reads(table):
         table.upsert(arrow([row(1)]))
 
 
-def test_a_compaction_does_not_mind_writers_beside_it(table, lake, monkeypatch):
+def test_a_compaction_does_not_mind_writers_beside_it(lake, monkeypatch):
+    table = make(lake, **{"write-only": "true"})
     for turn in range(3):
         table.upsert(arrow([row(i, f"v{turn}") for i in range(5)]))
     other = lake.table("d.t")

@@ -88,8 +88,8 @@ def test_alter_writes_a_schema_that_the_next_snapshot_uses(steps):
 def test_expiry_removes_what_is_marked_and_nothing_else(steps):
     before, after = steps["Insert once more"], steps["Expire snapshots"]
     gone = set(before.tree) - set(after.tree)
-    assert len([path for path in gone if path.startswith("dt=")]) == 18
-    assert {path for path in gone if path.startswith("snapshot/")} == {f"snapshot/snapshot-{n}" for n in range(1, 5)}
+    assert len([path for path in gone if path.startswith("dt=")]) == 19
+    assert {path for path in gone if path.startswith("snapshot/")} == {f"snapshot/snapshot-{n}" for n in range(1, 6)}
     assert not any(day in path for path in after.tree for day in DELETED), "partitions that became empty are removed"
     assert after.rows == before.rows
     assert after.snapshot == before.snapshot

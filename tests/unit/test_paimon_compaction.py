@@ -1,5 +1,6 @@
 """Compaction: what it takes, what it keeps, and what it loses to."""
 
+import datetime
 import itertools
 import threading
 
@@ -10,12 +11,13 @@ import pytest
 from lakeformat import Conflict, InvalidInput, Lake
 from lakeformat.codec import murmur
 from lakeformat.commit import commit
-from lakeformat.dialects.paimon import compaction, dialect
+from lakeformat.dialects.paimon import compaction, dialect, metadata
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.maintenance import compact
 from lakeformat.model.operation import Request, Rewrite
 from lakeformat.model.predicate import ALWAYS
-from lakeformat.model.schema import Kind, scalar
+from lakeformat.model.schema import Kind, Schema, scalar
+from lakeformat.model.work import Upkeep
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 
@@ -41,6 +43,60 @@ def by_bucket(table):
         place = found.setdefault((row["partition"], row["bucket"]), [])
         place.append((row["min_sequence_number"], row["max_sequence_number"], row["row_count"]))
     return found
+
+
+# --- when -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hours", "hour", "ratio"),
+    [
+        ((2, 6), 1, 1),
+        ((2, 6), 2, 51),
+        ((2, 6), 6, 1),
+        ((22, 3), 23, 51),
+        ((22, 3), 3, 1),
+        ((5, 5), 5, 1),
+        ((-1, -1), 0, 1),
+    ],
+)
+def test_runs_may_be_larger_off_peak(hours, hour, ratio):
+    given = {"compaction.offpeak-ratio": "50"}
+    given |= {f"compaction.offpeak.{name}.hour": str(at) for name, at in zip(("start", "end"), hours, strict=True)}
+    now_ms = int(datetime.datetime(2023, 5, 1, hour, 30).timestamp() * 1000)
+    assert compaction.Rules.of(Schema(fields=(), properties=given), now_ms).size_ratio == ratio
+    assert compaction.Rules.of(Schema(fields=(), properties=given)).size_ratio == 1
+
+
+def test_runs_become_one_once_the_interval_is_over():
+    levels, created = np.array([0, 4, 5]), np.array([900, 100, 500])
+    rules = compaction.Rules(levels=6, full_after_ms=100)
+    start = metadata.epoch_ms(600)
+    assert not compaction._is_due(created, levels, rules, start)
+    assert compaction._is_due(created, levels, rules, start + 1)
+    assert compaction._is_due(created[:2], levels[:2], rules, start)
+    assert not compaction._is_due(created, levels, rules, None)
+    assert not compaction._is_due(created, levels, compaction.Rules(levels=6), start + 1)
+
+
+@pytest.mark.parametrize(
+    ("properties", "number", "expected"),
+    [
+        ({}, None, Upkeep()),
+        ({"write-only": "true", "full-compaction.delta-commits": "1"}, None, None),
+        ({"full-compaction.delta-commits": "3"}, None, Upkeep(full=True)),
+        ({"full-compaction.delta-commits": "3"}, 1, Upkeep(everywhere=True)),
+        ({"full-compaction.delta-commits": "3"}, 2, Upkeep(full=True, everywhere=True)),
+        ({"changelog-producer": "full-compaction"}, 7, Upkeep(full=True)),
+        ({"changelog-producer": "lookup"}, 7, Upkeep(waits=True)),
+        ({"changelog-producer": "lookup", "lookup-wait": "false"}, 7, Upkeep()),
+        ({"commit.force-compact": "true", "num-sorted-run.stop-trigger": "9"}, 7, Upkeep(waits=True, ahead=4)),
+        ({"num-sorted-run.compaction-trigger": "10"}, 7, Upkeep(ahead=3)),
+    ],
+)
+def test_the_compaction_that_belongs_to_a_write(properties, number, expected):
+    assert compaction.upkeep(Schema(fields=(), primary_key=("id",), properties=properties), number) == expected
+    assert compaction.upkeep(Schema(fields=(), properties=properties), number) is None
 
 
 # --- which files ------------------------------------------------------------------------------------------------------

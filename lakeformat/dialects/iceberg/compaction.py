@@ -14,14 +14,17 @@ from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.work import DeleteTask, RewriteTask
+from lakeformat.model.schema import Schema
+from lakeformat.model.work import DeleteTask, RewriteTask, Upkeep
 from lakeformat.storage.store import Reader
 
 SMALL, LARGE = 0.75, 1.8  # Of the target size: what lies between is left alone.
 _LEAST_FILES = 5
 
 
-def compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[RewriteTask]:
+def compaction(
+    reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS, now_ms: int | None = None
+) -> list[RewriteTask]:
     """Bins of files that are too small or too large, or of whose rows too many are deleted, each of one partition; files of
     earlier specs are one group.
 
@@ -47,6 +50,11 @@ def compaction(reader: Reader, base: State, full: bool = False, scope: Expressio
                 files = Files(entries.take(pa.array(part)), found.deletes.take(pa.array(own)))
                 result.append(RewriteTask(tuple(scan.tasks(reader, base, files, fields)), write))
     return result
+
+
+def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
+    """None: Iceberg's writers leave compaction to others."""
+    return None
 
 
 def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[DeleteTask]:

@@ -1,6 +1,6 @@
 """Apache Iceberg, under the names that every format goes by."""
 
-from lakeformat.dialects.iceberg.compaction import compaction, delete_compaction, has_many_manifests
+from lakeformat.dialects.iceberg.compaction import compaction, delete_compaction, has_many_manifests, upkeep
 from lakeformat.dialects.iceberg.conflict import check, isolation
 from lakeformat.dialects.iceberg.expire import (
     default_retention,
@@ -93,4 +93,5 @@ __all__ = [
     "scope_of",
     "tag",
     "tasks",
+    "upkeep",
 ]

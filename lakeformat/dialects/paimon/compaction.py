@@ -9,14 +9,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.paimon import manifest, options, scan
+from lakeformat.dialects.paimon import manifest, metadata, options, scan
 from lakeformat.dialects.paimon.layout import layout
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.predicate import ALWAYS, Expression, bind, is_in
 from lakeformat.model.schema import Field, Schema
-from lakeformat.model.work import RETRACTS, SEQUENCE, VALUE_KIND, Content, DeleteTask, ReadTask, RewriteTask, WriteTask
+from lakeformat.model.work import (
+    RETRACTS,
+    SEQUENCE,
+    VALUE_KIND,
+    Content,
+    DeleteTask,
+    ReadTask,
+    RewriteTask,
+    Upkeep,
+    WriteTask,
+)
 from lakeformat.storage.store import Reader
 
 _SMALL = 0.7  # Of the target size: what is smaller is worth another write.
@@ -25,11 +35,13 @@ _IDLE_MINIMUM = 2
 _RETRACTS = bind(is_in(VALUE_KIND.name, [int(kind) for kind in RETRACTS]), (VALUE_KIND,))
 
 
-def compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[RewriteTask]:
+def compaction(
+    reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS, now_ms: int | None = None
+) -> list[RewriteTask]:
     """Bins of small files, each of one partition and bucket. With `full`, any two small files of a bucket are worth it;
     else a rest of fewer than `compaction.min.file-num` files waits for more. `scope`: on partition columns only."""
     if base.schema.primary_key:
-        return _of_keys(reader, base, full, scope)
+        return _of_keys(reader, base, full, scope, now_ms)
     found = scan.files(reader, base, scope)
     given = base.schema.properties
     target = options.size(given, "target-file-size", 256 << 20)
@@ -53,6 +65,24 @@ def compaction(reader: Reader, base: State, full: bool = False, scope: Expressio
     return result
 
 
+def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
+    """Of tables with a primary key without `write-only`: what the sorted runs ask for, or by `full-compaction.delta-commits`
+    all. That counts the commits of a stream; where there is no `number`, every write counts (as in Paimon on Spark)."""
+    given = schema.properties
+    if not schema.primary_key or options.boolean(given, "write-only", False):
+        return None
+    producer = options.changelog_producer(given)
+    every = options.integer(given, "full-compaction.delta-commits", 1 if producer == "full-compaction" else 0)
+    trigger = options.integer(given, "num-sorted-run.compaction-trigger", 5)
+    return Upkeep(
+        full=every > 0 and (number is None or (number + 1) % every == 0),
+        everywhere=every > 1 and number is not None,
+        waits=options.boolean(given, "commit.force-compact", False)
+        or (producer == "lookup" and options.boolean(given, "lookup-wait", True)),
+        ahead=max(options.integer(given, "num-sorted-run.stop-trigger", trigger + 3) - trigger, 1),
+    )
+
+
 def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[DeleteTask]:
     """None: Paimon has no files of position deletes."""
     return []
@@ -67,18 +97,22 @@ class Rules:
     size_ratio: int = 1  # Percent by which the next run may be larger than all before it.
     amplification: int = 200  # Percent of the oldest run that all others may add to it.
     full_below_bytes: int = 0
+    full_above_bytes: int | None = None  # Of all runs that are not on the highest level.
+    full_after_ms: int | None = None
     large_bytes: int = 0  # A file as large as that is lifted, where no other shares its keys.
 
     @classmethod
-    def of(cls, schema: Schema) -> Rules:
+    def of(cls, schema: Schema, now_ms: int | None = None) -> Rules:
         given = schema.properties
         target = options.size(given, "target-file-size", 128 << 20)
         return cls(
             levels=options.level_count(given),
             trigger=options.integer(given, "num-sorted-run.compaction-trigger", 5),
-            size_ratio=options.integer(given, "compaction.size-ratio", 1),
+            size_ratio=options.integer(given, "compaction.size-ratio", 1) + _off_peak(schema, now_ms),
             amplification=options.integer(given, "compaction.max-size-amplification-percent", 200),
             full_below_bytes=options.size(given, "compaction.total-size-threshold", 0),
+            full_above_bytes=options.size(given, "compaction.incremental-size-threshold", None),
+            full_after_ms=options.duration(given, "compaction.optimization-interval", None),
             large_bytes=options.size(given, "compaction.file-size", int(target * _SMALL)),
         )
 
@@ -91,7 +125,9 @@ def pick(levels: np.ndarray, sizes: np.ndarray, rules: Rules, full: bool = False
     count, top = len(levels), rules.levels - 1
     if count == 0 or (count == 1 and levels[0] == top):
         return None
-    if full or sizes.sum() < rules.full_below_bytes:
+    if full or (count > 1 and sizes.sum() < rules.full_below_bytes):
+        return count, top
+    if rules.full_above_bytes is not None and count > 1 and sizes[levels != top].sum() > rules.full_above_bytes:
         return count, top
     if count >= rules.trigger and sizes[:-1].sum() * 100 > rules.amplification * sizes[-1]:
         return count, top
@@ -122,9 +158,28 @@ def _growing(levels: np.ndarray, sizes: np.ndarray, taken: int, rules: Rules) ->
     return taken if goes_on else 0
 
 
-def _of_keys(reader: Reader, base: State, full: bool, scope: Expression) -> list[RewriteTask]:
+def _off_peak(schema: Schema, now_ms: int | None) -> int:
+    """Percent that `compaction.offpeak-ratio` adds to the size ratio between two hours of the day, by the local clock."""
+    given = schema.properties
+    start, end = (options.integer(given, f"compaction.offpeak.{each}.hour", -1) for each in ("start", "end"))
+    if now_ms is None or start == end:
+        return 0
+    hour = metadata.local_ms(now_ms) // 3_600_000 % 24
+    is_inside = start <= hour < end if start < end else hour >= start or hour < end
+    return options.integer(given, "compaction.offpeak-ratio", 0) if is_inside else 0
+
+
+def _is_due(created_ms: np.ndarray, levels: np.ndarray, rules: Rules, now_ms: int | None) -> bool:
+    """Whether several runs have not become one for `compaction.optimization-interval`: none of the highest level is younger."""
+    if rules.full_after_ms is None or now_ms is None:
+        return False
+    newest = created_ms[levels == rules.levels - 1].max(initial=-1)
+    return bool(newest + rules.full_after_ms < metadata.local_ms(now_ms))
+
+
+def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms: int | None) -> list[RewriteTask]:
     """For each bucket that is worth it, what of it is merged and what is lifted (MergeTreeCompactTask)."""
-    schema, general = base.schema, Rules.of(base.schema)
+    schema, general = base.schema, Rules.of(base.schema, now_ms)
     sections = Sections.of(scan.files(reader, base, scope), schema)
     if len(sections) == 0:
         return []
@@ -136,6 +191,7 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression) -> list
     places = scan.bucket_codes(entries)
     levels, sizes = np.asarray(entries["_LEVEL"]), np.asarray(entries["_FILE_SIZE"])
     newest = np.asarray(entries["_MAX_SEQUENCE_NUMBER"])
+    created = np.asarray(pc.fill_null(entries["_CREATION_TIME"], 0), np.int64)
     result: list[RewriteTask] = []
     for rows in np.split(np.arange(len(places)), np.flatnonzero(np.diff(places)) + 1):
         order = rows[np.lexsort((-newest[rows], levels[rows]))]
@@ -147,7 +203,8 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression) -> list
         tells = producer == "lookup" and bool(
             (levels[rows] == 0).any()
         )  # Of what the rows on level 0 change, all at once.
-        picked = pick(levels[order][begins], np.add.reduceat(sizes[order], begins), rules, full or tells)
+        is_full = full or tells or (len(begins) > 1 and _is_due(created[rows], levels[rows], rules, now_ms))
+        picked = pick(levels[order][begins], np.add.reduceat(sizes[order], begins), rules, is_full)
         if picked is None:
             continue
         taken, level = picked
