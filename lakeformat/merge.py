@@ -54,6 +54,7 @@ from lakeformat.model.predicate import (
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type
 from lakeformat.model.snapshot import Snapshot, TableState
 from lakeformat.model.work import POSITION, RETRACTS, ROW_KIND, WriteTask
+from lakeformat.placing import looking
 from lakeformat.storage.store import Store
 
 _VALUES = 10_000  # Of a key, up to which files are chosen by its values; beyond, by the least and the greatest.
@@ -191,6 +192,7 @@ def plan(
         if layout.keyed is not None:
             _require_replacing(store.root, merge, base.schema, layout)
             tasks = dialect.scan(store, base, predicate=condition)
+            layout = looking(store, dialect, base, layout)
             added = tuple(source.write_by_key(merge, tasks, layout))
             made = RowDelta(request=request, added=added, read_at=base.version, condition=condition, kind="merge")
             return made if added else None

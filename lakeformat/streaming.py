@@ -12,6 +12,7 @@ from lakeformat.errors import CommitLost, Conflict, InvalidInput
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.snapshot import Snapshot, TableState
 from lakeformat.model.work import Content, WriteTask, WrittenFile
+from lakeformat.placing import looking
 from lakeformat.storage.store import Store
 
 _STARTS = 3
@@ -70,7 +71,8 @@ class WriteSession:
         base = self._base()
         if self.is_committed(identifier):
             return Prepared(self.user, identifier)
-        layout = self._numbered(self.dialect.layout(base, self.store))
+        layout = looking(self.store, self.dialect, base, self.dialect.layout(base, self.store))
+        layout = self._numbered(layout)
         files = tuple(engine_for(data).write(self.store, data, layout))
         for file in files:
             if file.keys is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakeformat import adopt, merge, row_level
+from lakeformat import adopt, merge, placing, row_level
 from lakeformat.changelog import DeltaWriter
 from lakeformat.changes import Changes
 from lakeformat.codec import sql_text
@@ -290,16 +290,20 @@ class Table:
         added = self._write(base, data, scope, anew=True)
         if scope is None and not added:
             return None
-        how = (self._store, self._dialect, engine_for(data), base, request)
+        engine = engine_for(data)
+        how = (self._store, self._dialect, engine, base, request)
         try:
             if scope is None:
-                operation = row_level.replace_partitions(*how, {f.partition for f in added}, added, pinned_to)
+                partitions_written = {f.partition for f in added}
+                operation = row_level.replace_partitions(*how, partitions_written, added, pinned_to)
+                scope = self._dialect.scope_of(base.schema, partitions_written)
             else:
                 operation = row_level.replace_rows(*how, scope, added, pinned_to)
+            gone = placing.remove_elsewhere(self._store, self._dialect, engine, base, added, scope)
         except BaseException:
             discard(self._store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
             raise
-        return self._commit(base, operation, how[2])
+        return self._commit(base, replace(operation, added=(*operation.added, *gone)), engine)
 
     def overwrite(
         self,
@@ -335,10 +339,11 @@ class Table:
             operation = row_level.replace_rows(
                 self._store, self._dialect, engine, base, request, condition, added, pinned_to
             )
+            gone = placing.remove_elsewhere(self._store, self._dialect, engine, base, added, condition)
         except BaseException:
             discard(self._store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
             raise
-        return self._commit(base, operation, engine)
+        return self._commit(base, replace(operation, added=(*operation.added, *gone)), engine)
 
     def truncate(self, *, id: str | None = None, properties: Mapping[str, str] | None = None) -> Snapshot | None:
         """Remove all rows."""
@@ -743,8 +748,16 @@ class Table:
                 log.warning(
                     "%s: an overwrite writes no changelog; changes() tells it by the rows before and after", self.name
                 )
-            index = None if task.keyed.index is None else replace(task.keyed.index, files={})
-            task = replace(task, keyed=replace(task.keyed, changelog_prefix=None, index=index))
+            index, places = task.keyed.index, task.keyed.places
+            keyed = replace(
+                task.keyed,
+                changelog_prefix=None,
+                index=None if index is None else replace(index, files={}),
+                places=None if places is None else replace(places, rows={}),
+            )
+            task = replace(task, keyed=keyed)
+        elif task.keyed is not None:
+            task = placing.looking(self._store, self._dialect, base, task)
         task = task if required is None else replace(task, required=required)
         return tuple(engine_for(data).write(self._store, data, task))
 

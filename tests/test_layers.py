@@ -15,7 +15,7 @@ LAYERS = [
     {"lakeformat.model"},
     {"lakeformat.codec", "lakeformat.storage"},
     {"lakeformat.dialects", "lakeformat.engines", "lakeformat.catalogs"},
-    {"lakeformat.commit"},
+    {"lakeformat.commit", "lakeformat.placing"},
     {"lakeformat.maintenance", "lakeformat.row_level", "lakeformat.scan"},
     {"lakeformat.adopt", "lakeformat.merge", "lakeformat.changelog", "lakeformat.changes", "lakeformat.streaming"},
     {"lakeformat.table"},

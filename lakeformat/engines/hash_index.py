@@ -91,29 +91,29 @@ class Assigner:
     def _admit(self, found: _Partition, hashes: np.ndarray, partition: tuple[Any, ...]) -> None:
         """Give those of `hashes` that have no bucket one: where there is room, else a new one."""
         new = hashes[~np.isin(hashes, found.hashes)]
-        given, start, bucket = np.zeros(len(new), np.int32), 0, 0
-        limit = min(self._index.max_buckets or _BUCKETS_MAX, _BUCKETS_MAX)
-        while start < len(new):
-            room = self._index.target_rows - found.counts.get(bucket, 0)
-            if bucket == limit:
-                if limit == _BUCKETS_MAX:
-                    raise InvalidInput(
-                        f"partition {partition}: more than {limit} buckets; raise dynamic-bucket.target-row-num"
-                    )
-                given[start:] = np.arange(start, len(new)) % limit  # All are full: they share what is left.
-                self._count(found, given[start:])
-                break
-            if room > 0:
-                given[start : start + room] = bucket
-                self._count(found, given[start : start + room])
-                start += room
-            bucket += 1
+        given = with_room(found.counts, len(new), self._index.target_rows, self._index.max_buckets, partition)
+        found.grown.update(np.unique(given).tolist())
         if len(new):
             order = np.argsort(np.concatenate((found.hashes, new)), kind="stable")
             found.buckets = np.concatenate((found.buckets, given))[order]
             found.hashes = np.concatenate((found.hashes, new))[order]
 
-    def _count(self, found: _Partition, given: np.ndarray) -> None:
-        for bucket, count in zip(*np.unique(given, return_counts=True), strict=True):
-            found.counts[int(bucket)] = found.counts.get(int(bucket), 0) + int(count)
-            found.grown.add(int(bucket))
+
+def with_room(
+    counts: dict[int, int], wanted: int, target: int, most: int | None, partition: tuple[Any, ...]
+) -> np.ndarray:
+    """Buckets for `wanted` keys: the first ones with fewer than `target` (`counts`, which they are added to), then new ones;
+    where there may be no more, all share what is left."""
+    given, start, bucket = np.zeros(wanted, np.int32), 0, 0
+    limit = min(most or _BUCKETS_MAX, _BUCKETS_MAX)
+    while start < wanted and bucket < limit:
+        room = max(target - counts.get(bucket, 0), 0)
+        given[start : start + room] = bucket
+        start, bucket = start + room, bucket + 1
+    if start < wanted:
+        if limit == _BUCKETS_MAX:
+            raise InvalidInput(f"partition {partition}: more than {limit} buckets; raise dynamic-bucket.target-row-num")
+        given[start:] = np.arange(start, wanted) % limit
+    for found, count in zip(*np.unique(given, return_counts=True), strict=True):
+        counts[int(found)] = counts.get(int(found), 0) + int(count)
+    return given

@@ -13,7 +13,17 @@ from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import merge
 from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field, Kind, Scalar
-from lakeformat.model.work import RETRACTS, ROW_KIND, SEQUENCE, VALUE_KIND, KeyRange, KeyValues, RowKind, WriteTask
+from lakeformat.model.work import (
+    BUCKET,
+    RETRACTS,
+    ROW_KIND,
+    SEQUENCE,
+    VALUE_KIND,
+    KeyRange,
+    KeyValues,
+    RowKind,
+    WriteTask,
+)
 
 _SHORT = pa.array([kind.short for kind in RowKind])
 
@@ -22,7 +32,9 @@ def given(task: WriteTask) -> tuple[Field, ...]:
     """The columns that rows to be written may have."""
     if task.keyed is None:
         return task.fields
-    return (*task.fields, SEQUENCE, VALUE_KIND) if task.keyed.is_numbered else (*task.fields, ROW_KIND)
+    if task.keyed.is_numbered:
+        return (*task.fields, SEQUENCE, VALUE_KIND)
+    return (*task.fields, ROW_KIND) if task.keyed.places is None else (*task.fields, ROW_KIND, BUCKET)
 
 
 def waiting(task: WriteTask) -> tuple[Field, ...]:
@@ -45,6 +57,12 @@ def with_kinds(batch: pa.RecordBatch, task: WriteTask) -> pa.RecordBatch:
         raise InvalidInput(f"row kinds {strange}: a row's kind is one of {', '.join(_SHORT.to_pylist())}")
     kept = batch.drop_columns([ROW_KIND.name])
     return kept.append_column(pa.field(VALUE_KIND.name, pa.int8(), nullable=False), kinds.cast(pa.int8()))
+
+
+def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The kind of each row by its name, as rows to be written tell it."""
+    names = _SHORT.take(batch.column(VALUE_KIND.name))
+    return batch.drop_columns([VALUE_KIND.name]).append_column(ROW_KIND.name, names)
 
 
 def stand(table: pa.Table, keyed: KeyValues, first: int) -> pa.Table:

@@ -20,19 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakeformat import errors
 from lakeformat.codec.arrow import arrow_schema, fields_from_arrow, to_arrow
-from lakeformat.engines import adopt, arrow, assign, casts, key_values, marks, outcomes, parquet, worker
+from lakeformat.engines import adopt, arrow, assign, casts, key_places, key_values, marks, outcomes, parquet, worker
 from lakeformat.engines.arrow_merge import typed
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
 from lakeformat.model.partition import PartitionField, TransformKind
-from lakeformat.model.predicate import columns_of, is_always, to_sql
+from lakeformat.model.predicate import ALWAYS, columns_of, is_always, to_sql
 from lakeformat.model.schema import (
     NO_ID,
     Field,
@@ -48,12 +48,14 @@ from lakeformat.model.schema import (
     walk,
 )
 from lakeformat.model.work import (
+    BUCKET,
     FILE,
     POSITION,
     ROW_KIND,
     Adopted,
     AdoptTask,
     DeleteTask,
+    KeyPlaces,
     MarkTask,
     ReadTask,
     RewriteTask,
@@ -131,9 +133,16 @@ class SparkEngine:
         """
         frame = _assignable(data, task.fields)
         assign.check(_arrow_of(frame.schema), key_values.given(task))
+        settings = [_in_large_batches(self.spark)]
+        if task.keyed is not None and task.keyed.places is not None and not task.keyed.places.is_settled:
+            settings.append(_unbroadcast(self.spark))
+            frame = self._settled(store, frame, task)
+            task = replace(task, required=ALWAYS, keyed=replace(task.keyed, places=_settled(task.keyed.places)))
         frame = _distributed(frame, task)
         answers = frame.mapInArrow(partial(_write, store, task), "answer binary")
-        with _in_large_batches(self.spark):
+        with ExitStack() as stack:
+            for each in settings:
+                stack.enter_context(each)
             return [file for files in self._collected(store, answers) for file in files]
 
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
@@ -159,6 +168,49 @@ class SparkEngine:
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> SparkSource:
         """The source of a merge, evaluated once into files beside the table's, which are gone when it is closed."""
         return SparkSource(self, store, data, layout, hints)
+
+    def _settled(self, store: Store, frame: DataFrame, task: WriteTask) -> DataFrame:
+        """The rows that are written for these where keys may change partitions: with those that take others away, and their
+        `BUCKET` where it has to be one. A join with the keys that are there; the rows of a key in the order of the frame."""
+        assert task.keyed is not None, task
+        places = task.keyed.places
+        assert places is not None, task
+        parts = tuple(find_field(task.fields, name) for name in places.partition)
+        for each in parts:
+            if each.name not in frame.columns:
+                value = F.lit(each.default) if each.default is not None else F.lit(None)
+                frame = frame.withColumn(_quoted(each.name), value.cast(spark_type(each.type)))
+        given = tuple(frame.columns)
+        held = tuple(dict.fromkeys((*places.key, *places.partition)))
+        there = self.read(store, places.tasks, (*(find_field(task.fields, name) for name in held), BUCKET))
+        there = there.select(
+            *(F.col(_quoted(name)).alias(f"{_OURS}key{i}") for i, name in enumerate(places.key)),
+            *(F.col(_quoted(name)).alias(f"{_OURS}home{i}") for i, name in enumerate(places.partition)),
+            F.col(BUCKET.name),
+        )
+        there = there.withColumnRenamed(BUCKET.name, f"{_OURS}home_bucket")
+        same = [F.col(_quoted(name)) == F.col(f"{_OURS}key{i}") for i, name in enumerate(places.key)]
+        rows = frame.withColumn(f"{_OURS}row", F.monotonically_increasing_id())
+        rows = rows.join(there, reduce(Column.__and__, same), "left")
+        of_key = Window.partitionBy(*(F.col(_quoted(name)) for name in places.key)).orderBy(f"{_OURS}row")
+        is_first, has_home = F.row_number().over(of_key) == 1, F.col(f"{_OURS}home_bucket").isNotNull()
+        was = []
+        for i, name in enumerate(places.partition):
+            own, home = F.col(_quoted(name)), F.col(f"{_OURS}home{i}")
+            if task.keyed.merge.engine == "deduplicate":
+                before = F.when(is_first, home).otherwise(F.lag(own).over(of_key))
+            else:
+                before = F.when(has_home, home).otherwise(F.first(own).over(of_key))
+            was.append(before.alias(f"{_OURS}was{i}"))
+        columns = [
+            *(F.col(_quoted(name)) for name in given),
+            (~is_first | has_home).alias(f"{_OURS}known"),
+            *was,
+            *(F.col(f"{_OURS}home{i}") for i in range(len(parts))),
+            F.col(f"{_OURS}home_bucket"),
+        ]
+        fields = (*task.fields, ROW_KIND, BUCKET)
+        return _mapped(rows.select(*columns), partial(_settle, task, given), spark_schema(_nullable(fields)))
 
     def _each(self, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
         """What `work` makes of each task, in the order of the tasks."""
@@ -432,6 +484,7 @@ class SparkSource:
         return outcomes.several(merge, example.asDict())
 
 
+_OURS = "_lakeformat_"  # What columns begin with that are not the data's.
 _SMALL_BYTES = 8 << 20  # Of a merge's source in files, up to which every task is sent it.
 _FEW_ROWS = 1_000_000  # Of a source, up to which the driver looks at its keys.
 _PLACE = (outcomes.FILE_NAME, outcomes.POSITION_NAME)
@@ -518,6 +571,27 @@ def add_to_session(spark: SparkSession) -> None:
 
 def _write(store: Store, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield _answer(lambda: worker.write(store, batches, task))
+
+
+def _settle(task: WriteTask, given: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows, whether their key has a row by then, and where: its partition, and its partition and bucket before the write."""
+    assert task.keyed is not None, task
+    places, fields = task.keyed.places, (*task.fields, ROW_KIND, BUCKET)
+    assert places is not None, task
+    parts = _nullable(tuple(find_field(task.fields, name) for name in places.partition))
+    for batch in batches:
+        rows = assign.assign(batch.select(list(range(len(given)))).rename_columns(list(given)), key_values.given(task))
+        columns = batch.columns[len(given) :]
+        known, was, home = columns[0], columns[1 : 1 + len(parts)], columns[1 + len(parts) : -1]
+        was, home = (
+            assign.assign(pa.RecordBatch.from_arrays(each, names=[f.name for f in parts]), parts).columns
+            for each in (was, home)
+        )
+        there = key_places.Was(known.to_numpy(zero_copy_only=False), was, home, columns[-1].cast(pa.int32()))
+        worker.require(rows, task)
+        settled = key_places.settle(key_values.with_kinds(rows, task), there, places, task.keyed.merge)
+        found = key_values.with_names(settled)
+        yield _for_spark(found.select([each.name for each in fields]), fields)
 
 
 def _each(
@@ -691,7 +765,7 @@ def _named(collect: Callable[[], Any]) -> Any:
     try:
         return collect()
     except Exception as error:
-        found = re.search(r"lakeformat\.errors\.(InvalidInput|UnsupportedFeature): (.*)", str(error))
+        found = re.search(r"lakeformat\.errors\.(InvalidInput|OutsideScope|UnsupportedFeature): (.*)", str(error))
         if found is None:
             raise
         raise getattr(errors, found[1])(found[2]) from error
@@ -705,12 +779,20 @@ def _files(answer: Any) -> list[WrittenFile]:
             return []
 
 
+def _settled(places: KeyPlaces) -> KeyPlaces:
+    return replace(places, tasks=(), is_settled=True, only_removes=False)
+
+
+def _nullable(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    return tuple(replace(each, nullable=True) for each in fields)
+
+
 def _distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
     """Rows of one partition and bucket to few tasks, where that is worth a shuffle: for buckets, and where it is asked for.
 
     Without, a task writes a file for each partition that it has rows of, as Spark's own writer does.
     """
-    if task.keyed is not None and task.keyed.index is not None:  # One task knows all keys of a partition.
+    if task.keyed is not None and (task.keyed.index or task.keyed.places):  # One task knows all keys of a partition.
         partition = [F.col(_quoted(each.source)) for each in task.partition_by]
         return frame.repartition(*partition) if partition else frame.repartition(1)
     if task.distribution == "none" or (task.distribution == "auto" and task.bucket is None):
@@ -874,7 +956,7 @@ def _clean(task: ReadTask) -> bool:
     """Whether Spark's own reader gives the rows that the worker would."""
     if task.merge or any(task.deletes) or task.file_fields is None or task.file_format not in ("parquet", "orc"):
         return False
-    if {FILE, POSITION} & set(task.fields):
+    if {FILE, POSITION, BUCKET} & set(task.fields):
         return False
     held = {each.id: each for each in task.file_fields}
     constants = dict(task.constants)

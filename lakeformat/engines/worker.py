@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression, murmur, transform
 from lakeformat.codec.arrow import arrow_schema, to_arrow
-from lakeformat.engines import assign, casts, deletes, hash_index, key_values, merge, rows, statistics
+from lakeformat.engines import assign, casts, deletes, hash_index, key_places, key_values, merge, rows, statistics
 from lakeformat.engines.formats import FORMATS, opened
 from lakeformat.errors import (
     CorruptFile,
@@ -34,6 +34,7 @@ from lakeformat.model.partition import PartitionField
 from lakeformat.model.predicate import Call, Column, Expression, and_, columns_of, conjuncts, is_always, rename
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field, rebuild
 from lakeformat.model.work import (
+    BUCKET,
     FILE,
     LAST_UPDATED,
     POSITION,
@@ -98,11 +99,16 @@ def write(
     that fails are deleted as far as storage lets.
     """
     files = _Files(store, task, buffer_bytes, chunk_bytes, open_files)
-    index = task.keyed.index if task.keyed else None
-    assigner = None if index is None else hash_index.Assigner(store, task, index)
+    index, places = (task.keyed.index, task.keyed.places) if task.keyed else (None, None)
+    assigner: hash_index.Assigner | key_places.Placer | None = None
     try:
-        for batch in _gathered(batches, task):
-            _require(batch, task)
+        given = _required(_gathered(batches, task), task)
+        if index is not None:
+            assigner = hash_index.Assigner(store, task, index)
+        elif places is not None:
+            assigner = placer = key_places.Placer(task, places, partial(read, store), threads)
+            given = placer.settled(given)
+        for batch in given:
             for partition, bucket, group in placed(batch, task):
                 if assigner is None:
                     files.add(partition, bucket, group)
@@ -195,7 +201,7 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
         lost = [each.name for each in task.file_fields or () if each.id not in held]
         if lost:
             raise CorruptFile(f"{path}: the table says that the file holds column {lost[0]!r}, and it does not")
-        constants = {**dict(task.constants), FILE.id: path}
+        constants = {**dict(task.constants), FILE.id: path, BUCKET.id: task.bucket}
         if task.absent:
             constants |= {id: value for id, value in task.absent[place] if id not in held}
         gone = deletes.of(store, path, task.deletes[place] if task.deletes else ())
@@ -363,7 +369,9 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
     for each in task.read:
         for batch in read(store, each):
             if task.assignments:
-                batch = _assigned(batch, task, each.fields)
+                before, batch = batch, _assigned(batch, task, each.fields)
+                if task.write.keyed is not None and task.write.keyed.places is not None:
+                    batch = key_places.moved(before, batch, task.write.keyed.places, task.write.keyed)
             if task.delete_where is not None:
                 batch = rows.keep(batch, pc.invert(expression.mask(task.delete_where, batch)))
             yield batch
@@ -422,7 +430,14 @@ def _gathered(batches: Iterable[pa.RecordBatch], task: WriteTask) -> Iterator[pa
         yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
 
 
-def _require(batch: pa.RecordBatch, task: WriteTask) -> None:
+def _required(batches: Iterable[pa.RecordBatch], task: WriteTask) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        require(batch, task)
+        yield batch
+
+
+def require(batch: pa.RecordBatch, task: WriteTask) -> None:
+    """Raise `OutsideScope` for rows for which `task.required` is not true."""
     if is_always(task.required):
         return
     outside = rows.keep(batch, pc.invert(expression.mask(task.required, batch)))

@@ -19,6 +19,8 @@ ROW_ID = Field(2147483540, "_row_id", scalar(Kind.BIGINT))
 LAST_UPDATED = Field(2147483539, "_last_updated_sequence_number", scalar(Kind.BIGINT))
 # A column of data, not of the table: what each row does, as "+I", "-U", "+U" or "-D"; null is "+I". Keyed tables only.
 ROW_KIND = Field(-4, "rowkind", scalar(Kind.STRING))
+# A column of no file: the bucket that a row is in, or goes to (null: to any with room). Where keys may change partitions.
+BUCKET = Field(-5, "_lakeformat_bucket", scalar(Kind.INT))
 # Columns of key-value files, with the ids that they have there.
 SEQUENCE = Field(2147483646, "_SEQUENCE_NUMBER", scalar(Kind.BIGINT), nullable=False)
 VALUE_KIND = Field(2147483645, "_VALUE_KIND", scalar(Kind.TINYINT), nullable=False)  # A `RowKind`.
@@ -121,6 +123,26 @@ class HashIndex:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyPlaces:
+    """Where each key has its row, in a table whose keys may change partitions.
+
+    `tasks` read `key`, the `partition` columns and `BUCKET` of the rows there are. A row whose key has one elsewhere takes
+    that away, goes there, or is left out, as the merge engine has it. New rows of a partition go to a bucket with fewer than
+    `target_rows` rows (`rows`: by `repr` of the partition's values, the rows of each bucket), or to a new one, up to
+    `max_buckets`.
+    """
+
+    key: tuple[str, ...]
+    partition: tuple[str, ...]
+    tasks: tuple[ReadTask, ...] = ()
+    rows: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    target_rows: int = 2_000_000
+    max_buckets: int | None = None
+    is_settled: bool = False  # Rows come with those that take others away, and know their `BUCKET` if it has to be one.
+    only_removes: bool = False  # Only rows that take others away are written.
+
+
+@dataclass(frozen=True, slots=True)
 class KeyValues:
     """How the rows of a keyed table stand in its files: sorted by key, each with its sequence number and kind.
 
@@ -133,7 +155,9 @@ class KeyValues:
     fields: tuple[Field, ...]  # All columns of a file, in order.
     key_fields: tuple[Field, ...]  # What tells of the key, among `fields`.
     first: Mapping[str, int] | None = None
-    index: HashIndex | None = None  # Where no `WriteTask.bucket` says which bucket a row is in.
+    # Where no `WriteTask.bucket` says which bucket a row is in: one of these does.
+    index: HashIndex | None = None
+    places: KeyPlaces | None = None
     is_numbered: bool = False
     level: int = 0
     kind: RowKind = RowKind.INSERT  # Of rows that do not tell theirs.

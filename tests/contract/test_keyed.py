@@ -315,11 +315,6 @@ def test_postponed_buckets_are_read_once_compacted_and_not_written(lake, tmp_pat
         t.upsert(arrow([row(1)]))
 
 
-def test_keys_that_change_partitions_are_refused(lake):
-    with pytest.raises(UnsupportedFeature, match="add dt to primary_key"):
-        lake.create_table("d.c", SCHEMA, format="paimon", partition_by=["dt"], primary_key=["id"])
-
-
 # --- delete, update, overwrite ----------------------------------------------------------------------------------------
 
 

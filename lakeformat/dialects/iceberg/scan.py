@@ -59,6 +59,13 @@ def scan(
     return tasks(reader, base, found, _with_columns_of(residual, fields, base.schema), residual)
 
 
+def located(
+    reader: Reader, base: State, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
+) -> list[ReadTask]:
+    """Refused: an Iceberg table knows no buckets of keys."""
+    raise UnsupportedFeature(f"{reader.root}: rows of an Iceberg table are in no bucket of a key; scan reads them")
+
+
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
     """The live files that may hold a row for which `predicate` is true."""
     scope, _ = conditions.split(predicate, base.schema.partitioning.columns)

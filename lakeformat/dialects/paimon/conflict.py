@@ -3,10 +3,13 @@
     operation         what others did since                                 outcome
     Append            changed the number of buckets of a partition          InvalidInput: overwrite the partition first
                       gave keys of its partitions buckets (bucket=-1)       Conflict
+                      added or removed rows in its range of keys, where
+                      keys change partitions                                Conflict
                       anything else, also rows of the same keys             none: the later commit's rows are the newer ones
-    RowDelta          the first two of Append                               as there
+    RowDelta          the first three of Append                             as there
                       added or removed rows in a range of keys it changed   Conflict
-    Overwrite         anything                                              none: the last writer wins inside the scope
+    Overwrite         outside the scope, the third of Append                as there
+                      anything else                                         none: the last writer wins inside the scope
     Overwrite pinned  added or removed rows inside the scope                Conflict
     Rewrite           removed one of the files it read                      Conflict
                       changed the number of buckets of a partition          InvalidInput, unless it is a compaction
@@ -42,7 +45,7 @@ from lakeformat.model.operation import (
     Rewrite,
     RowDelta,
 )
-from lakeformat.model.predicate import ALWAYS, Expression, to_sql
+from lakeformat.model.predicate import ALWAYS, Expression, not_, to_sql
 from lakeformat.model.schema import Schema
 from lakeformat.model.work import Content, WrittenFile
 from lakeformat.storage.store import Reader
@@ -56,13 +59,17 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
         case Append(request=request, added=added):
             _require_same_buckets(reader, base, request, added)
             _require_same_index(reader, base, request, added)
+            _require_same_places(reader, base, request, added)
         case RowDelta(request=request, added=added, read_at=read_at):
             _require_same_buckets(reader, base, request, added)
             _require_same_index(reader, base, request, added)
+            _require_same_places(reader, base, request, added)
             if read_at is not None:
                 _require_keys_untouched(reader, base, added, read_at)
-        case Overwrite(added=added, scope=scope, pinned_to=pinned_to):
+        case Overwrite(request=request, added=added, scope=scope, pinned_to=pinned_to):
             require_inside(added, base.schema, scope)
+            if scope != ALWAYS:
+                _require_same_places(reader, base, request, added, not_(scope))
             if pinned_to is not None:
                 _require_untouched(reader, base, scope, pinned_to)
         case Rewrite(request=request, added=added, kind=kind, scope=scope, pinned_to=pinned_to):
@@ -104,6 +111,8 @@ def require_inside(added: tuple[WrittenFile, ...], schema: Schema, scope: Expres
     if scope == ALWAYS:
         return
     names = schema.partitioning.names
+    if metadata.crosses_partitions(schema):  # Rows outside may go because those inside have their keys.
+        added = tuple(f for f in added if f.keys is None or f.keys.retract_count < f.row_count)
     partitions = sorted({f.partition for f in added}, key=str)
     inside = expression.mask(scope, manifest.partition_table(partitions, schema)).to_pylist() if partitions else []
     outside = [p for p, ok in zip(partitions, inside, strict=True) if not ok]
@@ -137,7 +146,7 @@ def _require_same_index(reader: Reader, base: State, request: Request, added: tu
     """Raise `Conflict` if others gave keys of the partitions of `added` buckets since these rows were given theirs."""
     schema, since = base.schema, request.absent_until
     is_dynamic = schema.primary_key and options.integer(schema.properties, "bucket", -1) == -1
-    if not is_dynamic or not added or since == base.version:
+    if not is_dynamic or metadata.crosses_partitions(schema) or not added or since == base.version:
         return
     scope = manifest.scope_of(schema, {f.partition for f in added})
     try:
@@ -166,17 +175,27 @@ def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to
         )
 
 
-def _require_keys_untouched(reader: Reader, base: State, added: tuple[WrittenFile, ...], read_at: int) -> None:
-    """Raise `Conflict` if others changed rows in a range of keys that `added` has rows of."""
+def _require_same_places(
+    reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...], scope: Expression = ALWAYS
+) -> None:
+    """Where keys change partitions, raise `Conflict` if others may have moved keys of `added` since they were looked for."""
+    if metadata.crosses_partitions(base.schema) and added and request.absent_until != base.version:
+        _require_keys_untouched(reader, base, added, request.absent_until, scope)
+
+
+def _require_keys_untouched(
+    reader: Reader, base: State, added: tuple[WrittenFile, ...], read_at: int, scope: Expression | None = None
+) -> None:
+    """Raise `Conflict` if others changed rows in a range of keys that `added` has rows of: in the same bucket, or with
+    `scope` anywhere there."""
     schema = base.schema
     own = manifest.key_entries([f for f in added if f.content is Content.DATA], schema)
-    for document, entries in _changed_since(
-        reader, base, manifest.scope_of(schema, {f.partition for f in added}), read_at
-    ):
+    there = manifest.scope_of(schema, {f.partition for f in added}) if scope is None else scope
+    for document, entries in _changed_since(reader, base, there, read_at):
         theirs = entries.select(own.column_names)
         low, high = scan.key_ranks(pa.concat_tables([own, theirs]), schema)
         buckets = scan.bucket_codes(pa.concat_tables([own, theirs]))
-        if _meet(buckets, low, high, len(own)):
+        if _meet(buckets if scope is None else np.zeros_like(buckets), low, high, len(own)):
             raise Conflict(
                 f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) changed rows "
                 f"with keys as of those that were read at snapshot {read_at}. Nothing was changed: run it again"

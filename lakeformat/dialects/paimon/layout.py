@@ -23,6 +23,7 @@ from lakeformat.model.work import (
     DeleteTask,
     DeltaLayout,
     HashIndex,
+    KeyPlaces,
     KeyValues,
     Named,
     StatsMode,
@@ -161,8 +162,9 @@ def _keyed(base: State, reader: Reader | None) -> KeyValues:
         key_fields=repeated or own,
         first=None if reader is None else _next_numbers(base, reader),
         index=None
-        if reader is None or options.integer(schema.properties, "bucket", -1) > 0
+        if reader is None or options.integer(schema.properties, "bucket", -1) > 0 or metadata.crosses_partitions(schema)
         else _hash_index(base, reader),
+        places=_key_places(base, reader) if reader is not None and metadata.crosses_partitions(schema) else None,
         kind_column=next(iter(options.names(schema.properties, "rowkind.field")), None),
         changelog_prefix=schema.properties.get("changelog-file.prefix", "changelog-")
         if options.changelog_producer(schema.properties) == "input"
@@ -189,6 +191,29 @@ def _hash_index(base: State, reader: Reader) -> HashIndex:
         columns=metadata.key_of(schema),
         files=files,
         folder=metadata.INDEX_FOLDER,
+        target_rows=max(options.integer(schema.properties, "dynamic-bucket.target-row-num", 2_000_000), 1),
+        max_buckets=most if most > 0 else None,
+    )
+
+
+def _key_places(base: State, reader: Reader) -> KeyPlaces:
+    """What buckets there are where keys change partitions; which keys they have, their rows tell."""
+    schema = base.schema
+    most = options.integer(schema.properties, "dynamic-bucket.max-buckets", -1)
+    live = manifest.live_entries(reader, base.document, schema)
+    counted = live.group_by(["_PARTITION", "_BUCKET"]).aggregate([("_ROW_COUNT", "sum")])
+    found: dict[str, dict[int, int]] = {}
+    if len(counted):
+        codes, values = manifest.partitions(counted, schema)
+        partitions = [repr(v) for v in manifest.partition_values(values, schema)]
+        for code, bucket, count in zip(
+            codes, counted["_BUCKET"].to_pylist(), counted["_ROW_COUNT_sum"].to_pylist(), strict=True
+        ):
+            found.setdefault(partitions[code], {})[bucket] = count
+    return KeyPlaces(
+        key=schema.primary_key,
+        partition=schema.partitioning.names,
+        rows=found,
         target_rows=max(options.integer(schema.properties, "dynamic-bucket.target-row-num", 2_000_000), 1),
         max_buckets=most if most > 0 else None,
     )

@@ -320,6 +320,15 @@ def key_of(schema: Schema) -> tuple[str, ...]:
     return tuple(name for name in schema.primary_key if name not in schema.partitioning.names)
 
 
+def crosses_partitions(schema: Schema) -> bool:
+    """Whether a key may change its partition: a partition column is not in the primary key."""
+    return bool(schema.primary_key) and bool(_beside_key(schema))
+
+
+def _beside_key(schema: Schema) -> list[str]:
+    return [name for name in schema.partitioning.names if name not in schema.primary_key]
+
+
 def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where: str) -> None:
     """Raise `InvalidInput` for a primary key that cannot be (SchemaValidation)."""
     primary = ", ".join(schema.primary_key)
@@ -329,7 +338,7 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
         )
     if outside := [name for name in bucket_key if name not in schema.primary_key]:
         raise InvalidInput(f"{where}: bucket-key names {outside[0]!r}, which is not in the primary key ({primary})")
-    if buckets > 0 and (lacking := [n for n in schema.partitioning.names if n not in schema.primary_key]):
+    if buckets > 0 and (lacking := _beside_key(schema)):
         raise InvalidInput(
             f"{where}: with a fixed number of buckets the primary key ({primary}) must hold all partition columns; add "
             f"{', '.join(lacking)} to primary_key"
@@ -339,7 +348,11 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
             raise InvalidInput(
                 f"{where}: rowkind.field names {name!r}, a {schema.field(name).type}; it must be a string"
             )
-    options.merging(schema, where)
+    if options.merging(schema, where).sequence and (lacking := _beside_key(schema)):
+        raise InvalidInput(
+            f"{where}: keys that change partitions have no sequence.field: a row that came late could not be told from the "
+            f"newest one of another partition; add {', '.join(lacking)} to primary_key, or leave sequence.field out"
+        )
 
 
 def require_readable(schema: Schema, where: str) -> None:
@@ -360,11 +373,11 @@ def require_writable(schema: Schema, where: str) -> None:
         )
     if schema.primary_key:
         options.require_upsertable(schema.properties, where)
-        lacking = [name for name in schema.partitioning.names if name not in schema.primary_key]
-        if lacking and options.integer(schema.properties, "bucket", -1) == -1:
+        spec = options.merging(schema, where)
+        if crosses_partitions(schema) and spec.ignore_delete and spec.engine == "deduplicate":
             raise UnsupportedFeature(
-                f"{where}: a primary key without the partition column {lacking[0]!r}, so that keys change partitions, cannot "
-                f"be written yet; add {', '.join(lacking)} to primary_key"
+                f"{where}: 'ignore-delete' on a table whose keys may change partitions cannot be written: the row in the old "
+                f"partition could not be taken away; set it to 'false', or add {', '.join(_beside_key(schema))} to primary_key"
             )
 
 

@@ -490,6 +490,9 @@ def _aggregations(
     given, found = schema.properties, []
     grouped = {name for group in groups for name in group.columns}
     unordered = {*sequence, *(name for group in groups for name in group.sequence), *schema.primary_key}
+    unordered |= {
+        *schema.partitioning.names
+    }  # Where keys change partitions, rows of one partition have the same in these.
     for key in given:
         column = key[len("fields.") : -len(".aggregate-function")]
         if key.startswith("fields.") and key.endswith(".aggregate-function"):

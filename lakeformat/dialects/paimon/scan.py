@@ -21,7 +21,7 @@ from lakeformat.errors import NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
-from lakeformat.model.work import SEQUENCE, VALUE_KIND, Content, DeleteFile, Delta, MergeSpec, ReadTask, RowKind
+from lakeformat.model.work import BUCKET, SEQUENCE, VALUE_KIND, Content, DeleteFile, Delta, MergeSpec, ReadTask, RowKind
 from lakeformat.storage.store import Reader
 
 
@@ -109,6 +109,28 @@ def scan(
     sections = Sections.of(found.filter(_visible(found.entries, base.schema)), base.schema)
     whole, sections = _without_needless(reader, base, sections, predicate)
     return [*tasks(reader, base, whole, fields, residual), *merges(reader, base, sections, fields, residual)]
+
+
+def located(
+    reader: Reader, base: State, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
+) -> list[ReadTask]:
+    """As `scan`, with the bucket of each row too (`BUCKET`). Tables with a primary key only."""
+    residual = _residual(base.schema, predicate)
+    fields = _with_columns_of(residual, project(base.schema.fields, columns), base.schema)
+    sections = Sections.of(files(reader, base, predicate), base.schema)
+    whole, sections = _without_needless(reader, base, sections, predicate)
+    buckets = np.asarray(whole.entries["_BUCKET"])
+    result = []
+    for bucket in np.unique(buckets).tolist():
+        of_bucket = whole.filter(pa.array(buckets == bucket))
+        result += [
+            replace(task, fields=(*fields, BUCKET), bucket=bucket)
+            for task in tasks(reader, base, of_bucket, fields, residual)
+        ]
+    for task in merges(reader, base, sections, fields, residual):
+        parts = tuple(replace(part, fields=(*part.fields, BUCKET), bucket=task.bucket) for part in task.parts)
+        result.append(replace(task, fields=(*fields, BUCKET), parts=parts))
+    return result
 
 
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
