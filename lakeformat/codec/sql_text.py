@@ -478,4 +478,5 @@ def _position(error: SqlglotError) -> str:
     first = errors[0]
     found = first.get("highlight") or "the end"
     where = f"line {first.get('line')}, column {first.get('col')}, near {found!r}"
-    return f"{first.get('description', 'syntax error')} at {where}"
+    said = first.get("description", "syntax error")
+    return f"{'an expression is missing' if '<class' in said else said} at {where}"

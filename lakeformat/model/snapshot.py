@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -135,3 +136,12 @@ class Expiry:
     hints: Mapping[str, bytes] = field(default_factory=dict)
     operation: Any = None  # of model.operation
     then: Callable[[Any], Expiry] | None = None
+
+
+def utc(epoch_ms: int) -> str:
+    """A snapshot's time as people write it: `2023-05-01T12:00:00.000Z`."""
+    seconds, rest = divmod(epoch_ms, 1000)
+    try:
+        return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"
+    except (OverflowError, ValueError, OSError):  # Beyond the year 9999.
+        return f"{epoch_ms} ms since 1970"

@@ -610,7 +610,7 @@ def test_what_cannot_be_evaluated_is_named(text, said):
     [
         ("", "found none"),
         ("a = 1; b = 2", "found several"),
-        ("a = ", "line 1"),
+        ("a = ", "an expression is missing at line 1, column 3"),
         ("a = 'x", "x"),
         ("foo(a)", "foo is not known.*coalesce"),
         ("a = (SELECT 1)", "subquery"),

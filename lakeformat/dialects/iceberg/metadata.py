@@ -28,7 +28,7 @@ from lakeformat.model import evolution
 from lakeformat.model.operation import Operation, Request, SetTag, WithoutSnapshot
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, children, walk
-from lakeformat.model.snapshot import Snapshot, Stamp
+from lakeformat.model.snapshot import Snapshot, Stamp, utc
 from lakeformat.model.work import Named
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.head import CreateHead, Head, Pointer
@@ -298,8 +298,13 @@ def at_time(reader: Reader, epoch_ms: int) -> State:
     there = snapshots(base)
     passed = [e["snapshot-id"] for e in log if e["timestamp-ms"] <= epoch_ms and e["snapshot-id"] in there]
     if not passed:
-        oldest = f"the oldest is {log[0]['snapshot-id']}" if log else "there is none"
-        raise NotFound(f"{reader.root}: no snapshot as old as {epoch_ms} ms since 1970; {oldest}")
+        first = next((e for e in log if e["snapshot-id"] in there), None)
+        oldest = (
+            f"the oldest, {first['snapshot-id']}, was made at {utc(first['timestamp-ms'])}"
+            if first
+            else "there is none"
+        )
+        raise NotFound(f"{reader.root}: no snapshot as old as {utc(epoch_ms)}; {oldest}")
     return _seen_from(base, there[passed[-1]])
 
 

@@ -21,7 +21,7 @@ from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, U
 from lakeformat.model.operation import Create, Evolve, Operation, Request, Rewrite
 from lakeformat.model.partition import identity, require_identity
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, scalar, walk
-from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.snapshot import Snapshot, utc
 from lakeformat.storage.head import CreateHead
 from lakeformat.storage.store import Reader, Store
 
@@ -124,8 +124,9 @@ def at_time(reader: Reader, epoch_ms: int) -> State:
         else:
             high = middle - 1
     if found is None:
-        oldest = f"the oldest is {ids[0]}" if ids else "there is none"
-        raise NotFound(f"{reader.root}: no snapshot as old as {epoch_ms} ms since 1970; {oldest}")
+        made = [read_snapshot(reader, id)["timeMillis"] for id in ids[:1]]
+        oldest = f"the oldest, {ids[0]}, was made at {utc(made[0])}" if made else "there is none"
+        raise NotFound(f"{reader.root}: no snapshot as old as {utc(epoch_ms)}; {oldest}")
     return _historical(reader, found)
 
 
