@@ -53,7 +53,7 @@ from lakeformat.model.predicate import (
 )
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type
 from lakeformat.model.snapshot import Snapshot, TableState
-from lakeformat.model.work import POSITION, RETRACTS, ROW_KIND, WriteTask
+from lakeformat.model.work import LAST_UPDATED, POSITION, RETRACTS, ROW_KIND, WriteTask
 from lakeformat.placing import looking
 from lakeformat.storage.store import Store
 
@@ -201,6 +201,9 @@ def plan(
         decided = source.decide(merge, tasks)
         touched = found.filter(pc.is_in(found.paths, value_set=pa.array(sorted(decided.touched), pa.string())))
         beside = dialect.delete_layout(store, base, touched, "merge")
+        if len(touched) and (beside is None or any(each.act is Act.UPDATE for each in merge.clauses)):
+            fields, layout = dialect.rewriting(base, store)
+            merge = keeping(merge, fields[len(base.schema.fields) :])
         tasks = dialect.tasks(
             store, base, touched, (*(fields if beside is None else merge.surviving), POSITION), alone=True
         )
@@ -290,6 +293,17 @@ def bound(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]
     merge = prepare(target, source, _parsed(asked.on), tuple(clauses))
     outcomes.check(merge)
     return merge
+
+
+def keeping(merge: Merge, kept: tuple[Field, ...]) -> Merge:
+    """The merge of rows that have the columns `kept` beside the table's own: null for rows that are new, and the sequence number
+    of their last update for those that are updated."""
+    unsaid = ((LAST_UPDATED.name, Literal(None)),) if LAST_UPDATED in kept else ()
+    clauses = (
+        replace(each, assignments=(*each.assignments, *unsaid)) if each.act is Act.UPDATE else each
+        for each in merge.clauses
+    )
+    return replace(merge, target=(*merge.target, *kept), clauses=tuple(clauses))
 
 
 def candidates(merge: Merge, spreads: list[Spread]) -> Expression:

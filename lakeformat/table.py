@@ -116,7 +116,7 @@ class Table:
             raise InvalidInput(f"columns={columns!r}: give a list of names, e.g. ['id', 'address.city']")
         base = self._version(snapshot_id, as_of, tag)
         self._dialect.require_readable(base.schema, self._store.root)
-        fields = self._dialect.project(base.schema.fields, columns)
+        fields = self._dialect.project(base, columns)
         condition = self._condition(where, base.schema)
         names = None if columns is None else tuple(columns)
         return Scan(self._store, self._dialect, base, fields, names, condition, limit)
@@ -151,7 +151,7 @@ class Table:
                 self._store.write(*self._dialect.consumer(consumer, after + 1))
         if after is None:
             raise InvalidInput("changes() of no snapshots; give from_snapshot (0 for all) or a consumer")
-        fields = self._dialect.project(base.schema.fields, columns)
+        fields = self._dialect.project(base, columns)
         return Changes(self._store, self._dialect, base, after, fields, self._condition(where, base.schema), consumer)
 
     def drop_consumer(self, name: str) -> None:

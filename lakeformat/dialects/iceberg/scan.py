@@ -55,7 +55,7 @@ def scan(
     """The tasks that together read the rows for which `predicate` (bound to the schema) is true."""
     found = files(reader, base, predicate)
     residual = _residual(base, found, predicate)
-    fields = project(base.schema.fields, columns)
+    fields = project(base, columns)
     return tasks(reader, base, found, _with_columns_of(residual, fields, base.schema), residual)
 
 
@@ -262,8 +262,16 @@ def delta(
     )
 
 
-def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:
+def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
     """The columns asked for, in the order asked for; `a.b` keeps only `b` of the row `a`. Raises `NotFound`."""
+    fields = base.schema.fields
+    if columns is not None and metadata.format_version(base) >= 3:
+        known = set(base.schema.names)
+        fields += tuple(f for f in (ROW_ID, LAST_UPDATED) if f.name in columns and f.name not in known)
+    return _parts(fields, columns)
+
+
+def _parts(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:
     if columns is None:
         return fields
     chosen: dict[str, list[str] | None] = {}
@@ -365,7 +373,7 @@ def _part(field: Field, inner: list[str] | None) -> Field:
         return field
     if not isinstance(field.type, Row):
         return find_field((field,), f"{field.name}.{inner[0]}")
-    return replace(field, type=Row(project(field.type.fields, inner)))
+    return replace(field, type=Row(_parts(field.type.fields, inner)))
 
 
 def _with_columns_of(predicate: Expression, fields: tuple[Field, ...], schema: Schema) -> tuple[Field, ...]:

@@ -102,7 +102,7 @@ def scan(
 ) -> list[ReadTask]:
     """The tasks that together read the rows for which `predicate` (bound to the schema) is true."""
     residual = _residual(base.schema, predicate)
-    fields = _with_columns_of(residual, project(base.schema.fields, columns), base.schema)
+    fields = _with_columns_of(residual, project(base, columns), base.schema)
     found = files(reader, base, predicate)
     if not base.schema.primary_key:
         return tasks(reader, base, found, fields, residual)
@@ -338,8 +338,12 @@ def file_formats(entries: pa.Table) -> pa.Array:
     return pc.struct_field(pc.extract_regex(names, r"\.(?P<ending>[^.]+)$"), "ending")
 
 
-def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:
+def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
     """The columns asked for, in the order asked for; `a.b` keeps only `b` of the row `a`. Raises `NotFound`."""
+    return _parts(base.schema.fields, columns)
+
+
+def _parts(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:
     if columns is None:
         return fields
     chosen: dict[str, list[str] | None] = {}
@@ -465,7 +469,7 @@ def _part(field: Field, inner: list[str] | None) -> Field:
         return field
     if not isinstance(field.type, Row):
         return find_field((field,), f"{field.name}.{inner[0]}")
-    return replace(field, type=Row(project(field.type.fields, inner)))
+    return replace(field, type=Row(_parts(field.type.fields, inner)))
 
 
 def _with_columns_of(predicate: Expression, fields: tuple[Field, ...], schema: Schema) -> tuple[Field, ...]:
