@@ -116,7 +116,7 @@ def located(
 ) -> list[ReadTask]:
     """As `scan`, with the bucket of each row too (`BUCKET`). Tables with a primary key only."""
     residual = _residual(base.schema, predicate)
-    fields = _with_columns_of(residual, project(base.schema.fields, columns), base.schema)
+    fields = _with_columns_of(residual, project(base, columns), base.schema)
     sections = Sections.of(files(reader, base, predicate), base.schema)
     whole, sections = _without_needless(reader, base, sections, predicate)
     buckets = np.asarray(whole.entries["_BUCKET"])
