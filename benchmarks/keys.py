@@ -23,7 +23,7 @@ from lakeformat.table import Table
 
 ROWS, RUNS = 1_000_000, 5
 KEY = ["region", "id"]
-_PROPERTIES = {"bucket": "1", "file.format": "parquet", "file.compression": "zstd"}
+_PROPERTIES = {"bucket": "1", "write-only": "true", "file.format": "parquet", "file.compression": "zstd"}
 _PYPAIMON, _PLAIN = "pypaimon 2.1", "plain Spark Parquet"
 
 

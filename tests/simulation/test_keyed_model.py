@@ -42,8 +42,11 @@ class Keyed(RuleBasedStateMachine):
         partitioned=st.booleans(),
         ordered=st.booleans(),
         lifts=st.booleans(),
+        write_only=st.booleans(),
     )
-    def create(self, file_format: str, bucket: str, partitioned: bool, ordered: bool, lifts: bool) -> None:
+    def create(
+        self, file_format: str, bucket: str, partitioned: bool, ordered: bool, lifts: bool, write_only: bool
+    ) -> None:
         self.folder = tempfile.mkdtemp(prefix="lakeformat-keyed-")
         self.ordered, self.partitioned = ordered, partitioned
         properties = {
@@ -55,6 +58,7 @@ class Keyed(RuleBasedStateMachine):
             "manifest.merge-min-count": "2",
         }
         properties |= {"sequence.field": "n"} if ordered else {}
+        properties |= {"write-only": "true"} if write_only else {}
         properties |= {"compaction.file-size": "1 b"} if lifts else {}
         self.lake().create_table(
             "db.t",
@@ -210,6 +214,9 @@ class Keyed(RuleBasedStateMachine):
         self.rows = rows
         if made is not None:
             self.past[made.id] = rows
+            after = self.table.snapshots(after=made.id)  # The compaction that belongs to a write.
+            assert [s.operation_id for s in after] in ([], [f"{made.operation_id}/compact"])
+            self.past |= {each.id: rows for each in after}
 
     def content(self, **how: Any) -> dict[Key, Row]:
         found = self.table.scan(**how).to_arrow().to_pylist()
