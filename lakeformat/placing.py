@@ -1,8 +1,8 @@
-"""Keys that change partitions, as verbs deal with them: which rows are looked for, and what goes elsewhere."""
+"""Where keys have their rows, as verbs deal with it: which rows are looked for, what goes elsewhere, what comes after what."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lakeformat.dialects.dialect import Dialect
@@ -22,6 +22,24 @@ def looking(store: Store, dialect: Dialect, base: TableState, layout: WriteTask,
     columns = tuple(dict.fromkeys((*places.key, *places.partition)))
     tasks = () if but == ALWAYS else tuple(dialect.located(store, base, columns, _not_true(but)))
     return replace(layout, keyed=replace(layout.keyed, places=replace(places, tasks=tasks)))
+
+
+def after(layout: WriteTask, files: Iterable[WrittenFile]) -> WriteTask:
+    """`layout`, so that rows come after those of `files`, which are written and not committed: numbered on from them, and new
+    keys in the buckets that they were given there."""
+    if layout.keyed is None:
+        return layout
+    first, index = dict(layout.keyed.first or {}), layout.keyed.index
+    known = {partition: dict(held) for partition, held in (index.files if index else {}).items()}
+    for file in files:
+        if file.keys is not None:
+            folder = file.path.rpartition("/")[0]
+            first[folder] = max(first.get(folder, 0), file.keys.last_sequence + 1)
+        elif file.content is Content.HASH_INDEX:
+            known.setdefault(repr(file.partition), {})[file.bucket] = file.path
+    if index is not None:
+        index = replace(index, files={partition: tuple(held.items()) for partition, held in known.items()})
+    return replace(layout, keyed=replace(layout.keyed, first=first, index=index))
 
 
 def remove_elsewhere(

@@ -20,6 +20,7 @@ from lakeformat.model.operation import Overwrite, Request, Rewrite, RowDelta
 from lakeformat.model.predicate import ALWAYS, Expression, Literal, bind, split
 from lakeformat.model.snapshot import TableState
 from lakeformat.model.work import LAST_UPDATED, DeleteTask, MarkTask, RewriteTask, RowKind, WriteTask, WrittenFile
+from lakeformat.placing import after, looking
 from lakeformat.storage.store import Store
 
 
@@ -114,11 +115,6 @@ def replace_rows(
     scope, rest = split(condition, base.schema.partitioning.columns)
     if rest == ALWAYS and dialect.chooses_files(store, base, scope):
         return Overwrite(request=request, added=added, scope=scope, pinned_to=pinned_to)
-    if dialect.layout(base).keyed is not None:
-        raise UnsupportedFeature(
-            f"{store.root}: overwrite(where=...) by more than partition columns on a table with a primary key: not "
-            f"supported; delete the rows, then upsert"
-        )
     touched = touch(store, dialect, engine, base, condition)
     kept = rewrite(store, dialect, engine, base, touched.mixed, delete_where=condition)
     return Rewrite(
@@ -129,6 +125,48 @@ def replace_rows(
         pinned_to=pinned_to,
         kind="overwrite",
         read_at=base.snapshot.id if base.snapshot else 0,
+    )
+
+
+def replace_by_key(
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    base: TableState,
+    request: Request,
+    condition: Expression,
+    data: Any,
+    pinned_to: int | None,
+) -> RowDelta:
+    """The operation by which the rows for which `condition` is true are deleted and those of `data`, for all of which it is
+    true, come after them: on tables that merge rows by key."""
+    layout = dialect.layout(base, store)
+    assert layout.keyed is not None, layout
+    if layout.keyed.merge.sequence:
+        raise UnsupportedFeature(
+            f"{store.root}: overwrite(where=...) by more than partition columns on a table with a sequence.field, which could "
+            f"take an old row for a newer one: not supported; delete the rows, then upsert"
+        )
+    if layout.keyed.merge.ignore_delete:
+        raise UnsupportedFeature(
+            f"{store.root}: overwrite(where=...) by more than partition columns on a table with 'ignore-delete', where no row can "
+            f"go: not supported; overwrite whole partitions"
+        )
+    deletion = _by_key(store, dialect, engine, base, request, layout, condition, "overwrite", RowKind.DELETE)
+    gone = deletion.added if deletion else ()
+    try:
+        write = after(looking(store, dialect, base, layout, but=condition), gone)
+        added = tuple(engine.write(store, data, replace(write, required=condition)))
+    except BaseException:
+        discard(store, (each.path for each in gone))  # No commit has been tried: nobody can know of them.
+        raise
+    return RowDelta(
+        request=request,
+        added=(*gone, *added),
+        read_at=base.version,
+        condition=condition,
+        kind="replace",
+        pinned_to=pinned_to,
     )
 
 

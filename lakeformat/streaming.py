@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from lakeformat.commit import commit, discard
@@ -11,8 +12,8 @@ from lakeformat.engines.choose import engine_for
 from lakeformat.errors import CommitLost, Conflict, InvalidInput
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.snapshot import Snapshot, TableState
-from lakeformat.model.work import Content, WriteTask, WrittenFile
-from lakeformat.placing import looking
+from lakeformat.model.work import Content, WrittenFile
+from lakeformat.placing import after, looking
 from lakeformat.storage.store import Store
 
 _STARTS = 3
@@ -29,6 +30,7 @@ class Prepared:
     schema_id: int = 0
     watermark: int | None = None
     read_at: int = 0  # The version that it was prepared on, and at which it was not committed.
+    follows: tuple[int, ...] = ()  # The commits that were prepared by then, and that it comes after.
 
     @property
     def row_count(self) -> int:
@@ -47,8 +49,7 @@ class WriteSession:
     dialect: Dialect
     user: str
     branch: str | None = None
-    _numbers: dict[str, int] = field(default_factory=dict)  # Of keyed tables: the next row's, by folder.
-    _waiting: set[int] = field(default_factory=set)
+    _waiting: dict[int, tuple[WrittenFile, ...]] = field(default_factory=dict)  # What is prepared, by identifier.
 
     def last_committed(self) -> int | None:
         """The largest identifier that this user has committed, as far as history is kept."""
@@ -71,15 +72,17 @@ class WriteSession:
         base = self._base()
         if self.is_committed(identifier):
             return Prepared(self.user, identifier)
-        layout = looking(self.store, self.dialect, base, self.dialect.layout(base, self.store))
-        layout = self._numbered(layout)
+        waiting = {each: files for each, files in self._waiting.items() if each != identifier}
+        layout = self.dialect.layout(base, self.store)
+        if layout.keyed is not None and layout.keyed.places is not None and waiting:
+            raise InvalidInput(
+                f"commit {min(waiting)} is prepared, and {identifier} may bring its keys in other partitions; commit or abort it "
+                f"first"
+            )
+        layout = after(looking(self.store, self.dialect, base, layout), chain.from_iterable(waiting.values()))
         files = tuple(engine_for(data).write(self.store, data, layout))
-        for file in files:
-            if file.keys is not None:
-                folder = file.path.rpartition("/")[0]
-                self._numbers[folder] = max(self._numbers.get(folder, 0), file.keys.last_sequence + 1)
-        self._waiting.add(identifier)
-        return Prepared(self.user, identifier, files, base.schema.id, watermark, base.version)
+        self._waiting[identifier] = files
+        return Prepared(self.user, identifier, files, base.schema.id, watermark, base.version, tuple(waiting))
 
     def commit(self, prepared: Prepared, *, empty: bool = False) -> Snapshot | None:
         """Make prepared rows part of the table, in one snapshot; None where they, or later ones, are already, and where
@@ -94,10 +97,10 @@ class WriteSession:
                 f"commit {min(earlier)} is prepared and comes before {prepared.identifier}; commit or abort it first"
             )
         if self.is_committed(prepared.identifier):
-            self._waiting.discard(prepared.identifier)
+            self._waiting.pop(prepared.identifier, None)
             return None
         if not prepared.files and not empty:
-            self._waiting.discard(prepared.identifier)
+            self._waiting.pop(prepared.identifier, None)
             return None
         base = self._base()
         request = Request(
@@ -107,15 +110,16 @@ class WriteSession:
             schema_id=prepared.schema_id if prepared.files else base.schema.id,
             branch=self.branch,
             watermark=prepared.watermark,
+            follows=prepared.follows,
         )
         head = self.dialect.head(self.store)
         operation = Append(request=request, added=prepared.files)
         try:
             made = commit(self.store, head, self.dialect, operation, self.dialect.attempts(base.schema))
         except (Conflict, CommitLost):
-            self._waiting.discard(prepared.identifier)
+            self._waiting.pop(prepared.identifier, None)
             raise
-        self._waiting.discard(prepared.identifier)
+        self._waiting.pop(prepared.identifier, None)
         return made
 
     def abort(self, prepared: Prepared) -> None:
@@ -125,7 +129,7 @@ class WriteSession:
                 f"commit {prepared.identifier} of {self.user!r} is part of the table; nothing was removed"
             )
         discard(self.store, tuple(file.path for file in prepared.files))
-        self._waiting.discard(prepared.identifier)
+        self._waiting.pop(prepared.identifier, None)
 
     def write_batch(self, frame: Any, batch_id: int) -> Snapshot | None:
         """For Structured Streaming's `foreachBatch`: a batch that Spark gives again after a failure is written once.
@@ -145,15 +149,6 @@ class WriteSession:
     def _base(self) -> TableState:
         base = self.dialect.load(self.store, self.dialect.head(self.store).version())
         return self.dialect.on(self.store, base, self.branch)
-
-    def _numbered(self, layout: WriteTask) -> WriteTask:
-        """Rows of a key are numbered on from those that are prepared too."""
-        if layout.keyed is None or not self._numbers:
-            return layout
-        first = dict(layout.keyed.first or {})
-        for folder, number in self._numbers.items():
-            first[folder] = max(first.get(folder, 0), number)
-        return replace(layout, keyed=replace(layout.keyed, first=first))
 
 
 def _check(identifier: Any) -> None:

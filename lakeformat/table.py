@@ -319,8 +319,8 @@ class Table:
         """Replace the whole table, the partitions that a full or partial `partition` spec names, or the rows `where`.
 
         A snapshot is always made, also without rows. A row outside raises `OutsideScope` and nothing is committed.
-        `where` that speaks of more than partition columns rewrites the files it touches. `pinned_to`: see
-        `overwrite_partitions`.
+        `where` that speaks of more than partition columns rewrites the files it touches; where rows are merged by key, it
+        writes rows that delete. `pinned_to`: see `overwrite_partitions`.
         """
         if partition is not None and where is not None:
             raise InvalidInput("overwrite takes a partition or a condition, not both")
@@ -333,8 +333,12 @@ class Table:
             condition = self._declared(base.schema, [partition])
         else:
             condition = self._condition(where, base.schema)
-        added = self._write(base, data, condition, anew=True)
         engine = engine_for(data)
+        by_partition = split(condition, base.schema.partitioning.columns)[1] == ALWAYS
+        if not by_partition and self._dialect.layout(base).keyed is not None:
+            how = (self._store, self._dialect, engine, base, request)
+            return self._commit(base, row_level.replace_by_key(*how, condition, data, pinned_to), engine)
+        added = self._write(base, data, condition, anew=True)
         try:
             operation = row_level.replace_rows(
                 self._store, self._dialect, engine, base, request, condition, added, pinned_to

@@ -19,11 +19,13 @@ class Request:
     can carry it, so history is searched only above that. `properties` go into the snapshot. `schema_id` is that of the
     schema that new files were written with. `branch` is where the operation happens; None is the table itself.
     `partitioning_id` is that of the partitioning that new files were written with, where a table may change it.
-    `session` is of a commit of a stream: its user, and a number that rises from commit to commit; `id` names both.
+    `session` is of a commit of a stream: its user, and a number that rises from commit to commit; `id` names both; `follows`
+    are the numbers of those that were prepared before it and not committed yet.
     """
 
     id: str
     session: tuple[str, int] | None = None
+    follows: tuple[int, ...] = ()
     absent_until: int = 0
     schema_id: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -117,8 +119,9 @@ class RowDelta:
     referenced: tuple[str, ...] = ()
     read_at: int | None = None
     condition: Expression = ALWAYS
-    kind: str = "delete"  # "delete", "update", "merge", "append" (a changelog)
+    kind: str = "delete"  # "delete", "update", "merge", "append" (a changelog), "replace" (rows give way to others)
     isolation: str | None = "serializable"
+    pinned_to: int | None = None  # Others' changes after that snapshot where `condition` may hold are conflicts too.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -259,3 +259,30 @@ def test_columns_added_later_and_columns_left_out(lake, frame):
     t.upsert(pa.table({"id": [1, 2], "more": pa.array([7, 8], pa.int32())}))
     found = {r["id"]: (r["v"], r["dt"], r["more"]) for r in t.scan().to_arrow().to_pylist()}
     assert found == {1: ("a", "x", 7), 2: (None, None, 8)}
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "partial-update"])
+def test_an_overwrite_by_row_moves_keys(lake, frame, engine):
+    more = {"partial-update.remove-record-on-delete": "true"} if engine == "partial-update" else {}
+    t = make(lake, engine, **more)
+    t.upsert(rows((1, "a", 1, "x"), (2, "b", 1, "x"), (3, "c", 3, "y"), (4, "d", 1, "y")))
+    t.overwrite(frame(rows((1, None, 1, "z"), (5, "e", 1, "x"), (3, "f", 1, "q"))), where="n = 1")
+    moved = ("f", 1, "q") if engine == "deduplicate" else ("f", 1, "y")
+    assert held(t) == {1: (None, 1, "z"), 5: ("e", 1, "x"), 3: moved}
+
+
+def test_streams_move_keys(table, lake):
+    session, other = table.stream("job"), lake.table("d.t").stream("other")
+    session.commit(session.prepare(1, rows((1, "a", 1, "x"), (2, "b", 1, "x"))))
+    first = session.prepare(2, rows((1, "c", 2, "y")))
+    with pytest.raises(InvalidInput, match="commit 2 is prepared, and 3 may bring its keys in other partitions"):
+        session.prepare(3, rows((1, "d", 3, "z")))
+    session.commit(first)
+    assert session.commit(first) is None
+    late = session.prepare(3, rows((1, "d", 3, "z")))
+    other.write_batch(rows((1, "e", 3, "x")), 1)
+    with pytest.raises(Conflict):
+        session.commit(late)
+    session.write_batch(rows((1, "d", 3, "z")), 3)
+    assert session.write_batch(rows((1, "d", 3, "z")), 3) is None
+    assert held(table) == {1: ("d", 3, "z"), 2: ("b", 1, "x")}

@@ -372,11 +372,45 @@ def test_settled_files_are_counted_and_read_as_they_stand(table):
     assert len(contents(table)) == 10
 
 
-def test_overwrite_by_row_is_refused(table):
-    table.upsert(arrow([row(1)]))
-    with pytest.raises(UnsupportedFeature, match="more than partition columns"):
-        table.overwrite(arrow([row(1, n=2)]), where="n = 2")
-    assert contents(table) == {("a", 1): "v"}
+@pytest.mark.parametrize("bucket", ["2", "-1"])
+def test_an_overwrite_by_row_deletes_and_writes(lake, frame, bucket):
+    t = make(lake, bucket=bucket)
+    t.upsert(frame([row(i, n=i) for i in range(6)] + [row(2, dt="b", n=2)]))
+    made = t.overwrite(frame([row(2, "w", n=2), row(9, "w", n=2), row(4, "w", n=2)]), where="n = 2")
+    assert (made.kind, made.rows_added, made.files_removed) == ("overwrite", 5, 0)
+    wanted = {("a", i): "w" if i in (2, 4, 9) else "v" for i in (0, 1, 2, 3, 4, 5, 9)}
+    assert contents(t) == wanted
+    with pytest.raises(OutsideScope):
+        t.overwrite(frame([row(1, n=3)]), where="n = 2")
+    assert contents(t) == wanted
+    t.overwrite(frame([row(0, n=-1)]).limit(0) if hasattr(frame([]), "limit") else arrow([]), where="n = 2 or id = 0")
+    assert contents(t) == {k: v for k, v in wanted.items() if k[1] not in (0, 2, 4, 9)}
+    assert t.overwrite(arrow([]), where="n = 77").rows_added == 0
+
+
+def test_an_overwrite_by_row_minds_others(table, lake, monkeypatch):
+    table.upsert(arrow([row(i, n=i) for i in range(4)]))
+    pin, other, commit = table.current_snapshot().id, lake.table("d.t"), table._commit
+    monkeypatch.setattr(table, "_commit", lambda *a: (other.upsert(arrow([row(2, "theirs")])), commit(*a))[1])
+    with pytest.raises(Conflict):
+        table.overwrite(arrow([row(1, "w", n=1)]), where="n between 1 and 2")
+    monkeypatch.undo()
+    assert contents(table)["a", 2] == "theirs"
+    with pytest.raises(Conflict, match="pin anew"):
+        table.overwrite(arrow([row(0, "w", n=0)]), where="n = 0", pinned_to=pin)
+    table.overwrite(arrow([row(0, "w", n=0)]), where="n = 0", pinned_to=table.current_snapshot().id)
+    assert contents(table)["a", 0] == "w"
+
+
+def test_an_overwrite_by_row_is_refused_where_rows_cannot_go(lake):
+    for place, how in enumerate(({"merge_engine": "first-row"}, {"sequence_field": "n"}, {"ignore-delete": "true"})):
+        t = make(
+            lake, f"d.t{place}", **{key.replace("merge_engine", "merge-engine"): value for key, value in how.items()}
+        )
+        t.upsert(arrow([row(1, n=2)]))
+        with pytest.raises(UnsupportedFeature, match="overwrite"):
+            t.overwrite(arrow([row(1, "w", n=2)]), where="n = 2")
+        assert contents(t) == {("a", 1): "v"}
 
 
 def test_buckets_change_by_overwrite(table):

@@ -138,6 +138,35 @@ def test_batches_are_prepared_anew_where_buckets_grew_meanwhile(tmp_path):
     assert [s.operation_id for s in table.snapshots()] == ["other/1", "job/1"]
 
 
+def test_checkpoints_in_flight_know_which_buckets_the_earlier_ones_gave(tmp_path):
+    properties = {"bucket": "-1", "dynamic-bucket.target-row-num": "2"}
+    given = {"format": "paimon", "primary_key": ["id", "dt"], "properties": properties}
+    table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"], **given)
+    session = table.stream("job")
+    keys = ([1, 2, 3], [3, 4, 5], [1, 5, 6])
+    prepared = [session.prepare(n, rows(*((i, f"v{n}", "x") for i in keys[n]))) for n in range(3)]
+    again = table.stream("job")  # Out of a checkpoint.
+    for each in pickle.loads(pickle.dumps(prepared)):
+        again.commit(each)
+        assert again.commit(each) is None
+    assert held(table) == {(i, f"v{n}", "x"): 1 for i, n in zip(range(1, 7), (2, 0, 1, 1, 2, 2), strict=True)}
+    late = [again.prepare(n, rows((n + 4, "late", "x"))) for n in (3, 4)]
+    table.upsert(rows((100, "new", "x")))
+    for each in late:
+        with pytest.raises(Conflict, match="must not be in two"):
+            again.commit(each)
+
+
+def test_a_commit_counts_only_those_that_it_was_prepared_after(tmp_path):
+    given = {"format": "paimon", "primary_key": ["id", "dt"], "properties": {"bucket": "-1"}}
+    table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"], **given)
+    one, two = table.stream("job"), table.stream("job")
+    second = two.prepare(2, rows((1, "b", "x")))
+    one.commit(one.prepare(1, rows((1, "a", "x"), (2, "a", "x"))))
+    with pytest.raises(Conflict, match="must not be in two"):
+        two.commit(second)
+
+
 def test_a_stream_writes_to_the_branch_that_it_is_of(tmp_path):
     table = make(Lake(str(tmp_path)), "iceberg")
     table.append(rows((1, "a", "x")))

@@ -8,6 +8,7 @@
                       anything else, also rows of the same keys             none: the later commit's rows are the newer ones
     RowDelta          the first three of Append                             as there
                       added or removed rows in a range of keys it changed   Conflict
+    RowDelta pinned   added or removed rows in partitions of its condition  Conflict
     Overwrite         outside the scope, the third of Append                as there
                       anything else                                         none: the last writer wins inside the scope
     Overwrite pinned  added or removed rows inside the scope                Conflict
@@ -45,7 +46,7 @@ from lakeformat.model.operation import (
     Rewrite,
     RowDelta,
 )
-from lakeformat.model.predicate import ALWAYS, Expression, not_, to_sql
+from lakeformat.model.predicate import ALWAYS, Expression, not_, split, to_sql
 from lakeformat.model.schema import Schema
 from lakeformat.model.work import Content, WrittenFile
 from lakeformat.storage.store import Reader
@@ -60,12 +61,14 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             _require_same_buckets(reader, base, request, added)
             _require_same_index(reader, base, request, added)
             _require_same_places(reader, base, request, added)
-        case RowDelta(request=request, added=added, read_at=read_at):
+        case RowDelta(request=request, added=added, read_at=read_at, condition=condition, pinned_to=pinned_to):
             _require_same_buckets(reader, base, request, added)
             _require_same_index(reader, base, request, added)
             _require_same_places(reader, base, request, added)
             if read_at is not None:
                 _require_keys_untouched(reader, base, added, read_at)
+            if pinned_to is not None:
+                _require_untouched(reader, base, split(condition, base.schema.partitioning.names)[0], pinned_to)
         case Overwrite(request=request, added=added, scope=scope, pinned_to=pinned_to):
             require_inside(added, base.schema, scope)
             if scope != ALWAYS:
@@ -149,21 +152,24 @@ def _require_same_index(reader: Reader, base: State, request: Request, added: tu
     if not is_dynamic or metadata.crosses_partitions(schema) or not added or since == base.version:
         return
     scope = manifest.scope_of(schema, {f.partition for f in added})
-    try:
-        before = metadata.read_snapshot(reader, since) if since else None
-    except NoSuchFile:
-        raise Conflict(
-            f"{reader.root}: snapshot {since}, whose buckets these rows were given, has expired. Nothing was changed: run it again"
-        ) from None
-    named = [
-        set(manifest.in_scope(manifest.read_index(reader, document), schema, scope)["_FILE_NAME"].to_pylist())
-        for document in (before, base.document)
-    ]
-    if named[0] != named[1]:
-        raise Conflict(
-            f"{reader.root}: others gave new keys of these partitions their buckets after snapshot {since}; the same key must "
-            f"not be in two. Nothing was changed: run it again"
-        )
+    counted = {(request.session[0], number) for number in request.follows} if request.session else set()
+    named: set[str] | None = None
+    for version in range(since, base.version + 1) if counted else (since, base.version):
+        try:
+            document = metadata.read_snapshot(reader, version) if version else {}
+        except NoSuchFile:
+            raise Conflict(
+                f"{reader.root}: snapshot {version}, whose buckets these rows were given, has expired. Nothing was changed: run "
+                f"it again"
+            ) from None
+        before = named
+        named = set(manifest.in_scope(manifest.read_index(reader, document), schema, scope)["_FILE_NAME"].to_pylist())
+        by = document.get("commitUser"), document.get("commitIdentifier")
+        if before is not None and named != before and by not in counted:
+            raise Conflict(
+                f"{reader.root}: others gave new keys of these partitions their buckets after snapshot {since}; the same key "
+                f"must not be in two. Nothing was changed: run it again"
+            )
 
 
 def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to: int) -> None:

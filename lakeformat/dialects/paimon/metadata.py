@@ -425,7 +425,7 @@ def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
     """What a document says in the nouns that both formats share."""
     operation = document.get("operation")
     kind = document["commitKind"].lower()
-    if kind != "compact" and operation in {"DELETE", "UPDATE", "TRUNCATE", "MERGE"}:
+    if kind != "compact" and operation in {"DELETE", "UPDATE", "TRUNCATE", "MERGE", "OVERWRITE"}:
         kind = operation.lower()
     return Snapshot(
         id=document["id"],

@@ -35,10 +35,11 @@ _KINDS = {
     "delete": ("OVERWRITE", "DELETE"),
     "update": ("OVERWRITE", "UPDATE"),
     "merge": ("OVERWRITE", "MERGE"),
+    "replace": ("OVERWRITE", "OVERWRITE"),
     "compact": ("COMPACT", None),
     "restore": ("OVERWRITE", None),
 }
-_BY_ROW = {"delete", "update", "merge"}
+_BY_ROW = {"delete", "update", "merge", "replace"}
 
 
 def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Plan:
