@@ -23,7 +23,9 @@ _PLAIN = {
     Kind.BYTES: pa.binary(),
     Kind.DATE: pa.date32(),
     Kind.TIME: pa.time32("ms"),
+    Kind.TIME_MICROS: pa.time64("us"),
     Kind.UUID: pa.binary(16),
+    Kind.UNKNOWN: pa.null(),
 }
 
 _LOGICAL = {
@@ -61,6 +63,8 @@ def to_arrow(type: Type) -> pa.DataType:
             return pa.timestamp(_unit(digits))
         case Scalar(Kind.TIMESTAMP_TZ, (digits,)):
             return pa.timestamp(_unit(digits), "UTC")
+        case Scalar(Kind.FIXED, (length,)):
+            return pa.binary(length)
         case Scalar(kind) if kind in _PLAIN:
             return _PLAIN[kind]
         case ListOf(element):
@@ -92,8 +96,12 @@ def from_arrow(type: pa.DataType) -> Type:
     if pa.types.is_timestamp(type):
         kind = Kind.TIMESTAMP_TZ if type.tz else Kind.TIMESTAMP
         return scalar(kind, _DIGITS[type.unit])
-    if pa.types.is_time(type):
-        return scalar(Kind.TIME, min(_DIGITS[type.unit], 3) if pa.types.is_time32(type) else _DIGITS[type.unit])
+    if pa.types.is_time32(type):
+        return scalar(Kind.TIME, _DIGITS[type.unit])
+    if pa.types.is_time64(type):
+        return scalar(Kind.TIME_MICROS)
+    if type == pa.uuid():
+        return scalar(Kind.UUID)
     if pa.types.is_fixed_size_binary(type):
         return scalar(Kind.BINARY, type.byte_width)
     if pa.types.is_map(type):

@@ -65,8 +65,13 @@ def _scalar(kind: Type) -> Any:
             return _PLAIN[plain]
         case Scalar(Kind.DATE):
             return {"type": "int", "logicalType": "date"}
-        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as zone, _):
-            return {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": zone is Kind.TIMESTAMP_TZ}
+        case Scalar(Kind.TIME_MICROS):
+            return {"type": "long", "logicalType": "time-micros"}
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as zone, (digits,)):
+            unit = "micros" if digits <= 6 else "nanos"
+            return {"type": "long", "logicalType": f"timestamp-{unit}", "adjust-to-utc": zone is Kind.TIMESTAMP_TZ}
+        case Scalar(Kind.FIXED, (length,)):
+            return {"type": "fixed", "name": f"fixed_{length}", "size": length}
         case Scalar(Kind.UUID):
             return {"type": "fixed", "name": "uuid_fixed", "size": 16, "logicalType": "uuid"}
         case Scalar(Kind.DECIMAL, (precision, scale)):

@@ -86,6 +86,7 @@ def to_dataset_filter(expression: Expression, fields: tuple[Field, ...]) -> pc.E
 
 _FEW = 16
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
+_UNPUSHED = (Kind.UUID, Kind.FIXED, Kind.VARIANT, Kind.UNKNOWN)
 _FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
 
 
@@ -406,7 +407,7 @@ def _field(column: Column, fields: tuple[Field, ...]) -> Field | None:
     if len(column.path) > 1:
         return None
     found = next((each for each in fields if each.name == column.name), None)
-    if found is None or not isinstance(found.type, Scalar) or found.type.kind in (Kind.UUID, Kind.VARIANT):
+    if found is None or not isinstance(found.type, Scalar) or found.type.kind in _UNPUSHED:
         return None
     return found
 

@@ -17,12 +17,14 @@ _WIDTHS: dict[Kind, dict[int, str]] = {
     Kind.INT: {4: "<i4"},
     Kind.DATE: {4: "<i4"},
     Kind.BIGINT: {8: "<i8", 4: "<i4"},
+    Kind.TIME_MICROS: {8: "<i8"},
     Kind.TIMESTAMP: {8: "<i8"},
     Kind.TIMESTAMP_TZ: {8: "<i8"},
     Kind.FLOAT: {4: "<f4"},
     Kind.DOUBLE: {8: "<f8", 4: "<f4"},
 }
-_TEXTS = (Kind.STRING, Kind.BYTES, Kind.UUID)
+_TEXTS = (Kind.STRING, Kind.BYTES, Kind.FIXED, Kind.UUID)
+_LONGS = (Kind.TIME_MICROS, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 
 
 def encode(values: pa.Array, type: Type) -> pa.Array:
@@ -30,7 +32,7 @@ def encode(values: pa.Array, type: Type) -> pa.Array:
     match type:
         case Scalar(kind) if kind in _WIDTHS:
             width, code = next(iter(_WIDTHS[kind].items()))
-            raw = values.cast(pa.int64()) if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ) else values
+            raw = values.cast(pa.int64()) if kind in _LONGS else values
             raw = raw.cast(pa.int32()) if kind is Kind.DATE else raw.cast(pa.uint8()) if kind is Kind.BOOLEAN else raw
             numbers = np.ascontiguousarray(raw.fill_null(0).to_numpy(zero_copy_only=False).astype(code))
             fixed = pa.Array.from_buffers(pa.binary(width), len(values), [None, pa.py_buffer(numbers)])
@@ -77,7 +79,7 @@ def decode(data: pa.Array, type: Type) -> pa.Array:
                 return pa.nulls(len(data), pa.string())
         case Scalar(Kind.BYTES):
             return data
-        case Scalar(Kind.UUID):
-            lengths = pc.fill_null(pc.equal(pc.binary_length(data), 16), False)
+        case Scalar(Kind.UUID | Kind.FIXED):
+            lengths = pc.fill_null(pc.equal(pc.binary_length(data), target.byte_width), False)
             return pc.if_else(lengths, data, pa.scalar(None, pa.binary())).cast(target)
     raise UnsupportedFeature(f"type {type} has no single value in manifests")

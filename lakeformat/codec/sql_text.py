@@ -124,7 +124,7 @@ _TYPES = {
     "FLOAT": "float",
     "DOUBLE": "double",
     "DATE": "date",
-    "TIME": "time(6)",
+    "TIME": "time_micros",
     "TIMESTAMP": "timestamp_tz(6)",
     "TIMESTAMPTZ": "timestamp_tz(6)",
     "TIMESTAMPLTZ": "timestamp_tz(6)",

@@ -17,20 +17,32 @@ _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 _WHOLE = (Kind.INT, Kind.BIGINT)
 _MICROS_OF = {TransformKind.HOUR: 3_600_000_000, TransformKind.DAY: 86_400_000_000}
 _TAKES: dict[TransformKind, tuple[Kind, ...]] = {
-    TransformKind.BUCKET: (*_WHOLE, Kind.DECIMAL, Kind.DATE, *_INSTANTS, Kind.STRING, Kind.BYTES, Kind.UUID),
+    TransformKind.BUCKET: (
+        *_WHOLE,
+        Kind.DECIMAL,
+        Kind.DATE,
+        Kind.TIME_MICROS,
+        *_INSTANTS,
+        Kind.STRING,
+        Kind.BYTES,
+        Kind.FIXED,
+        Kind.UUID,
+    ),
     TransformKind.TRUNCATE: (*_WHOLE, Kind.DECIMAL, Kind.STRING, Kind.BYTES),
     TransformKind.YEAR: (Kind.DATE, *_INSTANTS),
     TransformKind.MONTH: (Kind.DATE, *_INSTANTS),
     TransformKind.DAY: (Kind.DATE, *_INSTANTS),
     TransformKind.HOUR: _INSTANTS,
 }
+_ALL = frozenset(Kind) - {Kind.UNKNOWN}
+_NANOS_END = (2**63 - 1) // 1000  # In microseconds.
 _LONG_DECIMAL = 18  # Digits that 64 bits hold.
 
 
 def result_type(transform: Transform, source: Type, what: str = "column") -> Type:
     """The type of the transform's values. Raises `InvalidInput`, naming `what`, for a source that it does not take."""
     kind = transform.kind
-    if not isinstance(source, Scalar) or (kind in _TAKES and source.kind not in _TAKES[kind]):
+    if not isinstance(source, Scalar) or source.kind not in _TAKES.get(kind, _ALL):
         raise InvalidInput(f"partition by {transform}({what}): {what} is {source}, which {kind} does not take")
     if kind in (TransformKind.BUCKET, TransformKind.TRUNCATE) and not (transform.parameter or 0) > 0:
         raise InvalidInput(f"partition by {transform}({what}): the number must be at least 1")
@@ -111,9 +123,12 @@ def _instants(at: np.ndarray, counts: pa.Array, target: pa.DataType, less: int, 
     missing = np.asarray(counts.is_null())
     if pa.types.is_date32(target):
         return pa.array(at.astype("M8[D]").astype(np.int64) - less, mask=missing).cast(pa.int32()).cast(target)
-    if not pa.types.is_timestamp(target) or target.unit != "us":
+    if not pa.types.is_timestamp(target) or target.unit not in ("us", "ns"):
         return nothing
-    return pa.array(at.astype("M8[us]").astype(np.int64) - less, mask=missing).cast(target)
+    numbers = at.astype("M8[us]").astype(np.int64)
+    if target.unit == "ns":  # Which reach from 1677 to 2262, and years beyond both.
+        numbers = np.clip(numbers, -_NANOS_END, _NANOS_END) * 1000
+    return pa.array(numbers - less, mask=missing).cast(target)
 
 
 def _above(texts: pa.Array, width: int) -> tuple[pa.Array, pa.Array]:
@@ -124,7 +139,7 @@ def _above(texts: pa.Array, width: int) -> tuple[pa.Array, pa.Array]:
 
 
 def _hashed_bytes(values: pa.Array, source: Type) -> pa.Array:
-    if isinstance(source, Scalar) and source.kind in (Kind.INT, Kind.DATE, *_INSTANTS):
+    if isinstance(source, Scalar) and source.kind in (Kind.INT, Kind.DATE, Kind.TIME_MICROS, *_INSTANTS):
         return single_value.encode(_whole(values), scalar(Kind.BIGINT))  # Also an int is hashed as 8 bytes.
     return single_value.encode(values, source)
 
@@ -134,7 +149,14 @@ def _whole(values: pa.Array) -> pa.Array:
     if pa.types.is_date32(values.type):
         return values.cast(pa.int32()).cast(pa.int64())
     if pa.types.is_timestamp(values.type):
-        return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(pa.int64())
+        numbers = values.cast(pa.int64())
+        if values.type.unit != "ns":
+            return (
+                numbers
+                if values.type.unit == "us"
+                else values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
+            )
+        return pa.array(numbers.fill_null(0).to_numpy() // 1000, mask=np.asarray(values.is_null()))
     return values.cast(pa.int64())
 
 

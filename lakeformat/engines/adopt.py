@@ -245,6 +245,8 @@ def _reads_as(held: Type, wanted: Type) -> bool:
             return scale == same and precision <= wider
         case Scalar(Kind.BINARY, (16,)), Scalar(Kind.UUID):
             return True
+        case Scalar(Kind.BINARY, (have,)), Scalar(Kind.FIXED, (want,)):
+            return have == want
         case Scalar(have, (digits,)), Scalar(want, (six,)) if have == want and have in _INSTANTS:
             return digits <= six
     return False

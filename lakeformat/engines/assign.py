@@ -14,8 +14,9 @@ from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row,
 
 _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 _NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
+_TIMES = (Kind.TIME, Kind.TIME_MICROS)
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
-_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.UUID)
+_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID)
 
 
 def check(schema: pa.Schema, fields: tuple[Field, ...]) -> None:
@@ -109,7 +110,7 @@ def _fits(found: pa.DataType, type: Scalar) -> bool:
         return type.kind is Kind.BIGINT and pa.types.is_uint64(found)
     if not isinstance(have, Scalar):
         return False
-    for family in (_NUMBERS, _TEXTS, _BLOBS):
+    for family in (_NUMBERS, _TEXTS, _BLOBS, _TIMES):
         if type.kind in family:
             return have.kind in family
     return have.kind is type.kind or (have.kind is Kind.DATE and type.kind is Kind.TIMESTAMP)

@@ -17,7 +17,8 @@ from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row,
 _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 _NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
-_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.UUID)
+_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID)
+_TIMES = (Kind.TIME, Kind.TIME_MICROS)
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 _BIT_WIDTH = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
 
@@ -86,8 +87,8 @@ def normal(array: pa.Array, type: Scalar, name: str) -> pa.Array:
                 return _to_unit(array, target)
             if pa.types.is_int64(found):
                 return array.cast(target)
-        elif type.kind is Kind.TIME:
-            if pa.types.is_int32(found):
+        elif type.kind in _TIMES:
+            if pa.types.is_integer(found):
                 return array.cast(target)
             if pa.types.is_time(found):
                 return array.cast(target, safe=False)
@@ -262,8 +263,8 @@ def _cast_by_kind(array: pa.Array, source: Scalar, target: Scalar, wanted: pa.Da
         return pc.floor_temporal(array.view(pa.timestamp(array.type.unit)), unit="day").cast(pa.date32())
     if have in _INSTANTS and want is have:
         return _to_unit(array, wanted)
-    if have is Kind.TIME and want is Kind.TIME:
-        return array.cast(wanted)
+    if have in _TIMES and want in _TIMES:
+        return array.cast(wanted, safe=False)
     raise KeyError(have, want)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import cramjam
@@ -22,6 +22,12 @@ PIECE_OPTION = "orc.stripe.size"
 
 FIELD_IDS = "orc.field-ids"  # An option: "true" keeps the ids of columns in the file, as Iceberg has them.
 _ID, _REQUIRED = b"iceberg.id", b"iceberg.required"
+_LONG, _BINARY, _LENGTH, _UNIT = (
+    b"iceberg.long-type",
+    b"iceberg.binary-type",
+    b"iceberg.length",
+    b"iceberg.timestamp-unit",
+)
 _STRIPE_BYTES = 64 << 20
 _NANOS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _SECONDS = (2**63 - 1) // 1_000_000_000  # As far as the reader gets on either side of 1970: until 2262.
@@ -79,13 +85,13 @@ class Output:
     """An ORC file being written to `sink`."""
 
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
+        with_ids = task.options.get(FIELD_IDS) == "true"
         for each in walk(task.fields):
-            if isinstance(each.type, Scalar) and each.type.kind in _BYTES_LIMITED:
+            if not with_ids and isinstance(each.type, Scalar) and each.type.kind in _BYTES_LIMITED:
                 raise UnsupportedFeature(
                     f"column {each.name}: Paimon's ORC has no {each.type}; declare it BYTES or use Parquet"
                 )
         self._fields = task.fields
-        with_ids = task.options.get(FIELD_IDS) == "true"
         self._schema = pa.schema([_file_field(each, with_ids) for each in task.fields])
         self._stats: list[dict[int, ColumnStats]] = []
         try:
@@ -237,7 +243,29 @@ def _has_text(type: Type) -> bool:
 def _own_field(held: pa.Field) -> Field:
     """A column as its file tells of it (Iceberg specification, Appendix A, ORC)."""
     told = held.metadata or {}
-    return Field(int(told.get(_ID, NO_ID)), held.name, _own_type(held.type), told.get(_REQUIRED) != b"true")
+    return Field(int(told.get(_ID, NO_ID)), held.name, _told_type(held.type, told), told.get(_REQUIRED) != b"true")
+
+
+def _told_type(held: pa.DataType, told: Mapping[bytes, bytes]) -> Type:
+    if pa.types.is_timestamp(held) and told.get(_UNIT) == b"NANOS":
+        return scalar(Kind.TIMESTAMP if held.tz is None else Kind.TIMESTAMP_TZ, 9)
+    if told.get(_LONG) == b"TIME":
+        return scalar(Kind.TIME_MICROS)
+    return _own_type(held)
+
+
+def _marks(type: Type) -> dict[bytes, str]:
+    """What the attributes of a type say that ORC's own type does not."""
+    match type:
+        case Scalar(Kind.TIME_MICROS):
+            return {_LONG: "TIME"}
+        case Scalar(Kind.UUID):
+            return {_BINARY: "UUID"}
+        case Scalar(Kind.FIXED, (length,)):
+            return {_BINARY: "FIXED", _LENGTH: str(length)}
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)):
+            return {_UNIT: "MICROS" if digits <= 6 else "NANOS"}
+    return {}
 
 
 def _own_type(held: pa.DataType) -> Type:
@@ -254,7 +282,7 @@ def _own_type(held: pa.DataType) -> Type:
 
 def _file_field(field: Field, with_ids: bool, name: str | None = None) -> pa.Field:
     """A column of the file, with its id in the attributes of its type where that is asked for."""
-    told = {_ID: str(field.id), _REQUIRED: str(not field.nullable).lower()} if with_ids else None
+    told = {_ID: str(field.id), _REQUIRED: str(not field.nullable).lower(), **_marks(field.type)} if with_ids else None
     return pa.field(name or field.name, _file_type(field.type, with_ids), metadata=told)
 
 
@@ -262,6 +290,10 @@ def _file_type(type: Type, with_ids: bool = False) -> pa.DataType:
     match type:
         case Scalar(Kind.TIME):
             return pa.int32()
+        case Scalar(Kind.TIME_MICROS):
+            return pa.int64()
+        case Scalar(Kind.UUID | Kind.FIXED):
+            return pa.binary()
         case Row(parts):
             return pa.struct([_file_field(each, with_ids) for each in parts])
         case ListOf(element):
@@ -296,8 +328,8 @@ def _storable(array: pa.Array, type: Type, name: str) -> pa.Array:
                     f"use Parquet"
                 )
             return array
-        case Scalar(Kind.TIME):
-            return array.cast(pa.int32())
+        case Scalar(Kind.TIME | Kind.TIME_MICROS | Kind.UUID | Kind.FIXED):
+            return array.cast(_file_type(type))
         case Row(parts):
             children = [
                 _storable(pc.struct_field(array, [i]), part.type, f"{name}.{part.name}") for i, part in enumerate(parts)

@@ -12,9 +12,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from lakeformat.codec.arrow import from_arrow, to_arrow
-from lakeformat.engines import statistics
+from lakeformat.engines import casts, statistics
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
-from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, walk
+from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, walk
 from lakeformat.model.work import ColumnStats, WriteTask
 
 _ARROW = int(pa.__version__.partition(".")[0])
@@ -26,6 +26,7 @@ _MICROS = (2**63 - 1) // 1000  # As far as nanoseconds reach on either side of 1
 _SAMPLES, _SAMPLE_ROWS = 8, 1 << 12  # Pieces and rows of a sample.
 
 _ID = b"PARQUET:field_id"
+NANOS = "parquet.nanoseconds"  # An option: "int64" for timestamps of more than 6 digits, else INT96.
 
 
 class File:
@@ -132,7 +133,8 @@ class Output:
         self._schema = pa.schema([_file_field(each, each.name) for each in task.fields])
         self._extra: list[dict[int, ColumnStats]] = []
         # Java Paimon has INT96 for more than 6 digits, and reads it into any TIMESTAMP; pyarrow has a switch per file.
-        self._int96 = any(_digits(each.type) > 6 for each in walk(task.fields))
+        self._int96 = task.options.get(NANOS) != "int64" and any(_digits(each.type) > 6 for each in walk(task.fields))
+        self._has_uuids = any(each.type == scalar(Kind.UUID) for each in walk(task.fields))
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, table: pa.Table) -> None:
@@ -140,6 +142,9 @@ class Output:
             self._refuse_before_1970(table)
         writer = self._writer = self._writer or self._opened(table)
         self._extra.append(statistics.beside_footer(table, self._fields, self._int96))
+        if self._has_uuids:
+            columns = [_marked(casts.flat(c), f.type) for c, f in zip(table.columns, self._fields, strict=True)]
+            table = pa.Table.from_arrays(columns, schema=self._schema)
         writer.write_table(table, row_group_size=max(1, table.num_rows))
 
     def give_up(self) -> None:
@@ -338,6 +343,8 @@ def _file_field(field: Field, name: str, nullable: bool | None = None) -> pa.Fie
 
 def _file_type(type: Type) -> pa.DataType:
     match type:
+        case Scalar(Kind.UUID):
+            return pa.uuid()
         case Row(parts):
             return pa.struct([_file_field(each, each.name) for each in parts])
         case ListOf(element):
@@ -348,6 +355,25 @@ def _file_type(type: Type) -> pa.DataType:
             return pa.map_(_file_field(element, "key", nullable=False), pa.field("value", pa.int32(), nullable=False))
         case _:
             return to_arrow(type)
+
+
+def _marked(array: pa.Array, type: Type) -> pa.Array:
+    """A column with its UUIDs said to be such; at any depth."""
+    match type:
+        case Scalar(Kind.UUID):
+            return pa.ExtensionArray.from_storage(pa.uuid(), array)
+        case Row(parts):
+            columns = [_marked(pc.struct_field(array, [i]), part.type) for i, part in enumerate(parts)]
+            held = [pa.field(p.name, c.type, p.nullable) for p, c in zip(parts, columns, strict=True)]
+            return casts.struct(array, columns, pa.struct(held))
+        case ListOf(element):
+            items = _marked(casts.items(array), element.type)
+            return casts.relist(array, pa.list_(pa.field("element", items.type, element.nullable)), items)
+        case MapOf(key, value):
+            keys, values = casts.entries(array)
+            keys, values = _marked(keys, key.type), _marked(values, value.type)
+            return casts.remap(array, pa.map_(keys.type, pa.field("value", values.type, value.nullable)), keys, values)
+    return array
 
 
 def _codec(name: str) -> str:

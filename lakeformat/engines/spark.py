@@ -68,6 +68,7 @@ from lakeformat.storage.store import Reader, Store
 NATIVE_SCHEMES = ("file",)  # Where Spark reads by itself; more, e.g. "s3a", if the session has the file system for it.
 
 _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
+_RETYPED = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ, Kind.TIME, Kind.TIME_MICROS, Kind.FIXED, Kind.UUID)  # For Spark.
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 _PLAIN: dict[Kind, T.DataType] = {
     Kind.BOOLEAN: T.BooleanType(),
@@ -83,7 +84,9 @@ _PLAIN: dict[Kind, T.DataType] = {
     Kind.BINARY: T.BinaryType(),
     Kind.VARBINARY: T.BinaryType(),
     Kind.BYTES: T.BinaryType(),
+    Kind.FIXED: T.BinaryType(),
     Kind.UUID: T.BinaryType(),
+    Kind.UNKNOWN: T.NullType(),
     Kind.DATE: T.DateType(),
     Kind.TIMESTAMP: T.TimestampNTZType(),
     Kind.TIMESTAMP_TZ: T.TimestampType(),
@@ -540,6 +543,8 @@ def spark_type(type: Type) -> T.DataType:
             return T.DecimalType(precision, scale)
         case Scalar(Kind.TIME, (digits,)) if hasattr(T, "TimeType"):
             return T.TimeType(min(digits, 3))
+        case Scalar(Kind.TIME_MICROS) if hasattr(T, "TimeType"):
+            return T.TimeType(6)
         case Scalar(kind) if kind in _PLAIN:
             return _PLAIN[kind]
         case ListOf(element):
@@ -662,7 +667,7 @@ def _answer(work: Callable[[], Any]) -> pa.RecordBatch:
 
 
 def _for_spark(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:
-    """Timestamps in microseconds and times in nanoseconds, the only units that Spark takes; at any depth."""
+    """Timestamps in microseconds and times in nanoseconds, the only units that Spark takes, bytes of any length; at any depth."""
     columns = [_micros(batch.column(i), each.type) for i, each in enumerate(fields)]
     return pa.RecordBatch.from_arrays(columns, names=[each.name for each in fields])
 
@@ -671,9 +676,11 @@ def _micros(array: pa.Array, type: Type) -> pa.Array:
     match type:
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind):
             return casts.normal(array, scalar(kind, 6), "")
-        case Scalar(Kind.TIME):
+        case Scalar(Kind.TIME | Kind.TIME_MICROS):
             return array.cast(pa.time64("ns"))
-        case _ if not any(_kind(each.type) in (*_INSTANTS, Kind.TIME) for each in walk((Field(NO_ID, "", type),))):
+        case Scalar(Kind.FIXED | Kind.UUID):
+            return array.cast(pa.binary())
+        case _ if not any(_kind(each.type) in _RETYPED for each in walk((Field(NO_ID, "", type),))):
             return array
         case Row(parts):
             children = [_micros(array.field(i), each.type) for i, each in enumerate(parts)]
@@ -966,7 +973,7 @@ def _clean(task: ReadTask) -> bool:
         if not _widens(held[each.id].type, each.type):
             return False
         kinds = {_kind(part.type) for part in walk((held[each.id],))}
-        if Kind.TIME in kinds or Kind.VARIANT in kinds:
+        if kinds & {Kind.TIME, Kind.TIME_MICROS, Kind.VARIANT}:
             return False
         if any(_digits(part.type) > 6 for part in walk((held[each.id],))):
             return False

@@ -19,7 +19,7 @@ FOOTER_LIMIT = 4096  # Arrow leaves bounds longer than this out of a footer.
 
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
-_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.UUID)
+_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID)
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 
 
@@ -152,9 +152,9 @@ def _logical(raw: Any, type: Scalar) -> Any:
                 return EPOCH + dt.timedelta(days=raw)
             except OverflowError:
                 return None
-        case Scalar(Kind.TIME):
-            seconds, millis = divmod(raw, 1000)
-            return dt.time(seconds // 3600, seconds // 60 % 60, seconds % 60, millis * 1000)
+        case Scalar(Kind.TIME | Kind.TIME_MICROS as kind):
+            seconds, micros = divmod(raw * (1000 if kind is Kind.TIME else 1), 1_000_000)
+            return dt.time(seconds // 3600, seconds // 60 % 60, seconds % 60, micros)
         case Scalar(Kind.DECIMAL, (_, scale)):
             number = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
             return Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale))

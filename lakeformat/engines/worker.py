@@ -63,6 +63,7 @@ _PIECE_MIN = 1 << 16
 
 NAN = float("nan")
 
+_UNKNOWN = Scalar(Kind.UNKNOWN)
 _FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
 
 
@@ -167,6 +168,11 @@ def partition_keys(keys: pa.RecordBatch, task: WriteTask, by: PartitionField) ->
     return found if pa.types.is_binary(found.type) else found.cast(pa.string()).cast(pa.binary())
 
 
+def stored(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """The columns and parts that files hold: those that are always null they do not."""
+    return tuple(_stored(each) for each in fields if each.type != _UNKNOWN)
+
+
 def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field, ...]) -> pa.RecordBatch:
     """The columns `fields` of a batch that `read` gave, which holds `held`: also what only the predicate needed."""
     if fields == held:
@@ -174,6 +180,18 @@ def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field,
     found = {each.name: each.type for each in held}
     wanted = [casts.project(batch.column(f.name), found[f.name], f.type, f.name) for f in fields]
     return _record_batch(wanted, arrow_schema(fields), batch.num_rows)
+
+
+def _stored(field: Field) -> Field:
+    if isinstance(field.type, Row):
+        return replace(field, type=Row(stored(field.type.fields)))
+    return replace(field, type=rebuild(field.type, _stored))
+
+
+def _table_of(table: pa.Table, fields: tuple[Field, ...], kept: tuple[Field, ...]) -> pa.Table:
+    types = {each.id: each.type for each in fields}
+    found = [casts.project(table.column(each.name), types[each.id], each.type, each.name) for each in kept]
+    return pa.Table.from_arrays(found, schema=arrow_schema(kept))
 
 
 def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -556,6 +574,9 @@ class _Files:
         self._schema = arrow_schema(key_values.waiting(task))
         # A file as formats write it: of a keyed table, with all of its columns.
         self._file_task = task if task.keyed is None else replace(task, fields=task.keyed.fields)
+        held = stored(self._file_task.fields)
+        self._leaves_out = held != self._file_task.fields
+        self._file_task = replace(self._file_task, fields=held)
         # Rows that wait for a file of their own, which is written in one go.
         self._is_sorted = bool(task.sort_by) or (task.keyed is not None and not task.keyed.is_numbered)
         self._buffer_bytes, self._open_files = buffer_bytes, open_files
@@ -655,6 +676,8 @@ class _Files:
         file.row_count += table.num_rows
         file.added_bytes += waited_bytes
         self._open.move_to_end(id(place))
+        if self._leaves_out:
+            table = _table_of(table, self._task.fields, self._file_task.fields)
         with _unwritable(file.path):
             file.output.add(table)
         if self._is_sorted or file.output.size() >= self._task.target_size_bytes:

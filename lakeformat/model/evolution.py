@@ -178,6 +178,8 @@ def can_widen(old: Type, new: Type) -> bool:
     if old == new:
         return True
     match old.kind, new.kind:
+        case (Kind.UNKNOWN, _):
+            return True
         case (a, b) if a in _INTEGERS and b in _INTEGERS:
             return _INTEGERS[a] <= _INTEGERS[b]
         case (a, Kind.DECIMAL) if a in _INTEGERS:
@@ -345,7 +347,7 @@ def _with_default(each: Field, default: str | None, what: str) -> Field:
     return replace(each, default=default)
 
 
-_UNCHECKED = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.VARIANT)
+_UNCHECKED = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.VARIANT)
 
 
 def _on_one(change: Callable[[Field], Field]) -> _Edit:

@@ -485,8 +485,12 @@ def to_sql(expression: Expression) -> str:
 def spark_type(type: Type) -> str:
     """`type` as Spark SQL spells it."""
     match type:
-        case Scalar(Kind.BYTES | Kind.BINARY | Kind.VARBINARY | Kind.UUID):
+        case Scalar(Kind.BYTES | Kind.BINARY | Kind.VARBINARY | Kind.FIXED | Kind.UUID):
             return "BINARY"
+        case Scalar(Kind.TIME_MICROS):
+            return "TIME(6)"
+        case Scalar(Kind.UNKNOWN):
+            return "VOID"
         case Scalar(Kind.TIMESTAMP):
             return "TIMESTAMP_NTZ"
         case Scalar(Kind.TIMESTAMP_TZ):
@@ -556,7 +560,7 @@ _NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "g
 FLIPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq_null_safe": "eq_null_safe"}
 _INTEGERS = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
-_BYTES = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES)
+_BYTES = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED)
 _WIDE = Context(prec=120)
 _UTC = dt.UTC
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -724,8 +728,8 @@ def _fit(value: Any, type: Type, what: str) -> tuple[Any, bool, int]:
                 found = (bytes(value), True, 0) if isinstance(value, bytes | bytearray | memoryview) else None
             case Kind.DATE:
                 found = _fit_date(value)
-            case Kind.TIME:
-                found = _fit_time(value)
+            case Kind.TIME | Kind.TIME_MICROS as kind:
+                found = _fit_time(value, 1000 if kind is Kind.TIME else 1)
             case Kind.TIMESTAMP | Kind.TIMESTAMP_TZ:
                 found = _fit_timestamp(value, type)
             case Kind.UUID:
@@ -856,12 +860,12 @@ def _fit_date(value: Any) -> tuple[Any, bool, int] | None:
     return (parse_date(value), True, 0) if isinstance(value, str) else None
 
 
-def _fit_time(value: Any) -> tuple[Any, bool, int] | None:
+def _fit_time(value: Any, step: int) -> tuple[Any, bool, int] | None:
     if isinstance(value, str):
         value = parse_time(value)
     if not isinstance(value, dt.time):
         return None
-    floor = value.replace(microsecond=value.microsecond // 1000 * 1000)
+    floor = value.replace(microsecond=value.microsecond // step * step)
     return floor, floor == value, 0
 
 

@@ -27,12 +27,15 @@ class Kind(StrEnum):
     BINARY = "binary"  # length in bytes, fixed
     VARBINARY = "varbinary"  # length in bytes, at most
     BYTES = "bytes"
+    FIXED = "fixed"  # length in bytes, exactly (Iceberg)
     DATE = "date"
-    TIME = "time"  # fractional digits
+    TIME = "time"  # fractional digits; held in milliseconds (Paimon)
+    TIME_MICROS = "time_micros"  # Iceberg's time
     TIMESTAMP = "timestamp"  # fractional digits; no time zone
     TIMESTAMP_TZ = "timestamp_tz"  # fractional digits; an instant
     UUID = "uuid"
     VARIANT = "variant"
+    UNKNOWN = "unknown"  # always null (Iceberg)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetO
 
 KNOWN = (
     "boolean, tinyint, smallint, int, bigint, float, double, decimal(p, s), char(n), varchar(n), string, binary(n), "
-    "varbinary(n), bytes, date, time(p), timestamp(p), timestamp_ltz(p), uuid, variant, array<t>, multiset<t>, "
+    "varbinary(n), bytes, fixed(n), date, time(p), timestamp(p), timestamp_ltz(p), uuid, variant, unknown, array<t>, multiset<t>, "
     "map<k, v>, struct<name: t, ...>"
 )
 
@@ -53,6 +53,8 @@ _PLAIN = {
     "date": Kind.DATE,
     "uuid": Kind.UUID,
     "variant": Kind.VARIANT,
+    "unknown": Kind.UNKNOWN,
+    "time_micros": Kind.TIME_MICROS,
 }
 _TIMES = {
     "timestamp": Kind.TIMESTAMP,
@@ -133,7 +135,7 @@ class _Reader:
                     return scalar(Kind.BYTES)
                 return self._within(scalar(kind, *numbers), 1, _MAX_LENGTH)
             case "fixed":
-                return self._within(scalar(Kind.BINARY, *(self._numbers(1) or (0,))), 1, _MAX_LENGTH)
+                return self._within(scalar(Kind.FIXED, *(self._numbers(1) or (0,))), 1, _MAX_LENGTH)
             case "array" | "list":
                 return ListOf(self._parts(1, ("element",))[0])
             case "multiset":

@@ -36,7 +36,7 @@ from lakeformat.model.work import (
 from lakeformat.storage.store import Reader
 
 _EPOCH = datetime.datetime(1970, 1, 1)
-_WITH_IDS = {f"{format}.field-ids": "true" for format in ("orc", "avro")}
+_WITH_IDS = {"orc.field-ids": "true", "avro.field-ids": "true", "parquet.nanoseconds": "int64"}
 # What a position-delete file holds.
 POSITION_FIELDS = (
     Field(PATH_ID, "file_path", scalar(Kind.STRING), nullable=False),
@@ -254,11 +254,13 @@ def _text(value: Any, transform: TransformKind, kind: Type) -> str:
             return "true" if value else "false"
         case Scalar(Kind.DATE):
             return str(value.isoformat())
-        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as zone, _):
-            return _moment(value) + ("+00:00" if zone is Kind.TIMESTAMP_TZ else "")
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as zone, (digits,)):
+            return _moment(value, 1 if digits > 6 else 1000) + ("+00:00" if zone is Kind.TIMESTAMP_TZ else "")
+        case Scalar(Kind.TIME_MICROS):
+            return _shortened(value.isoformat("microseconds"))
         case Scalar(Kind.DECIMAL, (_, scale)):
             return f"{Decimal(value):.{scale}f}"
-        case Scalar(Kind.BYTES):
+        case Scalar(Kind.BYTES | Kind.FIXED):
             return base64.b64encode(value).decode()
         case Scalar(Kind.UUID):
             text = value.hex()
@@ -266,9 +268,15 @@ def _text(value: Any, transform: TransformKind, kind: Type) -> str:
     return str(value)
 
 
-def _moment(micros: int) -> str:
-    """As `LocalDateTime.toString`: no zero seconds, fractions in groups of three digits."""
-    moment = _EPOCH + datetime.timedelta(microseconds=micros)
-    if moment.microsecond:
-        return moment.isoformat("T", "microseconds" if moment.microsecond % 1000 else "milliseconds")
-    return moment.isoformat("T", "seconds" if moment.second else "minutes")
+def _moment(value: int, nanos: int) -> str:
+    """A moment that lies `value` times `nanos` nanoseconds from 1970, as `LocalDateTime.toString`."""
+    seconds, rest = divmod(value * nanos, 1_000_000_000)
+    return _shortened(f"{(_EPOCH + datetime.timedelta(seconds=seconds)).isoformat()}.{rest:09}")
+
+
+def _shortened(text: str) -> str:
+    """As Java's times: no zero seconds, fractions in groups of three digits."""
+    whole, _, fraction = text.partition(".")
+    while fraction.endswith("000"):
+        fraction = fraction[:-3]
+    return f"{whole}.{fraction}" if fraction else whole.removesuffix(":00") if whole.count(":") == 2 else whole

@@ -522,14 +522,13 @@ def declare(schema: Schema, where: str) -> Schema:
         replace(f, type=types.iceberg_type(f.type), nullable=f.nullable and f.name not in schema.primary_key)
         for f in schema.fields
     )
-    types.check_supported(fields)
+    version = check_version(schema.properties.get(FORMAT_VERSION, str(_WRITTEN_VERSIONS[0])), 0, where)
+    types.check_supported(fields, version)
     names = [f.name for f in fields]
     check_names(names, where)
     numbered, last = evolution.number(fields, 0, collections_have_ids=True)
     check_partitions(schema.partitioning.fields, numbered, where)
     partition = [replace(f, id=_FIRST_PARTITION_ID + i) for i, f in enumerate(schema.partitioning.fields)]
-    if FORMAT_VERSION in schema.properties:
-        check_version(schema.properties[FORMAT_VERSION], 0, where)
     options.check_new({k: v for k, v in schema.properties.items() if k != FORMAT_VERSION}, where)
     options.require_writable(schema.properties, where)
     partitioning = Partitioning(tuple(partition), 0)

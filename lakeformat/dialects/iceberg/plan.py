@@ -38,7 +38,7 @@ from lakeformat.model.operation import (
     SetTag,
 )
 from lakeformat.model.partition import Partitioning
-from lakeformat.model.schema import Field, Scalar, Schema
+from lakeformat.model.schema import Field, Kind, Scalar, Schema
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
 from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile
 from lakeformat.storage.store import Reader
@@ -128,11 +128,11 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     fields = tuple(replace(f, type=types.iceberg_type(f.type)) for f in after.fields)
     metadata.check_names([f.name for f in fields], reader.root)
     types.check_widened(before.fields, fields)
-    types.check_supported(fields)
     properties = dict(after.properties)
     version = metadata.format_version(base)
     if FORMAT_VERSION in properties:
         version = metadata.check_version(properties.pop(FORMAT_VERSION), version, reader.root)
+    types.check_supported(fields, version)
     options.check_new({k: v for k, v in properties.items() if before.properties.get(k) != v}, reader.root)
     options.require_writable(properties, reader.root)
     document = metadata.next_document(reader, base, _now(base, stamp))
@@ -604,7 +604,7 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
     if content is Content.DELETION_VECTORS:
         fields, modes = (), ()
     for field, (mode, length) in zip(fields, modes, strict=True):
-        if mode is StatsMode.NONE or not isinstance(field.type, Scalar):
+        if mode is StatsMode.NONE or not isinstance(field.type, Scalar) or field.type.kind is Kind.UNKNOWN:
             continue
         told = [f.stats.get(field.id, ColumnStats()) for f in added]
         nans = [s.nan_count if pa.types.is_floating(to_arrow(field.type)) else None for s in told]

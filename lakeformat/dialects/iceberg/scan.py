@@ -19,7 +19,7 @@ from lakeformat.errors import CorruptTable, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
+from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, find_field
 from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, ReadTask
 from lakeformat.storage.store import Reader
 
@@ -395,7 +395,7 @@ def _bounds(base: State, entries: pa.Table, names: Iterable[str]) -> Mapping[str
     rows = entries["record_count"].combine_chunks()
     for name in names:
         field = find_field(base.schema.fields, name)
-        if not isinstance(field.type, Scalar):
+        if not isinstance(field.type, Scalar) or field.type.kind is Kind.UNKNOWN:
             continue
         low, high = (
             single_value.decode(manifest.look_up(entries[n], field.id), field.type)

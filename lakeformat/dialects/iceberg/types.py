@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
-from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, rebuild, scalar, walk
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, children, rebuild, scalar, walk
 
 _NAMES = {
     "boolean": scalar(Kind.BOOLEAN),
@@ -19,10 +19,17 @@ _NAMES = {
     "timestamp": scalar(Kind.TIMESTAMP, 6),
     "timestamptz": scalar(Kind.TIMESTAMP_TZ, 6),
     "string": scalar(Kind.STRING),
+    "time": scalar(Kind.TIME_MICROS),
     "uuid": scalar(Kind.UUID),
     "binary": scalar(Kind.BYTES),
+    # From format version 3 on.
+    "timestamp_ns": scalar(Kind.TIMESTAMP, 9),
+    "timestamptz_ns": scalar(Kind.TIMESTAMP_TZ, 9),
+    "unknown": scalar(Kind.UNKNOWN),
 }
 _TEXTS = {type: name for name, type in _NAMES.items()}
+_ONLY_IN_3 = {"timestamp_ns", "timestamptz_ns", "unknown"}
+_FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _WIDER = {(Kind.INT, Kind.BIGINT), (Kind.FLOAT, Kind.DOUBLE)}
 
@@ -34,7 +41,11 @@ def parse_type(value: Any) -> Type:
             return _NAMES[value]
         if found := _DECIMAL.fullmatch(value):
             return scalar(Kind.DECIMAL, int(found[1]), int(found[2]))
-        raise UnsupportedFeature(f"type {value}: lakeformat neither reads nor writes it in Iceberg tables yet")
+        if found := _FIXED.fullmatch(value):
+            return scalar(Kind.FIXED, int(found[1]))
+        raise UnsupportedFeature(
+            f"type {value}: lakeformat neither reads nor writes it in Iceberg tables; use an engine that does"
+        )
     try:
         match value["type"]:
             case "struct":
@@ -44,7 +55,7 @@ def parse_type(value: Any) -> Type:
             case "map":
                 return MapOf(_part(value, "key", True), _part(value, "value", value["value-required"]))
             case other:
-                raise UnsupportedFeature(f"type {other}: lakeformat neither reads nor writes it in Iceberg tables yet")
+                raise UnsupportedFeature(f"type {other}: lakeformat neither reads nor writes it in Iceberg tables")
     except (KeyError, TypeError) as error:
         raise CorruptFile(f"type {value!r} is not one that Iceberg writes") from error
 
@@ -59,6 +70,8 @@ def emit_type(type: Type) -> Any:
     match type:
         case Scalar(Kind.DECIMAL, (precision, scale)):
             return f"decimal({precision}, {scale})"
+        case Scalar(Kind.FIXED, (length,)):
+            return f"fixed[{length}]"
         case Scalar() if type in _TEXTS:
             return _TEXTS[type]
         case Row(fields):
@@ -95,37 +108,46 @@ def emit_field(field: Field) -> dict[str, Any]:
 
 
 def iceberg_type(type: Type) -> Type:
-    """The nearest type that Iceberg has: small integers become int, bounded texts and bytes lose their bounds, timestamps
-    get six digits. Finer timestamps stay as they are, and are refused by `check_supported`."""
+    """The nearest type that Iceberg has: small integers become int, bounded texts and bytes lose their bounds, times
+    and timestamps get six digits, finer timestamps nine."""
     match type:
         case Scalar(Kind.TINYINT | Kind.SMALLINT):
             return scalar(Kind.INT)
         case Scalar(Kind.CHAR | Kind.VARCHAR):
             return scalar(Kind.STRING)
-        case Scalar(Kind.BINARY | Kind.VARBINARY):
+        case Scalar(Kind.BINARY, (length,)):
+            return scalar(Kind.FIXED, length)
+        case Scalar(Kind.VARBINARY):
             return scalar(Kind.BYTES)
-        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind, (digits,)) if digits <= 6:
-            return scalar(kind, 6)
+        case Scalar(Kind.TIME):
+            return scalar(Kind.TIME_MICROS)
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind, (digits,)):
+            return scalar(kind, 6 if digits <= 6 else 9)
         case Scalar():
             return type
         case _:
             return rebuild(type, lambda part: replace(part, type=iceberg_type(part.type)))
 
 
-def check_supported(fields: tuple[Field, ...]) -> None:
-    """Refuse, by name, a column that a table of format version 2 cannot hold, or not yet here."""
+def check_supported(fields: tuple[Field, ...], version: int) -> None:
+    """Refuse, by name, a column that a table of this format version cannot hold, or not here."""
     for field in fields:
         for part in walk((field,)):
             match part.type:
-                case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)) if digits > 6:
+                case Scalar(Kind.VARIANT):
+                    raise UnsupportedFeature(f"column {field.name}: variant: not supported; keep it as string or bytes")
+                case Scalar() if _TEXTS.get(part.type) in _ONLY_IN_3 and version < 3:
+                    way_out = "cast it to microseconds" if _TEXTS[part.type] != "unknown" else "leave it out"
                     raise UnsupportedFeature(
-                        f"column {field.name}: {part.type}: Iceberg has nanoseconds from format version 3 on; "
-                        "cast the column to microseconds"
+                        f"column {field.name}: {part.type}: Iceberg has it from format version 3 on; make the table with "
+                        f"format-version=3, or {way_out}"
                     )
-                case Scalar() if part.type not in _TEXTS and part.type.kind is not Kind.DECIMAL:
-                    raise UnsupportedFeature(
-                        f"column {field.name}: Iceberg: a column of type {part.type} cannot be written; choose another type"
-                    )
+                case Scalar(Kind.UNKNOWN) if not part.nullable:
+                    raise InvalidInput(f"column {field.name}: unknown is always null, and cannot be NOT NULL")
+                case ListOf() | MapOf() if any(c.type == scalar(Kind.UNKNOWN) for c in children(part.type)):
+                    raise UnsupportedFeature(f"column {field.name}: lists and maps of unknown: not supported")
+                case Row(parts) if parts and all(p.type == scalar(Kind.UNKNOWN) for p in parts):
+                    raise UnsupportedFeature(f"column {field.name}: rows of nothing but unknown: not supported")
             if part.default is not None:
                 raise UnsupportedFeature(
                     f"column {field.name}: a default: Iceberg has defaults from format version 3 on, and lakeformat "
@@ -144,7 +166,7 @@ def check_widened(before: tuple[Field, ...], after: tuple[Field, ...]) -> None:
         match was.type, field.type:
             case Scalar(Kind.DECIMAL, (_, low)), Scalar(Kind.DECIMAL, (_, high)) if low == high:
                 continue
-            case Scalar(a), Scalar(b) if (a, b) in _WIDER:
+            case Scalar(a), Scalar(b) if (a, b) in _WIDER or a is Kind.UNKNOWN:
                 continue
         raise InvalidInput(
             f"column {field.name} is {was.type} and cannot become {field.type}: Iceberg widens int to bigint, float to "

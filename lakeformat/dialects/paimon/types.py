@@ -115,7 +115,7 @@ def emit_type(type: Type, nullable: bool) -> Any:
             return f"DECIMAL({precision}, {scale}){suffix}"
         case Scalar(Kind.TIMESTAMP_TZ, (digits,)):
             return f"TIMESTAMP({digits}) WITH LOCAL TIME ZONE{suffix}"
-        case Scalar(Kind.UUID | Kind.VARIANT as kind):
+        case Scalar(Kind.UUID | Kind.VARIANT | Kind.UNKNOWN | Kind.FIXED | Kind.TIME_MICROS as kind):
             raise UnsupportedFeature(f"Paimon: a column of type {kind} cannot be written; use BYTES or STRING")
         case Scalar(kind, parameters):
             name = kind.name if kind is not Kind.TIMESTAMP_TZ else "TIMESTAMP_LTZ"
@@ -196,6 +196,10 @@ def paimon_type(type: Type) -> Type:
     match type:
         case Scalar(Kind.UUID):
             return scalar(Kind.BINARY, 16)
+        case Scalar(Kind.FIXED, (length,)):
+            return scalar(Kind.BINARY, length)
+        case Scalar(Kind.TIME_MICROS):
+            return scalar(Kind.TIME, 3)
         case Scalar(Kind.TIME, (digits,)) if digits > 3:
             return scalar(Kind.TIME, 3)
         case Scalar():

@@ -1,0 +1,372 @@
+"""Types that only Iceberg has, in every file format: time, fixed, uuid, and version 3's nanoseconds and unknown."""
+
+import datetime
+import io
+import uuid
+from pathlib import Path
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pyarrow.orc as po
+import pyarrow.parquet as pq
+import pytest
+
+from lakeformat import Field, InvalidInput, Lake, Schema, UnsupportedFeature
+from lakeformat.codec import murmur, single_value, transform
+from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg import manifest, types
+from lakeformat.model.partition import Transform, TransformKind
+from lakeformat.model.schema import Kind, scalar
+from lakeformat.model.type_text import parse_type
+
+FORMATS = ("parquet", "orc", "avro")
+COLUMNS = {
+    "id": "bigint", "t": "time", "f": "fixed(4)", "u": "uuid", "n": "timestamp(9)", "z": "timestamp_ltz(9)", "k": "unknown",
+    "st": "struct<t: time, u: uuid, l: array<uuid>, k: unknown, f: fixed(2)>", "m": "map<uuid, timestamp(9)>",
+}  # fmt: skip
+U = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7").bytes
+NOW = 1_234_567_890_123_456_789  # 2009-02-13 23:31:30.123456789
+ROW = {
+    "id": 1, "t": datetime.time(22, 31, 8, 123456), "f": b"\x00\xff12", "u": U, "n": NOW, "z": NOW, "k": None,
+    "st": {"t": datetime.time(1), "u": U, "l": [U, None], "k": None, "f": b"ab"}, "m": [(U, 5)],
+}  # fmt: skip
+NOTHING = {**dict.fromkeys(ROW), "id": 2}
+
+
+def schema():
+    return Schema(tuple(Field(-1, name, parse_type(text)) for name, text in COLUMNS.items()))
+
+
+def properties(format="parquet", **more):
+    return {"format-version": "3", "write.format.default": format, **more}
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(tmp_path)
+
+
+@pytest.fixture(params=FORMATS)
+def table(lake, request):
+    return lake.create_table("d.t", schema(), format="iceberg", properties=properties(request.param))
+
+
+def data(table, *rows):
+    return pa.Table.from_pylist(list(rows), table.scan().schema)
+
+
+def entries(table, content=manifest.ManifestContent.DATA):
+    store = table._store
+    return manifest.live_entries(store, iceberg.load(store, iceberg.head(store).version()), content=content).to_pylist()
+
+
+def test_every_type_comes_back(table):
+    kinds = [
+        pa.int64(),
+        pa.time64("us"),
+        pa.binary(4),
+        pa.binary(16),
+        pa.timestamp("ns"),
+        pa.timestamp("ns", "UTC"),
+        pa.null(),
+    ]
+    assert table.scan().schema.types[:7] == kinds
+    expected = data(table, ROW, NOTHING)
+    table.append(expected)
+    assert table.scan().to_arrow().equals(expected)
+    table.append(table.scan().to_arrow())
+    assert table.scan(["st.u", "k", "m"]).to_arrow().num_rows == 4
+    assert table.compact(full=True) is not None
+    assert table.scan().to_arrow().equals(pa.concat_tables([expected, expected]).combine_chunks())
+
+
+def test_files_say_what_the_types_are(table):
+    table.append(data(table, ROW))
+    path = entries(table)[0]["file_path"].removeprefix("file://")
+    match path.rpartition(".")[2]:
+        case "parquet":
+            held = pq.ParquetFile(path).schema
+            told = {held.column(i).path: str(held.column(i).logical_type) for i in range(len(held))}
+            assert told["t"] == "Time(isAdjustedToUTC=false, timeUnit=microseconds)"
+            assert told["u"] == told["st.u"] == told["st.l.list.element"] == told["m.key_value.key"] == "UUID"
+            assert "isAdjustedToUTC=false, timeUnit=nanoseconds" in told["n"]
+            assert "isAdjustedToUTC=true, timeUnit=nanoseconds" in told["z"]
+            assert "k" not in told
+            assert "st.k" not in told
+        case "orc":
+            held = po.ORCFile(path).schema
+            assert held.names == [name for name in COLUMNS if name != "k"]
+            told = {
+                f.name: {k: v for k, v in f.metadata.items() if k not in (b"iceberg.id", b"iceberg.required")}
+                for f in held
+            }
+            assert told["t"] == {b"iceberg.long-type": b"TIME"}
+            assert told["f"] == {b"iceberg.binary-type": b"FIXED", b"iceberg.length": b"4"}
+            assert told["u"] == {b"iceberg.binary-type": b"UUID"}
+            assert told["n"] == told["z"] == {b"iceberg.timestamp-unit": b"NANOS"}
+        case "avro":
+            with open(path, "rb") as file:
+                found = fastavro.reader(file)
+                kinds = {f["name"]: f["type"][1] for f in found.writer_schema["fields"]}
+                (row,) = found
+            assert kinds["t"] == {"type": "long", "logicalType": "time-micros"}
+            assert kinds["f"] == {"type": "fixed", "name": "fixed_4", "size": 4}
+            assert kinds["n"] == {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": False}
+            assert "k" not in kinds
+            assert (row["t"], row["f"], row["n"]) == (ROW["t"], ROW["f"], NOW)
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        ("t = time '22:31:08.123456'", 1), ("t > time '22:31:08.123456'", 0), ("t in (time '22:31:08.123456')", 1),
+        ("u = 'f79c3e09-677c-4bbd-a479-3f349cb785e7'", 1), ("f = X'00ff3132'", 1), ("f > X'00ff3132'", 0),
+        ("n = timestamp '2009-02-13 23:31:30.123456789'", 1), ("n < timestamp '2009-02-13 23:31:30.123456789'", 0),
+        ("z > timestamp '2009-02-13 23:31:30.123456788Z'", 1), ("k is null", 2), ("k is not null", 0),
+        ("st.t = time '01:00:00' and st.f = X'6162'", 1),
+    ],
+)  # fmt: skip
+def test_conditions(table, where, count):
+    table.append(data(table, ROW, NOTHING))
+    assert table.scan(where=where).count() == count
+    assert table.scan(where=f"not ({where})").count() == (0 if "is n" in where else 1 - count) + (2 - count) * (
+        "is n" in where
+    )
+    table.delete(where)
+    assert table.scan().count() == 2 - count
+
+
+def test_bounds_in_manifests_leave_files_out(table):
+    table.append(data(table, ROW))
+    if table.schema.properties["write.format.default"] != "avro":
+        (entry,) = entries(table)
+        ids = {f.name: f.id for f in table.schema.fields}
+        low = {pair["key"]: pair["value"] for pair in entry["lower_bounds"]}
+        micros = ((22 * 60 + 31) * 60 + 8) * 1_000_000 + 123456
+        assert low[ids["t"]] == micros.to_bytes(8, "little")
+        assert (low[ids["f"]], low[ids["u"]]) == (ROW["f"], U)
+        assert low[ids["n"]] == low[ids["z"]] == NOW.to_bytes(8, "little")
+        assert ids["k"] not in low
+        for where in ("t > time '23:00:00'", "f = X'00000000'", "n < timestamp '2009-02-13 23:31:30.123456789'"):
+            assert table.scan(where=where).plan() == [], where
+    assert len(table.scan(where="t > time '22:00:00'").plan()) == 1
+
+
+@pytest.mark.parametrize(
+    ("by", "folders"),
+    [
+        ("t", {"t=22%3A31%3A08.123456", "t=null"}), ("f", {"f=AP8xMg%3D%3D", "f=null"}),
+        ("u", {"u=f79c3e09-677c-4bbd-a479-3f349cb785e7", "u=null"}),
+        ("n", {"n=2009-02-13T23%3A31%3A30.123456789", "n=null"}),
+        ("z", {"z=2009-02-13T23%3A31%3A30.123456789%2B00%3A00", "z=null"}),
+        ("hours(n)", {"n_hour=2009-02-13-23", "n_hour=null"}), ("days(z)", {"z_day=2009-02-13", "z_day=null"}),
+        ("months(n)", {"n_month=2009-02", "n_month=null"}), ("years(z)", {"z_year=2009", "z_year=null"}),
+        ("bucket(4, t)", None), ("bucket(4, f)", None), ("bucket(4, u)", None), ("bucket(4, n)", None), ("void(t)", None),
+    ],
+)  # fmt: skip
+def test_partitions(lake, by, folders):
+    t = lake.create_table("d.t", schema(), format="iceberg", partition_by=[by], properties=properties())
+    t.append(data(t, ROW, NOTHING, {**ROW, "id": 3, "t": datetime.time(23), "n": -1, "z": -1}))
+    if folders:
+        assert folders < set(t.inspect.files()["partition"].to_pylist()) or by in ("f", "u")
+    t.overwrite_partitions(data(t, {**ROW, "id": 4}))
+    where = "t = time '22:31:08.123456' and n = timestamp '2009-02-13 23:31:30.123456789' and f = X'00ff3132'"
+    assert t.scan(where=where).to_arrow()["id"].to_pylist() == [4]
+    assert t.scan(where="id = 2").count() == (0 if by.startswith("void") else 1)
+
+
+def test_nanoseconds_fall_into_the_partition_that_holds_them():
+    at = pa.array([-1, -3_600_000_000_000, -3_600_000_000_001, 0, None, 1], pa.timestamp("ns"))
+    kind = scalar(Kind.TIMESTAMP, 9)
+
+    def applied(what, parameter=None):
+        return transform.apply(Transform(what, parameter), at, kind).to_pylist()
+
+    assert applied(TransformKind.HOUR) == [-1, -1, -2, 0, None, 0]
+    assert applied(TransformKind.YEAR) == [-1, -1, -1, 0, None, 0]
+    low, high = transform.between(
+        Transform(TransformKind.YEAR),
+        pa.array([-1, -293, 292], pa.int32()),
+        pa.array([-1, -293, 292], pa.int32()),
+        kind,
+        True,
+    )
+    second = 1_000_000_000
+    assert low.cast(pa.int64()).to_pylist()[0] == -365 * 86400 * second
+    assert high.cast(pa.int64()).to_pylist()[0] == -1
+    assert low.cast(pa.int64()).to_pylist()[1] < -(2**63) + 2000
+    assert high.cast(pa.int64()).to_pylist()[2] > 2**63 - 2001
+
+
+def test_the_specifications_own_hashes():
+    def hashed(values, kind):
+        buckets = transform.apply(Transform(TransformKind.BUCKET, 2**31 - 1), values, kind).to_pylist()
+        return buckets[0]
+
+    nanos = np.datetime64("2017-11-16T22:31:08.000001001", "ns").astype(int)
+    cases = [
+        (pa.array([datetime.time(22, 31, 8)], pa.time64("us")), scalar(Kind.TIME_MICROS), -662762989),
+        (pa.array([U], pa.binary(16)), scalar(Kind.UUID), 1488055340),
+        (pa.array([b"\x00\x01\x02\x03"], pa.binary(4)), scalar(Kind.FIXED, 4), -188683207),
+        (pa.array([int(nanos)], pa.timestamp("ns")), scalar(Kind.TIMESTAMP, 9), -1207196810),
+        (pa.array([int(nanos) - 1001], pa.timestamp("ns", "UTC")), scalar(Kind.TIMESTAMP_TZ, 9), -2047944441),
+    ]
+    for values, kind, expected in cases:
+        assert hashed(values, kind) == (expected & 0x7FFFFFFF) % (2**31 - 1), kind
+    assert murmur.murmur3_32(pa.array([b"\x00\x01\x02\x03"]))[0] == -188683207
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "stored"),
+    [
+        (scalar(Kind.TIME_MICROS), datetime.time(0, 0, 1, 2), (1_000_002).to_bytes(8, "little")),
+        (scalar(Kind.FIXED, 3), b"\x00\x01\xff", b"\x00\x01\xff"),
+        (scalar(Kind.UUID), U, U),
+        (scalar(Kind.TIMESTAMP, 9), -1, b"\xff" * 8),
+    ],
+)
+def test_single_values(kind, value, stored):
+    arrow = types_of(kind)
+    values = (
+        pa.array([value, None], arrow)
+        if not pa.types.is_timestamp(arrow)
+        else pa.array([value, None], pa.int64()).cast(arrow)
+    )
+    found = single_value.encode(values, kind)
+    assert found.to_pylist() == [stored, None]
+    assert single_value.decode(found, kind).equals(values)
+    assert single_value.decode(pa.array([stored[:-1]]), kind).null_count == (1)
+
+
+def types_of(kind):
+    return {Kind.TIME_MICROS: pa.time64("us"), Kind.FIXED: pa.binary(3), Kind.UUID: pa.binary(16)}.get(
+        kind.kind, pa.timestamp("ns")
+    )
+
+
+def test_names_of_types_are_icebergs():
+    for name, kind in [
+        ("time", scalar(Kind.TIME_MICROS)), ("fixed[7]", scalar(Kind.FIXED, 7)), ("uuid", scalar(Kind.UUID)),
+        ("timestamp_ns", scalar(Kind.TIMESTAMP, 9)), ("timestamptz_ns", scalar(Kind.TIMESTAMP_TZ, 9)), ("unknown", scalar(Kind.UNKNOWN)),
+    ]:  # fmt: skip
+        assert types.parse_type(name) == kind
+        assert types.emit_type(kind) == name
+    for refused in ("variant", "geometry", "geography", "geometry(srid:4326)"):
+        with pytest.raises(UnsupportedFeature, match=refused.partition("(")[0]):
+            types.parse_type(refused)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        ("timestamp(9)", UnsupportedFeature, "timestamp.9.: Iceberg has it from format version 3 on"),
+        ("timestamp_ltz(7)", UnsupportedFeature, "format version 3"),
+        ("unknown", UnsupportedFeature, "leave it out"), ("struct<a: unknown>", UnsupportedFeature, "unknown"),
+        ("variant", UnsupportedFeature, "variant"),
+    ],
+)  # fmt: skip
+def test_version_2_lacks_what_version_3_has(lake, text, error, says):
+    with pytest.raises(error, match=says):
+        lake.create_table("d.t", Schema((Field(-1, "c", parse_type(text)),)), format="iceberg")
+    t = lake.create_table("d.t", pa.schema([("id", pa.int64())]), format="iceberg")
+    with pytest.raises(error, match=says):
+        t.alter().add_column("c", text).commit()
+    if text.startswith("timestamp"):
+        t.alter().set_properties({"format-version": "3"}).add_column("c", text).commit()
+        t.append(pa.table({"id": [1], "c": pa.array([NOW], pa.timestamp("ns", "UTC" if "ltz" in text else None))}))
+        assert t.scan().count() == 1
+
+
+@pytest.mark.parametrize("text", ["array<unknown>", "map<string, unknown>", "struct<a: unknown>"])
+def test_what_nothing_can_hold_is_refused(lake, text):
+    with pytest.raises(UnsupportedFeature, match="unknown"):
+        lake.create_table("d.t", Schema((Field(-1, "c", parse_type(text)),)), format="iceberg", properties=properties())
+    with pytest.raises(InvalidInput, match="always null"):
+        lake.create_table(
+            "d.t",
+            Schema((Field(-1, "c", scalar(Kind.UNKNOWN), nullable=False),)),
+            format="iceberg",
+            properties=properties(),
+        )
+    with pytest.raises(InvalidInput, match="identity does not take"):
+        lake.create_table("d.t", schema(), format="iceberg", partition_by=["k"], properties=properties())
+
+
+def test_an_unknown_column_takes_only_nulls_and_becomes_any_other(table):
+    table.append(data(table, ROW))
+    with pytest.raises(InvalidInput, match="column k: string does not fit unknown"):
+        table.append(pa.table({"id": [3], "k": ["x"]}))
+    table.alter().change_type("k", "string").change_type("st.k", "int").commit()
+    table.append(pa.table({"id": [3], "k": ["x"]}))
+    found = table.scan(["id", "k", "st.k"]).to_arrow().to_pylist()
+    assert sorted(found, key=lambda r: r["id"]) == [
+        {"id": 1, "k": None, "st": {"k": None}},
+        {"id": 3, "k": "x", "st": None},
+    ]
+
+
+def test_values_that_do_not_fit_are_refused(table):
+    for column, wrong, says in (
+        ("f", pa.array([b"abc"]), "fixed"), ("f", pa.array([b"abcde"], pa.binary(5)), "fixed"),
+        ("u", pa.array([b"x"]), "uuid"), ("t", pa.array([1], pa.time64("ns")), "lose"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=says):
+            table.append(pa.table({"id": [1], column: wrong}))
+    table.append(
+        pa.table({"id": [1], "u": pa.array([U], pa.binary(16)).cast(pa.binary()), "t": pa.array([5], pa.time32("ms"))})
+    )
+    table.append(pa.table([[2], pa.ExtensionArray.from_storage(pa.uuid(), pa.array([U], pa.binary(16)))], ["id", "u"]))
+    assert table.scan(["u"], where="u = 'f79c3e09-677c-4bbd-a479-3f349cb785e7'").count() == 2
+    assert table.scan(["t"], where="id = 1").to_arrow()["t"].to_pylist() == [datetime.time(0, 0, 0, 5000)]
+
+
+@pytest.mark.parametrize("key", ["t", "f", "u", "n", "z"])
+def test_keys_of_these_types(lake, key):
+    fields = tuple(Field(-1, n, parse_type(COLUMNS[n]), nullable=False) for n in (key, "id"))
+    t = lake.create_table("d.t", Schema(fields), format="iceberg", primary_key=[key], properties=properties())
+    other = {"t": datetime.time(1, 2, 3, 4), "f": b"abcd", "u": bytes(16), "n": 5, "z": 5}[key]
+    kind = t.scan().schema.field(key).type
+
+    def rows(*pairs):
+        arrays = (
+            [pa.array([v for v, _ in pairs], pa.int64()).cast(kind)]
+            if isinstance(other, int)
+            else [pa.array([v for v, _ in pairs], kind)]
+        )
+        return pa.table([*arrays, pa.array([i for _, i in pairs])], [key, "id"])
+
+    t.append(rows((ROW[key], 1), (other, 2)))
+    t.upsert(rows((ROW[key], 10)))
+    assert sorted(t.scan().to_arrow()["id"].to_pylist()) == [2, 10]
+    t.merge_into(rows((other, 20)), on=f"t.{key} = s.{key}").when_matched().update_all().merge()
+    assert sorted(t.scan().to_arrow()["id"].to_pylist()) == [10, 20]
+    with t.delta_writer("cdc", upsert=True) as writer:
+        writer.write(rows((ROW[key], 100)))
+        writer.checkpoint(1)
+    assert sorted(t.scan().to_arrow()["id"].to_pylist()) == [20, 100]
+    assert {e["content"] for e in entries(t, manifest.ManifestContent.DELETES)} == {2}
+    t.compact(full=True)
+    assert sorted(t.scan().to_arrow()["id"].to_pylist()) == [20, 100]
+
+
+def test_paimon_has_the_nearest_types(tmp_path):
+    kept = [Field(-1, n, parse_type(COLUMNS[n])) for n in ("id", "t", "f", "u", "n")]
+    t = Lake(tmp_path).create_table("d.p", Schema(tuple(kept)), format="paimon")
+    assert [str(f.type) for f in t.schema.fields] == ["bigint", "time(0)", "binary(4)", "binary(16)", "timestamp(9)"]
+    with pytest.raises(UnsupportedFeature, match="unknown"):
+        t.alter().add_column("k", "unknown").commit()
+    t = Lake(tmp_path).create_table("d.q", pa.schema([("t", pa.time64("us")), ("f", pa.binary(3))]), format="paimon")
+    assert [str(f.type) for f in t.schema.fields] == ["time(3)", "binary(3)"]
+
+
+def test_files_that_others_wrote_with_uuids_are_read(lake):
+    """As Java writes them: 16 bytes, said to be a UUID or not."""
+    t = lake.create_table("d.t", Schema((Field(-1, "u", scalar(Kind.UUID)),)), format="iceberg")
+    t.append(pa.table({"u": pa.array([U], pa.binary(16))}))
+    path = Path(entries(t)[0]["file_path"].removeprefix("file://"))
+    bare = pa.schema([pa.field("u", pa.binary(16), metadata={b"PARQUET:field_id": b"1"})])
+    sink = io.BytesIO()
+    pq.write_table(pa.table([pa.array([bytes(16)], pa.binary(16))], schema=bare), sink)
+    path.write_bytes(sink.getvalue())
+    assert t.scan().to_arrow()["u"].to_pylist() == [bytes(16)]
