@@ -102,6 +102,7 @@ _LOGICAL: dict[type[T.DataType], Scalar] = {
     T.StringType: scalar(Kind.STRING),
     T.BinaryType: scalar(Kind.BYTES),
     T.DateType: scalar(Kind.DATE),
+    T.NullType: scalar(Kind.UNKNOWN),
     T.TimestampNTZType: scalar(Kind.TIMESTAMP, 6),
     T.TimestampType: scalar(Kind.TIMESTAMP_TZ, 6),
 }
@@ -295,10 +296,8 @@ class SparkEngine:
 
     def _worked(self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...]) -> DataFrame:
         schema = T.StructType([_spark_field(each) for each in fields])
-        if not tasks:
-            return self.spark.createDataFrame([], schema)
         blobs = tuple(pickle.dumps(each) for each in tasks)
-        ids = self.spark.range(0, len(blobs), 1, len(blobs))
+        ids = self.spark.range(0, len(blobs), 1, max(1, len(blobs)))
         return ids.mapInArrow(partial(_read, store, blobs, fields), schema)
 
 
@@ -885,14 +884,7 @@ def _zoned(found: T.DataType, wanted: Type) -> T.DataType:
 
 def _arrow_of(schema: T.StructType) -> pa.Schema:
     """A Spark schema as the Arrow schema that `mapInArrow` hands over, but for units and zones."""
-    return pa.schema(
-        [
-            pa.field(
-                each.name, pa.null() if isinstance(each.dataType, T.NullType) else to_arrow(_logical(each.dataType))
-            )
-            for each in schema
-        ]
-    )
+    return pa.schema([pa.field(each.name, to_arrow(_logical(each.dataType))) for each in schema])
 
 
 def _field_of(each: T.StructField) -> Field:

@@ -1,0 +1,50 @@
+"""Iceberg's own types on either engine: what is read, written, asked for and taken away is the same."""
+
+import datetime
+import uuid
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import Field, Lake, Schema
+from lakeformat.model.type_text import parse_type
+
+COLUMNS = {
+    "id": "bigint", "t": "time", "f": "fixed(4)", "u": "uuid", "n": "timestamp(9)", "k": "unknown",
+    "st": "struct<t: time, u: uuid, l: array<uuid>, k: unknown>",
+}  # fmt: skip
+U = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7").bytes
+MICROS = 1_234_567_890_123_456  # Spark has no nanoseconds.
+ROW = {
+    "id": 1, "t": datetime.time(22, 31, 8, 123456), "f": b"\x00\xff12", "u": U, "n": MICROS * 1000, "k": None,
+    "st": {"t": datetime.time(1), "u": U, "l": [U, None], "k": None},
+}  # fmt: skip
+
+
+@pytest.fixture(params=["arrow", pytest.param("spark", marks=pytest.mark.spark)])
+def session(request):
+    return request.getfixturevalue("spark") if request.param == "spark" else None
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
+def test_icebergs_types_on_either_engine(tmp_path, session, format):
+    schema = Schema(tuple(Field(-1, name, parse_type(text)) for name, text in COLUMNS.items()))
+    given = {"format-version": "3", "write.format.default": format, "write.delete.mode": "merge-on-read"}
+    t = Lake(tmp_path).create_table("d.t", schema, format="iceberg", properties=given)
+    rows = pa.Table.from_pylist([ROW, {**dict.fromkeys(ROW), "id": 2}], t.scan().schema)
+    t.append(rows)
+
+    def seen(**how):
+        scan = t.scan(**how)
+        return scan.to_arrow() if session is None else scan.to_spark(session).toArrow()
+
+    found = seen()
+    t.append(found if session is None else t.scan().to_spark(session))
+    assert t.scan().to_arrow().equals(pa.concat_tables([rows, rows]).combine_chunks())
+    assert found["t"].to_pylist() == [ROW["t"], None]
+    assert found["u"].to_pylist() == [U, None]
+    assert found["st"].to_pylist()[0]["l"] == [U, None]
+    assert seen(where="t = time '22:31:08.123456' and f = X'00ff3132'").num_rows == 2
+    assert seen(where="u = '00000000-0000-0000-0000-000000000000'").num_rows == 0
+    assert t.delete("t > time '22:31:08' and id = 1", spark=session).rows_removed == 2
+    assert seen()["id"].to_pylist() == [2, 2]
