@@ -40,7 +40,7 @@ from lakeformat.model.operation import (
 )
 from lakeformat.model.partition import parse_field
 from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
-from lakeformat.model.schema import Schema, Type, find_field
+from lakeformat.model.schema import Scalar, Schema, Type, find_field
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
 from lakeformat.model.work import WrittenFile
 from lakeformat.scan import Scan
@@ -483,14 +483,26 @@ class Table:
         where: str | Expression | None = None,
         spark: Any = None,
         *,
+        sort_by: Sequence[str] | None = None,
+        partial_progress: bool = False,
+        max_commits: int = 10,
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
         """Make small files into large ones; None when nothing is worth it. `where` chooses partitions.
 
-        A concurrent overwrite always wins: the compaction starts over without what was replaced, at most three times,
-        then raises `Conflict`.
+        With `sort_by`, all files are written anew, the rows of each partition in the order of these columns (ascending, nulls
+        first), so that no two files overlap and conditions on them leave files out. A concurrent overwrite always wins: the
+        compaction starts over without what was replaced, at most three times, then raises `Conflict`. With
+        `partial_progress` there are up to `max_commits` snapshots, the last of which is returned: a part that fails is left out,
+        and loses nothing of the others.
         """
+        chosen = self._sortable(sort_by)
+        most = _whole("max_commits", max_commits, 1)
+        if partial_progress and id is not None:
+            raise InvalidInput(
+                "compact(id=..., partial_progress=True): the snapshots of its parts have ids of their own"
+            )
         base = self._base()
         scope, rest = split(self._condition(where, base.schema), base.schema.partitioning.columns)
         if rest != ALWAYS:
@@ -498,7 +510,12 @@ class Table:
         attempts = self._dialect.attempts(base.schema)
         engine = engine_for(spark=spark)
         request, landed = self._asked(base, id, properties)
-        return landed or compact.compact(self._store, self._dialect, engine, request, full, scope, attempts)
+        if landed:
+            return landed
+        how = (self._store, self._dialect, engine, request, full, scope, attempts)
+        if partial_progress:
+            return compact.compact_in_parts(*how, sort_by=chosen, most=most)
+        return compact.compact(*how, sort_by=chosen)
 
     def rewrite_manifests(
         self, *, id: str | None = None, properties: Mapping[str, str] | None = None
@@ -767,6 +784,16 @@ class Table:
 
     def _condition(self, where: str | Expression | None, schema: Schema) -> Expression:
         return ALWAYS if where is None else bind(sql_text.parse(where), schema.fields)
+
+    def _sortable(self, columns: Sequence[str] | None) -> tuple[str, ...]:
+        if columns is None:
+            return ()
+        if isinstance(columns, str) or not columns or not all(isinstance(name, str) for name in columns):
+            raise InvalidInput(f"sort_by={columns!r}: give a list of columns, e.g. ['id']")
+        for name in columns:
+            if not isinstance(kind := self.schema.field(name).type, Scalar):
+                raise InvalidInput(f"sort_by names {name!r}, of type {kind}; it must be a plain value")
+        return tuple(dict.fromkeys(columns))
 
     def _declared(self, schema: Schema, partitions: Iterable[Mapping[str, Any]]) -> Expression:
         """Partition specs as one condition on partition columns."""

@@ -187,6 +187,11 @@ class Dialect(Protocol):
         """What is worth writing anew; without `now_ms`, whatever the time is."""
         ...
 
+    def sorting(self, reader: Reader, base: Any, scope: Expression, sort_by: tuple[str, ...]) -> list[RewriteTask]:
+        """All files of each partition in `scope`, to be written anew in the order of these columns. Raises
+        `UnsupportedFeature` where the order of rows is not free."""
+        ...
+
     def upkeep(self, schema: Schema, number: int | None) -> Upkeep | None:
         """The compaction that belongs to a write, of a stream where it has a `number`; None: others do that."""
         ...

@@ -26,7 +26,19 @@ from pyspark.sql import types as T
 
 from lakeformat import errors
 from lakeformat.codec.arrow import arrow_schema, fields_from_arrow, to_arrow
-from lakeformat.engines import adopt, arrow, assign, casts, key_places, key_values, marks, outcomes, parquet, worker
+from lakeformat.engines import (
+    adopt,
+    arrow,
+    assign,
+    casts,
+    key_places,
+    key_values,
+    marks,
+    outcomes,
+    parquet,
+    sorting,
+    worker,
+)
 from lakeformat.engines.arrow_merge import typed
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
@@ -154,8 +166,17 @@ class SparkEngine:
         return self._each(store, tasks, worker.count)
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
-        """What each task wrote; one Spark task for each."""
-        return self._each(store, tasks, worker.rewrite)
+        """What each task wrote; one Spark task for each, but of rows to be sorted, which are spread by ranges."""
+        if not any(task.sort_by for task in tasks):
+            return self._each(store, tasks, worker.rewrite)
+        written: list[list[WrittenFile]] = []
+        try:
+            written.extend(self._sorted(store, task) for task in tasks)
+        except BaseException:
+            with suppress(LakeError):
+                store.delete([file.path for files in written for file in files])
+            raise
+        return written
 
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
         """The files of deletes that each task wrote; one Spark task for each."""
@@ -215,6 +236,22 @@ class SparkEngine:
         ]
         fields = (*task.fields, ROW_KIND, BUCKET)
         return _mapped(rows.select(*columns), partial(_settle, task, given), spark_schema(_nullable(fields)))
+
+    def _sorted(self, store: Store, task: RewriteTask) -> list[WrittenFile]:
+        """The rows in the order asked for, a range of about a file's size to each Spark task."""
+        assert task.delete_where is None, task
+        assert not task.assignments, task
+        fields = task.write.fields
+        _require_whole(fields)
+        size_bytes = sum(size for each in task.read for size in each.sizes_bytes)
+        count = max(1, -(-size_bytes // task.write.target_size_bytes))
+        names = [_quoted(each.name) for each in fields]
+        columns = [_partition_key(task.write, each) for each in task.write.partition_by]
+        columns += [F.col(_quoted(name)) for name in task.sort_by]
+        keys = {f"_lakeformat_key_{place}": column for place, column in enumerate(columns)}
+        frame = self.read(store, task.read, fields).withColumns(keys).repartitionByRange(count, *keys).select(*names)
+        answers = _mapped(frame, partial(_write_sorted, store, task), "answer binary")
+        return [file for files in self._collected(store, answers) for file in files]
 
     def _each(self, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
         """What `work` makes of each task, in the order of the tasks."""
@@ -575,6 +612,11 @@ def add_to_session(spark: SparkSession) -> None:
 
 def _write(store: Store, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield _answer(lambda: worker.write(store, batches, task))
+
+
+def _write_sorted(store: Store, task: RewriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    ordered = sorting.in_order(batches, task.sort_by, worker.BUFFER_BYTES)
+    yield _answer(lambda: worker.write(store, ordered, task.write))
 
 
 def _settle(task: WriteTask, given: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,18 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression, murmur, transform
 from lakeformat.codec.arrow import arrow_schema, to_arrow
-from lakeformat.engines import assign, casts, deletes, hash_index, key_places, key_values, merge, rows, statistics
+from lakeformat.engines import (
+    assign,
+    casts,
+    deletes,
+    hash_index,
+    key_places,
+    key_values,
+    merge,
+    rows,
+    sorting,
+    statistics,
+)
 from lakeformat.engines.formats import FORMATS, opened
 from lakeformat.errors import (
     CorruptFile,
@@ -140,7 +151,10 @@ def count(store: Reader, task: ReadTask) -> int:
 
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
     """Read, change, write again; see `RewriteTask`."""
-    written = write(store, _changed(store, task), task.write)
+    changed = _changed(store, task)
+    written = write(
+        store, sorting.in_order(changed, task.sort_by, BUFFER_BYTES) if task.sort_by else changed, task.write
+    )
     if task.changelog is None:
         return written
     try:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from dataclasses import replace
 
 from lakeformat.commit import commit
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.engine import Engine
-from lakeformat.errors import CommitLost, Conflict
+from lakeformat.errors import CommitLost, Conflict, LakeError
 from lakeformat.maintenance.progress import track
 from lakeformat.model.operation import Request, Rewrite, RowDelta
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Schema
-from lakeformat.model.snapshot import Snapshot
-from lakeformat.model.work import Upkeep, WrittenFile
+from lakeformat.model.snapshot import Snapshot, TableState
+from lakeformat.model.work import RewriteTask, Upkeep, WrittenFile
 from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
@@ -33,40 +34,90 @@ def compact(
     scope: Expression,
     attempts: int,
     starts: int = _STARTS,
+    sort_by: tuple[str, ...] = (),
 ) -> Snapshot | None:
-    """Small files become large ones, in one snapshot; None when there is nothing worth it.
+    """Small files become large ones, or with `sort_by` all files sorted ones, in one snapshot; None when there is nothing worth
+    it.
 
     Raises `Conflict` when others were faster `starts` times.
     """
     for start in range(starts):
         head = dialect.head(store)
         base = dialect.on(store, dialect.load(store, head.version()), request.branch)
-        tasks = dialect.compaction(store, base, full, scope, int(time.time() * 1000))
+        tasks = _worth_it(store, dialect, base, full, scope, sort_by)
         if not tasks:
             return None
-        written: list[WrittenFile] = []
-        work = [task for task in tasks if task.read]
-        for at in track(range(0, len(work), _AT_ONCE), f"{store.root}: compacting", -(-len(work) // _AT_ONCE)):
-            for files in engine.rewrite(store, work[at : at + _AT_ONCE]):
-                written += files
-        removed = tuple(path for task in work for read in task.read for path in read.paths)
-        lifted = tuple(each for task in tasks for each in task.lifted)
-        asked = replace(request, schema_id=base.schema.id, partitioning_id=base.schema.partitioning.id)
-        operation = Rewrite(
-            request=asked,
-            removed=removed,
-            added=tuple(written),
-            scope=scope,
-            lifted=lifted,
-            read_at=base.snapshot.id if base.snapshot else 0,
-        )
         try:
-            return commit(store, head, dialect, operation, attempts)
+            return commit(store, head, dialect, _rewritten(store, engine, base, request, scope, tasks), attempts)
         except Conflict as conflict:
             if start == starts - 1:
                 raise
             log.info("%s: compaction starts over: %s", store.root, conflict)
     raise AssertionError("unreachable")
+
+
+def compact_in_parts(
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    request: Request,
+    full: bool,
+    scope: Expression,
+    attempts: int,
+    sort_by: tuple[str, ...],
+    most: int,
+) -> Snapshot | None:
+    """As `compact`, in at most `most` snapshots, of which the last is returned. A part that fails leaves the others as they
+    are, and is left out; raises what was wrong with the last one where all did."""
+    head = dialect.head(store)
+    base = dialect.on(store, dialect.load(store, head.version()), request.branch)
+    tasks = _worth_it(store, dialect, base, full, scope, sort_by)
+    size = max(-(-len(tasks) // most), 1)
+    made: Snapshot | None = None
+    failed: LakeError | None = None
+    for start in range(0, len(tasks), size):
+        asked = replace(request, id=str(uuid.uuid4()))
+        try:
+            made = commit(
+                store,
+                head,
+                dialect,
+                _rewritten(store, engine, base, asked, scope, tasks[start : start + size]),
+                attempts,
+            )
+        except LakeError as error:
+            failed = error
+            log.warning("%s: a part of the compaction failed, others go on: %s", store.root, error)
+    if made is None and failed is not None:
+        raise failed
+    return made
+
+
+def _worth_it(
+    store: Store, dialect: Dialect, base: TableState, full: bool, scope: Expression, sort_by: tuple[str, ...]
+) -> list[RewriteTask]:
+    if sort_by:
+        return dialect.sorting(store, base, scope, sort_by)
+    return dialect.compaction(store, base, full, scope, int(time.time() * 1000))
+
+
+def _rewritten(
+    store: Store, engine: Engine, base: TableState, request: Request, scope: Expression, tasks: list[RewriteTask]
+) -> Rewrite:
+    """The tasks' files, written anew, as the operation that puts them in place."""
+    written: list[WrittenFile] = []
+    work = [task for task in tasks if task.read]
+    for at in track(range(0, len(work), _AT_ONCE), f"{store.root}: compacting", -(-len(work) // _AT_ONCE)):
+        for files in engine.rewrite(store, work[at : at + _AT_ONCE]):
+            written += files
+    return Rewrite(
+        request=replace(request, schema_id=base.schema.id, partitioning_id=base.schema.partitioning.id),
+        removed=tuple(path for task in work for read in task.read for path in read.paths),
+        added=tuple(written),
+        scope=scope,
+        lifted=tuple(each for task in tasks for each in task.lifted),
+        read_at=base.snapshot.id if base.snapshot else 0,
+    )
 
 
 def after(

@@ -350,6 +350,7 @@ class RewriteTask:
     delete_where: Expression | None = None
     assignments: tuple[tuple[str, Expression], ...] = ()
     update_where: Expression = ALWAYS
+    sort_by: tuple[str, ...] = ()  # The rows of all files of `read` in one order, so that no two new files overlap.
     lifted: tuple[
         tuple[str, int], ...
     ] = ()  # Keyed tables: files that stay as they are, and the level they are then on.

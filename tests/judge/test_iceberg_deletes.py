@@ -203,7 +203,7 @@ def test_we_and_spark_continue_each_other_s_tables(sql: Sql, lake: Lake, kind: s
                     "select 1",
                 )
             case "compact", True:
-                t.compact(full=True)
+                t.compact(full=True, sort_by=chance.choice([None, ["id"], ["v", "id"]]))
             case "compact", False:
                 sql(
                     f"call lake.system.rewrite_data_files(table => '`d.db`.{name}', options => map('min-input-files', '2'))"

@@ -107,6 +107,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
         .merge(id="op")
     ),
     "compact": lambda t: t.compact(full=True, id="op"),
+    "sort": lambda t: t.compact(sort_by=["v", "id"], id="op"),
     "rollback": lambda t: t.rollback_to(snapshot_id=2, id="op"),
     "evolve": lambda t: t.evolve([evolution.AddColumn("x", "int")], id="op"),
     "expire snapshots": lambda t: t.expire_snapshots(retain_last=1),

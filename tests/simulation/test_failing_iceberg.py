@@ -31,6 +31,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
     "delete": lambda t: t.delete("id in (2, 4, 12)", id="op"),
     "update": lambda t: t.update({"v": "'new'"}, "id in (2, 12)", id="op"),
     "compact": lambda t: t.compact(full=True, id="op"),
+    "sort": lambda t: t.compact(sort_by=["v", "id"], id="op"),
     "rewrite position deletes": lambda t: t.rewrite_position_deletes(full=True, id="op"),
     "add files": lambda t: t.add_files(["landing/a.parquet", "landing/dt=b/b.parquet"], id="op"),
     "expire snapshots": lambda t: t.expire_snapshots(retain_last=1),

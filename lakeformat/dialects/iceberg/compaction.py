@@ -52,6 +52,22 @@ def compaction(
     return result
 
 
+def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[str, ...]) -> list[RewriteTask]:
+    """All files of each partition, to be sorted; all together, where some lie in partitions of earlier specs."""
+    fields, write = rewriting(base)
+    found = scan.files(reader, base, scope)
+    entries = manifest.in_scope(found.entries, base, scope, unknown=False)
+    left, right = scan.attached(base, entries, found.deletes)
+    is_old = bool((np.asarray(entries["_spec"]) != base.spec.id).any())
+    groups = [np.arange(len(entries))] if is_old else list(_groups(entries, base))
+    result = []
+    for part in groups:
+        own = np.unique(right[np.isin(left, part)])
+        files = Files(entries.take(pa.array(part)), found.deletes.take(pa.array(own)))
+        result.append(RewriteTask(tuple(scan.tasks(reader, base, files, fields)), write, sort_by=sort_by))
+    return result
+
+
 def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
     """None: Iceberg's writers leave compaction to others."""
     return None

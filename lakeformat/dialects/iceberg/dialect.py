@@ -1,6 +1,6 @@
 """Apache Iceberg, under the names that every format goes by."""
 
-from lakeformat.dialects.iceberg.compaction import compaction, delete_compaction, has_many_manifests, upkeep
+from lakeformat.dialects.iceberg.compaction import compaction, delete_compaction, has_many_manifests, sorting, upkeep
 from lakeformat.dialects.iceberg.conflict import check, isolation
 from lakeformat.dialects.iceberg.expire import (
     default_retention,
@@ -93,6 +93,7 @@ __all__ = [
     "rows_in",
     "scan",
     "scope_of",
+    "sorting",
     "tag",
     "tasks",
     "upkeep",

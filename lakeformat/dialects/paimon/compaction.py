@@ -65,6 +65,23 @@ def compaction(
     return result
 
 
+def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[str, ...]) -> list[RewriteTask]:
+    """All files of each partition, to be sorted (Paimon's `sort_compact`): of append tables without buckets only."""
+    if base.schema.primary_key or options.integer(base.schema.properties, "bucket", -1) > 0:
+        raise UnsupportedFeature(
+            f"{reader.root}: compact(sort_by=...) of a table with a primary key or fixed buckets: the rows of its buckets have "
+            "an order of their own; compact() without sort_by"
+        )
+    found = scan.files(reader, base, scope)
+    write = layout(base)
+    result = []
+    for part in _buckets(found, base, ordered=False):
+        files = Files(found.entries.take(pa.array(part)), found.paths.take(pa.array(part)))
+        tasks = scan.tasks(reader, base, files, base.schema.fields)
+        result.append(RewriteTask(tuple(tasks), write, sort_by=sort_by))
+    return result
+
+
 def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
     """Of tables with a primary key without `write-only`: what the sorted runs ask for, or by `full-compaction.delta-commits`
     all. That counts the commits of a stream; where there is no `number`, every write counts (as in Paimon on Spark)."""

@@ -1,6 +1,6 @@
 """Apache Paimon, under the names that every format goes by."""
 
-from lakeformat.dialects.paimon.compaction import compaction, delete_compaction, has_many_manifests, upkeep
+from lakeformat.dialects.paimon.compaction import compaction, delete_compaction, has_many_manifests, sorting, upkeep
 from lakeformat.dialects.paimon.conflict import check, isolation
 from lakeformat.dialects.paimon.expire import (
     default_retention,
@@ -93,6 +93,7 @@ __all__ = [
     "rows_in",
     "scan",
     "scope_of",
+    "sorting",
     "tag",
     "tasks",
     "upkeep",
