@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from lakeformat.codec import arrow
 from lakeformat.errors import InvalidInput, LakeError, NotFound
 from lakeformat.model.predicate import (
+    ALWAYS,
     COMPARISONS,
     Call,
     Column,
     Expression,
     Literal,
-    is_always,
     like_regex,
     parse_type,
     to_sql,
@@ -58,7 +58,7 @@ def mask(expression: Expression, table: pa.Table | pa.RecordBatch) -> pa.Array |
 
 def keep(expression: Expression, table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     """The rows for which the condition is true."""
-    return table if is_always(expression) else table.filter(mask(expression, table))
+    return table if expression == ALWAYS else table.filter(mask(expression, table))
 
 
 def scalar(value: Any) -> pa.Scalar:

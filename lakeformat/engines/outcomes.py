@@ -17,7 +17,7 @@ from lakeformat.engines import assign, casts
 from lakeformat.engines.engine import Spread
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, Merge, flat_name, sides_of
-from lakeformat.model.predicate import ALWAYS, Expression, and_, columns_of, conjuncts, is_always
+from lakeformat.model.predicate import ALWAYS, Expression, and_, columns_of, conjuncts
 from lakeformat.model.schema import Field, Kind, find_field, scalar
 from lakeformat.model.work import ROW_KIND, RowKind
 
@@ -79,7 +79,7 @@ class Index:
         self._of_target = parts.pop(frozenset({TARGET}), ALWAYS)
         of_source = parts.pop(frozenset({SOURCE}), ALWAYS)
         self._rest = and_(*parts.values())
-        alive = np.ones(count, bool) if is_always(of_source) else _numpy(expression.mask(of_source, source))
+        alive = np.ones(count, bool) if of_source == ALWAYS else _numpy(expression.mask(of_source, source))
         self._steps: list[tuple[pa.DataType, pa.Array, np.ndarray | None]] = []
         empty = named(TARGET, arrow_schema(merge.target).empty_table())
         codes = np.zeros(count, np.int64)
@@ -113,7 +113,7 @@ class Index:
         rows = np.flatnonzero(codes >= 0)
         rows = rows[self._counts[codes[rows]] > 0]
         codes = codes[rows]
-        if is_always(self._rest):
+        if self._rest == ALWAYS:
             self._matched_codes[codes] = True
             if self.merge.wants_one_match and (self._counts[codes] > 1).any():
                 raise self._several(target, rows[self._counts[codes] > 1])
@@ -144,7 +144,7 @@ class Index:
     def _look_up(self, target: pa.Table) -> np.ndarray:
         """For each row of the table, the code of its key among the source's; NONE where it has none."""
         alive = np.ones(target.num_rows, bool)
-        if not is_always(self._of_target):
+        if self._of_target != ALWAYS:
             alive = _numpy(expression.mask(self._of_target, target))
         codes = np.zeros(target.num_rows, np.int64)
         for key, (type, distinct, together) in zip(self.merge.keys, self._steps, strict=True):
@@ -179,7 +179,7 @@ def choose(clauses: Clauses, rows: pa.Table) -> np.ndarray:
     for place, clause in clauses:
         if not len(left):
             break
-        if is_always(clause.condition):
+        if clause.condition == ALWAYS:
             choice[left] = place
             break
         with _told(clause):

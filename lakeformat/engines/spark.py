@@ -44,7 +44,7 @@ from lakeformat.engines.engine import Decided, Spread
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
 from lakeformat.model.partition import PartitionField, TransformKind
-from lakeformat.model.predicate import ALWAYS, columns_of, is_always, to_sql
+from lakeformat.model.predicate import ALWAYS, columns_of, to_sql
 from lakeformat.model.schema import (
     NO_ID,
     Field,
@@ -329,7 +329,7 @@ class SparkEngine:
                 column = F.lit(None).cast(spark_type(each.type))
             columns.append(column.alias(each.name))
         frame = frame.select(*columns)
-        return frame if is_always(task.predicate) else frame.filter(F.expr(to_sql(task.predicate)))
+        return frame if task.predicate == ALWAYS else frame.filter(F.expr(to_sql(task.predicate)))
 
     def _worked(self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...]) -> DataFrame:
         schema = T.StructType([_spark_field(each) for each in fields])

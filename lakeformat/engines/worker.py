@@ -42,7 +42,7 @@ from lakeformat.errors import (
     UnsupportedFeature,
 )
 from lakeformat.model.partition import PartitionField
-from lakeformat.model.predicate import Call, Column, Expression, and_, columns_of, conjuncts, is_always, rename
+from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, and_, columns_of, conjuncts, rename
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field, rebuild
 from lakeformat.model.work import (
     BUCKET,
@@ -136,7 +136,7 @@ def write(
 
 def count(store: Reader, task: ReadTask) -> int:
     """How many rows satisfy the task's predicate; reads only the columns that it speaks of."""
-    is_plain = is_always(task.predicate) and task.merge is None
+    is_plain = task.predicate == ALWAYS and task.merge is None
     if is_plain and not any(task.deletes):
         return task.row_count
     if is_plain and all(by.content is not Content.EQUALITY_DELETES for each in task.deletes for by in each):
@@ -217,7 +217,7 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
         merged = merged.filter(pc.invert(gone))
     for batch in merged.to_batches(batch_rows):
         result = columns(batch, task.fields, held)
-        if not is_always(task.predicate):
+        if task.predicate != ALWAYS:
             result = rows.keep(result, expression.mask(task.predicate, result))
         if result.num_rows:
             yield result
@@ -256,7 +256,7 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
             keys = [(known, _projected(batch, given, known.fields, constants)) for known in gone.keys]
             batch = rows.apply_deletes(batch, position, gone.positions, keys)
             result = _record_batch(_projected(batch, given, task.fields, constants), schema, batch.num_rows)
-            if not is_always(task.predicate):
+            if task.predicate != ALWAYS:
                 result = rows.keep(result, expression.mask(task.predicate, result))
             if result.num_rows:
                 yield result
@@ -470,7 +470,7 @@ def _required(batches: Iterable[pa.RecordBatch], task: WriteTask) -> Iterator[pa
 
 def require(batch: pa.RecordBatch, task: WriteTask) -> None:
     """Raise `OutsideScope` for rows for which `task.required` is not true."""
-    if is_always(task.required):
+    if task.required == ALWAYS:
         return
     outside = rows.keep(batch, pc.invert(expression.mask(task.required, batch)))
     if outside.num_rows:

@@ -16,7 +16,6 @@ from lakeformat.model.predicate import (
     bind,
     columns_of,
     conjuncts,
-    is_always,
     paths_of,
     rename,
     resolve,
@@ -91,7 +90,7 @@ class Merge:
         """Whether a row of the table that several rows of the source match is a mistake."""
         matched = self.of(Group.MATCHED)
         return bool(matched) and not (
-            len(matched) == 1 and matched[0][1].act is Act.DELETE and is_always(matched[0][1].condition)
+            len(matched) == 1 and matched[0][1].act is Act.DELETE and matched[0][1].condition == ALWAYS
         )
 
     @property
@@ -260,7 +259,7 @@ def _require_reachable(clauses: tuple[Clause, ...]) -> None:
     for group in Group:
         members = [each for each in clauses if each.group is group]
         for each in members[:-1]:
-            if is_always(each.condition):
+            if each.condition == ALWAYS:
                 raise InvalidInput(
                     f"{group}: a clause without a condition decides for all rows; it must be the last one"
                 )

@@ -34,9 +34,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value: None, bool, int, float, Decimal, str, bytes, date, time, datetime; a frozenset or tuple of those."""
+    """A value: None, bool, int, float, Decimal, str, bytes, date, time, datetime; a frozenset or tuple of those.
+
+    Equal to a value of its own type only (1 is not TRUE), and NaN to itself."""
 
     value: Any
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Literal) or type(self.value) is not type(other.value):
+            return False
+        return bool(self.value == other.value or (self.value != self.value and other.value != other.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +231,6 @@ def case(*branches: tuple[Expression, Any], otherwise: Any = None) -> Expression
     return call("case", *flat, _right(otherwise))
 
 
-def is_always(expression: Expression) -> bool:
-    """Is it the value True? (`==` would take `Literal(1)` for it too.)"""
-    return isinstance(expression, Literal) and expression.value is True
-
-
 def is_never(expression: Expression) -> bool:
     """Is it the value False or null, which no row satisfies?"""
     return isinstance(expression, Literal) and (expression.value is False or expression.value is None)
@@ -239,7 +241,7 @@ def conjuncts(expression: Expression) -> tuple[Expression, ...]:
     match expression:
         case Call("and", arguments):
             return tuple(part for each in arguments for part in conjuncts(each))
-    return () if is_always(expression) else (expression,)
+    return () if expression == ALWAYS else (expression,)
 
 
 def paths_of(expression: Expression) -> frozenset[tuple[str, ...]]:
@@ -371,7 +373,7 @@ def split(expression: Expression, names: Iterable[str]) -> tuple[Expression, Exp
         outside.append(each)
         if isinstance(each, Call) and each.name == "or":
             implied = or_(*(split(branch, allowed)[0] for branch in each.arguments))
-            if not is_always(implied):
+            if implied != ALWAYS:
                 inside.append(implied)
     return and_(*inside), and_(*outside)
 
