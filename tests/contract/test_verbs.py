@@ -854,7 +854,11 @@ def test_unicode_names_are_fine(lake):
         ({"properties": {"file.format": "csv"}}, UnsupportedFeature, "csv"),
         ({"properties": {"data-evolution.enabled": "true"}}, UnsupportedFeature, "data evolution"),
         ({"properties": {"deletion-vectors.enabled": "true"}}, UnsupportedFeature, "deletion vectors"),
-        ({"primary_key": ["id"], "partition_by": ["dt"]}, UnsupportedFeature, "add dt to primary_key"),
+        (
+            {"primary_key": ["id"], "partition_by": ["dt"], "properties": {"bucket": "1"}},
+            InvalidInput,
+            "add dt to primary_key",
+        ),
         (
             {"primary_key": ["dt"], "partition_by": ["dt"], "properties": {"bucket": "1"}},
             InvalidInput,
