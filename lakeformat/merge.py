@@ -191,7 +191,8 @@ def plan(
         condition = candidates(merge, source.spread(merge, _VALUES))
         if layout.keyed is not None:
             _require_replacing(store.root, merge, base.schema, layout)
-            tasks = dialect.scan(store, base, predicate=condition)
+            needed = [each.name for each in merge.reading(layout.keyed.merge.key)]
+            tasks = dialect.scan(store, base, needed, condition, by_bucket=True)
             layout = looking(store, dialect, base, layout)
             added = tuple(source.write_by_key(merge, tasks, layout))
             made = RowDelta(request=request, added=added, read_at=base.version, condition=condition, kind="merge")

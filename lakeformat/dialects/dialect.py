@@ -96,8 +96,17 @@ class Dialect(Protocol):
 
     def plan(self, reader: Reader, operation: Operation, base: Any, stamp: Stamp) -> Plan: ...
     def scan(
-        self, reader: Reader, base: Any, columns: Sequence[str] | None = None, predicate: Expression = ...
-    ) -> list[ReadTask]: ...
+        self,
+        reader: Reader,
+        base: Any,
+        columns: Sequence[str] | None = None,
+        predicate: Expression = ...,
+        by_bucket: bool = ...,
+    ) -> list[ReadTask]:
+        """The tasks that together read the rows for which `predicate` is true. With `by_bucket`, where rows are merged by key,
+        a task has files of one bucket, and says of which partition and bucket."""
+        ...
+
     def located(
         self, reader: Reader, base: Any, columns: Sequence[str] | None = None, predicate: Expression = ...
     ) -> list[ReadTask]:

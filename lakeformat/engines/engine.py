@@ -93,7 +93,7 @@ class Source(Protocol):
 
     def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
         """What becomes of the rows of `tasks` and of the source, as rows that say what they do to their key: for tables that
-        merge rows by key, the columns `key` of `merge`. Raises as `decide`."""
+        merge rows by key. The tasks read `merge.reading`, each in one partition and bucket. Raises as `decide`."""
         ...
 
     def close(self) -> None: ...

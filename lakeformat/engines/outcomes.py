@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression
 from lakeformat.codec.arrow import arrow_schema, to_arrow
-from lakeformat.engines import assign, casts
+from lakeformat.engines import assign, casts, ranks
 from lakeformat.engines.engine import Spread
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, Merge, flat_name, sides_of
@@ -80,17 +80,15 @@ class Index:
         of_source = parts.pop(frozenset({SOURCE}), ALWAYS)
         self._rest = and_(*parts.values())
         alive = np.ones(count, bool) if of_source == ALWAYS else _numpy(expression.mask(of_source, source))
-        self._steps: list[tuple[pa.DataType, pa.Array, np.ndarray | None]] = []
+        self._steps: list[tuple[pa.DataType, _Values, np.ndarray | None]] = []
         empty = named(TARGET, arrow_schema(merge.target).empty_table())
         codes = np.zeros(count, np.int64)
         for key in merge.keys:
             values = expression.evaluate(key.source, source)
             type = expression.common_type(expression.evaluate(key.target, empty).type, values.type)
             values = expression.lookup(values, type)
-            distinct = casts.flat(values).unique()
-            if not key.null_safe:
-                distinct = distinct.drop_null()
-            found = _places(values, distinct, key.null_safe)
+            distinct = _Values(casts.flat(values), key.null_safe)
+            found = distinct.places(values)
             alive &= found >= 0
             together = None
             if self._steps:
@@ -148,7 +146,7 @@ class Index:
             alive = _numpy(expression.mask(self._of_target, target))
         codes = np.zeros(target.num_rows, np.int64)
         for key, (type, distinct, together) in zip(self.merge.keys, self._steps, strict=True):
-            found = _places(expression.lookup(expression.evaluate(key.target, target), type), distinct, key.null_safe)
+            found = distinct.places(expression.lookup(expression.evaluate(key.target, target), type))
             alive &= found >= 0
             if together is None:
                 codes = found
@@ -379,10 +377,33 @@ def _numpy(mask: pa.ChunkedArray) -> np.ndarray:
     return np.asarray(casts.flat(mask).to_numpy(zero_copy_only=False), bool)
 
 
-def _places(values: pa.ChunkedArray, among: pa.Array, nulls: bool) -> np.ndarray:
-    """For each value, its place among distinct ones; NONE where it is not there, and for a null unless `nulls`."""
-    found = casts.flat(pc.index_in(values, value_set=among, skip_nulls=not nulls))
-    return pc.fill_null(found, NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+class _Values:
+    """Distinct values of a key, each with its place; null is among them only where it equals null."""
+
+    def __init__(self, values: pa.Array, null_safe: bool) -> None:
+        distinct = values.unique()
+        self._known = distinct.drop_null()
+        # Arrow hashes the values anew for each look-up; where they are numbers, they are sorted once.
+        self._numbers = np.sort(ranks.ordinals(self._known)) if ranks.are_numbers(self._known.type) else None
+        self._null = len(self._known) if null_safe and distinct.null_count else NONE
+
+    def __len__(self) -> int:
+        return len(self._known) + (self._null != NONE)
+
+    def places(self, values: pa.ChunkedArray) -> np.ndarray:
+        """For each value its place; NONE where it is not there."""
+        if self._numbers is None:
+            found = casts.flat(pc.index_in(values, value_set=self._known))
+            places = pc.fill_null(found, NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+        elif len(self._numbers):
+            codes = ranks.ordinals(values)
+            places = np.minimum(np.searchsorted(self._numbers, codes), len(self._numbers) - 1)
+            places[self._numbers[places] != codes] = NONE
+        else:
+            places = np.full(len(values), NONE)
+        if values.null_count:
+            places[~_numpy(values.is_valid())] = self._null
+        return places
 
 
 def _slices(counts: np.ndarray) -> Iterator[np.ndarray]:

@@ -28,6 +28,13 @@ def ranks(columns: Sequence[pa.ChunkedArray], descending: Sequence[bool] = ()) -
     return codes
 
 
+def are_numbers(kind: pa.DataType) -> bool:
+    """Whether `ordinals` of values of this type are the same in whatever column they stand."""
+    t = pa.types
+    is_moment = t.is_date(kind) or t.is_time(kind) or t.is_timestamp(kind)
+    return is_moment or t.is_boolean(kind) or t.is_signed_integer(kind) or t.is_floating(kind)
+
+
 def ordinals(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """One int64 per row that orders the values; whatever is there where they are null."""
     kind = column.type

@@ -11,7 +11,7 @@ import re
 import tempfile
 import uuid
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ from lakeformat.engines import (
     sorting,
     worker,
 )
-from lakeformat.engines.arrow_merge import typed
+from lakeformat.engines.arrow_merge import ArrowSource, typed
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
@@ -359,8 +359,11 @@ class SparkSource:
         self.fields = fields_from_spark(frame.schema)
         held = tuple(Field(i, f"c{i}", each.type) for i, each in enumerate(self.fields))
         row = Field(len(held), outcomes.ROW, scalar(Kind.BIGINT))
+        parted = _parted_as_table(self._task, layout, dict(zip((f.name for f in self.fields), held, strict=True)))
+        self._is_parted = parted is not None
         numbered = frame.toDF(*(each.name for each in held)).withColumn(row.name, F.monotonically_increasing_id())
-        self._files = self._kept((*held, row), engine.write(store, numbered, self._with((*held, row))))
+        layout = replace(parted or self._task, fields=(*held, row))
+        self._files = self._kept((*held, row), engine.write(store, numbered, layout))
         self._columns = {flat_name(SOURCE, f.name): h.name for f, h in zip(self.fields, held, strict=True)}
         self._settings = ExitStack()
         self._settings.enter_context(_unbroadcast(engine.spark))
@@ -451,14 +454,19 @@ class SparkSource:
         return [file for files in self._engine._collected(self._store, answers) for file in files]
 
     def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
-        _require_whole(merge.target)
         assert layout.keyed is not None, layout
+        units = self._units(merge, tasks, layout)
+        if units is not None:
+            found = self._engine._each(self._store, units, partial(_merged_by_key, merge, layout))
+            return [file for files in found for file in files]
+        _require_whole(merge.target)
         columns = tuple(Field(i, f"c{i}", each.type) for i, each in enumerate((*merge.target, ROW_KIND)))
         held = (*columns, Field(len(columns), outcomes.ROW, scalar(Kind.BIGINT)))
-        names = [flat_name(TARGET, each.name) for each in merge.target]
+        read = merge.reading(layout.keyed.merge.key)
+        names = [flat_name(TARGET, each.name) for each in read]
         needed = {f.name: f for f in (*merge.deciding(SOURCE), *merge.assigning(SOURCE))}
         kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
-        rows = self._engine.read(self._store, tasks, merge.target).toDF(*names)
+        rows = self._engine.read(self._store, tasks, read).toDF(*names)
         rows = rows.join(self._small(self._source(tuple(needed.values()))), F.expr(to_sql(merge.condition)), kind)
         answers = _mapped(rows, partial(_decide_by_key, self._store, merge, self._with(held)), "answer binary")
         written = [file for files in self._engine._collected(self._store, answers) for file in files]
@@ -487,6 +495,31 @@ class SparkSource:
             self._store.delete(self._paths)
             self._store.remove_empty_folders([self._folder])
 
+    def _units(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[_Unit] | None:
+        """Parts of the source and of the table by partition and bucket, or by bucket alone, each with all rows that match one of
+        it; None where rows that match, or that come of a row, may be elsewhere, or a part may not fit in memory."""
+        assert layout.keyed is not None, layout
+        grows = layout.keyed.index is not None  # A partition's keys are known together.
+        by_partition = merge.keeps(each.source for each in layout.partition_by)
+        if not self._is_parted or not (by_partition or not (grows or merge.of(Group.NOT_MATCHED))):
+            return None
+        if layout.bucket is not None and not merge.keeps(layout.bucket.columns):
+            return None
+        units: dict[Any, _Unit] = {}
+
+        def unit(task: ReadTask) -> _Unit:
+            place = (task.partition if by_partition else (), None if grows else task.bucket)
+            return units.setdefault(place, _Unit([], []))
+
+        for each in self._files:
+            unit(each).source.append(each)
+        if any(sum(task.size_bytes for task in each.source) > _PART_BYTES for each in units.values()):
+            return None
+        for each in tasks:
+            unit(each).target.append(each)
+        every = bool(merge.of(Group.NOT_MATCHED_BY_SOURCE))
+        return [each for each in units.values() if each.source or every]
+
     def _small(self, source: DataFrame) -> DataFrame:
         """The source as every task has it, where it is small: its files tell."""
         return source.hint("broadcast") if sum(task.size_bytes for task in self._files) <= _SMALL_BYTES else source
@@ -514,7 +547,19 @@ class SparkSource:
 
     def _kept(self, fields: tuple[Field, ...], files: Sequence[WrittenFile]) -> list[ReadTask]:
         self._paths += [each.path for each in files]
-        return [ReadTask((f.path,), (f.row_count,), (f.size_bytes,), f.file_format, fields, fields) for f in files]
+        return [
+            ReadTask(
+                (f.path,),
+                (f.row_count,),
+                (f.size_bytes,),
+                f.file_format,
+                fields,
+                fields,
+                partition=f.partition,
+                bucket=f.bucket,
+            )
+            for f in files
+        ]
 
     def _several(self, merge: Merge, row: int) -> InvalidInput:
         names = {name for key in merge.keys for name in columns_of(key.source)}
@@ -524,6 +569,17 @@ class SparkSource:
 
 
 _OURS = "_lakeformat_"  # What columns begin with that are not the data's.
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Rows of a merge's source and of the table that are merged together."""
+
+    source: list[ReadTask]
+    target: list[ReadTask]
+
+
+_PART_BYTES = 64 << 20  # Of the source in files, up to which a part of it is merged in a worker's memory.
 _SMALL_BYTES = 8 << 20  # Of a merge's source in files, up to which every task is sent it.
 _FEW_ROWS = 1_000_000  # Of a source, up to which the driver looks at its keys.
 _PLACE = (outcomes.FILE_NAME, outcomes.POSITION_NAME)
@@ -547,6 +603,21 @@ class _Folder:
 
     def __call__(self, values: tuple[Any, ...], bucket: int | None) -> str:
         return self.name
+
+
+def _parted_as_table(task: WriteTask, layout: WriteTask, held: Mapping[str, Field]) -> WriteTask | None:
+    """`task`, with rows spread as those of a table that merges rows by key; None where the source lacks what that takes."""
+    if layout.keyed is None or layout.keyed.places is not None:
+        return None
+    wanted = (*(each.source for each in layout.partition_by), *(layout.bucket.columns if layout.bucket else ()))
+    for name in wanted:
+        type = find_field(layout.fields, name).type
+        # Values that are equal lie in the same bucket: not so -0.0 and 0.0, nor numbers of other widths.
+        if name not in held or held[name].type != type or _kind(type) in (Kind.FLOAT, Kind.DOUBLE):
+            return None
+    bucket = layout.bucket and replace(layout.bucket, columns=tuple(held[name].name for name in layout.bucket.columns))
+    partition_by = tuple(replace(each, source=held[each.source].name) for each in layout.partition_by)
+    return replace(task, partition_by=partition_by, bucket=bucket, default_bucket=layout.default_bucket)
 
 
 def _hinted(frame: DataFrame, hints: tuple[Field, ...]) -> DataFrame:
@@ -660,6 +731,14 @@ def _decide_by_key(
     store: Store, merge: Merge, task: WriteTask, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     yield _answer(lambda: worker.write(store, outcomes.results_by_key(merge, batches), task))
+
+
+def _merged_by_key(merge: Merge, layout: WriteTask, store: Store, unit: _Unit) -> list[WrittenFile]:
+    held = tuple(Field(NO_ID, f"c{place}", each.type) for place, each in enumerate(merge.source))
+    given = [replace(task, fields=tuple(find_field(task.fields, each.name) for each in held)) for task in unit.source]
+    found = [batch for task in given for batch in worker.read(store, task)]
+    source = pa.Table.from_batches(found, arrow_schema(held)).rename_columns([each.name for each in merge.source])
+    return ArrowSource(store, source, map).write_by_key(merge, unit.target, layout)
 
 
 def _results(merge: Merge, whole: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

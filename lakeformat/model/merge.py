@@ -119,6 +119,25 @@ class Merge:
         kept = tuple(f for f in self.target if f.name in needed or any(f.name not in each for each in updates))
         return kept or self.target[:1]
 
+    def keeps(self, columns: Iterable[str]) -> bool:
+        """Whether rows that match, and rows that come of the source's, have the same values in these columns, which are called
+        the same on both sides."""
+        inserts = [dict(each.assignments) for _, each in self.of(Group.NOT_MATCHED)]
+        for name in columns:
+            target, source = Column((flat_name(TARGET, name),)), Column((flat_name(SOURCE, name),))
+            if not any((key.target, key.source) == (target, source) for key in self.keys):
+                return False
+            if any(each.get(name) != source for each in inserts):
+                return False
+        return True
+
+    def reading(self, key: tuple[str, ...]) -> tuple[Field, ...]:
+        """The table's columns that are needed of its rows where rows are merged by `key`."""
+        if any(each.act is Act.DELETE for each in self.clauses):
+            return self.target  # Who follows the changes is told the whole row that went.
+        named = {*key, *(f.name for f in (*self.deciding(TARGET), *self.surviving))}
+        return tuple(f for f in self.target if f.name in named)
+
     def require_by_key(self, key: tuple[str, ...]) -> None:
         """Raise `InvalidInput` where rows could get another key, or that of another row: the table merges rows by `key`."""
         known = {k.target.path[0].partition(".")[2]: k.source for k in self.keys if isinstance(k.target, Column)}

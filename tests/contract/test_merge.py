@@ -311,6 +311,58 @@ def test_a_random_merge_by_key_on_spark_does_what_a_merge_row_by_row_does(keyed,
     run_case(keyed, keyed_case(random.Random(f"spark {seed}")), lambda rows: on_spark(spark, rows))
 
 
+WAYS = {
+    "each bucket for itself": ({"bucket": "3"}, ["dt"], "t.id = s.id AND t.dt = s.dt", SOURCE),
+    "one bucket without partitions": ({"bucket": "1"}, [], "t.id = s.id", SOURCE),
+    "a bucket of all partitions": ({"bucket": "2"}, ["dt"], "t.id = s.id", SOURCE),
+    "buckets that grow": ({"bucket": "-1"}, ["dt"], "t.id = s.id AND t.dt = s.dt", SOURCE),
+    "a key that is computed": ({"bucket": "3"}, [], "t.id = s.id + 0", SOURCE),
+    "numbers of another width": ({"bucket": "3"}, [], "t.id = s.id", SOURCE.set(0, pa.field("id", pa.int32()))),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_by_key_come_together_on_spark_in_whatever_way_they_must(lake, spark, way):
+    properties, partitions, on, schema = WAYS[way]
+    key = ["id", *partitions]
+    rows = [row(i, i, "ab"[i % 2]) for i in range(-20, 20)]
+    changed = [row(i, 100 + i, "ab"[i % 2], "new", op="d" if i % 5 == 0 else "u") for i in range(-30, 10)]
+    found = []
+    for engine in ("arrow", "spark"):
+        t = lake.create_table(
+            f"k.{engine}", KEYED, format="paimon", partition_by=partitions, primary_key=key, properties=properties
+        )
+        t.append(pa.Table.from_pylist(rows[:30], KEYED))
+        t.append(pa.Table.from_pylist(rows[25:], KEYED))
+        if way == "one bucket without partitions":
+            t.compact(full=True)
+        source = pa.Table.from_pylist(changed, schema) if engine == "arrow" else on_spark(spark, changed, schema)
+        chain = t.merge_into(source, on=on).when_matched("s.op = 'd'").delete()
+        chain = chain.when_matched("t.v < 0").update({"v": "t.v * s.v"})
+        chain = chain.when_not_matched_by_source("t.v > 15").update({"k": "t.dt"})
+        if all(name in on for name in partitions):
+            values = {name: f"s.{name}" for name in KEYED.names}
+            if way == "each bucket for itself":
+                values = {**values, "v": "s.v + 1"}
+            chain = chain.when_not_matched("s.op = 'u'").insert(values)
+        chain.merge()
+        found.append(rows_of(t, KEYED))
+    assert found[0] == found[1]
+    assert sum(r["v"] < 0 for r in found[0]) > 5
+    assert sum(r["k"] in ("a", "b") for r in found[0]) == 4
+    assert all(r["id"] % 5 or r["id"] >= 10 for r in found[0])
+
+
+@pytest.mark.spark
+def test_rows_that_are_inserted_under_another_key_than_they_are_looked_for_by(lake, spark):
+    t = lake.create_table("k.t", KEYED, format="paimon", primary_key=["id"], properties={"bucket": "4"})
+    t.append(pa.Table.from_pylist([row(i) for i in range(10)], KEYED))
+    chain = t.merge_into(on_spark(spark, [row(i, 5, op="i") for i in range(5, 15)]), on="t.id = s.id")
+    chain.when_not_matched().insert({"id": "s.id - 10", "k": "s.k", "v": "s.v", "dt": "s.dt"}).merge()
+    assert values(t) == {**dict.fromkeys(range(5), 5), **dict.fromkeys(range(5, 10), 0)}
+
+
 def test_several_rows_of_the_source_for_one_key_are_a_mistake(keyed, frame):
     keyed.append(pa.Table.from_pylist([row(1), row(2)], KEYED))
     twice = frame([row(2, 1, op="d"), row(2, 2, op="x")])

@@ -50,9 +50,13 @@ class Files:
 
 
 def scan(
-    reader: Reader, base: State, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
+    reader: Reader,
+    base: State,
+    columns: Sequence[str] | None = None,
+    predicate: Expression = ALWAYS,
+    by_bucket: bool = False,
 ) -> list[ReadTask]:
-    """The tasks that together read the rows for which `predicate` (bound to the schema) is true."""
+    """The tasks that together read the rows for which `predicate` (bound to the schema) is true. No rows are merged by key."""
     found = files(reader, base, predicate)
     residual = _residual(base, found, predicate)
     fields = project(base, columns)

@@ -98,9 +98,14 @@ class Sections:
 
 
 def scan(
-    reader: Reader, base: State, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
+    reader: Reader,
+    base: State,
+    columns: Sequence[str] | None = None,
+    predicate: Expression = ALWAYS,
+    by_bucket: bool = False,
 ) -> list[ReadTask]:
-    """The tasks that together read the rows for which `predicate` (bound to the schema) is true."""
+    """The tasks that together read the rows for which `predicate` (bound to the schema) is true. With `by_bucket`, a task of
+    a table with a primary key has files of one bucket, and says of which partition and bucket."""
     residual = _residual(base.schema, predicate)
     fields = _with_columns_of(residual, project(base, columns), base.schema)
     found = files(reader, base, predicate)
@@ -108,28 +113,33 @@ def scan(
         return tasks(reader, base, found, fields, residual)
     sections = Sections.of(found.filter(_visible(found.entries, base.schema)), base.schema)
     whole, sections = _without_needless(reader, base, sections, predicate)
-    return [*tasks(reader, base, whole, fields, residual), *merges(reader, base, sections, fields, residual)]
+    if not by_bucket:
+        return [*tasks(reader, base, whole, fields, residual), *merges(reader, base, sections, fields, residual)]
+    partitions = _partitions_of(base, sections.files.entries.take(pa.array(sections.starts)))
+    merged = [
+        replace(task, partition=partition)
+        for task, partition in zip(merges(reader, base, sections, fields, residual), partitions, strict=True)
+    ]
+    codes = bucket_codes(whole.entries) if len(whole) else np.zeros(0, np.int64)
+    apart = [whole.filter(pa.array(codes == code)) for code in np.unique(codes)]
+    return [
+        *merged,
+        *(
+            replace(task, partition=_partitions_of(base, each.entries)[0], bucket=each.entries["_BUCKET"][0].as_py())
+            for each in apart
+            for task in tasks(reader, base, each, fields, residual)
+        ),
+    ]
 
 
 def located(
     reader: Reader, base: State, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
 ) -> list[ReadTask]:
     """As `scan`, with the bucket of each row too (`BUCKET`). Tables with a primary key only."""
-    residual = _residual(base.schema, predicate)
-    fields = _with_columns_of(residual, project(base, columns), base.schema)
-    sections = Sections.of(files(reader, base, predicate), base.schema)
-    whole, sections = _without_needless(reader, base, sections, predicate)
-    buckets = np.asarray(whole.entries["_BUCKET"])
     result = []
-    for bucket in np.unique(buckets).tolist():
-        of_bucket = whole.filter(pa.array(buckets == bucket))
-        result += [
-            replace(task, fields=(*fields, BUCKET), bucket=bucket)
-            for task in tasks(reader, base, of_bucket, fields, residual)
-        ]
-    for task in merges(reader, base, sections, fields, residual):
+    for task in scan(reader, base, columns, predicate, by_bucket=True):
         parts = tuple(replace(part, fields=(*part.fields, BUCKET), bucket=task.bucket) for part in task.parts)
-        result.append(replace(task, fields=(*fields, BUCKET), parts=parts))
+        result.append(replace(task, fields=(*task.fields, BUCKET), parts=parts))
     return result
 
 
@@ -441,6 +451,15 @@ def _lost_rows(reader: Reader, before: State, after: State, scope: Expression) -
     live, known = (manifest.live_entries(reader, each.document, after.schema, scope) for each in (after, before))
     live = live.filter(pc.is_in(live["_FILE_NAME"], value_set=changed))
     return live.filter(pc.is_in(live["_FILE_NAME"], value_set=known["_FILE_NAME"].combine_chunks()))
+
+
+def _partitions_of(base: State, entries: pa.Table) -> list[tuple[Any, ...]]:
+    """The partition of each file, as `WrittenFile` tells it."""
+    if len(entries) == 0:
+        return []
+    codes, values = manifest.partitions(entries, base.schema)
+    found = manifest.partition_values(values, base.schema)
+    return [found[code] for code in codes]
 
 
 def _listed(reader: Reader, base: State, name: str, scope: Expression) -> pa.Table:
