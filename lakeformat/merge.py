@@ -191,7 +191,8 @@ def plan(
         condition = candidates(merge, source.spread(merge, _VALUES))
         if layout.keyed is not None:
             _require_replacing(store.root, merge, base.schema, layout)
-            needed = [each.name for each in merge.reading(layout.keyed.merge.key)]
+            key = (*layout.keyed.merge.key, *(each.source for each in layout.partition_by))
+            needed = [each.name for each in merge.reading(key)]
             tasks = dialect.scan(store, base, needed, condition, by_bucket=True)
             layout = looking(store, dialect, base, layout)
             added = tuple(source.write_by_key(merge, tasks, layout))

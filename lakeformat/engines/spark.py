@@ -462,7 +462,8 @@ class SparkSource:
         _require_whole(merge.target)
         columns = tuple(Field(i, f"c{i}", each.type) for i, each in enumerate((*merge.target, ROW_KIND)))
         held = (*columns, Field(len(columns), outcomes.ROW, scalar(Kind.BIGINT)))
-        read = merge.reading(layout.keyed.merge.key)
+        key = (*layout.keyed.merge.key, *(each.source for each in layout.partition_by))
+        read = merge.reading(key)
         names = [flat_name(TARGET, each.name) for each in read]
         needed = {f.name: f for f in (*merge.deciding(SOURCE), *merge.assigning(SOURCE))}
         kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
@@ -472,10 +473,10 @@ class SparkSource:
         written = [file for files in self._engine._collected(self._store, answers) for file in files]
         made = self._engine.read(self._store, self._kept(held, written), held)
         if merge.wants_one_match:
-            key = [f.name for f, t in zip(columns, merge.target, strict=False) if t.name in layout.keyed.merge.key]
+            same = [f.name for f, t in zip(columns, merge.target, strict=False) if t.name in key]
             twice = (
                 made.filter(F.col(outcomes.ROW).isNotNull())
-                .groupBy(*key)
+                .groupBy(*same)
                 .agg(F.count("*").alias("n"), F.min(outcomes.ROW).alias(outcomes.ROW))
             )
             if found := twice.filter("n > 1").limit(1).collect():
@@ -501,7 +502,9 @@ class SparkSource:
         assert layout.keyed is not None, layout
         grows = layout.keyed.index is not None  # A partition's keys are known together.
         by_partition = merge.keeps(each.source for each in layout.partition_by)
-        if not self._is_parted or not (by_partition or not (grows or merge.of(Group.NOT_MATCHED))):
+        if not self._is_parted or layout.keyed.places is not None:
+            return None
+        if not by_partition and (grows or merge.of(Group.NOT_MATCHED)):
             return None
         if layout.bucket is not None and not merge.keeps(layout.bucket.columns):
             return None
@@ -607,7 +610,7 @@ class _Folder:
 
 def _parted_as_table(task: WriteTask, layout: WriteTask, held: Mapping[str, Field]) -> WriteTask | None:
     """`task`, with rows spread as those of a table that merges rows by key; None where the source lacks what that takes."""
-    if layout.keyed is None or layout.keyed.places is not None:
+    if layout.keyed is None:
         return None
     wanted = (*(each.source for each in layout.partition_by), *(layout.bucket.columns if layout.bucket else ()))
     for name in wanted:

@@ -315,6 +315,7 @@ WAYS = {
     "each bucket for itself": ({"bucket": "3"}, ["dt"], "t.id = s.id AND t.dt = s.dt", SOURCE),
     "one bucket without partitions": ({"bucket": "1"}, [], "t.id = s.id", SOURCE),
     "a bucket of all partitions": ({"bucket": "2"}, ["dt"], "t.id = s.id", SOURCE),
+    "buckets that grow, of all partitions": ({"bucket": "-1"}, ["dt"], "t.id = s.id", SOURCE),
     "buckets that grow": ({"bucket": "-1"}, ["dt"], "t.id = s.id AND t.dt = s.dt", SOURCE),
     "a key that is computed": ({"bucket": "3"}, [], "t.id = s.id + 0", SOURCE),
     "numbers of another width": ({"bucket": "3"}, [], "t.id = s.id", SOURCE.set(0, pa.field("id", pa.int32()))),
@@ -334,7 +335,7 @@ def test_rows_by_key_come_together_on_spark_in_whatever_way_they_must(lake, spar
             f"k.{engine}", KEYED, format="paimon", partition_by=partitions, primary_key=key, properties=properties
         )
         t.append(pa.Table.from_pylist(rows[:30], KEYED))
-        t.append(pa.Table.from_pylist(rows[25:], KEYED))
+        t.append(pa.Table.from_pylist([*rows[25:], *([row(-7, -7, "a")] if partitions else [])], KEYED))
         if way == "one bucket without partitions":
             t.compact(full=True)
         source = pa.Table.from_pylist(changed, schema) if engine == "arrow" else on_spark(spark, changed, schema)
@@ -351,6 +352,10 @@ def test_rows_by_key_come_together_on_spark_in_whatever_way_they_must(lake, spar
     assert found[0] == found[1]
     assert sum(r["v"] < 0 for r in found[0]) > 5
     assert sum(r["k"] in ("a", "b") for r in found[0]) == 4
+    assert [r["v"] for r in found[0] if r["id"] == -7] == {
+        True: [-7 * 93, -7],
+        False: [-7 * 93] * (1 + bool(partitions)),
+    }["t.dt" in on]
     assert all(r["id"] % 5 or r["id"] >= 10 for r in found[0])
 
 
