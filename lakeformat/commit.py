@@ -84,6 +84,7 @@ def commit(
         outcome = head.advance(base.version, plan)
         match outcome:
             case Outcome.PUBLISHED:
+                discard(store, plan.unused)
                 return landed(plan.snapshot, attempt)
             case Outcome.LOST:
                 discard(store, plan.files)

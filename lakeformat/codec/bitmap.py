@@ -40,6 +40,11 @@ def framed(data: bytes) -> bytes:
     return data[:-FRAME_BYTES] if len(data) == length + 2 * FRAME_BYTES else data
 
 
+def is_wide(data: bytes) -> bool:
+    """Whether a deletion vector holds positions of 64 bits."""
+    return data[4:8] == _WIDE
+
+
 def decode(data: bytes, where: str) -> np.ndarray:
     """A deletion vector -> its positions, ascending. Raises `CorruptFile` for bytes that are none."""
     if len(data) < FRAME_BYTES + 4:

@@ -12,7 +12,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from lakeformat.codec import bitmap, puffin
+from lakeformat.codec import bitmap, puffin, vector_file
 from lakeformat.engines import deletes, worker
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.predicate import columns_of
@@ -50,10 +50,15 @@ def _write(store: Store, marked: dict[str, np.ndarray], task: DeleteTask) -> lis
             f"{min(unknown)}: rows of this file are to go, and it is not among the {len(targets)} targets"
         )
     chosen = [(targets[path], _with_earlier(store, targets[path], marked[path])) for path in sorted(marked)]
-    if task.content is Content.DELETION_VECTORS:
+    if task.content is Content.DELETION_VECTORS and task.file_format != "index":
         return _vectors(store, chosen, task)
     written: list[WrittenFile] = []
+    name = uuid.uuid4()
     try:
+        if task.content is Content.DELETION_VECTORS:
+            for number, part in enumerate(_index_parts(chosen, task)):
+                written += _index_file(store, f"index-{name}-{number}", part)
+            return written
         for group in _grouped(chosen, task.per_file):
             written += _position_files(store, group, task)
     except BaseException:
@@ -171,6 +176,51 @@ def _vectors(store: Store, chosen: list[tuple[Target, np.ndarray]], task: Delete
             replaces=target.replaced,
         )
         for (target, positions), blob, offset in zip(chosen, blobs, offsets, strict=True)
+    ]
+
+
+def _index_parts(
+    chosen: list[tuple[Target, np.ndarray]], task: DeleteTask
+) -> Iterator[list[tuple[Target, bytes, int]]]:
+    """(data file, vector, rows) of what goes into one index file: of one bucket, up to the target size."""
+
+    def place(each: tuple[Target, np.ndarray]) -> tuple[str, int]:
+        return str(each[0].partition), each[0].bucket
+
+    for _, group in groupby(sorted(chosen, key=place), key=place):
+        part: list[tuple[Target, bytes, int]] = []
+        size_bytes = 0
+        for target, positions in group:
+            part.append((target, bitmap.encode(positions, task.wide), len(positions)))
+            size_bytes += len(part[-1][1])
+            if size_bytes > task.target_size_bytes:
+                yield part
+                part, size_bytes = [], 0
+        if part:
+            yield part
+
+
+def _index_file(store: Store, name: str, part: list[tuple[Target, bytes, int]]) -> list[WrittenFile]:
+    content, offsets = vector_file.emit([vector for _, vector, _ in part])
+    path = f"{part[0][0].folder}/{name}"
+    store.write(path, content)
+    now_ms = int(time.time() * 1000)
+    return [
+        WrittenFile(
+            path=path,
+            partition=target.partition,
+            row_count=row_count,
+            size_bytes=len(content),
+            bucket=target.bucket,
+            content=Content.DELETION_VECTORS,
+            file_format="index",
+            created_ms=now_ms,
+            refers_to=(target.path,),
+            offset=offset,
+            vector_bytes=vector_file.length(vector),
+            replaces=target.replaced,
+        )
+        for (target, vector, row_count), offset in zip(part, offsets, strict=True)
     ]
 
 

@@ -93,13 +93,15 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """New files, and the root that makes them the table. `hints` are written after, and may fail."""
+    """New files, and the root that makes them the table. `hints` are written after, and may fail. `unused` are files of the
+    operation that the root does not name, since `files` hold what they did."""
 
     files: Mapping[str, bytes]
     root_path: str
     root: bytes
     snapshot: Snapshot
     hints: Mapping[str, bytes] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
 
 
 class Outcome(Enum):

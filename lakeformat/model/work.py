@@ -332,7 +332,7 @@ class WrittenFile:
     refers_to: tuple[str, ...] = ()  # Files of deletes: the data files that they tell of, as the read tasks named them.
     spec_id: int | None = None  # Files of deletes: the partition spec that `partition` is of.
     offset: int | None = None  # Deletion vectors: where in `path` the vector begins,
-    vector_bytes: int | None = None  # and how long it is.
+    vector_bytes: int | None = None  # and how long the table says that it is.
     replaces: tuple[DeleteFile, ...] = ()  # Earlier deletes of the same data files, which are all in this one.
     compared: tuple[int, ...] = ()  # Equality deletes: the ids of the columns compared.
 
@@ -380,6 +380,7 @@ class Target:
     folder: str = ""
     deletes: tuple[DeleteFile, ...] = ()  # Positions that new files of deletes take in.
     replaced: tuple[DeleteFile, ...] = ()  # Those of `deletes` that tell of this file alone: new ones take their place.
+    bucket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +395,7 @@ class DeleteTask:
     content: Content = Content.POSITION_DELETES  # or DELETION_VECTORS
     per_file: bool = True
     fields: tuple[Field, ...] = ()  # Of position-delete files: the path and the position, with their ids.
-    file_format: str = "parquet"
+    file_format: str = "parquet"  # Vectors lie in a Puffin file; with "index" in Paimon's, each of one bucket.
     compression: str = "zstd"
     compression_level: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)  # As in `WriteTask`.
@@ -402,6 +403,7 @@ class DeleteTask:
     name_prefix: str = ""
     name_suffix: str = "-{}"
     first_number: int = 0
+    wide: bool = True  # Vectors of positions of 64 bits, or of 32.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Changes by row beside the data, on either engine: the same rows, the same files of deletes."""
 
+import datetime
+
 import pyarrow as pa
 import pytest
 
@@ -14,13 +16,29 @@ def spark_or_not(request):
     return request.getfixturevalue("spark") if request.param == "spark" else None
 
 
-@pytest.mark.parametrize(("granularity", "format"), [("file", "parquet"), ("partition", "parquet"), ("file", "avro")])
-def test_rows_are_marked_found_again_and_compacted_on_either_engine(tmp_path, spark_or_not, granularity, format):
-    session = spark_or_not
-    t = Lake(tmp_path).create_table(
-        "d.t", SCHEMA, format="iceberg", partition_by=["dt"],
-        properties={**MERGE_ON_READ, "write.delete.granularity": granularity, "write.format.default": format},
-    )  # fmt: skip
+def iceberg(granularity, format):
+    return {**MERGE_ON_READ, "write.delete.granularity": granularity, "write.format.default": format}
+
+
+def paimon(format="parquet", **more):
+    options = {each.replace("_", "-"): value for each, value in more.items()}
+    return {"deletion-vectors.enabled": "true", "file.format": format, "compaction.min.file-num": "100", **options}
+
+
+KINDS = {
+    "iceberg by file": ("iceberg", iceberg("file", "parquet"), "parquet"),
+    "iceberg by partition": ("iceberg", iceberg("partition", "parquet"), "parquet"),
+    "iceberg in Avro": ("iceberg", iceberg("file", "avro"), "avro"),
+    "paimon": ("paimon", paimon(), "parquet"),
+    "paimon with 64 bits": ("paimon", {**paimon("orc"), "deletion-vectors.bitmap64": "true"}, "orc"),
+    "paimon in buckets": ("paimon", paimon("avro", bucket="3", bucket_key="id"), "avro"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_marked_found_again_and_compacted_on_either_engine(tmp_path, spark_or_not, kind):
+    session, (table_format, properties, format) = spark_or_not, KINDS[kind]
+    t = Lake(tmp_path).create_table("d.t", SCHEMA, format=table_format, partition_by=["dt"], properties=properties)
     for start in (0, 20):
         ids = range(start, start + 20)
         t.append(pa.table({"id": ids, "v": ["v"] * 20, "dt": ["ab"[i % 2] for i in ids]}, schema=SCHEMA))
@@ -40,10 +58,33 @@ def test_rows_are_marked_found_again_and_compacted_on_either_engine(tmp_path, sp
         (i, "v!" if i in (4, 5, 24) else "v", "c" if i in (4, 5, 24) else "ab"[i % 2]) for i in range(40) if i % 10 != 3
     )
     assert seen() == expected
-    assert t.rewrite_position_deletes(full=True, spark=session).kind == "compact"
+    source = pa.table({"id": [0, 1, 2, 100], "v": ["m"] * 4, "dt": ["b"] * 4}, schema=SCHEMA)
+    source = source if session is None else session.createDataFrame(source)
+    made = (
+        t.merge_into(source, "t.id = s.id")
+        .when_matched("s.id = 0")
+        .delete()
+        .when_matched()
+        .update({"v": "s.v"})
+        .when_not_matched()
+        .insert_all()
+        .merge()
+    )
+    assert (made.rows_added, made.rows_removed) == (3, 3)
+    assert set(t.inspect.files()["path"].to_pylist()) > files
+    expected = sorted([(i, "m" if i in (1, 2) else v, dt) for i, v, dt in expected if i != 0] + [(100, "m", "b")])
     assert seen() == expected
+    assert sum(t.inspect.partitions()["deleted_row_count"].to_pylist()) == 10
+    if table_format == "iceberg":
+        assert t.rewrite_position_deletes(full=True, spark=session).kind == "compact"
+        assert seen() == expected
     t.compact(full=True, spark=session)
     assert seen() == expected
     assert {path.rpartition(".")[2] for path in t.inspect.files()["path"].to_pylist()} == {format}
     assert t.current_snapshot().rows_added == t.current_snapshot().rows_removed
     assert t.scan().count() == len(expected)
+    assert sum(t.inspect.partitions()["deleted_row_count"].to_pylist()) == 0
+    t.expire_snapshots(retain_last=1, older_than=datetime.timedelta(0))
+    assert seen() == expected
+    assert not [path for path in tmp_path.rglob("*index-*") if path.is_file()]
+    assert t.remove_orphan_files(older_than=datetime.timedelta(days=-1)) == []

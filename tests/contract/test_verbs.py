@@ -853,7 +853,7 @@ def test_unicode_names_are_fine(lake):
         ({"properties": {"target-file-size": "big"}}, InvalidInput, "size"),
         ({"properties": {"file.format": "csv"}}, UnsupportedFeature, "csv"),
         ({"properties": {"data-evolution.enabled": "true"}}, UnsupportedFeature, "data evolution"),
-        ({"properties": {"deletion-vectors.enabled": "true"}}, UnsupportedFeature, "deletion vectors"),
+        ({"properties": {"row-tracking.enabled": "true"}}, UnsupportedFeature, "row tracking"),
         (
             {"primary_key": ["id"], "partition_by": ["dt"], "properties": {"bucket": "1"}},
             InvalidInput,

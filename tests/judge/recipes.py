@@ -531,6 +531,43 @@ def deleted_from_buckets(file_format: str) -> Recipe:
     )
 
 
+def marked(file_format: str) -> Recipe:
+    """Rows deleted and changed by deletion vectors of 32 bits, some of them twice in a file."""
+    made = deleted(file_format)
+    return replace(
+        made,
+        name=f"marked_{file_format}",
+        steps=(*made.steps[:4], delete("id = 1", 1), append([100, "late", "1.00", "d1", 0])),
+        options={**made.options, "deletion-vectors.enabled": "true"},
+    )
+
+
+def marked_widely(file_format: str) -> Recipe:
+    """The same by vectors of 64 bits, and a partition that goes whole."""
+    made = marked(file_format)
+    steps = (*made.steps, delete("dt = 'd0'", 0, 2, 4, 6, 8, 10, 12, 14, 16, 18))
+    options = {**made.options, "deletion-vectors.bitmap64": "true"}
+    return replace(made, name=f"marked_widely_{file_format}", steps=steps, options=options)
+
+
+def marked_in_buckets(file_format: str) -> Recipe:
+    """Deletion vectors in buckets, then a compaction of what they left."""
+    made = deleted_from_buckets(file_format)
+    return replace(
+        made,
+        name=f"marked_in_buckets_{file_format}",
+        steps=(*made.steps, delete("id in (5, 6, 7)", 5, 6, 7), append([40, "late", 1.5]), delete("id = 8", 8)),
+        options={**made.options, "deletion-vectors.enabled": "true"},
+    )
+
+
+def marked_and_compacted(file_format: str) -> Recipe:
+    """Deletion vectors, and files without the rows that they took."""
+    made = marked(file_format)
+    late = (COMPACT, delete("id = 3", 3), append([101, "later", "2.00", "d0", 0]))
+    return replace(made, name=f"marked_and_compacted_{file_format}", steps=(*made.steps, *late))
+
+
 def overwritten_where(file_format: str) -> Recipe:
     """What a condition selects replaced: whole partitions, then rows inside files."""
     rows = [[i, f"r{i}", None, f"d{i % 4}", i % 2] for i in range(16)]
@@ -809,7 +846,19 @@ RECIPES = (
     *(partitioned_by(type_) for type_ in KEY_TYPES),
 )
 # What only lakeformat has a verb for.
-OUR_KINDS = (keyed_changed, keyed_growing, deleted, deleted_from_buckets, overwritten_where, declared, swept)
+OUR_KINDS = (
+    keyed_changed,
+    keyed_growing,
+    deleted,
+    deleted_from_buckets,
+    marked,
+    marked_widely,
+    marked_in_buckets,
+    marked_and_compacted,
+    overwritten_where,
+    declared,
+    swept,
+)
 OUR_RECIPES = tuple(kind(each) for kind in OUR_KINDS for each in FORMATS)
 
 

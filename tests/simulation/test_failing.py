@@ -39,6 +39,8 @@ KEYED = replace(
     primary_key=("id", "dt"),
     properties=SCHEMA.properties | {"bucket": "1", "num-levels": "3"},
 )
+MARKED = replace(SCHEMA, properties=SCHEMA.properties | {"deletion-vectors.enabled": "true"})
+MARKED_BUCKETS = replace(MARKED, properties=MARKED.properties | {"bucket": "1", "bucket-key": "id"})
 GROWING = replace(KEYED, properties=KEYED.properties | {"bucket": "-1", "dynamic-bucket.target-row-num": "2"})
 AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
 
@@ -124,7 +126,20 @@ KEYED_VERBS = {
     "expire snapshots": VERBS["expire snapshots"],
     "remove orphans": VERBS["remove orphans"],
 }
+# What index files take part in.
+MARKED_VERBS = {
+    "drop partitions",
+    "delete",
+    "update",
+    "merge",
+    "compact",
+    "rollback",
+    "expire snapshots",
+    "remove orphans",
+}
 CASES = [(name, SCHEMA, verb) for name, verb in VERBS.items()]
+CASES += [(f"marked {name}", MARKED, VERBS[name]) for name in VERBS if name in MARKED_VERBS]
+CASES += [(f"marked in a bucket {name}", MARKED_BUCKETS, VERBS[name]) for name in ("delete", "merge", "compact")]
 CASES += [(f"growing {name}", GROWING, KEYED_VERBS[name]) for name in ("upsert", "dynamic overwrite", "remove orphans")]
 CASES += [(f"keyed {name}", KEYED, verb) for name, verb in KEYED_VERBS.items()]
 
@@ -134,18 +149,26 @@ def once(verb: Callable[[], object], done: type[LakeError]) -> None:
         verb()
 
 
+def before(schema: Schema) -> dict[str, bytes]:
+    return _before((SCHEMA, KEYED, GROWING, MARKED, MARKED_BUCKETS).index(schema))
+
+
 @cache
-def before(is_keyed: bool, bucket: str | None) -> dict[str, bytes]:
-    """The files of a table with five snapshots, a tag, and some orphans."""
+def _before(which: int) -> dict[str, bytes]:
+    """The files of a table with five snapshots, a tag, and some orphans; where rows are marked, with two snapshots more."""
     store = MemoryFiles()
     table = Table("t", store, dialect)
-    create(table, (GROWING if bucket == "-1" else KEYED) if is_keyed else SCHEMA)
+    schema = (SCHEMA, KEYED, GROWING, MARKED, MARKED_BUCKETS)[which]
+    create(table, schema)
     table.append(rows(1, 2))
     table.append(pa.concat_tables([rows(3), rows(4, 5, dt="b")]))
     table.create_tag("old")
     table.overwrite_partitions(rows(6, dt="b"))
     table.append(rows(7, 8))
     table.append(rows(9))
+    if "deletion-vectors.enabled" in schema.properties:
+        table.delete("id in (2, 8)")
+        table.append(rows(10, 11, 12))
     orphan = "00000000-0000-0000-0000-000000000000-0"
     store.write(f"dt=a/bucket-0/data-{orphan}.parquet", b"x")
     store.write(f"manifest/manifest-{orphan}", b"x")
@@ -154,7 +177,7 @@ def before(is_keyed: bool, bucket: str | None) -> dict[str, bytes]:
 
 def copy(schema: Schema) -> MemoryFiles:
     store = MemoryFiles()
-    for path, data in before(bool(schema.primary_key), schema.properties.get("bucket")).items():
+    for path, data in before(schema).items():
         store.write(path, data)
     return store
 

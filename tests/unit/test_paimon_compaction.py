@@ -119,7 +119,7 @@ def test_the_compaction_that_belongs_to_a_write(properties, number, expected):
     ],
 )
 def test_bins_by_size(sizes, least, open_cost, bins):
-    found = compaction._by_size(np.array(sizes, np.int64), 100, least, open_cost)
+    found = compaction._by_size(np.array(sizes, np.int64), np.zeros(len(sizes), bool), 100, least, open_cost)
     assert [b.tolist() for b in found] == bins
 
 
@@ -135,7 +135,24 @@ def test_bins_by_size(sizes, least, open_cost, bins):
     ],
 )
 def test_runs_of_neighbours(sizes, least, bins):
-    assert [b.tolist() for b in compaction._neighbours(np.array(sizes, np.int64), 100, least)] == bins
+    found = compaction._neighbours(np.array(sizes, np.int64), np.zeros(len(sizes), bool), 100, least)
+    assert [b.tolist() for b in found] == bins
+
+
+@pytest.mark.parametrize(
+    ("sizes", "heavy", "by_size", "neighbours"),
+    [
+        ([90], [0], [[0]], [[0]]),
+        ([90, 90], [1], [[1]], [[1]]),
+        ([10, 90, 90, 10], [1], [[0, 3, 1]], [[0, 1]]),
+        ([10, 90, 90, 10], [], [], []),
+        ([90, 90, 90], [0, 2], [[0, 2]], [[0], [2]]),
+    ],
+)
+def test_files_that_lost_rows_do_not_wait_for_others(sizes, heavy, by_size, neighbours):
+    given = np.array(sizes, np.int64), np.isin(np.arange(len(sizes)), heavy), 100, 5
+    assert [b.tolist() for b in compaction._by_size(*given, 0)] == by_size
+    assert [b.tolist() for b in compaction._neighbours(*given)] == neighbours
 
 
 def test_waits_for_enough_files_unless_full(tmp_path):

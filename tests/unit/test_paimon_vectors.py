@@ -11,9 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from lakeformat import CorruptFile, Lake, UnsupportedFeature
+from lakeformat import Conflict, CorruptFile, InvalidInput, Lake
 from lakeformat.codec import avro
-from lakeformat.dialects.paimon import manifest
+from lakeformat.codec.arrow import from_arrow
+from lakeformat.dialects.paimon import dialect, manifest
+from lakeformat.dialects.paimon.dialect import head, load
+from lakeformat.model.schema import Field, Schema
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 WIDTHS = {"32 bits": False, "64 bits": True}
@@ -134,7 +139,168 @@ def test_many_files_and_positions_against_a_set(tmp_path):
     assert table.scan(where="id >= 12345").count() == sum(each >= 12345 for each in live)
 
 
-def test_tables_with_vectors_are_read_and_not_written(tmp_path):
-    table = Lake(str(tmp_path))
-    with pytest.raises(UnsupportedFeature, match="deletion vectors"):
-        table.create_table("d.t", SCHEMA, format="paimon", properties={"deletion-vectors.enabled": "true"})
+# --- written ----------------------------------------------------------------------------------------------------------
+
+
+class Meanwhile:
+    """A store in which something else happens right before the first new file is there."""
+
+    def __init__(self, store, act):
+        self._store, self._act = store, act
+
+    def __getattr__(self, name):
+        if name in ("write", "create_stream") and (act := self._act):
+            self._act = None
+            act()
+        return getattr(self._store, name)
+
+
+VECTORS = {"deletion-vectors.enabled": "true"}
+PROPERTIES = {"one bucket for all": {}, "buckets": {"bucket": "1", "bucket-key": "id"}}
+
+
+@pytest.fixture(params=PROPERTIES.values(), ids=PROPERTIES)
+def marked(request):
+    """Two files with ten rows each, both with a vector, which share an index file."""
+    store = MemoryFiles()
+    made = Table("t", store, dialect)
+    fields = tuple(Field(i, f.name, from_arrow(f.type)) for i, f in enumerate(SCHEMA))
+    create(made, Schema(fields, properties=VECTORS | request.param))
+    for start in (0, 100):
+        made.append({"id": range(start, start + 10), "v": [f"r{i}" for i in range(10)], "dt": ["x"] * 10})
+    made.delete("id in (0, 100)")
+    return store, made
+
+
+def vectors(store):
+    document = load(store, head(store).version()).document
+    index = manifest.read_index(store, document)
+    return index, {each["of"]: each["cardinality"] for each in manifest.vectors(index).to_pylist()}
+
+
+OTHERS = {
+    "deletes rows of the same file": lambda t: t.delete("id = 5"),
+    "compacts": lambda t: t.compact(full=True),
+    "overwrites": lambda t: t.overwrite({"id": [7], "v": ["v"], "dt": ["x"]}),
+    "updates the same file": lambda t: t.update({"v": "'new'"}, where="id = 6"),
+    "goes back": lambda t: t.rollback_to(snapshot_id=2),
+}
+CHANGES = {
+    "delete": lambda t: t.delete("id = 3"),
+    "update": lambda t: t.update({"v": "'other'"}, where="id = 3"),
+    "merge": lambda t: (
+        t.merge_into(pa.table({"id": [3], "v": ["m"], "dt": ["x"]}), "t.id = s.id").when_matched().update_all().merge()
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_a_change_of_a_file_that_others_changed_meanwhile_is_a_conflict(marked, change, other):
+    store, table = marked
+    racing = Table("t", Meanwhile(store, lambda: other(table)), dialect)
+    with pytest.raises(Conflict):
+        change(racing)
+    after = ids(table)
+    assert 3 in after or after == [7]  # What the other did stands, and nothing else.
+    assert after[-1] in (7, 109)
+    assert (change(table) is None) == (after == [7])
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changes_of_other_files_are_none(marked, change):
+    store, table = marked
+
+    def other():
+        table.delete("id = 101")
+        table.append({"id": [200], "v": ["v"], "dt": ["x"]})
+
+    change(Table("t", Meanwhile(store, other), dialect))
+    expected = {*range(1, 10), *range(102, 110), 200} - ({3} if change is CHANGES["delete"] else set())
+    assert ids(table) == sorted(expected)
+    assert sorted(vectors(store)[1].values()) == [2, 2]
+
+
+def test_a_compaction_starts_over_where_rows_were_deleted_meanwhile(marked):
+    store, table = marked
+    racing = Table("t", Meanwhile(store, lambda: table.delete("id = 5")), dialect)
+    assert racing.compact(full=True).kind == "compact"
+    assert ids(table) == [*range(1, 5), *range(6, 10), *range(101, 110)]
+    assert vectors(store)[1] == {}
+
+
+def test_files_that_go_whole_are_a_conflict_where_rows_were_deleted_meanwhile(marked):
+    store, table = marked
+    racing = Table("t", Meanwhile(store, lambda: table.delete("id = 5")), dialect)
+    with pytest.raises(Conflict):
+        racing.overwrite({"id": [1], "v": ["v"], "dt": ["x"]}, where="id < 50")
+
+
+def test_a_bucket_has_one_file_of_vectors_and_nothing_is_left_behind(marked):
+    store, table = marked
+    for count, id in enumerate((1, 101, 2)):
+        table.delete(f"id = {id}")
+        index, held = vectors(store)
+        assert sum(held.values()) == 2 + count + 1
+        if table.schema.properties.get("bucket") == "1":
+            assert len(index) == 1
+    table.expire_snapshots(retain_last=1)
+    there = {each.path.rpartition("/")[2] for each in store.list("index")}
+    assert there == set(vectors(store)[0]["_FILE_NAME"].to_pylist())
+    table.compact(full=True)
+    table.expire_snapshots(retain_last=1)
+    assert list(store.list("index")) == []
+
+
+def test_index_files_are_as_long_as_the_table_asks_for():
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    fields = tuple(Field(i, f.name, from_arrow(f.type)) for i, f in enumerate(SCHEMA))
+    create(table, Schema(fields, properties=VECTORS | {"deletion-vector.index-file.target-size": "70 b"}))
+    for start in range(0, 60, 10):
+        table.append({"id": range(start, start + 10), "v": ["v"] * 10, "dt": ["x"] * 10})
+    table.delete("id % 10 = 4")
+    index, held = vectors(store)
+    assert (len(held), index["_ROW_COUNT"].to_pylist()) == (6, [3, 3])
+    table.delete("id = 5")
+    index, held = vectors(store)
+    assert sorted(held.values()) == [1, 1, 1, 1, 1, 2]
+    assert index["_ROW_COUNT"].to_pylist() == [3, 3]
+    assert len(ids(table)) == 53
+
+
+def test_files_that_lost_more_rows_than_the_threshold_are_compacted():
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    fields = tuple(Field(i, f.name, from_arrow(f.type)) for i, f in enumerate(SCHEMA))
+    create(table, Schema(fields, properties=VECTORS | {"target-file-size": "100 b"}))
+    for start in (0, 100):
+        table.append({"id": range(start, start + 10), "v": ["v"] * 10, "dt": ["x"] * 10})
+    table.delete("id in (1, 2, 101, 102, 103)")
+    (kept,) = table.scan(where="id < 100").plan()[0].paths
+    assert table.compact().rows_added == 7
+    assert kept in paths(table)
+    assert list(vectors(store)[1].values()) == [2]
+    table.alter().set_properties({"compaction.delete-ratio-threshold": "0.1"}).commit()
+    assert table.compact().rows_added == 8
+    assert vectors(store)[1] == {}
+    assert ids(table) == [0, *range(3, 10), 100, *range(104, 110)]
+
+
+def test_rows_that_vectors_took_are_changes(marked):
+    _, table = marked
+    before = table.current_snapshot().id
+    table.delete("id in (3, 103)")
+    table.append({"id": [200], "v": ["v"], "dt": ["x"]})
+    table.compact(full=True)
+    found = table.changes(before).to_arrow().to_pylist()
+    net = {}
+    for row in found:
+        net[row["id"]] = net.get(row["id"], 0) + (1 if row["_row_kind"] == "+I" else -1)
+    assert {id: count for id, count in net.items() if count} == {3: -1, 103: -1, 200: 1}
+
+
+@pytest.mark.parametrize("value", ["2", "-0.1", "x"])
+def test_a_threshold_is_a_share(tmp_path, value):
+    with pytest.raises(InvalidInput, match="delete-ratio-threshold"):
+        Lake(str(tmp_path)).create_table("d.t", SCHEMA, properties={"compaction.delete-ratio-threshold": value})

@@ -38,8 +38,9 @@ _RETRACTS = bind(is_in(VALUE_KIND.name, [int(kind) for kind in RETRACTS]), (VALU
 def compaction(
     reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS, now_ms: int | None = None
 ) -> list[RewriteTask]:
-    """Bins of small files, each of one partition and bucket. With `full`, any two small files of a bucket are worth it;
-    else a rest of fewer than `compaction.min.file-num` files waits for more. `scope`: on partition columns only."""
+    """Bins of small files, each of one partition and bucket, and of files that lost more of their rows than
+    `compaction.delete-ratio-threshold`. With `full`, any two small files of a bucket are worth it, and any file that lost
+    rows; else a rest of fewer than `compaction.min.file-num` small files waits for more. `scope`: on partition columns only."""
     if base.schema.primary_key:
         return _of_keys(reader, base, full, scope, now_ms)
     found = scan.files(reader, base, scope)
@@ -48,13 +49,18 @@ def compaction(
     least = _IDLE_MINIMUM if full else max(options.integer(given, "compaction.min.file-num", 5), 2)
     ordered = options.integer(given, "bucket", -1) > 0
     write = layout(base)
+    lost = scan.deleted_rows(reader, base, found)
+    enough = 0.0 if full else options.share(given, "compaction.delete-ratio-threshold", 0.2)
+    heavy = lost > enough * np.asarray(found.entries["_ROW_COUNT"])
     result = []
     for rows in _buckets(found, base, ordered):
         bucket = found.entries["_BUCKET"][int(rows[0])].as_py()
         write = replace(write, bucket=None, default_bucket=bucket)  # Rows stay where they are.
         sizes = np.asarray(found.entries["_FILE_SIZE"])[rows]
         bins = (
-            _neighbours(sizes, target, least) if ordered else _by_size(sizes, target, least, 0 if full else _OPEN_COST)
+            _neighbours(sizes, heavy[rows], target, least)
+            if ordered
+            else _by_size(sizes, heavy[rows], target, least, 0 if full else _OPEN_COST)
         )
         for chosen in bins:
             part = rows[chosen]
@@ -306,9 +312,9 @@ def _buckets(found: Files, base: State, ordered: bool) -> Iterator[np.ndarray]:
     yield from np.split(order, change)
 
 
-def _by_size(sizes: np.ndarray, target: int, least: int, open_cost: int) -> Iterator[np.ndarray]:
-    """The smallest first, until a bin holds twice the target."""
-    small = np.flatnonzero(sizes < target * _SMALL)
+def _by_size(sizes: np.ndarray, heavy: np.ndarray, target: int, least: int, open_cost: int) -> Iterator[np.ndarray]:
+    """The smallest first, until a bin holds twice the target; a rest only if it has `least` files or a heavy one."""
+    small = np.flatnonzero((sizes < target * _SMALL) | heavy)
     order = small[np.argsort(sizes[small], kind="stable")]
     start, total = 0, 0
     for i, at in enumerate(order):
@@ -316,19 +322,19 @@ def _by_size(sizes: np.ndarray, target: int, least: int, open_cost: int) -> Iter
         if total >= 2 * target and i > start:
             yield order[start : i + 1]
             start, total = i + 1, 0
-    if len(order) - start >= least:
+    if len(order) - start >= least or heavy[order[start:]].any():
         yield order[start:]
 
 
-def _neighbours(sizes: np.ndarray, target: int, least: int) -> Iterator[np.ndarray]:
-    """Runs of small files that stand side by side, so that rows keep their order in the bucket."""
-    small = sizes < target * _SMALL
+def _neighbours(sizes: np.ndarray, heavy: np.ndarray, target: int, least: int) -> Iterator[np.ndarray]:
+    """Runs of small files, and of heavy ones, that stand side by side, so that rows keep their order in the bucket."""
+    small = (sizes < target * _SMALL) | heavy
     start, total = 0, 0
     for i in range(len(sizes) + 1):
         if i < len(sizes) and small[i] and total < 2 * target:
             total += int(sizes[i])
             continue
-        if i - start >= least:
+        if i - start >= least or heavy[start:i].any():
             yield np.arange(start, i)
         start, total = (i, int(sizes[i])) if i < len(sizes) and small[i] else (i + 1, 0)
 

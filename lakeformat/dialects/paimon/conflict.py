@@ -8,11 +8,13 @@
                       anything else, also rows of the same keys             none: the later commit's rows are the newer ones
     RowDelta          the first three of Append                             as there
                       added or removed rows in a range of keys it changed   Conflict
+                      removed a file that it marks rows of, or marked more  Conflict
     RowDelta pinned   added or removed rows in partitions of its condition  Conflict
     Overwrite         outside the scope, the third of Append                as there
                       anything else                                         none: the last writer wins inside the scope
     Overwrite pinned  added or removed rows inside the scope                Conflict
-    Rewrite           removed one of the files it read                      Conflict
+    Rewrite           removed one of the files it read, or marked more      Conflict
+                      of its rows as deleted
                       changed the number of buckets of a partition          InvalidInput, unless it is a compaction
                       filled a range of keys on a level it adds to          Conflict
     Rewrite pinned    added or removed rows inside the scope                Conflict
@@ -31,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import expression
+from lakeformat.codec import expression, vector_file
 from lakeformat.dialects.paimon import manifest, metadata, options, scan
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import Conflict, InvalidInput, NoSuchFile, NotFound, OutsideScope
@@ -46,7 +48,7 @@ from lakeformat.model.operation import (
     Rewrite,
     RowDelta,
 )
-from lakeformat.model.predicate import ALWAYS, Expression, not_, split, to_sql
+from lakeformat.model.predicate import ALWAYS, NEVER, Expression, not_, split, to_sql
 from lakeformat.model.schema import Schema
 from lakeformat.model.work import Content, WrittenFile
 from lakeformat.storage.store import Reader
@@ -62,10 +64,12 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             _require_same_index(reader, base, request, added)
             _require_same_places(reader, base, request, added)
         case RowDelta(request=request, added=added, read_at=read_at, condition=condition, pinned_to=pinned_to):
-            _require_same_buckets(reader, base, request, added)
+            _require_same_buckets(reader, base, request, tuple(f for f in added if f.content is Content.DATA))
             _require_same_index(reader, base, request, added)
             _require_same_places(reader, base, request, added)
-            if read_at is not None:
+            if not base.schema.primary_key:
+                _require_marked_as_read(reader, base, operation)
+            elif read_at is not None:
                 _require_keys_untouched(reader, base, added, read_at)
             if pinned_to is not None:
                 _require_untouched(reader, base, split(condition, base.schema.partitioning.names)[0], pinned_to)
@@ -77,6 +81,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
                 _require_untouched(reader, base, scope, pinned_to)
         case Rewrite(request=request, added=added, kind=kind, scope=scope, pinned_to=pinned_to):
             gone = removed(reader, base, operation)
+            _require_same_vectors(reader, base, gone["_FILE_NAME"], operation.read_at)
             if base.schema.primary_key:
                 _require_room(reader, base, operation, gone)
             if kind != "compact":  # Which keeps the buckets of what it reads.
@@ -107,6 +112,58 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
             f"snapshot {base.version}, e.g. {gone[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
         )
     return found
+
+
+def _require_marked_as_read(reader: Reader, base: State, operation: RowDelta) -> None:
+    """Raise `Conflict` if a file of which rows go is gone, or lost other rows since it was read."""
+    marking = {f.partition for f in operation.added if f.content is Content.DELETION_VECTORS}
+    scope = manifest.scope_of(base.schema, marking) if marking else NEVER
+    live = manifest.live_entries(reader, base.document, base.schema, scope)
+    wanted = pa.array(operation.referenced, pa.string())
+    there = scan.paths(live, base.schema)
+    gone = wanted.filter(pc.invert(pc.is_in(wanted, value_set=there)))
+    if len(gone):
+        raise Conflict(
+            f"{reader.root}: {operation.kind} marked rows of {len(wanted)} files, of which {len(gone)} are no longer in the "
+            f"table at snapshot {base.version}, e.g. {gone[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
+        )
+    names = live["_FILE_NAME"].filter(pc.is_in(there, value_set=wanted))
+    _require_same_vectors(reader, base, names, operation.read_at)
+
+
+def _require_same_vectors(reader: Reader, base: State, names: pa.ChunkedArray, read_at: int | None) -> None:
+    """Raise `Conflict` if the data files `names` have other deletion vectors than at the snapshot `read_at`."""
+    if read_at is None or read_at == base.version or len(names) == 0:
+        return
+    now = base.document or {}
+    try:
+        then = metadata.read_snapshot(reader, read_at) if read_at else {}
+        if then.get("indexManifest") == now.get("indexManifest"):
+            return
+        held = [_vectors(reader, document, names) for document in (then, now)]
+    except NoSuchFile as error:
+        raise Conflict(
+            f"{reader.root}: snapshot {read_at} has expired since it was read, so nobody can tell which rows were deleted "
+            f"meanwhile. Nothing was changed: run it again"
+        ) from error
+    if held[0] != held[1]:
+        other = next(name for name in {**held[0], **held[1]} if held[0].get(name) != held[1].get(name))
+        raise Conflict(
+            f"{reader.root}: rows of {other} were deleted after snapshot {read_at}, at which it was read. Nothing was changed: "
+            f"run it again"
+        )
+
+
+def _vectors(reader: Reader, document: Mapping[str, Any], names: pa.ChunkedArray) -> dict[str, bytes]:
+    """The deletion vectors of data files at a snapshot: they may move without a change."""
+    index = manifest.read_index(reader, document)
+    told = manifest.vectors(index)
+    told = told.filter(pc.is_in(told["of"], value_set=names.combine_chunks()))
+    files = {entry: reader.read(manifest.index_path(index, entry)) for entry in set(told["entry"].to_pylist())}
+    return {
+        each["of"]: vector_file.take(files[each["entry"]], each["offset"], each["length"], reader.root)
+        for each in told.to_pylist()
+    }
 
 
 def require_inside(added: tuple[WrittenFile, ...], schema: Schema, scope: Expression) -> None:

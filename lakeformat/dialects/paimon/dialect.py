@@ -11,7 +11,7 @@ from lakeformat.dialects.paimon.expire import (
     replaced_history,
 )
 from lakeformat.dialects.paimon.inspect import INSPECTIONS
-from lakeformat.dialects.paimon.layout import adoption, delete_layout, delta_layout, layout, rewriting
+from lakeformat.dialects.paimon.layout import adoption, delta_layout, layout, rewriting
 from lakeformat.dialects.paimon.manifest import rows_in, scope_of
 from lakeformat.dialects.paimon.metadata import (
     at,
@@ -34,6 +34,7 @@ from lakeformat.dialects.paimon.plan import changes, find, plan
 from lakeformat.dialects.paimon.scan import (
     chooses_files,
     count,
+    delete_layout,
     delta,
     files,
     located,

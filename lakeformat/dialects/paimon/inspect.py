@@ -66,6 +66,7 @@ def files(reader: Reader, base: State) -> pa.Table:
             "schema_id": entries["_SCHEMA_ID"],
             "level": entries["_LEVEL"],
             "row_count": entries["_ROW_COUNT"],
+            "deleted_row_count": pa.array(_deleted_rows(reader, base, found)),
             "size_bytes": entries["_FILE_SIZE"],
             "null_counts": pc.struct_field(stats, "_NULL_COUNTS"),
             "min_sequence_number": entries["_MIN_SEQUENCE_NUMBER"],
@@ -94,10 +95,11 @@ def manifests(reader: Reader, base: State) -> pa.Table:
 
 def partitions(reader: Reader, base: State, small_file_bytes: int | None = None) -> pa.Table:
     """One row a partition that holds files: its columns, then `file_count`, `small_file_count` (below `small_file_bytes`,
-    by default 70 % of the target size), `row_count`, `deleted_row_count` (of which say that a key is gone), `size_bytes` and
-    `last_modified_ms` (epoch milliseconds, the newest file's)."""
+    by default 70 % of the target size), `row_count`, `deleted_row_count` (of these, what deletion vectors take, and what says that
+    a key is gone), `size_bytes` and `last_modified_ms` (epoch milliseconds, the newest file's)."""
     schema = base.schema
     entries = manifest.live_entries(reader, base.document, schema)
+    found = scan.Files(entries, scan.paths(entries, schema))
     codes, values = manifest.partitions(entries, schema)
     count = len(values)
     sizes = np.asarray(entries["_FILE_SIZE"], np.int64)
@@ -116,7 +118,7 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
         "file_count": sums(np.ones(len(codes))),
         "small_file_count": sums(small),
         "row_count": sums(np.asarray(entries["_ROW_COUNT"])),
-        "deleted_row_count": sums(np.asarray(pc.fill_null(entries["_DELETE_ROW_COUNT"], 0))),
+        "deleted_row_count": sums(_deleted_rows(reader, base, found)),
         "size_bytes": sums(sizes),
         "last_modified_ms": pa.array([metadata.epoch_ms(ms) for ms in newest.tolist()], pa.int64()),
     }
@@ -202,6 +204,12 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "options": table_options,
     "consumers": consumers,
 }
+
+
+def _deleted_rows(reader: Reader, base: State, found: scan.Files) -> np.ndarray:
+    """Of each file, the rows that a deletion vector takes, and those that say that a key is gone."""
+    retracting = np.asarray(pc.fill_null(found.entries["_DELETE_ROW_COUNT"], 0))
+    return retracting + scan.deleted_rows(reader, base, found)
 
 
 def _partition_texts(entries: pa.Table, base: State) -> Any:

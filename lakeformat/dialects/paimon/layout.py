@@ -20,7 +20,6 @@ from lakeformat.model.work import (
     SEQUENCE,
     VALUE_KIND,
     BucketRule,
-    DeleteTask,
     DeltaLayout,
     HashIndex,
     KeyPlaces,
@@ -112,11 +111,6 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
 def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, ...], WriteTask]:
     """(the columns to read, how they are written) where rows that are there move."""
     return base.schema.fields, layout(base, reader)
-
-
-def delete_layout(reader: Reader, base: State, found: Any, verb: str) -> DeleteTask | None:
-    """None: files of which rows go are written again."""
-    return None
 
 
 def adoption(base: State) -> tuple[tuple[Named, ...], Mapping[str, str]]:

@@ -17,7 +17,7 @@ from pyarrow import orc
 
 from lakeformat.codec import avro, binary_row, expression, waist
 from lakeformat.dialects.paimon import options
-from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER, key_of
+from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, key_of
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
 from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
 from lakeformat.model.schema import Schema, Type
@@ -186,6 +186,11 @@ def vectors(entries: pa.Table) -> pa.Table:
     entry = own.take(pc.list_parent_indices(ranges))
     found = pa.table([columns[0], entry, *columns[1:]], names=["of", "entry", "offset", "length", "cardinality"])
     return found.filter(found["of"].is_valid())
+
+
+def index_path(entries: pa.Table, row: int) -> str:
+    """Where the file of an entry of an index manifest lies."""
+    return entries["_EXTERNAL_PATH"][row].as_py() or f"{INDEX_FOLDER}/{entries['_FILE_NAME'][row].as_py()}"
 
 
 def read_list(reader: Reader, name: str | None) -> pa.Table:
@@ -423,24 +428,45 @@ def emit_list(metas: pa.Table, schema: Schema) -> bytes:
 def emit_hash_index(entries: pa.Table, added: Sequence[WrittenFile], schema: Schema) -> bytes:
     """An index manifest: those of `entries` (rows of `INDEX_ENTRY`) that no file of `added` takes the place of, and these.
     One file of hashes is all that a bucket has."""
-    count = len(added)
-    new = {
-        "_VERSION": pa.array([_INDEX_ENTRY_VERSION] * count, pa.int32()),
-        "_KIND": pa.array([int(EntryKind.ADD)] * count, pa.int32()),
-        "_PARTITION": partition_rows([f.partition for f in added], schema),
-        "_BUCKET": pa.array([f.bucket for f in added], pa.int32()),
-        "_INDEX_TYPE": pa.array([HASH_INDEX] * count),
-        "_FILE_NAME": pa.array([f.path.rsplit("/", 1)[-1] for f in added]),
-        "_FILE_SIZE": pa.array([f.size_bytes for f in added], pa.int64()),
-        "_ROW_COUNT": pa.array([f.row_count for f in added], pa.int64()),
-        "_DELETIONS_VECTORS_RANGES": pa.nulls(count, INDEX_ENTRY.field("_DELETIONS_VECTORS_RANGES").type),
-        "_EXTERNAL_PATH": pa.nulls(count, pa.string()),
+    partitions, buckets = partition_rows([f.partition for f in added], schema), [f.bucket for f in added]
+    told = [(f.path, f.size_bytes, f.row_count, None) for f in added]
+    new = index_entries(HASH_INDEX, partitions.to_pylist(), buckets, told)
+    replaced = set(zip(partitions.to_pylist(), buckets, strict=True))
+    there = zip(
+        entries["_PARTITION"].to_pylist(),
+        entries["_BUCKET"].to_pylist(),
+        entries["_INDEX_TYPE"].to_pylist(),
+        strict=True,
+    )
+    kept = [kind != HASH_INDEX or (partition, bucket) not in replaced for partition, bucket, kind in there]
+    return emit_index(pa.concat_tables([entries.filter(pa.array(kept, pa.bool_())), new]), schema)
+
+
+def index_entries(
+    kind: str,
+    partitions: Sequence[bytes],
+    buckets: Sequence[int],
+    told: Sequence[tuple[str, int, int, list[dict[str, Any]] | None]],
+) -> pa.Table:
+    """Entries of an index manifest for new files: of each its path, size, count and, of deletion vectors, their ranges."""
+    columns = {
+        "_VERSION": [_INDEX_ENTRY_VERSION] * len(told),
+        "_KIND": [int(EntryKind.ADD)] * len(told),
+        "_PARTITION": partitions,
+        "_BUCKET": buckets,
+        "_INDEX_TYPE": [kind] * len(told),
+        "_FILE_NAME": [path.rsplit("/", 1)[-1] for path, _, _, _ in told],
+        "_FILE_SIZE": [size_bytes for _, size_bytes, _, _ in told],
+        "_ROW_COUNT": [count for _, _, count, _ in told],
+        "_DELETIONS_VECTORS_RANGES": [ranges for _, _, _, ranges in told],
+        "_EXTERNAL_PATH": [None] * len(told),
     }
-    replaced = set(zip(new["_PARTITION"].to_pylist(), new["_BUCKET"].to_pylist(), strict=True))
-    there = zip(entries["_PARTITION"].to_pylist(), entries["_BUCKET"].to_pylist(), strict=True)
-    kept = entries.filter(pa.array([place not in replaced for place in there], pa.bool_()))
-    both = pa.concat_tables([kept, pa.table(new, schema=INDEX_ENTRY)])
-    return avro.encode(both, INDEX_SCHEMA, options.manifest_codec(schema.properties))
+    return pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in INDEX_ENTRY], schema=INDEX_ENTRY)
+
+
+def emit_index(entries: pa.Table, schema: Schema) -> bytes:
+    """Rows of `INDEX_ENTRY` -> an index manifest."""
+    return avro.encode(entries, INDEX_SCHEMA, options.manifest_codec(schema.properties))
 
 
 def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> bytes:

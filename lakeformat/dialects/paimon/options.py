@@ -135,7 +135,6 @@ _REFUSED_ALWAYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
 )
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("row-tracking.enabled", lambda v: _true(v), "row tracking"),
-    ("deletion-vectors.enabled", lambda v: _true(v), "deletion vectors (read, not written)"),
     ("clustering.incremental", lambda v: _true(v), "incremental clustering"),
     ("data-file.external-paths", lambda v: bool(v), "data files outside the table's folder"),
     ("index-file-in-data-file-dir", lambda v: _true(v), "index files beside data files"),
@@ -147,6 +146,11 @@ _REFUSED_FOR_KEYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("record-level.expire-time", lambda v: bool(v), "rows that expire by themselves"),
 )
 _REFUSED_FOR_KEYS_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    (
+        "deletion-vectors.enabled",
+        lambda v: _true(v),
+        "deletion vectors on a table with a primary key (read, not written)",
+    ),
     ("changelog-producer.row-deduplicate", lambda v: _true(v), "a changelog without updates that change nothing"),
 )
 # Set once, when the table is made.
@@ -251,6 +255,20 @@ def positive(options: Options, key: str, default: int | None) -> int:
     found = size(options, key, default)
     if found is not None and found <= 0:
         raise InvalidInput(f"option {key!r} is {options[key]!r}; it must be above zero")
+    return found
+
+
+def share(options: Options, key: str, default: float | None) -> float:
+    """A number from 0 to 1; raises `InvalidInput`."""
+    value = options.get(key)
+    if value is None:
+        return default  # type: ignore[return-value]
+    try:
+        found = float(value)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise InvalidInput(f"option {key!r} is {value!r}; it must be a number from 0 to 1")
     return found
 
 
@@ -406,6 +424,8 @@ _TYPED: dict[str, Callable[..., object]] = {
     "deletion-vectors.enabled": boolean,
     "deletion-vectors.merge-on-read": boolean,
     "deletion-vectors.bitmap64": boolean,
+    "deletion-vector.index-file.target-size": positive,
+    "compaction.delete-ratio-threshold": share,
 }
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import waist
+from lakeformat.codec import vector_file, waist
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import conflict, layout, manifest, metadata, options, scan, types
 from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSource
 from lakeformat.dialects.paimon.metadata import State
-from lakeformat.errors import AlreadyExists, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.errors import AlreadyExists, CorruptTable, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model import evolution
 from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwrite, Request, Restore, Rewrite, RowDelta
 from lakeformat.model.predicate import Expression
@@ -55,7 +56,7 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             gone = manifest.live_entries(reader, base.document, base.schema, scope)
             index = _index_without(reader, base, scope, stamp)
             return _commit(reader, request, kind, base, stamp, gone, added, index)
-        case RowDelta(request=request, added=added, kind=kind) if base.schema.primary_key:
+        case RowDelta(request=request, added=added, kind=kind):
             return _commit(reader, request, kind, base, stamp, EMPTY_ENTRIES, added)
         case Rewrite(request=request, added=added, kind=kind):
             gone = conflict.removed(reader, base, operation)
@@ -85,7 +86,9 @@ def changes(reader: Reader, base: State) -> tuple[PartitionChange, ...]:
 def _changes_of(reader: Reader, document: Mapping[str, Any], schema: Schema) -> tuple[PartitionChange, ...]:
     metas = manifest.read_list(reader, document["deltaManifestList"])
     tables = manifest.read_all(reader, metas)
-    return _changes(pa.concat_tables(tables) if tables else EMPTY_ENTRIES, schema)
+    before = metadata.read_snapshots(reader, [document["id"] - 1])
+    indexes = [manifest.read_index(reader, each) for each in (*before, document)]
+    return _changes(pa.concat_tables(tables) if tables else EMPTY_ENTRIES, schema, _marked(indexes[0], indexes[-1]))
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -143,9 +146,12 @@ def _commit(
     log = tuple(file for file in added if file.content is Content.CHANGELOG)
     added = tuple(file for file in added if file.content is not Content.CHANGELOG)
     hashes = tuple(f for f in added if f.content is Content.HASH_INDEX)
+    vectors = tuple(f for f in added if f.content is Content.DELETION_VECTORS)
+    added = tuple(f for f in added if f.content is Content.DATA)
     if hashes:
         index = _index_with(reader, base, index, hashes, stamp)
-        added = tuple(f for f in added if f.content is not Content.HASH_INDEX)
+    stays = pc.is_in(gone["_FILE_NAME"], value_set=kept["_FILE_NAME"].combine_chunks())
+    index, unused = _with_vectors(reader, base, index, gone.filter(pc.invert(stays)), vectors, stamp)
     delta = pa.concat_tables([_deleted(gone), kept, _added(reader, request, kind, base, gone, added)])
     document = base.document or {}
     before = manifest.read_metas(reader, base.document)
@@ -165,7 +171,10 @@ def _commit(
         request,
         lists=(merged.metas, fresh.metas, *([told.metas] if log else [])),
         files={**merged.files, **fresh.files, **told.files, **index[1]},
-        partitions=_changes(delta, schema),
+        unused=unused,
+        partitions=_changes(
+            delta, schema, _marked(manifest.read_index(reader, base.document), _entries_of(reader, base, index))
+        ),
         document={
             "indexManifest": index[0],
             "commitKind": commit_kind,
@@ -215,6 +224,7 @@ def _publish(
     files: dict[str, bytes],
     partitions: tuple[PartitionChange, ...],
     document: dict[str, Any],
+    unused: tuple[str, ...] = (),
 ) -> Plan:
     schema, version = base.schema, base.version + 1
     names = [f"manifest-list-{_derived(stamp, 'list')}-{i}" for i in range(len(lists))]
@@ -244,7 +254,7 @@ def _publish(
     if base.version == 0:
         hints[f"{metadata.SNAPSHOT_FOLDER}/EARLIEST"] = b"1"
     made = replace(metadata.to_snapshot(full), partitions=partitions, parent_id=base.version or None)
-    return Plan(files, metadata.snapshot_path(version), metadata.emit_snapshot(full), made, hints)
+    return Plan(files, metadata.snapshot_path(version), metadata.emit_snapshot(full), made, hints, unused)
 
 
 def _deleted(entries: pa.Table) -> pa.Table:
@@ -272,7 +282,8 @@ def _added(
     elif schema.primary_key:
         pass
     elif buckets > 0 and kind == "compact":
-        first, totals = _in_place_of(gone, added, partitions.to_pylist())
+        lost = scan.deleted_rows(reader, base, scan.Files(gone, scan.paths(gone, base.schema)))
+        first, totals = _in_place_of(gone, lost, added, partitions.to_pylist())
     elif buckets > 0:
         first = _first_sequence_numbers(reader, base, added, partitions.to_pylist())
     stats, stats_columns = _value_stats(added, schema)
@@ -354,14 +365,14 @@ def _key_columns(added: tuple[WrittenFile, ...], schema: Schema) -> dict[str, An
 
 
 def _in_place_of(
-    gone: pa.Table, added: tuple[WrittenFile, ...], partitions: list[bytes]
+    gone: pa.Table, lost: np.ndarray, added: tuple[WrittenFile, ...], partitions: list[bytes]
 ) -> tuple[np.ndarray, np.ndarray]:
     """(first sequence number, number of buckets) of the files of a compaction: those of the rows that they hold. A bucket's
-    files are in order, and together have as many rows as those that went."""
+    files are in order, and together have as many rows as those that went, without the rows `lost` of each by then."""
     codes = {key: code for code, key in enumerate(dict.fromkeys(_buckets_of(gone)))}
     old = np.array([codes[key] for key in _buckets_of(gone)], np.int64)
     new = np.array([codes[p, f.bucket] for p, f in zip(partitions, added, strict=True)], np.int64)
-    lowest, old_rows = np.asarray(gone["_MIN_SEQUENCE_NUMBER"]), np.asarray(gone["_ROW_COUNT"])
+    lowest, old_rows = np.asarray(gone["_MIN_SEQUENCE_NUMBER"]), np.asarray(gone["_ROW_COUNT"]) - lost
     old_order, new_order = np.lexsort((lowest, old)), np.argsort(new, kind="stable")
     old_ends = np.cumsum(old_rows[old_order])
     new_rows = np.array([f.row_count for f in added], np.int64)[new_order]
@@ -437,24 +448,50 @@ def _cut(told: Sequence[ColumnStats], kind: Type, length: int | None) -> tuple[p
     )
 
 
-def _changes(delta: pa.Table, schema: Schema) -> tuple[PartitionChange, ...]:
-    """Entries summed up by partition."""
-    if len(delta) == 0:
+def _changes(delta: pa.Table, schema: Schema, marked: pa.Table) -> tuple[PartitionChange, ...]:
+    """Entries summed up by partition; with the rows that deletion vectors took since, or had taken before their file went."""
+    places = pa.concat_tables([delta.select(["_PARTITION"]), marked.select(["_PARTITION"])])
+    if len(places) == 0:
         return ()
-    codes, values = manifest.partitions(delta, schema)
-    is_add = np.asarray(delta["_KIND"]) == int(EntryKind.ADD)
+    codes, values = manifest.partitions(places, schema)
+    more = np.zeros(len(marked), np.int64)
+    is_add = np.concatenate([np.asarray(delta["_KIND"]) == int(EntryKind.ADD), more > 0])
     count = len(values)
 
     def sums(weights: np.ndarray, chosen: np.ndarray) -> list[int]:
         return np.bincount(codes[chosen], weights=weights[chosen], minlength=count).astype(np.int64).tolist()
 
-    ones, rows, sizes = np.ones(len(delta)), np.asarray(delta["_ROW_COUNT"]), np.asarray(delta["_FILE_SIZE"])
+    ones, sizes = (np.concatenate([each, more]) for each in (np.ones(len(delta)), np.asarray(delta["_FILE_SIZE"])))
+    rows = np.concatenate([np.asarray(delta["_ROW_COUNT"]), np.asarray(marked["rows"])])
     from_scan = zip(
         manifest.partition_values(values, schema),
         *(sums(w, chosen) for w in (ones, rows, sizes) for chosen in (is_add, ~is_add)),
         strict=True,
     )
     return tuple(PartitionChange(v, fa, fr, ra, rr, ba, br) for v, fa, fr, ra, rr, ba, br in from_scan)
+
+
+def _marked(before: pa.Table, after: pa.Table) -> pa.Table:
+    """By `_PARTITION`, how many more `rows` the deletion vectors of one index take than those of the other."""
+    if before is after:
+        before = after = after.slice(0, 0)
+    parts = []
+    for entries, sign in ((before, -1), (after, 1)):
+        told = manifest.vectors(entries)
+        rows = pc.multiply(pc.fill_null(told["cardinality"], 0), sign)
+        parts.append(pa.table({"_PARTITION": entries["_PARTITION"].take(told["entry"]), "rows": rows}))
+    found = (
+        pa.concat_tables(parts).group_by("_PARTITION").aggregate([("rows", "sum")]).rename_columns({"rows_sum": "rows"})
+    )
+    return found.filter(pc.not_equal(found["rows"], 0))
+
+
+def _entries_of(reader: Reader, base: State, index: tuple[str | None, dict[str, bytes]]) -> pa.Table:
+    """What an index manifest (its name, and its bytes where it is new) holds."""
+    path = f"{metadata.MANIFEST_FOLDER}/{index[0]}"
+    if path in index[1]:
+        return manifest.parse_index(index[1][path], path)
+    return manifest.read_index(reader, {"indexManifest": index[0]})
 
 
 def _index_without(reader: Reader, base: State, scope: Expression, stamp: Stamp) -> tuple[str | None, dict[str, bytes]]:
@@ -483,17 +520,146 @@ def _index_with(
     stamp: Stamp,
 ) -> tuple[str, dict[str, bytes]]:
     """The index manifest `index` (its name, and its bytes where it is new) with new files of hashes: (its name, new files)."""
-    name, files = index
-    path = f"{metadata.MANIFEST_FOLDER}/{name}"
-    entries = manifest.INDEX_ENTRY.empty_table()
-    if name is not None:
-        entries = manifest.parse_index(files[path] if path in files else reader.read(path), f"{reader.root}/{path}")
-    if strange := set(entries["_INDEX_TYPE"].to_pylist()) - {manifest.HASH_INDEX}:
-        raise UnsupportedFeature(
-            f"{reader.root}: indexes of type {', '.join(sorted(strange))} beside hashes of keys: not supported"
-        )
+    entries = _entries_of(reader, base, index)
+    _require_known_indexes(reader, entries)
     renewed = f"index-manifest-{_derived(stamp, 'index')}-1"
     return renewed, {f"{metadata.MANIFEST_FOLDER}/{renewed}": manifest.emit_hash_index(entries, added, base.schema)}
+
+
+def _with_vectors(
+    reader: Reader,
+    base: State,
+    index: tuple[str | None, dict[str, bytes]],
+    gone: pa.Table,
+    added: tuple[WrittenFile, ...],
+    stamp: Stamp,
+) -> tuple[tuple[str | None, dict[str, bytes]], tuple[str, ...]]:
+    """The index manifest `index` with the deletion vectors `added`, each in the place of the one its data file has, and without
+    those of the files `gone`: ((its name, new files), files of `added` that it does not name).
+
+    Vectors move as they are: out of a file that loses another one, and into the one file of vectors that a bucket has. Files
+    of `added` stay as they are where nothing else belongs into them.
+    """
+    if not added and not len(gone):
+        return index, ()
+    schema, (name, files) = base.schema, index
+    entries = _entries_of(reader, base, index)
+    there = manifest.vectors(entries)
+    new = _staged(added, schema)
+    leaving = [*(vector.of for held in new.values() for vector in held), *gone["_FILE_NAME"].to_pylist()]
+    leaves = np.asarray(pc.is_in(there["of"], value_set=pa.array(leaving, pa.string())), bool)
+    if not added and not leaves.any():
+        return index, ()
+    _require_known_indexes(reader, entries)
+    one_file = options.integer(schema.properties, "bucket", -1) > 0 or bool(schema.primary_key)
+    target = None if one_file else options.size(schema.properties, "deletion-vector.index-file.target-size", 2 << 20)
+    places, of_entry = _buckets_of(entries), np.asarray(there["entry"])
+    touched = np.isin(np.arange(len(entries)), of_entry[leaves])
+    if one_file:
+        kinds = entries["_INDEX_TYPE"].to_pylist()
+        own = [p in new and k == manifest.DELETION_VECTORS for p, k in zip(places, kinds, strict=True)]
+        touched |= np.array(own, bool)
+    moving: dict[tuple[bytes, int], list[_Vector]] = {}
+    for vector, entry in _vectors_of(entries, there.filter(pa.array(touched[of_entry] & ~leaves))):
+        moving.setdefault(places[entry], []).append(vector)
+    tables, unused = [entries.filter(pa.array(~touched))], []
+    for place in dict.fromkeys((*moving, *new)):
+        made, rest = _placed(reader, moving.get(place, []), new.get(place, []), target)
+        told = []
+        for held, content in made:
+            path = held[0].path
+            if content is not None:
+                path = f"{metadata.INDEX_FOLDER}/index-{_derived(stamp, 'vectors')}-{len(files)}"
+                files = {**files, path: content}
+            size_bytes = held[0].file_bytes if content is None else len(content)
+            told.append((path, size_bytes, len(held), [each.range for each in held]))
+        kinds = [place[0]] * len(told), [place[1]] * len(told)
+        tables.append(manifest.index_entries(manifest.DELETION_VECTORS, *kinds, told))
+        unused += rest
+    every = pa.concat_tables(tables)
+    files = {p: data for p, data in files.items() if p != f"{metadata.MANIFEST_FOLDER}/{name}"}
+    if len(every) == 0:
+        return (None, files), tuple(unused)
+    renewed = f"index-manifest-{_derived(stamp, 'index')}-2"
+    return (renewed, {**files, f"{metadata.MANIFEST_FOLDER}/{renewed}": manifest.emit_index(every, schema)}), tuple(
+        unused
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Vector:
+    """The deletion vector of a data file, where it lies; `length` and `cardinality` as index manifests say them."""
+
+    of: str
+    path: str
+    offset: int
+    length: int
+    cardinality: int | None
+    file_bytes: int = 0  # Of the whole file that it lies in.
+
+    @property
+    def range(self) -> dict[str, Any]:
+        return {"f0": self.of, "f1": self.offset, "f2": self.length, "_CARDINALITY": self.cardinality}
+
+
+def _staged(added: tuple[WrittenFile, ...], schema: Schema) -> dict[tuple[bytes, int], list[_Vector]]:
+    """New vectors by partition and bucket, those of a file one after the other."""
+    result: dict[tuple[bytes, int], list[_Vector]] = {}
+    for file, partition in zip(
+        added, manifest.partition_rows([f.partition for f in added], schema).to_pylist(), strict=True
+    ):
+        of = file.refers_to[0].rsplit("/", 1)[-1]
+        vector = _Vector(of, file.path, file.offset or 0, file.vector_bytes or 0, file.row_count, file.size_bytes)
+        result.setdefault((partition, file.bucket), []).append(vector)
+    return {place: sorted(held, key=lambda v: (v.path, v.offset)) for place, held in result.items()}
+
+
+def _vectors_of(entries: pa.Table, told: pa.Table) -> Iterator[tuple[_Vector, int]]:
+    """The vectors `told` (rows of `manifest.vectors`), each with the row of its entry."""
+    names, elsewhere = entries["_FILE_NAME"].to_pylist(), entries["_EXTERNAL_PATH"].to_pylist()
+    for each in told.to_pylist():
+        entry = each.pop("entry")
+        yield _Vector(path=elsewhere[entry] or f"{metadata.INDEX_FOLDER}/{names[entry]}", **each), entry
+
+
+def _placed(
+    reader: Reader, moving: list[_Vector], new: list[_Vector], target_bytes: int | None
+) -> tuple[list[tuple[list[_Vector], bytes | None]], list[str]]:
+    """The files of vectors that a bucket gets: (what each holds, its bytes unless it is one of those of `new`); and the
+    files of `new` that are none of them. Without `target_bytes` all goes into one."""
+    staged = {path: list(held) for path, held in groupby(new, key=lambda each: each.path)}
+    full = [p for p, held in staged.items() if target_bytes is not None and held[0].file_bytes >= target_bytes]
+    stays = list(staged) if not moving and len(staged) == 1 else full
+    rest = [*moving, *(each for path, held in staged.items() if path not in stays for each in held)]
+    made: list[tuple[list[_Vector], bytes | None]] = [(staged[path], None) for path in stays]
+    held, frames, size_bytes = [], [], 0
+    for each, frame in zip(rest, _frames(reader, rest), strict=True):
+        held.append(each)
+        frames.append(frame)
+        size_bytes += len(frame)
+        if each is rest[-1] or (target_bytes is not None and size_bytes > target_bytes):
+            content, offsets = vector_file.emit(frames)
+            made.append(([replace(v, offset=at) for v, at in zip(held, offsets, strict=True)], content))
+            held, frames, size_bytes = [], [], 0
+    return made, [path for path in staged if path not in stays]
+
+
+def _frames(reader: Reader, vectors: Sequence[_Vector]) -> Iterator[bytes]:
+    """The bytes of each vector; a file is read once."""
+    paths = list(dict.fromkeys(each.path for each in vectors))
+    content = dict(zip(paths, reader.read_many(paths), strict=True))
+    for each in vectors:
+        data = content[each.path]
+        if data is None:
+            raise CorruptTable(f"{reader.root}: {each.path}, which holds deletion vectors, is missing")
+        yield vector_file.take(data, each.offset, each.length, f"{reader.root}/{each.path}")
+
+
+def _require_known_indexes(reader: Reader, entries: pa.Table) -> None:
+    if strange := set(entries["_INDEX_TYPE"].to_pylist()) - {manifest.HASH_INDEX, manifest.DELETION_VECTORS}:
+        raise UnsupportedFeature(
+            f"{reader.root}: indexes of type {', '.join(sorted(strange))} beside others: not supported"
+        )
 
 
 def _derived(stamp: Stamp, what: str) -> str:

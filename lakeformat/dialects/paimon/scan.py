@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import binary_row, bitmap, expression
+from lakeformat.codec import binary_row, bitmap, expression, vector_file
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import manifest, metadata, options
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
@@ -21,7 +21,19 @@ from lakeformat.errors import NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
-from lakeformat.model.work import BUCKET, SEQUENCE, VALUE_KIND, Content, DeleteFile, Delta, MergeSpec, ReadTask, RowKind
+from lakeformat.model.work import (
+    BUCKET,
+    SEQUENCE,
+    VALUE_KIND,
+    Content,
+    DeleteFile,
+    DeleteTask,
+    Delta,
+    MergeSpec,
+    ReadTask,
+    RowKind,
+    Target,
+)
 from lakeformat.storage.store import Reader
 
 
@@ -158,14 +170,12 @@ def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | 
     """The number of rows for which `predicate` is true, where metadata alone can tell it exactly; else None."""
     entries = _entries(reader, base, predicate)
     entries = entries.filter(_visible(entries, base.schema))
-    if base.schema.primary_key:
-        found = Sections.of(Files(entries, paths(entries, base.schema)), base.schema)
-        if not found.is_whole.all():
-            return None
+    found = Files(entries, paths(entries, base.schema))
+    if base.schema.primary_key and not Sections.of(found, base.schema).is_whole.all():
+        return None
     if _residual(base.schema, predicate) != ALWAYS and not _must_match(reader, base, entries, predicate).all():
         return None
-    gone = deleted_rows(reader, base, entries)
-    return None if gone is None else (pc.sum(entries["_ROW_COUNT"]).as_py() or 0) - int(gone.sum())
+    return found.row_count - int(deleted_rows(reader, base, found).sum())
 
 
 def matching_wholly(reader: Reader, base: State, found: Files, predicate: Expression) -> np.ndarray:
@@ -244,14 +254,43 @@ def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[D
     return result
 
 
-def deleted_rows(reader: Reader, base: State, entries: pa.Table) -> np.ndarray | None:
-    """How many rows of each file are gone by its deletion vector; None where a vector does not tell."""
-    at, vectors = _vectors(entries, manifest.read_index(reader, base.document))
-    if vectors["cardinality"].null_count:
-        return None
-    result = np.zeros(len(entries), np.int64)
-    result[at] = np.asarray(vectors["cardinality"])
+def deleted_rows(reader: Reader, base: State, found: Files) -> np.ndarray:
+    """How many rows of each file are gone by its deletion vector. Vectors of which nobody said it are read."""
+    at, vectors = _vectors(found.entries, manifest.read_index(reader, base.document))
+    result = np.zeros(len(found), np.int64)
+    result[at] = np.asarray(pc.fill_null(vectors["cardinality"], 0))
+    silent = at[np.asarray(vectors["cardinality"].is_null())]
+    if len(silent):
+        told = delete_files(reader, base, found.take(silent))
+        for row, (vector,) in zip(silent.tolist(), told.values(), strict=True):
+            data = reader.read(vector.path)
+            frame = vector_file.take(
+                data, vector.offset or 0, (vector.size_bytes or 0) - bitmap.FRAME_BYTES, vector.path
+            )
+            result[row] = len(bitmap.decode(frame, vector.path))
     return result
+
+
+def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> DeleteTask | None:
+    """How rows of the data files `found` become deletion vectors; None where whole files are written again."""
+    schema = base.schema
+    if schema.primary_key or not options.has_vectors(schema.properties):
+        return None
+    metadata.require_writable(schema, reader.root)
+    codes, values = manifest.partitions(found.entries, schema)
+    partitions, before = manifest.partition_values(values, schema), delete_files(reader, base, found)
+    rows = zip(found.paths.to_pylist(), codes.tolist(), found.entries["_BUCKET"].to_pylist(), strict=True)
+    targets = [
+        Target(path, partitions[code], None, metadata.INDEX_FOLDER, before.get(i, ()), before.get(i, ()), bucket)
+        for i, (path, code, bucket) in enumerate(rows)
+    ]
+    return DeleteTask(
+        tuple(targets),
+        Content.DELETION_VECTORS,
+        file_format="index",
+        target_size_bytes=options.size(schema.properties, "deletion-vector.index-file.target-size", 2 << 20),
+        wide=options.boolean(schema.properties, "deletion-vectors.bitmap64", False),
+    )
 
 
 def merges(

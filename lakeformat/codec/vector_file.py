@@ -1,0 +1,36 @@
+"""Paimon's index files of deletion vectors: a byte of version, then the vectors one after the other (DeletionVectorsIndexFile)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from lakeformat.codec.bitmap import FRAME_BYTES, is_wide
+from lakeformat.errors import CorruptFile
+
+_VERSION = b"\x01"
+
+
+def emit(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
+    """(the file, where in it each vector begins)."""
+    offsets, place = [], len(_VERSION)
+    for each in vectors:
+        offsets.append(place)
+        place += len(each)
+    return b"".join((_VERSION, *vectors)), offsets
+
+
+def length(vector: bytes) -> int:
+    """What an index manifest says of a vector's length: of a narrow one without the frame around it."""
+    return len(vector) if is_wide(vector) else len(vector) - FRAME_BYTES
+
+
+def take(data: bytes, offset: int, said: int, where: str) -> bytes:
+    """The vector at `offset`, of which the index manifest says that it is `said` long. Raises `CorruptFile`."""
+    if not 0 < offset <= len(data) - FRAME_BYTES:
+        raise CorruptFile(f"{where}: a deletion vector at {offset} of {len(data)} bytes")
+    (inside,) = struct.unpack_from(">i", data, offset)
+    vector = data[offset : offset + inside + FRAME_BYTES]
+    if len(vector) != inside + FRAME_BYTES or said != length(vector):
+        raise CorruptFile(f"{where}: the deletion vector at {offset} is {inside} bytes long, its table says {said}")
+    return vector
