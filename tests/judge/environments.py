@@ -147,9 +147,10 @@ def _hadoop() -> list[Path]:
     found = importlib.util.find_spec("pyspark")
     if found is None:
         raise PeerMissing("the Java engine needs Hadoop's classes, which come with pyspark; pyspark is not installed")
-    jars = sorted((Path(found.origin).parent / "jars").glob("hadoop-client-*.jar"))
-    if not jars:
-        raise PeerMissing("pyspark is installed without its jars (hadoop-client-api and hadoop-client-runtime)")
+    folder = Path(found.origin).parent / "jars"
+    jars = [*sorted(folder.glob("hadoop-client-*.jar")), *folder.glob("rocksdbjni-*.jar")]  # Which its index of keys needs.
+    if len(jars) < 3:
+        raise PeerMissing("pyspark is installed without its jars (hadoop-client-api, hadoop-client-runtime and rocksdbjni)")
     return jars
 
 

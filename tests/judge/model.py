@@ -99,9 +99,11 @@ class _Table:
             case "overwrite_partitions":
                 touched = {self._partition(row) for row in self._new(step)}
                 touched |= {(value,) for value in step.get("emptied", ())}
-                self.rows = [row for row in self.rows if self._partition(row) not in touched] + self._new(step)
+                kept = [row for row in self.rows if self._partition(row) not in touched]
+                self.rows = self._merged(kept + self._new(step))
             case "overwrite":
-                self.rows = [row for row in self.rows if not self._within(row, step["partition"])] + self._new(step)
+                kept = [row for row in self.rows if not self._within(row, step["partition"])]
+                self.rows = self._merged(kept + self._new(step))
             case "truncate":
                 self.rows = []
             case "drop_partitions":

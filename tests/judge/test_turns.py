@@ -119,6 +119,34 @@ KEYED_TURNS: dict[str, tuple[tuple[str, Step], ...]] = {
         ("lakeformat", EXPIRE),
     ),
 }  # fmt: skip
+CROSSING_TURNS: dict[str, tuple[tuple[str, Step], ...]] = {
+    "moves": (
+        ("lakeformat", append(*([i, f"r{i}", 0.5, ("d1", "d2")[i % 2], 0] for i in range(6)))),
+        ("lakeformat", append([0, "moved", None, "d2", 0], [1, "stays", None, "d2", 0], [9, "new", None, None, 0])),
+        ("java", append([1, "theirs", 1.0, "d3", 0], [0, "back", 1.0, "d1", 0], [9, "theirs", None, "d1", 0])),
+        ("lakeformat", append([1, "ours", None, "d2", 0], [9, "ours", 1.0, "d4", 0], [1, "again", None, "d1", 0])),
+        ("lakeformat", delete("id = 2", 2)),
+        ("java", append([2, "back", None, "d5", 0], [3, "theirs", None, "d5", 0])),
+        ("lakeformat", update("dt", "d7", "id = 3", 3)),
+        ("java", COMPACT),
+        ("lakeformat", append([4, "ours", None, "d8", 0], [5, "ours", None, "d8", 0])),
+        ("lakeformat", overwrite_partitions([2, "over", None, "d8", 0], [20, "over", None, "d8", 0])),
+        ("java", append([20, "last", None, "d1", 0], [2, "last", None, "d2", 0])),
+        ("lakeformat", COMPACT),
+        ("java", append([20, "end", None, "d9", 0])),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_keys_that_change_partitions_go_round(engines: dict[str, Any], tmp_path: Path, file_format: str) -> None:
+    """Java places its rows by its own index, which it builds of all keys that it finds."""
+    columns = tuple((name, f"{type_} NOT NULL" if name == "id" else type_) for name, type_ in SALES)
+    turns = CROSSING_TURNS["moves"]
+    options = {"file.format": file_format, "dynamic-bucket.target-row-num": "2"}
+    steps = tuple(step for _, step in turns)
+    recipe = Recipe("crossing", columns, steps, ("dt",), primary_key=("id",), options=options)
+    goes_round(engines, tmp_path, recipe, turns)
 
 
 @pytest.mark.parametrize("name", KEYED_TURNS)

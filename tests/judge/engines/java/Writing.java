@@ -1,4 +1,6 @@
 // Tables as the Java engine writes them: a table is created, then each step of a recipe is done to it.
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -9,6 +11,8 @@ import org.apache.paimon.AppendOnlyFileStore;
 import org.apache.paimon.append.UnawareAppendCompactionTask;
 import org.apache.paimon.append.UnawareAppendTableCompactionCoordinator;
 import org.apache.paimon.catalog.Catalog;
+import org.apache.paimon.crosspartition.GlobalIndexAssigner;
+import org.apache.paimon.crosspartition.IndexBootstrap;
 import org.apache.paimon.data.BinaryRow;
 import org.apache.paimon.disk.IOManager;
 import org.apache.paimon.manifest.ManifestEntry;
@@ -124,10 +128,38 @@ final class Writing {
         RowType type = table.rowType();
         try (BatchTableWrite write = builder.newWrite(); BatchTableCommit commit = builder.newCommit()) {
             write.withIOManager(spill());
-            for (JsonNode row : rows) {
-                write.write(Values.row(row, type));
+            if (table.bucketMode() == BucketMode.CROSS_PARTITION) {
+                placed(table, rows, write);
+            } else {
+                for (JsonNode row : rows) {
+                    write.write(Values.row(row, type));
+                }
             }
             commit.commit(write.prepareCommit());
+        }
+    }
+
+    /** Each row in the bucket that Paimon's own index of all keys gives it, after the row that deletes the old one. */
+    private static void placed(FileStoreTable table, JsonNode rows, BatchTableWrite write) throws Exception {
+        try (GlobalIndexAssigner assigner = new GlobalIndexAssigner(table)) {
+            assigner.open(0, spill(), 1, 0, (row, bucket) -> {
+                try {
+                    write.write(row, bucket);
+                } catch (Exception error) {
+                    throw new RuntimeException(error);
+                }
+            });
+            new IndexBootstrap(table).bootstrap(1, 0, key -> {
+                try {
+                    assigner.bootstrapKey(key);
+                } catch (IOException error) {
+                    throw new UncheckedIOException(error);
+                }
+            });
+            assigner.endBoostrap(false);
+            for (JsonNode row : rows) {
+                assigner.processInput(Values.row(row, table.rowType()));
+            }
         }
     }
 
