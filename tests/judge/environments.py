@@ -148,9 +148,14 @@ def _hadoop() -> list[Path]:
     if found is None:
         raise PeerMissing("the Java engine needs Hadoop's classes, which come with pyspark; pyspark is not installed")
     folder = Path(found.origin).parent / "jars"
-    jars = [*sorted(folder.glob("hadoop-client-*.jar")), *folder.glob("rocksdbjni-*.jar")]  # Which its index of keys needs.
+    jars = [
+        *sorted(folder.glob("hadoop-client-*.jar")),
+        *folder.glob("rocksdbjni-*.jar"),
+    ]  # Which its index of keys needs.
     if len(jars) < 3:
-        raise PeerMissing("pyspark is installed without its jars (hadoop-client-api, hadoop-client-runtime and rocksdbjni)")
+        raise PeerMissing(
+            "pyspark is installed without its jars (hadoop-client-api, hadoop-client-runtime and rocksdbjni)"
+        )
     return jars
 
 

@@ -129,6 +129,13 @@ GAPS = (
         "latest|snapshots",
         "it refuses FLOAT and DOUBLE as partition keys",
     ),
+    Gap(
+        "lakeformat",
+        "changelog_*",
+        "rust",
+        "changes",
+        "it has no reading of changelogs: incremental-between is refused",
+    ),
     # lakeformat, writing.
     Gap(
         "lakeformat",

@@ -9,7 +9,7 @@ import pytest
 
 from .model import moments
 from .recipes import COMPACT, Recipe, Step, alter, append, delete, overwrite, overwrite_partitions, request, update
-from .rows import assert_shows
+from .rows import assert_rows, assert_shows
 
 READERS = ("lakeformat", "pypaimon", "rust", "java")
 EXPIRE: Step = {"do": "expire", "retain_last": 1}
@@ -147,6 +147,34 @@ def test_keys_that_change_partitions_go_round(engines: dict[str, Any], tmp_path:
     steps = tuple(step for _, step in turns)
     recipe = Recipe("crossing", columns, steps, ("dt",), primary_key=("id",), options=options)
     goes_round(engines, tmp_path, recipe, turns)
+
+
+STAYING = {
+    "partial-update": ({}, [[1, "z", 1, "d1"], [2, "x", 2, "d2"], [3, "d", 1, "d3"]]),
+    "aggregation": ({"fields.n.aggregate-function": "sum"}, [[1, "z", 7, "d1"], [2, "x", 2, "d2"], [3, "d", 1, "d3"]]),
+    "first-row": ({}, [[1, "a", 1, "d1"], [2, "b", 2, "d2"], [3, "c", 1, "d3"]]),
+}
+
+
+@pytest.mark.parametrize("engine", STAYING)
+def test_keys_that_stay_where_they_are(engines: dict[str, Any], tmp_path: Path, engine: str) -> None:
+    """New rows go to the old ones, or are left out, whoever writes them. First rows are seen by all once compacted."""
+    options, wanted = STAYING[engine]
+    turns = (
+        ("lakeformat", append([1, "a", 1, "d1"], [2, "b", 2, "d2"])),
+        ("lakeformat", COMPACT),
+        ("java", append([1, None, 5, "d3"], [3, "c", 1, "d3"], [2, "x", None, "d1"])),
+        ("lakeformat", append([3, "d", None, "d1"], [1, "z", 1, "d1"])),
+        ("lakeformat", COMPACT),
+    )
+    columns = (("id", "BIGINT NOT NULL"), ("v", "STRING"), ("n", "BIGINT"), ("dt", "STRING"))
+    recipe = Recipe("staying", columns, (), ("dt",), primary_key=("id",), options={"merge-engine": engine, **options})
+    place = {"warehouse": str(tmp_path), "table": "turns.staying"}
+    engines["lakeformat"].ask(verb="write", **place, **request(recipe))
+    for writer, step in turns:
+        engines[writer].ask(verb="steps", **place, steps=[step])
+    for reader in readers(turns):
+        assert_rows(engines[reader].ask(verb="read", **place)["rows"], wanted, recipe.fields(), reader)
 
 
 @pytest.mark.parametrize("name", KEYED_TURNS)

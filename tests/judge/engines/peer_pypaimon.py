@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from protocol import literal, rows, serve
@@ -38,6 +39,22 @@ def read(request: dict) -> dict:
     if found is None:
         found = PyarrowFieldParser.from_paimon_schema(builder.read_type()).empty_table()
     return rows(found)
+
+
+def changes(request: dict) -> list:
+    """What a stream that begins with the first snapshot is told: kinds and rows."""
+    table = open_table(request)
+    manager = table.snapshot_manager()
+    ids = range(1, manager.get_latest_snapshot().id + 1)
+    count = sum(bool(manager.get_snapshot_by_id(id_).changelog_manifest_list) for id_ in ids)
+    builder = table.new_stream_read_builder().with_include_row_kind()
+    scan, told = builder.new_streaming_scan(), []
+    scan.next_snapshot_id = 1
+    for plan in islice(scan.stream_sync(), count):
+        found = builder.new_read().to_arrow(plan.splits())
+        kinds = found.column("_row_kind").to_pylist()
+        told += zip(kinds, rows(found.drop_columns(["_row_kind"]))["rows"], strict=True)
+    return told
 
 
 def describe(request: dict) -> dict:
@@ -169,4 +186,4 @@ def predicate(condition: list, types: dict, builder: PredicateBuilder) -> Any:
     return verbs[operator](column, *(literal(value, types[column]) for value in values))
 
 
-serve({"read": read, "describe": describe, "write": write, "steps": steps})
+serve({"read": read, "changes": changes, "describe": describe, "write": write, "steps": steps})

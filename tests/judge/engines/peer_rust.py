@@ -41,6 +41,17 @@ def read(request: dict) -> dict:
     return rows(pa.Table.from_batches(batches)) if batches else {"columns": None, "rows": []}
 
 
+def changes(request: dict) -> list:
+    """What came and went from the first snapshot to the last, as its changelogs tell: kinds and rows."""
+    latest = max(one.id() for one in open_table(request).list_snapshots())
+    between = {"incremental-between": f"0,{latest}", "incremental-between-scan-mode": "changelog"}
+    builder = open_table(request).new_read_builder(between)
+    batches = builder.new_read().read(builder.new_scan().plan().splits())
+    found = pa.Table.from_batches(batches)
+    kinds = found.column("_row_kind").to_pylist()
+    return list(zip(kinds, rows(found.drop_columns(["_row_kind"]))["rows"], strict=True))
+
+
 def describe(request: dict) -> dict:
     table = open_table(request)
     snapshots = [
@@ -66,4 +77,4 @@ def predicate(condition: list, types: dict) -> dict:
     return {"method": OPERATORS[operator], "field": column, "literals": literals}
 
 
-serve({"read": read, "describe": describe})
+serve({"read": read, "changes": changes, "describe": describe})

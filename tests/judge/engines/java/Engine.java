@@ -46,6 +46,8 @@ public final class Engine {
                 return Vectors.bounds(request);
             case "read":
                 return Reading.read(request);
+            case "changes":
+                return Reading.changes(request);
             case "files":
                 return Reading.files(request);
             case "describe":

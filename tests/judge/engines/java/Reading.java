@@ -17,6 +17,7 @@ import org.apache.paimon.schema.SchemaManager;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.JsonNode;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.source.ReadBuilder;
+import org.apache.paimon.table.source.StreamTableScan;
 import org.apache.paimon.table.source.TableRead;
 import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
@@ -65,6 +66,20 @@ final class Reading {
         answer.put("columns", columns(type.getFields()));
         answer.put("rows", rows);
         return answer;
+    }
+
+    /** What a stream that begins with the first snapshot is told until there is no more: kinds and rows. */
+    static Object changes(JsonNode request) throws Exception {
+        FileStoreTable table = open(request);
+        ReadBuilder builder = table.newReadBuilder();
+        StreamTableScan scan = builder.newStreamScan();
+        scan.restore(1L);
+        List<Object> told = new ArrayList<>();
+        while (scan.checkpoint() <= table.snapshotManager().latestSnapshotId()) {
+            builder.newRead().createReader(scan.plan()).forEachRemaining(row ->
+                    told.add(List.of(row.getRowKind().shortString(), Values.out(row, table.rowType()))));
+        }
+        return told;
     }
 
     /** Every live file with what its manifest entry says of it. */

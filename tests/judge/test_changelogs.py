@@ -1,0 +1,62 @@
+"""Changelogs that we write, as streams of other engines read them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from .conftest import Made
+from .gaps import cases
+from .recipes import COMPACT, Recipe, append, delete
+
+READERS = ("pypaimon", "rust", "java")
+COLUMNS = (("id", "BIGINT NOT NULL"), ("v", "STRING"), ("dt", "STRING NOT NULL"))
+STEPS = (
+    append([1, "a", "x"], [2, "b", "x"], [3, "c", "y"]),
+    append([1, "A", "x"], [1, "AA", "x"], [4, "d", "x"]),
+    delete("id = 2", 2),
+    COMPACT,
+    append([2, "back", "x"], [3, "C", "y"]),
+    COMPACT,
+)
+CAME = (
+    *(("+I", row) for step in STEPS[:2] for row in step["rows"]),
+    ("-D", [2, "b", "x"]),
+    *(("+I", row) for row in STEPS[4]["rows"]),
+)
+FOUND = (
+    *(("+I", row) for row in ([1, "AA", "x"], [3, "c", "y"], [4, "d", "x"], [2, "back", "x"])),
+    ("-U", [3, "c", "y"]),
+    ("+U", [3, "C", "y"]),
+)
+TOLD = {"input": CAME, "lookup": FOUND, "full-compaction": FOUND}
+RECIPES = {
+    f"changelog_{producer.replace('-', '_')}_{file_format}": Recipe(
+        f"changelog_{producer.replace('-', '_')}_{file_format}",
+        COLUMNS,
+        STEPS,
+        ("dt",),
+        primary_key=("id", "dt"),
+        options={
+            "bucket": "2",
+            "changelog-producer": producer,
+            "file.format": file_format,
+            "write-only": "true",  # Compaction, which tells, happens where the steps say.
+        },
+    )
+    for producer in TOLD
+    for file_format in ("parquet", "orc")
+}
+
+
+@pytest.mark.parametrize(("writer", "recipe", "reader"), cases(["lakeformat"], RECIPES.values(), READERS, "changes"))
+def test_streams_of_others_read_our_changelogs(
+    engines: dict[str, Any], make: Callable[[str, Recipe], Made], writer: str, recipe: Recipe, reader: str
+) -> None:
+    made = make(writer, recipe)
+    told = engines[reader].ask(verb="changes", **made.place)
+    wanted = TOLD[recipe.options["changelog-producer"]]
+    assert Counter((kind, *row) for kind, row in told) == Counter((kind, *row) for kind, row in wanted)
