@@ -144,6 +144,8 @@ def _read_type(schema: Any, named: dict[str, Any]) -> Type:
         case {"type": "map", "values": values}:
             key = Field(schema.get("key-id", NO_ID), "key", scalar(Kind.STRING), nullable=False)
             return MapOf(key, _read(schema.get("value-id", NO_ID), "value", values, named))
+        case {"type": "null"}:
+            return scalar(Kind.UNKNOWN)
         case {"type": "fixed", "size": 16, "logicalType": "uuid"}:
             return scalar(Kind.UUID)
         case {"type": (dict() | list()) as inner}:

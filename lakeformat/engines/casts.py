@@ -71,6 +71,8 @@ def project(array: pa.Array, source: Type, target: Type, name: str) -> pa.Array:
                 project(keys, key, wanted_key, f"{name}[key]"),
                 project(values, value, wanted_value, f"{name}[value]"),
             )
+        case Scalar(Kind.UNKNOWN), _:
+            return nulls(len(array), to_arrow(target))
         case Scalar(), Scalar():
             return _cast(normal(array, source, name), source, target, name)
     raise InvalidInput(f"column {name}: {source} cannot be read as {target}")

@@ -29,7 +29,7 @@ def serve(verbs: Mapping[str, Callable[[dict], Any]]) -> None:
             answer = {"answer": verbs[request["verb"]](request)}
         except Exception:
             answer = {"error": traceback.format_exc()}
-        print(json.dumps(answer), file=answers, flush=True)
+        print(json.dumps(answer, default=str), file=answers, flush=True)
 
 
 def rows(table: pa.Table) -> dict:
