@@ -56,9 +56,9 @@ def test_java_reads_ours_and_we_read_javas(engines: dict, tmp_path: Path, column
     assert sorted(engines["iceberg"].ask(verb="java", **where)) == in_java(columns, 1, 2, LATER)
 
 
-@pytest.mark.parametrize(
-    "by", ["t", "u", "f", "bucket(5, t)", "bucket(5, u)", "bucket(5, f)", "bucket(5, n)", "hours(n)", "n"]
-)
+# Not by `f` and `n` themselves: Java 1.10.2 fails on manifests with partitions of fixed, which fastavro reads, and shows
+# nanoseconds that it takes from a partition as a bare number.
+@pytest.mark.parametrize("by", ["t", "u", "bucket(5, t)", "bucket(5, u)", "bucket(5, f)", "bucket(5, n)", "hours(n)"])
 def test_partitions_by_these_types_are_javas(engines: dict, tmp_path: Path, by: str) -> None:
     columns = COMMON | NEW
     t = made(Lake(tmp_path), columns, "parquet", [by])
