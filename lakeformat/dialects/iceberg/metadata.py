@@ -492,12 +492,13 @@ def require_readable(schema: Schema, where: str) -> None:
     """Nothing of a schema that was parsed is half-read; files and deletes are checked where they are planned."""
 
 
-def require_writable(base: State, where: str) -> None:
-    """Refuse, by name, what a write would break."""
-    version = format_version(base)
+def require_writable(base: State, where: str, version: int | None = None) -> None:
+    """Refuse, by name, what a write would break; of a table of this `version`, by default its own."""
+    version = format_version(base) if version is None else version
     if version not in _WRITTEN_VERSIONS:
         raise UnsupportedFeature(
-            f"{where}: Iceberg format version {version} is read, not written; lakeformat writes 2 and 3"
+            f"{where}: Iceberg format version {version} is read, not written; "
+            f"alter().set_properties({{'{FORMAT_VERSION}': '2'}}) makes it one that is"
         )
     options.require_writable(base.schema.properties, where)
 
@@ -505,6 +506,22 @@ def require_writable(base: State, where: str) -> None:
 def format_version(base: State) -> int:
     found: int = base.document["format-version"]
     return found
+
+
+def upgraded(document: Mapping[str, Any], version: int) -> dict[str, Any]:
+    """A document as one of a later version: with what that wants, and without what it no longer has."""
+    fields = [f["field-id"] for spec in document["partition-specs"] for f in spec["fields"]]
+    found = {
+        "table-uuid": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{document['location']}/table")),
+        "last-partition-id": max(fields, default=_FIRST_PARTITION_ID - 1),
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "default-sort-order-id": 0,
+        **document,
+        "format-version": version,
+    }
+    if version >= 3:
+        found.setdefault("next-row-id", 0)
+    return {key: value for key, value in found.items() if key not in ("schema", "partition-spec")}
 
 
 def check_version(asked: str, now: int, where: str) -> int:

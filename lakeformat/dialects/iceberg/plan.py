@@ -122,7 +122,6 @@ def _create(reader: Reader, request: Request, schema: Schema, base: State, stamp
 
 
 def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
-    metadata.require_writable(base, reader.root)
     before = base.schema
     after = evolution.apply(before, asked, collections_have_ids=True)
     fields = tuple(replace(f, type=types.iceberg_type(f.type)) for f in after.fields)
@@ -132,12 +131,13 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     version = metadata.format_version(base)
     if FORMAT_VERSION in properties:
         version = metadata.check_version(properties.pop(FORMAT_VERSION), version, reader.root)
+    metadata.require_writable(base, reader.root, version)
     types.check_supported(fields, version)
     options.check_new({k: v for k, v in properties.items() if before.properties.get(k) != v}, reader.root)
     options.require_writable(properties, reader.root)
     document = metadata.next_document(reader, base, _now(base, stamp))
     if version > metadata.format_version(base):
-        document |= {"format-version": version, "next-row-id": 0}
+        document = metadata.upgraded(document, version)
     document["properties"] = properties | ({"comment": after.comment} if after.comment else {})
     if fields != before.fields:
         _add_schema(reader, document, fields, after.last_field_id)

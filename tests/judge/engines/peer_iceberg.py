@@ -117,4 +117,43 @@ def _text(jvm: Any, value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float | bool) else value.toString()
 
 
-serve({"run": run, "java": java})
+def delete_keys(request: dict) -> None:
+    """Equality deletes in one row delta, as streaming writers make them: of rows {column: text}, in a partition (its values)
+    or, in a table without partitions, everywhere."""
+    table, iceberg = loaded(request), SESSION._jvm.org.apache.iceberg
+    key = table.schema().select(list(request["rows"][0]))
+    ids = SESSION._sc._gateway.new_array(SESSION._jvm.int, key.columns().size())
+    for place in range(key.columns().size()):
+        ids[place] = key.columns().get(place).fieldId()
+    partition = None
+    if request.get("partition"):
+        partition = iceberg.PartitionData(table.spec().partitionType())
+        for place, value in enumerate(request["partition"]):
+            partition.set(place, value)
+    factory = iceberg.data.GenericAppenderFactory(table.schema(), table.spec(), ids, key, None)
+    place = table.locationProvider().newDataLocation(f"{request['name']}-deletes.parquet")
+    file = iceberg.encryption.EncryptedFiles.plainAsEncryptedOutput(table.io().newOutputFile(place))
+    writer = factory.newEqDeleteWriter(file, iceberg.FileFormat.PARQUET, partition)
+    for row in request["rows"]:
+        record = iceberg.data.GenericRecord.create(key)
+        for name, value in row.items():
+            record.setField(name, value)
+        writer.write(record)
+    writer.close()
+    table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
+
+
+def add_default(request: dict) -> None:
+    """A column of whole numbers with an initial and a write default, which the SQL of Spark 3.5 cannot say."""
+    iceberg = SESSION._jvm.org.apache.iceberg
+    number = iceberg.types.Types.IntegerType.get()
+    default = iceberg.expressions.Expressions.lit(request["value"])
+    loaded(request).updateSchema().addColumn(request["column"], number, default).commit()
+
+
+def loaded(request: dict) -> Any:
+    spark = session(request["warehouse"])
+    return SESSION._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, request["table"])
+
+
+serve({"run": run, "java": java, "delete_keys": delete_keys, "add_default": add_default})

@@ -1,0 +1,91 @@
+"""Tables that Iceberg's Java runtime wrote, row for row, at every snapshot; what it wrote as version 1 goes on as version 2."""
+
+import json
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import UnsupportedFeature
+from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table
+from tests.golden import wire
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "iceberg"
+REFUSED = {"v3_defaults": "default values"}  # What is not read yet, and what the refusal names.
+TABLES = sorted(path.stem for path in GOLDEN.glob("*.zip"))
+
+
+def opened(name):
+    """(the table in memory, at the place where it was made; what its engine read from it)."""
+    with zipfile.ZipFile(GOLDEN / f"{name}.zip") as packed:
+        expected = json.loads(packed.read("expected.json"))
+        store = MemoryFiles(expected["location"])
+        for path in packed.namelist():
+            if path != "expected.json":
+                store.write(path, packed.read(path))
+    return Table(f"g.{name}", store, iceberg), expected
+
+
+def rows(scan):
+    found = scan.to_arrow()
+    assert scan.count() == found.num_rows
+    return found.column_names, Counter(map(repr, wire.from_arrow(found)))
+
+
+def said(answer):
+    return [column["name"] for column in answer["columns"]], Counter(map(repr, answer["rows"]))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_of_the_java_runtime_reads_row_for_row(name):
+    table, expected = opened(name)
+    if name in REFUSED:
+        with pytest.raises(UnsupportedFeature, match=REFUSED[name]):
+            table.scan()
+        return
+    assert rows(table.scan()) == said(expected["latest"])
+    assert {str(snapshot.id) for snapshot in table.snapshots()} == expected["snapshots"].keys()
+    for snapshot_id, answer in expected["snapshots"].items():
+        assert rows(table.scan(snapshot_id=int(snapshot_id))) == said(answer), snapshot_id
+    if expected["lineage"]:
+        names, told = said(expected["lineage"])
+        assert rows(table.scan(columns=names)) == (names, told)
+
+
+def test_there_is_a_table_of_each_kind():
+    assert len(TABLES) == 7
+    assert sum((GOLDEN / f"{name}.zip").stat().st_size for name in TABLES) < 300_000
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_a_table_of_version_1_goes_on_in_a_later_one(version):
+    table, expected = opened("v1")
+    more = pa.table({"id": [50, 51, 52], "key": ["a", "b", "c"]})
+    with pytest.raises(UnsupportedFeature, match=r"format version 1 .*set_properties.*format-version"):
+        table.append(more)
+    with pytest.raises(UnsupportedFeature, match="format version 1"):
+        table.alter().add_column("y", "int").commit()
+    table.alter().set_properties({"format-version": version}).commit()
+    assert rows(table.scan()) == said(expected["latest"])
+    for snapshot_id, answer in expected["snapshots"].items():
+        assert rows(table.scan(snapshot_id=int(snapshot_id))) == said(answer), snapshot_id
+    document = table._base().document
+    assert document["format-version"] == int(version)
+    assert not {"schema", "partition-spec"} & document.keys()
+    assert ("next-row-id" in document) == (version == "3")
+    for key in ("table-uuid", "last-partition-id", "sort-orders", "default-sort-order-id", "last-sequence-number"):
+        assert key in document, key
+    table.append(more)
+    table.alter().set_properties({"write.delete.mode": "merge-on-read", "write.update.mode": "merge-on-read"}).commit()
+    table.delete("id in (0, 50)")
+    table.update({"key": "'u'"}, where="id in (1, 51)")
+    ids = [1, 3, 4, 5, 51, 52, 100]
+    assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == ids
+    table.compact(full=True)
+    table.expire_snapshots(retain_last=1)
+    assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == ids
+    assert table.scan(where="key = 'u'").count() == 2
