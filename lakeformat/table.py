@@ -873,11 +873,12 @@ class Alteration:
         *,
         nullable: bool = True,
         comment: str | None = None,
-        default: str | None = None,
+        default: str | bytes | None = None,
         first: bool = False,
         after: str | None = None,
     ) -> Alteration:
-        """A new column; old rows have null in it."""
+        """A new column; old rows have null in it, or in Iceberg `default`, as text (of bytes: bytes). Also new rows have the
+        default where the data lacks the column."""
         return self._and(evolution.AddColumn(name, type, nullable, comment, default, first, after))
 
     def rename_column(self, name: str, to: str) -> Alteration:
@@ -899,7 +900,7 @@ class Alteration:
     def drop_not_null(self, name: str) -> Alteration:
         return self._and(evolution.ChangeNullability(name, True))
 
-    def change_default(self, name: str, default: str | None) -> Alteration:
+    def change_default(self, name: str, default: str | bytes | None) -> Alteration:
         """What rows written from now on have where the data lacks the column."""
         return self._and(evolution.ChangeDefault(name, default))
 

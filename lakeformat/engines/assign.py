@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import default_value
 from lakeformat.codec.arrow import arrow_schema, from_arrow, to_arrow
 from lakeformat.engines import casts
 from lakeformat.errors import InvalidInput, UnsupportedFeature
@@ -14,6 +15,7 @@ from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row,
 
 _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 _NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
+_ICEBERGS = (Kind.TIME_MICROS, Kind.TIMESTAMP_TZ, Kind.FIXED, Kind.UUID)  # What only its defaults are of.
 _TIMES = (Kind.TIME, Kind.TIME_MICROS)
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 _BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID)
@@ -61,6 +63,9 @@ def assign(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:
 
 def default(field: Field, length: int) -> pa.Array:
     """The column's declared default, `length` times."""
+    if isinstance(field.default, bytes) or (isinstance(field.type, Scalar) and field.type.kind in _ICEBERGS):
+        assert field.default is not None, field
+        return pa.repeat(default_value.value(field.default, field.type, f"column {field.name!r}"), length)
     text = pa.array([field.default], pa.string())
     try:
         value = casts.project(text, Scalar(Kind.STRING), field.type, field.name)
@@ -85,7 +90,7 @@ def _check_type(found: pa.DataType, field: Field, name: str) -> None:
             for part in parts:
                 if part.name in names:
                     _check_type(found.field(part.name).type, part, f"{name}.{part.name}")
-                elif not part.nullable:
+                elif not part.nullable and part.default is None:
                     raise InvalidInput(f"column {name}: part {part.name!r} is NOT NULL, and the data does not hold it")
             return None
         case ListOf(element) if pa.types.is_list(found):
@@ -136,6 +141,8 @@ def _assign(array: pa.Array, field: Field, name: str) -> pa.Array:
                 if array.type.get_field_index(part.name) >= 0:
                     child = pc.struct_field(array, [array.type.get_field_index(part.name)])
                     column = _assign(casts.flat(child), part, f"{name}.{part.name}")
+                elif part.default is not None:
+                    column = default(part, len(array))
                 else:
                     column = casts.nulls(len(array), to_arrow(part.type))
                 if not part.nullable and column.null_count > array.null_count:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import default_value
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type
@@ -40,11 +41,18 @@ def nulls(length: int, type: pa.DataType) -> pa.Array:
     return struct(pa.nulls(length), [nulls(length, part.type) for part in type], type)
 
 
+def initial(field: Field, length: int) -> pa.Array:
+    """What rows of a file without the column have in it."""
+    if field.initial is None:
+        return nulls(length, to_arrow(field.type))
+    return pa.repeat(default_value.value(field.initial, field.type, f"column {field.name!r}"), length)
+
+
 def project(array: pa.Array, source: Type, target: Type, name: str) -> pa.Array:
     """A column of logical type `source` as `target`, whose parts are found by field id (collections' parts: by place).
 
     `array` may be any Arrow form of `source`. Widening, and casts as SQL has them; a value that does not fit raises
-    `InvalidInput` with the column's `name`. A part that `source` lacks is null.
+    `InvalidInput` with the column's `name`. A part that `source` lacks is its initial default or null.
     """
     array = flat(array)
     match source, target:
@@ -56,7 +64,7 @@ def project(array: pa.Array, source: Type, target: Type, name: str) -> pa.Array:
                     part, place = by_id[each.id]
                     columns.append(project(_child(array, part, place), part.type, each.type, f"{name}.{each.name}"))
                 else:
-                    columns.append(nulls(len(array), to_arrow(each.type)))
+                    columns.append(initial(each, len(array)))
             return struct(array, columns, to_arrow(target))
         case ListOf(element), ListOf(wanted_element):
             return relist(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import expression, murmur, transform
-from lakeformat.codec.arrow import arrow_schema, to_arrow
+from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import (
     assign,
     casts,
@@ -338,7 +338,8 @@ def _descended(
 def _projected(
     batch: pa.RecordBatch, given: tuple[Field, ...], fields: tuple[Field, ...], constants: Mapping[int, Any]
 ) -> list[pa.Array]:
-    """The columns `fields` of a file's rows, which have the columns `given`; null for one that the file does not hold."""
+    """The columns `fields` of a file's rows, which have the columns `given`; the initial default or null for one that the file does not
+    hold."""
     names = {each.id: each for each in given}
     found = []
     for each in fields:
@@ -348,7 +349,7 @@ def _projected(
             held = names[each.id]
             found.append(casts.project(batch.column(held.name), held.type, each.type, each.name))
         else:
-            found.append(casts.nulls(batch.num_rows, to_arrow(each.type)))
+            found.append(casts.initial(each, batch.num_rows))
     return found
 
 

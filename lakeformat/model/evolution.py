@@ -22,6 +22,7 @@ from lakeformat.model.schema import (
     Type,
     children,
     rebuild,
+    scalar,
     walk,
 )
 from lakeformat.model.type_text import parse_type
@@ -38,7 +39,7 @@ class AddColumn:
     type: Type | str
     nullable: bool = True
     comment: str | None = None
-    default: str | None = None
+    default: str | bytes | None = None
     first: bool = False
     after: str | None = None
 
@@ -92,7 +93,7 @@ class ChangeDefault:
     """What rows written from now on have where the data lacks the column; as text, None for null."""
 
     name: Path
-    default: str | None
+    default: str | bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +144,21 @@ Change = (
 )
 
 
-def apply(schema: Schema, changes: Iterable[Change], collections_have_ids: bool = False) -> Schema:
+def apply(
+    schema: Schema, changes: Iterable[Change], collections_have_ids: bool = False, fills_old_rows: bool = False
+) -> Schema:
     """`schema` after `changes`, in order: all or none. Its `id` stays; the format gives it the next one.
 
     New fields get ids above every one ever used, parents first; those of collections' parts too where the format has
-    them (`collections_have_ids`). Raises `NotFound`, `AlreadyExists` or `InvalidInput` with the column's name, for what
+    them (`collections_have_ids`). With `fills_old_rows`, the default of a new column is also that of the rows that are there.
+    Raises `NotFound`, `AlreadyExists` or `InvalidInput` with the column's name, for what
     would break the table: a partition, primary-key or bucket-key column dropped, renamed or retyped, a type narrowed,
     nulls forbidden, no column left. Which properties may change is the format's own matter.
     """
     last = max([schema.last_field_id, *(each.id for each in walk(schema.fields))])
     schema = replace(schema, last_field_id=last)
     for change in changes:
-        schema = _applied(schema, change, collections_have_ids)
+        schema = _applied(schema, change, collections_have_ids, fills_old_rows)
     return schema
 
 
@@ -214,10 +218,10 @@ def _whole_digits(type: Scalar) -> int:
     return precision - scale
 
 
-def _applied(schema: Schema, change: Change, collections_have_ids: bool) -> Schema:
+def _applied(schema: Schema, change: Change, collections_have_ids: bool, fills_old_rows: bool) -> Schema:
     match change:
         case AddColumn():
-            return _add(schema, change, collections_have_ids)
+            return _add(schema, change, collections_have_ids, fills_old_rows)
         case SetProperties(properties):
             return replace(schema, properties={**schema.properties, **_checked(properties)})
         case RemoveProperties(keys):
@@ -265,16 +269,21 @@ def _applied(schema: Schema, change: Change, collections_have_ids: bool) -> Sche
     raise InvalidInput(f"not a schema change: {change!r}")
 
 
-def _add(schema: Schema, change: AddColumn, collections_have_ids: bool) -> Schema:
+def _add(schema: Schema, change: AddColumn, collections_have_ids: bool, fills_old_rows: bool) -> Schema:
     path = _new_path(schema.fields, change.name)
     what = ".".join(path)
     if not path[-1].strip():
         raise InvalidInput("a column needs a name that is not blank")
-    if not change.nullable:
-        raise InvalidInput(f"column {what}: a new column is null in the rows that are there; leave out NOT NULL")
-    asked = Field(NO_ID, path[-1], _type(change.type, what), True, _comment(change.comment, what))
+    if not change.nullable and not (fills_old_rows and change.default is not None):
+        raise InvalidInput(
+            f"column {what}: a new column is null in the rows that are there; leave out NOT NULL"
+            + (", or give it a default" if fills_old_rows else "")
+        )
+    asked = Field(NO_ID, path[-1], _type(change.type, what), change.nullable, _comment(change.comment, what))
     new, last = number((asked,), schema.last_field_id, collections_have_ids)
     made = _with_default(new[0], change.default, what)
+    if fills_old_rows:
+        made = replace(made, initial=made.default)
 
     def add(siblings: tuple[Field, ...], name: str) -> tuple[Field, ...]:
         _require_new(siblings, name, what)
@@ -338,16 +347,24 @@ def _allow_nulls(each: Field, nullable: bool, what: str) -> Field:
     return replace(each, nullable=nullable)
 
 
-def _with_default(each: Field, default: str | None, what: str) -> Field:
-    if default is not None:
+def _with_default(each: Field, default: str | bytes | None, what: str) -> Field:
+    if default is not None and not (isinstance(default, bytes) and _takes_bytes(each.type)):
         if not isinstance(default, str):
             raise InvalidInput(f"column {what}: a default is given as text, not {default!r}")
         if isinstance(each.type, Scalar) and each.type.kind not in _UNCHECKED:
-            coerce(default, each.type, f"the default of column {what}")
+            kind = (
+                scalar(Kind.TIME_MICROS) if each.type.kind is Kind.TIME else each.type
+            )  # What a format keeps of it, it says.
+            coerce(default, kind, f"the default of column {what}")
     return replace(each, default=default)
 
 
+_BYTES = (Kind.BYTES, Kind.FIXED, Kind.UUID)
 _UNCHECKED = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.VARIANT)
+
+
+def _takes_bytes(type: Type) -> bool:
+    return isinstance(type, Scalar) and type.kind in _BYTES
 
 
 def _on_one(change: Callable[[Field], Field]) -> _Edit:

@@ -96,7 +96,8 @@ class Field:
     type: Type
     nullable: bool = True
     comment: str | None = None
-    default: str | None = None
+    default: str | bytes | None = None  # What rows written from now on have where the data lacks the column.
+    initial: str | bytes | None = None  # What rows of files have that lack the column (Iceberg); else null.
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,3 +73,32 @@ def test_pyiceberg_reads_them(engines: dict, tmp_path: Path, by: str | None) -> 
     assert (
         found == engines["pyiceberg"].ask(verb="read", **place(t), filter="t is null or t = '22:31:08.123456'")["rows"]
     )
+
+
+DEFAULTS = {
+    "b": ("boolean", "true", True), "i": ("int", "-5", -5), "f": ("double", "1.5", 1.5), "dec": ("decimal(9, 2)", "14.2", "14.20"),
+    "day": ("date", "2017-11-16", "2017-11-16"), "t": ("time", "22:31:08.123456", "22:31:08.123456"),
+    "ts": ("timestamp", "2017-11-16 22:31:08.123456", "2017-11-16T22:31:08.123456"),
+    "tz": ("timestamp_ltz", "2017-11-16 22:31:08Z", "2017-11-16T22:31:08Z"),
+    "n": ("timestamp(9)", "2017-11-16 22:31:08.123456789", "2017-11-16T22:31:08.123456789"), "s": ("string", "\u00fc", "\u00fc"),
+    "u": ("uuid", str(U), str(U)), "x": ("fixed(2)", b"\x00\xff", "00ff"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("format", ["parquet", "avro"])
+def test_java_fills_old_rows_with_the_same_defaults(engines: dict, tmp_path: Path, format: str) -> None:
+    given = {"format-version": "3", "write.format.default": format}
+    t = Lake(tmp_path).create_table("d.t", pa.schema([("id", pa.int64())]), format="iceberg", properties=given)
+    t.append(pa.table({"id": [1]}))
+    alteration = t.alter()
+    for name, (kind, text, _) in DEFAULTS.items():
+        alteration = alteration.add_column(name, kind, default=text)
+    alteration.commit()
+    t.append(pa.table({"id": [2]}))
+    t.alter().change_default("i", "7").commit()
+    t.append(pa.table({"id": [3]}))
+    found = sorted(engines["iceberg"].ask(verb="java", location=t.uri.removeprefix("file://")))
+    values = {name: value for name, (_, _, value) in DEFAULTS.items()}
+    assert found == [[i, *(values | ({"i": 7} if i == 3 else {})).values()] for i in (1, 2, 3)]
+    if format == "parquet":
+        assert [row[0] for row in engines["pyiceberg"].ask(verb="read", **place(t))["rows"]] == [3, 2, 1]

@@ -123,7 +123,7 @@ def _create(reader: Reader, request: Request, schema: Schema, base: State, stamp
 
 def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
     before = base.schema
-    after = evolution.apply(before, asked, collections_have_ids=True)
+    after = evolution.apply(before, asked, collections_have_ids=True, fills_old_rows=True)
     fields = tuple(replace(f, type=types.iceberg_type(f.type)) for f in after.fields)
     metadata.check_names([f.name for f in fields], reader.root)
     types.check_widened(before.fields, fields)

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from lakeformat.codec import default_value
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, children, rebuild, scalar, walk
 
@@ -104,6 +105,9 @@ def emit_field(field: Field) -> dict[str, Any]:
     }
     if field.comment is not None:
         value["doc"] = field.comment
+    for key, default in (("initial-default", field.initial), ("write-default", field.default)):
+        if default is not None:
+            value[key] = default_value.to_json(default, field.type, f"column {field.name}")
     return value
 
 
@@ -148,10 +152,10 @@ def check_supported(fields: tuple[Field, ...], version: int) -> None:
                     raise UnsupportedFeature(f"column {field.name}: lists and maps of unknown: not supported")
                 case Row(parts) if parts and all(p.type == scalar(Kind.UNKNOWN) for p in parts):
                     raise UnsupportedFeature(f"column {field.name}: rows of nothing but unknown: not supported")
-            if part.default is not None:
+            if part.default is not None and version < 3:
                 raise UnsupportedFeature(
-                    f"column {field.name}: a default: Iceberg has defaults from format version 3 on, and lakeformat "
-                    "writes version 2"
+                    f"column {field.name}: a default: Iceberg has defaults from format version 3 on; make the table with "
+                    f"format-version=3, or leave the default out"
                 )
         emit_type(field.type)
 
@@ -175,9 +179,12 @@ def check_widened(before: tuple[Field, ...], after: tuple[Field, ...]) -> None:
 
 
 def _field(value: Any) -> Field:
-    if "initial-default" in value or "write-default" in value:
-        raise UnsupportedFeature(f"column {value['name']}: default values: not supported yet")
-    return Field(value["id"], value["name"], parse_type(value["type"]), not value["required"], value.get("doc"))
+    type = parse_type(value["type"])
+    initial, default = (
+        None if value.get(key) is None else default_value.from_json(value[key], type, f"column {value['name']}")
+        for key in ("initial-default", "write-default")
+    )
+    return Field(value["id"], value["name"], type, not value["required"], value.get("doc"), default, initial)
 
 
 def _part(value: Any, role: str, required: bool) -> Field:
