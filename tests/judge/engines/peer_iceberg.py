@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,8 @@ def _text(jvm: Any, value: Any) -> Any:
     """Numbers and text as they are, bytes in hexadecimal, all else as Java spells it."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
+    if isinstance(value, Decimal):
+        return str(value)
     return value if value is None or isinstance(value, str | int | float | bool) else value.toString()
 
 
