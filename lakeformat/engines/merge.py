@@ -5,7 +5,7 @@ Facts: Paimon's `mergetree/compact/*MergeFunction.java`. A key with a single row
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,15 +24,39 @@ def merge(rows: pa.Table, spec: MergeSpec) -> pa.Table:
     `rows` hold the key's columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND` and values, those of older files first. Survivors
     that are -D (or -U) stay, with their kind. Raises `UnsupportedFeature` for rows that the engine cannot take back.
     """
-    if spec.engine not in _ENGINES:
-        raise UnsupportedFeature(f"merge engine {spec.engine!r} is not known; known are {', '.join(_ENGINES)}")
+    if spec.engine not in _ENGINES and spec.engine not in _CHOICES:
+        known = ", ".join((*_CHOICES, *_ENGINES))
+        raise UnsupportedFeature(f"merge engine {spec.engine!r} is not known; known are {known}")
     if spec.ignore_delete:
         taken_back = retracts(rows)
         if taken_back.any():
             rows = rows.filter(pa.array(~taken_back))
     if rows.num_rows == 0:
         return rows
+    if spec.engine in _CHOICES:
+        return _take(rows, _CHOICES[spec.engine](rows, keyed(rows, spec)))
     return _ENGINES[spec.engine](rows, keyed(rows, spec), spec)
+
+
+def merge_in_batches(rows: pa.Table, spec: MergeSpec, batch_rows: int, with_retracts: bool) -> Iterator[pa.RecordBatch]:
+    """As `merge`, `batch_rows` at a time; `with_retracts`, or else without survivors that take back.
+
+    Where survivors are rows as they were, they are gathered as they are asked for: no second copy of all is made.
+    """
+    if spec.engine not in _CHOICES or spec.ignore_delete or rows.num_rows == 0:
+        merged = merge(rows, spec)
+        if not with_retracts:
+            merged = merged.filter(pa.array(~retracts(merged)))
+        yield from merged.to_batches(batch_rows)
+        return
+    columns, schema = rows.columns, rows.schema
+    del rows
+    rows = pa.Table.from_arrays(_unchunked(columns), schema=schema)
+    chosen = _CHOICES[spec.engine](rows, keyed(rows, spec))
+    if not with_retracts:
+        chosen = chosen[~retracts(rows)[chosen]]
+    for start in range(0, len(chosen), batch_rows):
+        yield from rows.take(pa.array(chosen[start : start + batch_rows])).combine_chunks().to_batches()
 
 
 def require_acceptable(rows: pa.Table, spec: MergeSpec) -> None:
@@ -114,18 +138,18 @@ def retracts(rows: pa.Table) -> np.ndarray:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _deduplicate(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
-    return _take(rows, keyed.order[keyed.ends - 1])
+def _deduplicate(rows: pa.Table, keyed: Keyed) -> np.ndarray:
+    return keyed.order[keyed.ends - 1]
 
 
-def _first_row(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
+def _first_row(rows: pa.Table, keyed: Keyed) -> np.ndarray:
     several = keyed.ends - keyed.starts > 1
     taken_back = retracts(rows)[keyed.order]
     if np.any(np.logical_or.reduceat(taken_back, keyed.starts) & several):
         raise UnsupportedFeature(
             "merge engine 'first-row' cannot take rows back (-U, -D); set 'ignore-delete' to 'true' to leave them out"
         )
-    return _take(rows, keyed.order[keyed.starts])
+    return keyed.order[keyed.starts]
 
 
 def _partial_update(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
@@ -318,9 +342,19 @@ def _take(rows: pa.Table, chosen: np.ndarray) -> pa.Table:
     return rows.take(pa.array(chosen))
 
 
+def _unchunked(columns: list[pa.ChunkedArray]) -> list[pa.ChunkedArray | pa.Array]:
+    """Each column in one piece; its pieces are let go of before the next one's are put together."""
+    found = []
+    while columns:
+        found.append(columns.pop(0).combine_chunks())
+        if found[-1].nbytes > 1 << 20:
+            pa.default_memory_pool().release_unused()  # What was let go of has the wrong sizes for what is to come.
+    return found
+
+
+# Engines for which one of a key's rows survives as it is: which ones.
+_CHOICES: dict[str, Callable[[pa.Table, Keyed], np.ndarray]] = {"deduplicate": _deduplicate, "first-row": _first_row}
 _ENGINES: dict[str, Callable[[pa.Table, Keyed, MergeSpec], pa.Table]] = {
-    "deduplicate": _deduplicate,
-    "first-row": _first_row,
     "partial-update": _partial_update,
     "aggregation": _aggregation,
 }

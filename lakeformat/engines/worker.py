@@ -49,7 +49,6 @@ from lakeformat.model.work import (
     FILE,
     LAST_UPDATED,
     POSITION,
-    RETRACTS,
     ROW_ID,
     VALUE_KIND,
     BucketRule,
@@ -210,12 +209,11 @@ def _table_of(table: pa.Table, fields: tuple[Field, ...], kept: tuple[Field, ...
 
 def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> Iterator[pa.RecordBatch]:
     held = task.parts[0].fields
-    batches = [batch for part in task.parts for batch in read(store, part, batch_rows)]
-    merged = merge.merge(pa.Table.from_batches(batches, arrow_schema(held)), spec)
-    if VALUE_KIND not in task.fields:
-        gone = pc.is_in(merged.column(VALUE_KIND.name), value_set=pa.array(RETRACTS, pa.int8()))
-        merged = merged.filter(pc.invert(gone))
-    for batch in merged.to_batches(batch_rows):
+    found = (batch for part in task.parts for batch in read(store, part, batch_rows))
+    # Nothing but the merge holds the rows, so that it can let go of them.
+    for batch in merge.merge_in_batches(
+        pa.Table.from_batches(found, arrow_schema(held)), spec, batch_rows, VALUE_KIND in task.fields
+    ):
         result = columns(batch, task.fields, held)
         if task.predicate != ALWAYS:
             result = rows.keep(result, expression.mask(task.predicate, result))

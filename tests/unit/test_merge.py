@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from lakeformat.engines.aggregate import FUNCTIONS
-from lakeformat.engines.merge import merge
+from lakeformat.engines.merge import merge, merge_in_batches
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.work import Aggregation, MergeSpec, SequenceGroup
 from tests.unit import row_model
@@ -337,3 +337,21 @@ def test_decimals_that_get_too_large_are_null_and_begin_anew():
     ]
     spec = MergeSpec(("k",), "aggregation", aggregations=(Aggregation("v", "sum"),))
     assert merge(table_of(rows, schema), spec).column("v").to_pylist() == [Decimal("5.5")]
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "first-row", "partial-update"])
+@FEW
+@given(data=st.data())
+def test_batches_of_a_merge_are_the_merge(engine, data):
+    with_retracts, size = data.draw(st.booleans()), data.draw(st.integers(1, 5))
+    rows = data.draw(rows_of({"v": st.none() | st.text(max_size=2)}, keys=6))
+    spec = MergeSpec(("k",), engine, ignore_delete=engine != "deduplicate")
+    schema = pa.schema([("k", pa.int64()), *SYSTEM, ("v", pa.string())])
+    expected = merge(table_of(rows, schema, 3), spec)
+    if not with_retracts:
+        expected = expected.filter(
+            pa.array([kind not in (1, 3) for kind in expected["_VALUE_KIND"].to_pylist()], pa.bool_())
+        )
+    found = list(merge_in_batches(table_of(rows, schema, 3), spec, size, with_retracts))
+    assert pa.Table.from_batches(found, schema).equals(expected.combine_chunks())
+    assert all(0 < len(each) <= size for each in found)
