@@ -53,7 +53,8 @@ class Changes:
 
     def plan(self) -> list[Delta]:
         """What to read, oldest first. Raises `NotFound` where a snapshot in between has expired."""
-        kept = [each.id for each in self.dialect.history(self.store, self.base, self.after) if each.id <= self.until]
+        kept = [each.id for each in self.dialect.history(self.store, self.base, self.after)]
+        kept = kept[: kept.index(self.until) + 1] if self.until in kept else []
         return [
             delta
             for since, snapshot_id in pairwise([self.after, *kept])

@@ -135,7 +135,7 @@ class Table:
 
         With `consumer`, from where that one has come to, and its `acknowledge` notes how far it came; expiry keeps what it
         has still to read. A new one begins at `from_snapshot`, or else with the oldest snapshot that is kept. `where` is
-        true or not of each row alone. Paimon tables only.
+        true or not of each row alone. Consumers: Paimon tables only.
         """
         base = self._version(_whole("to_snapshot", to_snapshot, 1), None, None)
         self._dialect.require_readable(base.schema, self._store.root)

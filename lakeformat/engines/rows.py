@@ -98,6 +98,11 @@ class KeySet:
         return np.where(found, codes, -1)
 
 
+Deletes = tuple[
+    np.ndarray, Sequence[tuple[KeySet, Sequence[pa.Array]]]
+]  # Positions, and sets of keys beside their columns.
+
+
 def apply_deletes(
     batch: pa.RecordBatch,
     first_position: int,
@@ -106,14 +111,33 @@ def apply_deletes(
 ) -> pa.RecordBatch:
     """The rows of `batch`, the first of which stands at `first_position` of its file, that are not deleted: neither at one
     of `positions` (ascending) nor, by the columns given beside it, in a set of `keys`."""
+    gone = deleted(batch, first_position, positions, keys)
+    return batch if gone is None else keep(batch, pa.array(~gone))
+
+
+def newly_deleted(batch: pa.RecordBatch, first_position: int, before: Deletes, now: Deletes) -> pa.RecordBatch:
+    """The rows that are deleted by `now` and not by `before`."""
+    gone, earlier = deleted(batch, first_position, *now), deleted(batch, first_position, *before)
+    if gone is None:
+        return batch.slice(0, 0)
+    return keep(batch, pa.array(gone if earlier is None else gone & ~earlier))
+
+
+def deleted(
+    batch: pa.RecordBatch,
+    first_position: int,
+    positions: np.ndarray,
+    keys: Sequence[tuple[KeySet, Sequence[pa.Array]]] = (),
+) -> np.ndarray | None:
+    """For each row whether it is deleted, as `apply_deletes` has it; None where nothing tells of any."""
     low, high = np.searchsorted(positions, (first_position, first_position + batch.num_rows))
     if low == high and not keys:
-        return batch
-    stays = np.ones(batch.num_rows, bool)
-    stays[positions[low:high] - first_position] = False
+        return None
+    gone = np.zeros(batch.num_rows, bool)
+    gone[positions[low:high] - first_position] = True
     for known, columns in keys:
-        stays &= ~known.contains(columns)
-    return keep(batch, pa.array(stays))
+        gone |= known.contains(columns)
+    return gone
 
 
 def _places(column: pa.Array, values: pa.Array) -> np.ndarray:

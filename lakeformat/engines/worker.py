@@ -235,7 +235,9 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
         if task.absent:
             constants |= {id: value for id, value in task.absent[place] if id not in held}
         gone = deletes.of(store, path, task.deletes[place] if task.deletes else ())
-        compared = tuple(each for known in gone.keys for each in known.fields)
+        taken = deletes.of(store, path, task.taken_by[place]) if task.taken_by else None
+        known_keys = (*gone.keys, *(taken.keys if taken else ()))
+        compared = tuple(each for known in known_keys for each in known.fields)
         asked = (*compared, *task.fields)  # A column that is asked for is asked for whole, also where it is compared.
         wanted = {each.id: each for each in asked if each.id in held and each.id not in constants}
         needed = tuple(_pruned(held[id], each.type) for id, each in wanted.items())
@@ -252,7 +254,11 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
             if task.lineage:
                 batch, given = _descended(batch, given, position, *task.lineage[place])
             keys = [(known, _projected(batch, given, known.fields, constants)) for known in gone.keys]
-            batch = rows.apply_deletes(batch, position, gone.positions, keys)
+            if taken is None:
+                batch = rows.apply_deletes(batch, position, gone.positions, keys)
+            else:
+                now = [(known, _projected(batch, given, known.fields, constants)) for known in taken.keys]
+                batch = rows.newly_deleted(batch, position, (gone.positions, keys), (taken.positions, now))
             result = _record_batch(_projected(batch, given, task.fields, constants), schema, batch.num_rows)
             if task.predicate != ALWAYS:
                 result = rows.keep(result, expression.mask(task.predicate, result))

@@ -227,6 +227,8 @@ class ReadTask:
     # For each file (field id, value) of columns that it may lack: those that its partition tells.
     absent: tuple[tuple[tuple[int, Any], ...], ...] = ()
     deletes: tuple[tuple[DeleteFile, ...], ...] = ()
+    # For each file what only those rows are read of, of all that `deletes` leaves, which these take; without, all are.
+    taken_by: tuple[tuple[DeleteFile, ...], ...] = ()
     # For each file the `ROW_ID` of its first row, or None for no ids, and the `LAST_UPDATED` of its rows, where they are asked
     # for: what its own columns do not say.
     lineage: tuple[tuple[int | None, int], ...] = ()

@@ -1,7 +1,9 @@
 """Changes between snapshots: applied to the rows of the one they give the rows of the other."""
 
 import datetime
+import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -261,13 +263,113 @@ def test_changes_need_a_beginning(lake):
         table.changes(0, consumer="a/b")
 
 
-def test_iceberg_tables_tell_no_changes_yet(lake):
+def test_iceberg_tables_have_no_consumers(lake):
     table = make(lake, format="iceberg")
     table.append(rows((1, "a", "x")))
-    with pytest.raises(UnsupportedFeature, match="Iceberg"):
-        table.changes(0).to_arrow()
     with pytest.raises(UnsupportedFeature, match="Iceberg tables have no consumers"):
         table.changes(consumer="c")
+
+
+def iceberg(lake, mode, version="2", name="d.i"):
+    modes = {f"write.{verb}.mode": mode for verb in ("delete", "update", "merge")}
+    properties = {**modes, "format-version": version}
+    return lake.create_table(name, SCHEMA, format="iceberg", partition_by=["dt"], properties=properties)
+
+
+def test_rows_that_are_marked_are_told_one_by_one(lake):
+    for version in ("2", "3"):
+        table = iceberg(lake, "merge-on-read", version, f"d.v{version}")
+        first = table.append(rows((1, "a", "x"), (2, "b", "x"), (3, "c", "x"))).id
+        table.delete("id = 1")
+        second = table.update({"v": "'B'"}, where="id = 2").id
+        assert told(table.changes(first)) == [("-D", 1, "a", "x"), ("-D", 2, "b", "x"), ("+I", 2, "B", "x")]
+        assert told(table.changes(first, where="id = 1")) == [("-D", 1, "a", "x")]
+        table.compact(full=True)
+        table.rewrite_manifests()
+        assert told(table.changes(second)) == []
+        table.overwrite_partitions(rows((9, "z", "x")))
+        found = told(table.changes(second))
+        assert sorted(found) == [("+I", 9, "z", "x"), ("-D", 2, "B", "x"), ("-D", 3, "c", "x")]
+        assert found[-1][0] == "+I"
+
+
+def test_rows_of_deltas_are_told_with_what_deletes_by_key_took(lake):
+    table = iceberg(lake, "merge-on-read")
+    before = table.append(rows((1, "a", "x"), (2, "b", "x"), (3, "c", "y"))).id
+    schema = pa.schema([*SCHEMA, ("rowkind", pa.string())])
+    with table.delta_writer("cdc", key=["id", "dt"], upsert=True) as writer:
+        written = [
+            (1, "A", "x", "+U"),
+            (1, "AA", "x", "+U"),
+            (3, "", "y", "-D"),
+            (4, "d", "y", "+I"),
+            (4, "", "y", "-D"),
+        ]
+        writer.write(pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in written], schema))
+        writer.checkpoint(1)
+    assert sorted(told(table.changes(before))) == [("+I", 1, "AA", "x"), ("-D", 1, "a", "x"), ("-D", 3, "c", "y")]
+
+
+def test_only_what_led_to_a_snapshot_is_told(lake):
+    table = iceberg(lake, "merge-on-read")
+    first, second, third = (table.append(rows((n, "v", "x"))).id for n in (1, 2, 3))
+    assert told(table.changes(first, second)) == [("+I", 2, "v", "x")]
+    assert told(table.changes(third)) == []
+    branch = table.create_branch("b", snapshot_id=first)
+    branch.append(rows((7, "b", "x")))
+    assert told(branch.changes(first)) == [("+I", 7, "b", "x")]
+    with pytest.raises(NotFound, match="did not lead to"):
+        branch.changes(second).to_arrow()
+    table.delete_branch("b")
+    table.rollback_to(snapshot_id=second)
+    assert told(table.changes(second)) == []
+    table.expire_snapshots(retain_last=1)
+    with pytest.raises(NotFound, match="is not there"):
+        table.changes(first).to_arrow()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_order_of_changes_of_an_iceberg_table_is_told(lake, seed):
+    chance = random.Random(seed)
+    table = iceberg(lake, chance.choice(["copy-on-write", "merge-on-read"]), chance.choice("23"))
+    schema = pa.schema([*SCHEMA, ("rowkind", pa.string())])
+    with table.delta_writer("cdc", key=["id", "dt"], upsert=True) as writer:
+        for step in range(18):
+            low, digit = chance.randrange(30), chance.randrange(5)
+            some = [(i, f"{step}", chance.choice("xy")) for i in range(low, low + 5)]
+            match chance.choice(
+                ["append", "delete", "update", "merge", "overwrite", "compact", "stream", "mode", "sort"]
+            ):
+                case "append":
+                    table.append(rows(*some))
+                case "delete":
+                    table.delete(f"id % 5 = {digit}")
+                case "update":
+                    table.update({"v": f"'{step}'", "dt": "'z'"}, where=f"id % 5 = {digit}")
+                case "merge":
+                    source = rows(*((i, "m", "x") for i in range(low, low + 4)))
+                    chain = table.merge_into(source, on="t.id = s.id").when_matched("t.id % 2 = 0").delete()
+                    chain.when_matched().update_all().when_not_matched().insert_all().merge()
+                case "overwrite":
+                    table.overwrite_partitions(rows(*some))
+                case "compact":
+                    table.compact(full=True)
+                case "sort":
+                    table.compact(sort_by=["id"])
+                case "stream":
+                    kinds = [(*row, chance.choice(["+U", "-D"])) for row in some]
+                    given = [dict(zip(schema.names, row, strict=True)) for row in kinds]
+                    writer.write(pa.Table.from_pylist(given, schema))
+                    writer.checkpoint(step)
+                case "mode":
+                    mode = chance.choice(["copy-on-write", "merge-on-read"])
+                    table.alter().set_properties(
+                        {f"write.{v}.mode": mode for v in ("delete", "update", "merge")}
+                    ).commit()
+    ids = [0, *(snapshot.id for snapshot in table.snapshots())]
+    for start, stop in [*pairwise(ids), (0, ids[-1]), (ids[1], ids[-1])]:
+        found = told(table.changes(start, stop)) if stop else []
+        assert applied(multiset(table, start), found, keyed=False) == multiset(table, stop), (seed, start, stop)
 
 
 @pytest.mark.spark
@@ -279,3 +381,9 @@ def test_changes_on_spark(lake, spark):
     table.overwrite_partitions(rows((3, "c", "x")))
     found = sorted((r._row_kind, r.id, r.v, r.dt) for r in table.changes(0).to_spark(spark).collect())
     assert found == sorted(told(table.changes(0)))
+    marked = iceberg(lake, "merge-on-read")
+    marked.append(rows((1, "a", "x"), (2, "b", "y")))
+    marked.update({"v": "'B'"}, where="id = 2")
+    found = sorted((r._row_kind, r.id, r.v, r.dt) for r in marked.changes(0).to_spark(spark).collect())
+    assert found == sorted(told(marked.changes(0))) == [
+        ("+I", 1, "a", "x"), ("+I", 2, "B", "y"), ("+I", 2, "b", "y"), ("-D", 2, "b", "y")]  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -115,3 +117,36 @@ def test_a_table_of_version_1_that_spark_made_goes_on(engines: dict, sql: Sql, l
     assert counted(sql(f"select * from {table}")) == ours(t)
     # DuckDB 1.5.5 wants sequence numbers in manifests of version 1, which have none, until they are written anew.
     assert counted(engines["duckdb"].ask(verb="read", **place(t))["rows"]) == ours(t)
+
+
+def test_changes_are_those_of_spark_s_changelog_view(sql: Sql, lake: Lake) -> None:  # noqa: F811
+    """Without the rows that a copy-on-write took over as they were, which the view leaves out; it reads no files of deletes."""
+    name = fresh()
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
+    t = lake.create_table(f"d.{name}", schema, format="iceberg", partition_by=["dt"])
+    t.append(pa.table({"id": range(20), "v": ["a"] * 20, "dt": ["xy"[i % 2] for i in range(20)]}))
+    t.update({"v": "'u'"}, where="id % 5 = 1")
+    sql(f"delete from {named(name)} where id in (2, 3)", "select 1")
+    t.compact(full=True)
+    t.overwrite_partitions(pa.table({"id": [100, 4], "v": ["o", "a"], "dt": ["x", "x"]}))
+    sql(f"insert into {named(name)} values (200, 's', 'z')", "select 1")
+    t.merge_into(pa.table({"id": [100, 5]}), on="t.id = s.id").when_matched("t.id = 5").delete().when_matched().update(
+        {"v": "'m'"}
+    ).merge()
+    ids = [snapshot.id for snapshot in t.snapshots()]
+    for start, stop in [*pairwise(ids), (ids[0], ids[-1])]:
+        options = f"map('start-snapshot-id', '{start}', 'end-snapshot-id', '{stop}')"
+        view = sql(
+            f"call lake.system.create_changelog_view(table => '`d.db`.{name}', options => {options}, "
+            f"changelog_view => 'changes_{name}')",
+            f"select id, v, dt, _change_type, _commit_snapshot_id from changes_{name}",
+        )
+        expected = Counter((id, v, dt, {"INSERT": 1, "DELETE": -1}[kind]) for id, v, dt, kind, _ in view)
+        found: Counter = Counter()
+        for one, other in pairwise(ids[ids.index(start) : ids.index(stop) + 1]):
+            net: Counter = Counter()
+            for row in t.changes(one, other).to_arrow().to_pylist():
+                net[row["id"], row["v"], row["dt"]] += 1 if row["_row_kind"] == "+I" else -1
+            found += Counter({(*row, 1 if count > 0 else -1): abs(count) for row, count in net.items() if count})
+        assert found == expected, (start, stop)
+        assert found or start == ids[2]

@@ -295,24 +295,24 @@ def _breaks(
     """Whether a snapshot did what `check` forbids."""
     match check, operation:
         case Check.ADDED_DATA, _:
-            entries = _own(reader, base, snapshot, ManifestContent.DATA, Status.ADDED)
+            entries = manifest.own(reader, base, snapshot, ManifestContent.DATA, Status.ADDED)
             return len(scan.may_hold(base, entries, operation.condition)) > 0
         case Check.ADDED_DELETES, _:
-            entries = _own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
+            entries = manifest.own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
             return len(scan.may_hold(base, entries, operation.condition)) > 0
         case ((Check.DELETES_FOR_REMOVED | Check.POSITIONS_FOR_REMOVED), Rewrite()):
-            entries = _own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
+            entries = manifest.own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
             if check is Check.POSITIONS_FOR_REMOVED:
                 entries = entries.filter(pc.not_equal(entries["content"], int(FileContent.EQUALITY_DELETES)))
             return len(entries) > 0 and len(scan.attached(base, removed(reader, base, operation), entries)[0]) > 0
         case ((Check.REFERENCED_REPLACED | Check.REFERENCED_REMOVED), RowDelta(referenced=referenced)):
-            entries = _own(reader, base, snapshot, ManifestContent.DATA, Status.DELETED)
+            entries = manifest.own(reader, base, snapshot, ManifestContent.DATA, Status.DELETED)
             return bool(pc.any(pc.is_in(entries["file_path"], value_set=pa.array(referenced, pa.string()))).as_py())
         case Check.ADDED_VECTORS, RowDelta(added=added):
             about = pa.array(
                 [p for f in added if f.content is Content.DELETION_VECTORS for p in f.refers_to], pa.string()
             )
-            entries = _own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
+            entries = manifest.own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
             entries = entries.filter(pa.array(scan.is_vector(entries)))
             return bool(pc.any(pc.is_in(entries["referenced_data_file"], value_set=about)).as_py())
     raise AssertionError((check, operation))
@@ -326,19 +326,6 @@ def _broken(
     return Conflict(
         f"{reader.root}: {operation.kind}{where}: {who} {check.value} since the table was read. Nothing was changed: run it again"
     )
-
-
-def _own(
-    reader: Reader, base: State, snapshot: Mapping[str, Any], content: ManifestContent, status: Status
-) -> pa.Table:
-    """The entries that a snapshot added or removed."""
-    metas = manifest.metas_of(reader, snapshot)
-    metas = metas.filter(
-        pc.and_(pc.equal(metas["added_snapshot_id"], snapshot["snapshot-id"]), pc.equal(metas["content"], int(content)))
-    )
-    entries = manifest.read_all(reader, base, metas)
-    own = pc.and_(pc.equal(entries["snapshot_id"], snapshot["snapshot-id"]), pc.equal(entries["status"], int(status)))
-    return entries.filter(own)
 
 
 def _since(

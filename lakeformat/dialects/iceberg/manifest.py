@@ -260,6 +260,17 @@ def by_partition(entries: pa.Table, base: State, predicate: Expression) -> pa.Ta
     return entries.filter(pa.array(keep))
 
 
+def own(reader: Reader, base: State, snapshot: Mapping[str, Any], content: ManifestContent, status: Status) -> pa.Table:
+    """The entries that a snapshot added or removed."""
+    metas = metas_of(reader, snapshot)
+    metas = metas.filter(
+        pc.and_(pc.equal(metas["added_snapshot_id"], snapshot["snapshot-id"]), pc.equal(metas["content"], int(content)))
+    )
+    entries = read_all(reader, base, metas)
+    by_it = pc.and_(pc.equal(entries["snapshot_id"], snapshot["snapshot-id"]), pc.equal(entries["status"], int(status)))
+    return entries.filter(by_it)
+
+
 def prune_metas(metas: pa.Table, base: State, scope: Expression, predicate: Expression = ALWAYS) -> pa.Table:
     """The manifests that can hold an entry of a partition that satisfies `scope` and leaves room for `predicate`."""
     if (scope == ALWAYS and predicate == ALWAYS) or len(metas) == 0:

@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression, single_value, spans
 from lakeformat.dialects.iceberg import manifest, metadata, options, types
-from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent
+from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
-from lakeformat.errors import CorruptTable, UnsupportedFeature
+from lakeformat.errors import CorruptTable, NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, find_field
-from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, ReadTask
+from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, ReadTask, RowKind
 from lakeformat.storage.store import Reader
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545  # The columns of a position-delete file.
@@ -260,10 +260,39 @@ def delta(
     fields: tuple[Field, ...],
     predicate: Expression = ALWAYS,
 ) -> list[Delta]:
-    """Refused: what a snapshot changed is not told of Iceberg tables yet."""
-    raise UnsupportedFeature(
-        f"{reader.root}: changes between snapshots of Iceberg tables: not supported yet; compare scans"
+    """What went and came with a snapshot after `since`, the one before it; `fields` and `predicate` are of the schema of `base`.
+
+    Rows go with the files that hold them, and by new deletes of files that stay; they come with new files. A file that was
+    written again tells all of its rows twice: as gone, and as come. Raises `NotFound` where the one does not come of the other.
+    """
+    document = metadata.snapshots(base)[snapshot_id]
+    if document.get("parent-snapshot-id", 0) != since:
+        raise NotFound(
+            f"{reader.root}: snapshot {since} is not there, or did not lead to {snapshot_id}, so that nobody can tell what changed"
+        )
+    if (document.get("summary") or {}).get("operation") == "replace":
+        return []
+    after = replace(base, snapshot_document=document)
+    before = replace(base, snapshot_document=metadata.snapshots(base).get(since))
+    came, went = (
+        may_hold(base, manifest.own(reader, base, document, ManifestContent.DATA, status), predicate)
+        for status in (Status.ADDED, Status.DELETED)
     )
+    fresh = manifest.own(reader, base, document, ManifestContent.DELETES, Status.ADDED)
+    fields = _with_columns_of(predicate, fields, base.schema)
+    there, were = (manifest.live_entries(reader, each, content=ManifestContent.DELETES) for each in (after, before))
+    gone = [*tasks(reader, base, Files(went, were), fields, predicate)]
+    if len(fresh):
+        stays = manifest.live_entries(reader, after)
+        stays = stays.filter(pc.not_equal(stays["snapshot_id"], snapshot_id))
+        stays = stays.take(pa.array(np.unique(attached(base, stays, fresh)[0])))
+        taken = delete_files(reader, base, Files(stays, fresh))
+        alone = tasks(reader, base, Files(stays, were), fields, predicate, alone=True)
+        gone += [replace(task, taken_by=(by,)) for task, by in zip(alone, taken, strict=True)]
+    return [
+        Delta(RowKind.DELETE, tuple(gone)),
+        Delta(RowKind.INSERT, tuple(tasks(reader, base, Files(came, there), fields, predicate))),
+    ]
 
 
 def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
