@@ -42,6 +42,12 @@ KEYED = replace(
 MARKED = replace(SCHEMA, properties=SCHEMA.properties | {"deletion-vectors.enabled": "true"})
 MARKED_BUCKETS = replace(MARKED, properties=MARKED.properties | {"bucket": "1", "bucket-key": "id"})
 GROWING = replace(KEYED, properties=KEYED.properties | {"bucket": "-1", "dynamic-bucket.target-row-num": "2"})
+CROSSING = replace(
+    KEYED,
+    fields=tuple(replace(f, nullable=f.name != "id") for f in SCHEMA.fields),
+    primary_key=("id",),
+    properties=GROWING.properties,
+)
 AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
 
 
@@ -141,6 +147,11 @@ CASES = [(name, SCHEMA, verb) for name, verb in VERBS.items()]
 CASES += [(f"marked {name}", MARKED, VERBS[name]) for name in VERBS if name in MARKED_VERBS]
 CASES += [(f"marked in a bucket {name}", MARKED_BUCKETS, VERBS[name]) for name in ("delete", "merge", "compact")]
 CASES += [(f"growing {name}", GROWING, KEYED_VERBS[name]) for name in ("upsert", "dynamic overwrite", "remove orphans")]
+CASES += [
+    ("crossing upsert", CROSSING, lambda t: t.upsert(pa.concat_tables([rows(1, dt="b"), rows(2, 20)]), id="op")),
+    ("crossing static overwrite", CROSSING, lambda t: t.overwrite(rows(1, 10, dt="b"), {"dt": "b"}, id="op")),
+    ("crossing overwrite by row", CROSSING, lambda t: t.overwrite(rows(2, dt="c"), where="id < 3", id="op")),
+]
 CASES += [(f"keyed {name}", KEYED, verb) for name, verb in KEYED_VERBS.items()]
 
 
@@ -150,7 +161,7 @@ def once(verb: Callable[[], object], done: type[LakeError]) -> None:
 
 
 def before(schema: Schema) -> dict[str, bytes]:
-    return _before((SCHEMA, KEYED, GROWING, MARKED, MARKED_BUCKETS).index(schema))
+    return _before((SCHEMA, KEYED, GROWING, MARKED, MARKED_BUCKETS, CROSSING).index(schema))
 
 
 @cache
@@ -158,7 +169,7 @@ def _before(which: int) -> dict[str, bytes]:
     """The files of a table with five snapshots, a tag, and some orphans; where rows are marked, with two snapshots more."""
     store = MemoryFiles()
     table = Table("t", store, dialect)
-    schema = (SCHEMA, KEYED, GROWING, MARKED, MARKED_BUCKETS)[which]
+    schema = (SCHEMA, KEYED, GROWING, MARKED, MARKED_BUCKETS, CROSSING)[which]
     create(table, schema)
     table.append(rows(1, 2))
     table.append(pa.concat_tables([rows(3), rows(4, 5, dt="b")]))

@@ -33,39 +33,38 @@ class Keyed(RuleBasedStateMachine):
     """`rows` is the table now, `past` what it was at each snapshot that is there.
 
     With `ordered`, `n` is the sequence field; then nothing is deleted, for how long a deleted row is remembered depends on
-    compaction.
+    compaction. With `crossing`, keys are `id` alone, and change partitions.
     """
 
     @initialize(
         file_format=st.sampled_from(["parquet", "parquet", "orc", "avro"]),
         bucket=st.sampled_from(["1", "2", "-1"]),
-        partitioned=st.booleans(),
+        layout=st.sampled_from(["whole", "parted", "crossing"]),
         ordered=st.booleans(),
         lifts=st.booleans(),
         write_only=st.booleans(),
     )
-    def create(
-        self, file_format: str, bucket: str, partitioned: bool, ordered: bool, lifts: bool, write_only: bool
-    ) -> None:
+    def create(self, file_format: str, bucket: str, layout: str, ordered: bool, lifts: bool, write_only: bool) -> None:
         self.folder = tempfile.mkdtemp(prefix="lakeformat-keyed-")
-        self.ordered, self.partitioned = ordered, partitioned
+        self.partitioned, self.crossing = layout != "whole", layout == "crossing"
+        self.ordered = ordered and not self.crossing
         properties = {
             "file.format": file_format,
-            "bucket": bucket,
+            "bucket": "-1" if self.crossing else bucket,
             "num-sorted-run.compaction-trigger": "2",
             "num-levels": "4",
             "dynamic-bucket.target-row-num": "3",
             "manifest.merge-min-count": "2",
         }
-        properties |= {"sequence.field": "n"} if ordered else {}
+        properties |= {"sequence.field": "n"} if self.ordered else {}
         properties |= {"write-only": "true"} if write_only else {}
         properties |= {"compaction.file-size": "1 b"} if lifts else {}
         self.lake().create_table(
             "db.t",
             pa.schema([("dt", pa.string()), ("id", pa.int64()), ("n", pa.int32()), ("v", pa.string())]),
             format="paimon",
-            partition_by=["dt"] if partitioned else [],
-            primary_key=["dt", "id"],
+            partition_by=["dt"] if self.partitioned else [],
+            primary_key=["id"] if self.crossing else ["dt", "id"],
             properties=properties,
         )
         self.rows: dict[Key, Row] = {}
@@ -116,12 +115,27 @@ class Keyed(RuleBasedStateMachine):
         touched = {row[0] for row in rows}
         kept = {k: r for k, r in self.rows.items() if self.partitioned and k[0] not in touched} if rows else self.rows
         made = self.table.overwrite_partitions(data)
-        self.done(made, kept | self.after({}, rows), when=bool(rows))
+        self.done(made, self.beside(kept, rows) | self.after({}, rows), when=bool(rows))
 
     @rule(given=ROWS)
     def overwrite_everything(self, given: list[Any]) -> None:
         data, rows = self.data(given, long=True)  # Much below, so that a compaction may be of little on top of it.
         self.done(self.table.overwrite(data), self.after({}, rows))
+
+    @precondition(lambda self: not self.ordered)
+    @rule(limit=st.integers(-3, 3), given=ROWS)
+    def overwrite_rows(self, limit: int, given: list[Any]) -> None:
+        data, rows = self.data([(dt, id, limit, None) for dt, id, _, _ in given])
+        kept = {k: r for k, r in self.rows.items() if r[0] != limit}
+        self.done(self.table.overwrite(data, where=f"n = {limit}"), self.after(kept, rows))
+
+    @precondition(lambda self: self.crossing)
+    @rule(partition=PARTITIONS, limit=st.integers(-3, 3))
+    def move(self, partition: str, limit: int) -> None:
+        hit = {k: r for k, r in self.rows.items() if r[0] == limit}
+        made = self.table.update({"dt": f"'{partition}'"}, f"n = {limit}")
+        moved = {(partition, id): r for (_, id), r in hit.items()}
+        self.done(made, {k: r for k, r in self.rows.items() if k not in hit} | moved, when=bool(hit))
 
     @precondition(lambda self: self.partitioned)
     @rule(partition=PARTITIONS)
@@ -200,6 +214,7 @@ class Keyed(RuleBasedStateMachine):
     def after(self, before: dict[Key, Row], rows: list[Any]) -> dict[Key, Row]:
         now = dict(before)
         for dt, id, n, v, kind in rows:
+            now = self.beside(now, [(dt, id)])
             old = now.get((dt, id))
             if self.ordered and old is not None and old[0] is not None and (n is None or n < old[0]):
                 continue
@@ -208,6 +223,11 @@ class Keyed(RuleBasedStateMachine):
             else:
                 now[dt, id] = (n, v)
         return now
+
+    def beside(self, rows: dict[Key, Row], others: list[Any]) -> dict[Key, Row]:
+        """What of `rows` stays where other rows come with keys of theirs in other partitions."""
+        ids = {dt_id[1]: dt_id[0] for dt_id in others} if self.crossing else {}
+        return {k: r for k, r in rows.items() if ids.get(k[1], k[0]) == k[0]}
 
     def done(self, made: Any, rows: dict[Key, Row], when: bool = True) -> None:
         assert (made is not None) == when
@@ -221,7 +241,7 @@ class Keyed(RuleBasedStateMachine):
     def content(self, **how: Any) -> dict[Key, Row]:
         found = self.table.scan(**how).to_arrow().to_pylist()
         rows = {(r["dt"], r["id"]): (r["n"], r["v"]) for r in found}
-        assert len(rows) == len(found)
+        assert len(rows) == len(found) == len({r["id"] for r in found} if self.crossing else rows)
         return rows
 
 
