@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from lakeformat import UnsupportedFeature
+
 from .model import moments
 from .recipes import COMPACT, Recipe, Step, alter, append, delete, overwrite, overwrite_partitions, request, update
 from .rows import assert_rows, assert_shows
@@ -175,6 +177,24 @@ def test_keys_that_stay_where_they_are(engines: dict[str, Any], tmp_path: Path, 
         engines[writer].ask(verb="steps", **place, steps=[step])
     for reader in readers(turns):
         assert_rows(engines[reader].ask(verb="read", **place)["rows"], wanted, recipe.fields(), reader)
+
+
+def test_rows_without_a_bucket_are_seen_when_they_have_one(engines: dict[str, Any], tmp_path: Path) -> None:
+    """pypaimon writes to a table that postpones buckets; it can give rows their buckets at once, and does not compact."""
+    columns = (("id", "BIGINT NOT NULL"), ("v", "STRING"), ("dt", "STRING NOT NULL"))
+    options = {"bucket": "-2", "postpone.default-bucket-num": "2"}
+    recipe = Recipe("postponed", columns, (), ("dt",), primary_key=("id", "dt"), options=options)
+    place = {"warehouse": str(tmp_path), "table": "turns.postponed"}
+    placed = {"do": "append_to_buckets", "rows": [[i, "a", "d1"] for i in range(5)] + [[1, "a", "d2"]]}
+    steps = [placed, append([1, "waits", "d1"], [9, "waits", "d3"]), {**placed, "rows": [[2, "b", "d1"]]}]
+    engines["pypaimon"].ask(verb="write", **place, **(request(recipe) | {"steps": steps}))
+    wanted = [[i, "b" if i == 2 else "a", "d1"] for i in range(5)] + [[1, "a", "d2"]]
+    for reader in ("pypaimon", "rust", "lakeformat"):
+        assert_rows(engines[reader].ask(verb="read", **place)["rows"], wanted, recipe.fields(), reader)
+    with pytest.raises(UnsupportedFeature, match="postpone"):
+        engines["lakeformat"].ask(verb="steps", **place, steps=[append([3, "c", "d1"])])
+    with pytest.raises(UnsupportedFeature, match="postpone"):
+        engines["lakeformat"].ask(verb="steps", **place, steps=[COMPACT])
 
 
 @pytest.mark.parametrize("name", KEYED_TURNS)

@@ -203,10 +203,10 @@ def _is_due(created_ms: np.ndarray, levels: np.ndarray, rules: Rules, now_ms: in
 def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms: int | None) -> list[RewriteTask]:
     """For each bucket that is worth it, what of it is merged and what is lifted (MergeTreeCompactTask)."""
     schema, general = base.schema, Rules.of(base.schema, now_ms)
+    write = replace(layout(base), bucket=None)  # Refused where nothing may be written.
     sections = Sections.of(scan.files(reader, base, scope), schema)
     if len(sections) == 0:
         return []
-    write = replace(layout(base), bucket=None)
     given = write.keyed
     assert given is not None, write
     producer = options.changelog_producer(schema.properties)

@@ -111,6 +111,8 @@ def take(step: dict, request: dict) -> None:
     match step["do"]:
         case "append":
             commit(table, table.new_batch_write_builder(), step)
+        case "append_to_buckets":  # Of a table that postpones buckets.
+            commit(table, table.new_postpone_fixed_bucket_write_builder(), step)
         case "overwrite_partitions":
             dynamic = table.copy({"dynamic-partition-overwrite": "true"})
             commit(dynamic, dynamic.new_batch_write_builder().overwrite(), step)
