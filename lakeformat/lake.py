@@ -7,6 +7,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,13 +19,14 @@ from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.paimon import dialect as paimon
-from lakeformat.engines.choose import fields_from_spark, is_spark
+from lakeformat.engines.choose import fields_from_spark, is_spark, register
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.partition import Partitioning, parse_field
 from lakeformat.model.schema import Field, Schema
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import open_store
 from lakeformat.storage.store import Store
+from lakeformat.streaming import Sink
 from lakeformat.table import Table
 
 DIALECTS: Mapping[str, Dialect] = {"paimon": paimon, "iceberg": iceberg}
@@ -159,6 +161,16 @@ class Lake:
         self._catalog.register(name, metadata_location)
         return self.table(name)
 
+    def register(self, spark: Any, name: str = "lakeformat") -> None:
+        """Make this warehouse known to a Spark session as the data source `name`.
+
+        Streams: `frame.writeStream.format("lakeformat").option("table", "db.t").option("user", "job")`, and a checkpoint location;
+        the batches are committed under `user`, each once (see `Table.stream`), which is a name of this stream alone.
+        `frame.write.format("lakeformat").option("table", "db.t").mode("append").save()` appends too. `branch`: a branch of the
+        table. To read, say `table.scan().to_spark(spark)`.
+        """
+        register(spark, name, partial(_sink, self))
+
     def rename_table(self, old: str, new: str) -> Table:
         """Give a table another name, also in another namespace. In a catalog, its files stay where they are. Elsewhere
         Paimon tables on local storage only: on other storage it is not atomic, and an Iceberg table names its files by
@@ -289,3 +301,21 @@ def _names(what: str, names: Iterable[str]) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in found):
         raise InvalidInput(f"{what}={names!r}: give names of columns")
     return found
+
+
+def _sink(lake: Lake, options: Mapping[str, str], user: str | None) -> Sink:
+    """Where rows go that Spark writes, under the name `user`; None: that of the options."""
+    user = user or options.get("user")
+    if not user:
+        raise InvalidInput("a stream into a table is committed under a name of its own: give it by option('user', ...)")
+    return Sink(partial(_chosen(lake, options).stream, user))
+
+
+def _chosen(lake: Lake, options: Mapping[str, str]) -> Table:
+    name = options.get("table")
+    if not name:
+        raise InvalidInput(
+            f"{lake!r} as a data source of Spark: say which table, by option('table', 'namespace.table')"
+        )
+    table = lake.table(name)
+    return table if options.get("branch") is None else table.branch(options["branch"])

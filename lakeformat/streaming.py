@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from threading import Thread
 from typing import Any
 
+import pyarrow as pa
+
+from lakeformat.codec.arrow import arrow_schema
 from lakeformat.commit import commit, discard
 from lakeformat.dialects.dialect import Dialect
+from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.choose import engine_for
-from lakeformat.errors import CommitLost, Conflict, InvalidInput
+from lakeformat.engines.engine import Engine
+from lakeformat.errors import CommitLost, Conflict, InvalidInput, UnsupportedFeature
+from lakeformat.maintenance import compact
 from lakeformat.model.operation import Append, Request
+from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Snapshot, TableState
 from lakeformat.model.work import Content, WrittenFile
 from lakeformat.placing import after, looking
@@ -42,7 +51,7 @@ class WriteSession:
     """A stream that writes to a table under one name, `user`, with identifiers that rise: a checkpoint's, a batch's.
 
     What is committed is found in the table's history, so keep snapshots longer than a stream may be down. One process at a
-    time writes under a name.
+    time writes under a name. Compaction that belongs to commits runs beside them, in a thread; `settle` waits for it.
     """
 
     store: Store
@@ -50,6 +59,12 @@ class WriteSession:
     user: str
     branch: str | None = None
     _waiting: dict[int, tuple[WrittenFile, ...]] = field(default_factory=dict)  # What is prepared, by identifier.
+    _engine: Engine | None = None  # That of the rows that were written last.
+    _compaction: Thread | None = None
+    _ahead: int = 0  # Commits since it began.
+
+    def __reduce__(self) -> Any:
+        return WriteSession, (self.store, self.dialect, self.user, self.branch)
 
     def last_committed(self) -> int | None:
         """The largest identifier that this user has committed, as far as history is kept."""
@@ -73,6 +88,9 @@ class WriteSession:
         if self.is_committed(identifier):
             return Prepared(self.user, identifier)
         waiting = {each: files for each, files in self._waiting.items() if each != identifier}
+        upkeep, self._engine = self.dialect.upkeep(base.schema, identifier), engine_for(data)
+        if upkeep is not None and self._ahead >= upkeep.ahead:
+            self.settle()
         layout = self.dialect.layout(base, self.store)
         if layout.keyed is not None and layout.keyed.places is not None and waiting:
             raise InvalidInput(
@@ -80,9 +98,23 @@ class WriteSession:
                 f"first"
             )
         layout = after(looking(self.store, self.dialect, base, layout), chain.from_iterable(waiting.values()))
-        files = tuple(engine_for(data).write(self.store, data, layout))
+        files = tuple(self._engine.write(self.store, data, layout))
         self._waiting[identifier] = files
         return Prepared(self.user, identifier, files, base.schema.id, watermark, base.version, tuple(waiting))
+
+    def part(self, data: Any) -> Prepared:
+        """Rows that one of several tasks writes for a commit, which gives them its identifier. Raises `UnsupportedFeature` where
+        tasks would have to know of each other."""
+        base = self._base()
+        layout = self.dialect.layout(base, self.store)
+        if layout.keyed is not None and (layout.keyed.index, layout.keyed.places) != (None, None):
+            raise UnsupportedFeature(
+                f"{self.store.root}: tasks that know nothing of each other cannot write keys of which the table remembers where "
+                f"they are (bucket=-1): write the stream by foreachBatch(table.stream({self.user!r}).write_batch), or make a "
+                f"table with a fixed number of buckets"
+            )
+        files = tuple(ArrowEngine(threads=1).write(self.store, data, layout))
+        return Prepared(self.user, 0, files, base.schema.id, read_at=base.version)
 
     def commit(self, prepared: Prepared, *, empty: bool = False) -> Snapshot | None:
         """Make prepared rows part of the table, in one snapshot; None where they, or later ones, are already, and where
@@ -120,7 +152,14 @@ class WriteSession:
             self._waiting.pop(prepared.identifier, None)
             raise
         self._waiting.pop(prepared.identifier, None)
+        self._keep_up(base.schema, request, made)
         return made
+
+    def settle(self) -> None:
+        """Wait for the compaction that is under way."""
+        if self._compaction is not None:
+            self._compaction.join()
+        self._compaction, self._ahead = None, 0
 
     def abort(self, prepared: Prepared) -> None:
         """Remove the files of prepared rows that are not committed; nothing else. Raises `InvalidInput` if they are."""
@@ -146,9 +185,69 @@ class WriteSession:
                     raise
         raise AssertionError("unreachable")
 
+    def _keep_up(self, schema: Schema, request: Request, made: Snapshot) -> None:
+        """The compaction that belongs to a commit, beside those that follow; one at a time. The process ends after it."""
+        assert request.session is not None, request
+        upkeep = self.dialect.upkeep(schema, request.session[1])
+        if self._compaction is not None and self._compaction.is_alive() and not (upkeep and upkeep.waits):
+            self._ahead += 1
+            return
+        self.settle()
+        if not compact.is_due(self.store, self.dialect, upkeep, schema, self.branch, made):
+            return
+        how = (self.store, self.dialect, self._engine or engine_for(), upkeep, schema, request, made)
+        self._compaction = Thread(target=compact.after, args=how, name=f"compaction of {self.store.root}")
+        self._compaction.start()
+        if upkeep is not None and upkeep.waits:
+            self.settle()
+
     def _base(self) -> TableState:
         base = self.dialect.load(self.store, self.dialect.head(self.store).version())
         return self.dialect.on(self.store, base, self.branch)
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A stream's batches, written by many tasks and committed by one process, none of which knows of the others.
+
+    `open` gives a session of the stream; it can be pickled. Where a batch is committed already, files that were written for it
+    again are left to the sweep.
+    """
+
+    open: Callable[[], WriteSession]
+
+    def require_writable(self, fields: tuple[Field, ...]) -> None:
+        """Raise what the first row would. Fields are those of the rows."""
+        self.open().part(arrow_schema(fields).empty_table())
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Prepared:
+        """One task's rows, in files."""
+        return self.open().part(batches)
+
+    def commit(self, parts: Sequence[Prepared], identifier: int) -> Snapshot | None:
+        """Make what all tasks of a batch wrote part of the table, once; None where the batch is, or has no rows."""
+        session = self.open()
+        if len({part.schema_id for part in parts}) > 1:
+            discard(session.store, (file.path for part in parts for file in part.files))
+            raise Conflict(
+                f"{session.store.root}: the schema changed while batch {identifier} of {session.user!r} was written; nothing was "
+                f"committed, start the stream again"
+            )
+        if not parts:
+            return None
+        files = tuple(file for part in parts for file in part.files)
+        read_at = min(part.read_at for part in parts)
+        try:
+            return session.commit(Prepared(session.user, identifier, files, parts[0].schema_id, read_at=read_at))
+        finally:
+            session.settle()
+
+    def abort(self, parts: Sequence[Prepared | None], identifier: int) -> None:
+        """Remove the files of a batch of which a task failed. Where all tasks wrote theirs, a commit was tried, and only
+        that knows what became of it: nothing is removed."""
+        session = self.open()
+        if None in parts and not session.is_committed(identifier):
+            discard(session.store, (file.path for part in parts if part is not None for file in part.files))
 
 
 def _check(identifier: Any) -> None:

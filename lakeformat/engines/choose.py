@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -14,6 +15,11 @@ def engine_for(data: Any = None, spark: Any = None) -> Engine:
     """Spark for a Spark DataFrame or a session, this process for everything else."""
     session = spark if spark is not None else data.sparkSession if is_spark(data) else None
     return ArrowEngine() if session is None else import_module("lakeformat.engines.spark").SparkEngine(session)
+
+
+def register(session: Any, name: str, sink: Callable[[Mapping[str, str], str | None], Any]) -> None:
+    """Make tables known to a Spark session as its data source `name`; see the Spark engine."""
+    import_module("lakeformat.engines.spark").register(session, name, sink)
 
 
 def is_spark(value: Any) -> bool:

@@ -23,6 +23,7 @@ log = logging.getLogger("lakeformat")
 
 _AT_ONCE = 64  # Bins handed to the engine in one go.
 _STARTS = 3
+_FAILED = "%s: compaction after snapshot %d failed; the next write tries again"
 
 
 def compact(
@@ -98,7 +99,7 @@ def _worth_it(
 ) -> list[RewriteTask]:
     if sort_by:
         return dialect.sorting(store, base, scope, sort_by)
-    return dialect.compaction(store, base, full, scope, int(time.time() * 1000))
+    return dialect.compaction(store, base, full, scope, _now_ms())
 
 
 def _rewritten(
@@ -136,17 +137,33 @@ def after(
     """
     if upkeep is None or not made.partitions:
         return None
-    scope = ALWAYS if upkeep.everywhere else dialect.scope_of(schema, {each.values for each in made.partitions})
     asked = Request(id=f"{request.id}/compact", absent_until=made.id, branch=request.branch)
     try:
+        scope = _scope(dialect, upkeep, schema, made)
         return compact(store, dialect, engine, asked, upkeep.full, scope, dialect.attempts(schema), starts=1)
     except (Conflict, CommitLost) as lost:
         log.info("%s: compaction after snapshot %d: %s", store.root, made.id, lost)
     except Exception:
-        log.warning(
-            "%s: compaction after snapshot %d failed; the next write tries again", store.root, made.id, exc_info=True
-        )
+        log.warning(_FAILED, store.root, made.id, exc_info=True)
     return None
+
+
+def is_due(
+    store: Store, dialect: Dialect, upkeep: Upkeep | None, schema: Schema, branch: str | None, made: Snapshot
+) -> bool:
+    """Whether `after` would find anything to do; raises nothing either."""
+    if upkeep is None or not made.partitions:
+        return False
+    try:
+        base = dialect.on(store, dialect.load(store, dialect.head(store).version()), branch)
+        return bool(dialect.compaction(store, base, upkeep.full, _scope(dialect, upkeep, schema, made), _now_ms()))
+    except Exception:
+        log.warning(_FAILED, store.root, made.id, exc_info=True)
+        return False
+
+
+def _scope(dialect: Dialect, upkeep: Upkeep, schema: Schema, made: Snapshot) -> Expression:
+    return ALWAYS if upkeep.everywhere else dialect.scope_of(schema, {each.values for each in made.partitions})
 
 
 def compact_deletes(
@@ -178,3 +195,7 @@ def compact_deletes(
                 raise
             log.info("%s: compaction of deletes starts over: %s", store.root, conflict)
     raise AssertionError("unreachable")
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,18 +1,30 @@
 """Commits of a stream: each once, whatever fails in between."""
 
 import json
+import os
 import pickle
 from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
+from threading import Event, Timer
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
-from lakeformat import CommitError, Conflict, InvalidInput, Lake, StoreError
+from lakeformat import CommitError, Conflict, InvalidInput, Lake, StoreError, UnsupportedFeature
+from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.dialects.paimon import dialect
+from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.engines.choose import register
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
+from lakeformat.streaming import Sink
 from lakeformat.table import Table, create
 from tests.simulation.test_failing import NthCallFails
 
@@ -201,19 +213,22 @@ def run(store, checkpoint):
             checkpoint["done"] = identifier
 
 
-@pytest.mark.parametrize("keeps_prepared", [False, True])
-@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
-@pytest.mark.parametrize("keyed", [False, True])
-def test_a_stream_that_dies_anywhere_and_starts_again_writes_each_batch_once(keyed, after, keeps_prepared):
+def memory_schema(keyed):
     fields = (
         Field(0, "id", scalar(Kind.BIGINT)),
         Field(1, "v", scalar(Kind.STRING)),
         Field(2, "dt", scalar(Kind.STRING)),
     )
-    key = {"primary_key": ("id",), "properties": {"bucket": "1"}} if keyed else {}
+    return Schema(fields=fields, **({"primary_key": ("id",), "properties": {"bucket": "1"}} if keyed else {}))
+
+
+@pytest.mark.parametrize("keeps_prepared", [False, True])
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_stream_that_dies_anywhere_and_starts_again_writes_each_batch_once(keyed, after, keeps_prepared):
     for n in count(1):
         store = MemoryFiles()
-        create(Table("t", store, dialect), Schema(fields=fields, **key))
+        create(Table("t", store, dialect), memory_schema(keyed))
         failing, checkpoint = NthCallFails(store, n, after), {}
         try:
             run(failing, checkpoint)
@@ -230,6 +245,168 @@ def test_a_stream_that_dies_anywhere_and_starts_again_writes_each_batch_once(key
         if failing.failed is None:
             break
     assert n > 10
+
+
+# --- written by tasks -------------------------------------------------------------------------------------------------
+
+
+def parts(table, *tasks, user="job"):
+    sink = Sink(partial(table.stream, user))
+    return sink, [sink.write(iter(task.to_batches())) for task in tasks]
+
+
+def test_what_tasks_wrote_is_committed_once(table):
+    sink, written = parts(table, rows((1, "a", "x"), (2, "b", "y")), rows((3, "c", "x")), rows())
+    assert held(table) == Counter()
+    made = sink.commit(pickle.loads(pickle.dumps(written)), 0)
+    assert (made.rows_added, made.operation_id) == (3, "job/0")
+    files = data_files(table)
+    assert sink.commit(written, 0) is None
+    sink.abort(written, 0)  # Spark does so where it did not hear that the commit went well.
+    sink.abort([*written, None], 0)
+    assert data_files(table) == files
+    _, again = parts(table, rows((1, "a", "x"), (2, "b", "y"), (3, "c", "x")))
+    assert sink.commit(again, 0) is None
+    assert sink.commit(parts(table, rows())[1], 1) is None
+    assert sink.commit([], 2) is None
+    assert held(table) == {(1, "a", "x"): 1, (2, "b", "y"): 1, (3, "c", "x"): 1}
+    assert len(table.snapshots()) == 1
+
+
+def test_the_files_of_a_batch_go_where_a_task_failed(table):
+    before = data_files(table)
+    sink, written = parts(table, rows((1, "a", "x")), rows((2, "b", "y")))
+    sink.abort(written, 0)
+    assert len(data_files(table)) == len(before) + 2, "a commit was tried, which may still land"
+    sink.abort([written[0], None, written[1]], 0)
+    assert data_files(table) == before
+    assert table.snapshots() == []
+
+
+def test_a_schema_that_changes_between_tasks_is_a_conflict(table):
+    sink, [first] = parts(table, rows((1, "a", "x")))
+    table.alter().add_column("w", "string").commit()
+    _, [second] = parts(table, rows((2, "b", "x")))
+    with pytest.raises(Conflict, match="schema changed while batch 0 of 'job'"):
+        sink.commit([first, second], 0)
+    assert data_files(table) == set()
+    assert sink.commit(parts(table, rows((1, "a", "x")))[1], 0).rows_added == 1
+
+
+def test_a_sink_says_at_once_what_it_cannot_take(tmp_path, table):
+    sink = Sink(partial(table.stream, "job"))
+    sink.require_writable(fields_from_arrow(SCHEMA))
+    with pytest.raises(InvalidInput, match="zz"):
+        sink.require_writable(fields_from_arrow(SCHEMA.append(pa.field("zz", pa.int8()))))
+    growing = Lake(str(tmp_path / "other")).create_table("d.t", SCHEMA, primary_key=["id"])
+    with pytest.raises(UnsupportedFeature, match="foreachBatch"):
+        Sink(partial(growing.stream, "job")).require_writable(fields_from_arrow(SCHEMA))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_sink_that_fails_anywhere_and_is_asked_again_writes_each_batch_once(keyed, after):
+    for n in count(1):
+        store = MemoryFiles()
+        create(Table("t", store, dialect), memory_schema(keyed))
+        failing = NthCallFails(store, n, after)
+
+        def batch(held_in, number, tasks):
+            sink = Sink(partial(Table("t", held_in, dialect).stream, "job"))
+            written = [None] * len(tasks)
+            try:
+                for i, task in enumerate(tasks):
+                    written[i] = sink.write(task.to_batches())
+                sink.commit(written, number)
+            except (StoreError, CommitError):
+                with suppress(StoreError):
+                    sink.abort(written, number)
+                raise
+
+        for number in range(3):
+            tasks = [rows((number, "a", "x")), rows((number + 10, "b", "y"))]
+            try:
+                batch(failing, number, tasks)
+            except (StoreError, CommitError):
+                batch(store, number, tasks)
+        table = Table("t", store, dialect)
+        expected = {(number, "a", "x"): 1 for number in range(3)} | {(number + 10, "b", "y"): 1 for number in range(3)}
+        assert held(table) == expected, failing.failed
+        made = [s.operation_id for s in table.snapshots() if s.kind == "append"]  # Six sorted runs are compacted.
+        assert made == ["job/0", "job/1", "job/2"], failing.failed
+        if failing.failed is None:
+            break
+    assert n > 10
+
+
+# --- compaction beside a stream ---------------------------------------------------------------------------------------
+
+
+def keyed(lake, **properties):
+    given = {"bucket": "1", "num-sorted-run.compaction-trigger": "2"} | properties
+    return lake.create_table("d.t", SCHEMA, format="paimon", primary_key=["id"], properties=given)
+
+
+def test_commits_of_a_stream_do_not_wait_for_compaction(tmp_path, monkeypatch):
+    table = keyed(Lake(str(tmp_path)), **{"num-sorted-run.stop-trigger": "5"})
+    session, rewrite, goes_on, began = table.stream("job"), ArrowEngine.rewrite, Event(), Event()
+
+    def slowly(self, store, tasks):
+        began.set()
+        assert goes_on.wait(60)
+        return rewrite(self, store, tasks)
+
+    monkeypatch.setattr(ArrowEngine, "rewrite", slowly)
+    for n in range(5):
+        session.write_batch(rows((n, "a", "x"), (9, f"v{n}", "x")), n)
+    assert began.is_set()
+    assert [s.operation_id for s in table.snapshots()] == [f"job/{n}" for n in range(5)]
+    prepared = cloudpickle.loads(cloudpickle.dumps(session)).prepare(
+        5, rows((5, "a", "x"))
+    )  # Another process waits for nothing.
+    Timer(0.05, goes_on.set).start()
+    waited = session.prepare(5, rows((5, "a", "x")))  # Three commits ahead: as many as the stop trigger lets.
+    assert table.snapshots()[-1].operation_id == "job/1/compact"
+    session.commit(waited)
+    session.abort(replace(prepared, identifier=6))
+    session.settle()
+    assert session.last_committed() == 5
+    assert held(table) == {(n, "a", "x"): 1 for n in range(6)} | {(9, "v4", "x"): 1}
+
+
+@pytest.mark.parametrize("options", [{"commit.force-compact": "true"}, {"changelog-producer": "lookup"}])
+def test_commits_wait_for_compaction_where_that_is_asked_for(tmp_path, options):
+    table = keyed(Lake(str(tmp_path)), **options)
+    session = table.stream("job")
+    for n in range(3):
+        session.write_batch(rows((n, "a", "x")), n)
+        ids = [s.operation_id for s in table.snapshots()]
+        assert ids[-1] == (f"job/{n}/compact" if n or "changelog-producer" in options else "job/0")
+
+
+def test_a_stream_compacts_fully_after_every_nth_commit(tmp_path):
+    table = keyed(
+        Lake(str(tmp_path)), **{"full-compaction.delta-commits": "3", "num-sorted-run.compaction-trigger": "9"}
+    )
+    session = table.stream("job")
+    for n in range(7):
+        session.write_batch(rows((n, "a", "x")), n)
+        session.settle()
+    kinds = [s.operation_id for s in table.snapshots() if s.kind == "compact"]
+    assert kinds == ["job/2/compact", "job/5/compact"]
+    assert table.stream("job").last_committed() == 6
+
+
+def test_a_write_only_table_is_left_as_it_is(tmp_path):
+    table = keyed(Lake(str(tmp_path)), **{"write-only": "true"})
+    session = table.stream("job")
+    for n in range(4):
+        session.write_batch(rows((n, "a", "x")), n)
+    session.settle()
+    assert {s.kind for s in table.snapshots()} == {"append"}
+
+
+# --- Spark ------------------------------------------------------------------------------------------------------------
 
 
 class Killed(Exception):
@@ -273,3 +450,84 @@ def test_structured_streaming_killed_at_every_step_and_restarted(spark, tmp_path
         drain()
         assert held(table) == {(each, "a", "x"): 1 for each in range(1, n + 1)}
     assert [s.operation_id for s in table.snapshots()] == ["query/0", "query/1"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["keyed", "iceberg"])
+def test_a_data_source_of_spark_killed_at_every_step_and_restarted(spark, tmp_path, kind):
+    """Tasks, commits and aborts run in processes of their own, and each kill ends one."""
+    table = make(Lake(str(tmp_path / "warehouse")), kind)
+    source, kills = tmp_path / "source", tmp_path / "kills"
+    source.mkdir()
+    kills.mkdir()
+
+    def dies(step):
+        with suppress(FileNotFoundError):
+            (kills / step).unlink()
+            os._exit(1)
+
+    class Dying(Sink):
+        def write(self, batches):
+            part = super().write(batches)
+            dies("written")
+            return part
+
+        def commit(self, parts, identifier):
+            dies("before")
+            super().commit(parts, identifier)
+            dies("committed")
+
+    register(spark, "dying", lambda options, user: Dying(partial(table.stream, options["user"])))
+
+    def drain():
+        stream = spark.readStream.schema("id bigint, v string, dt string").json(str(source))
+        query = (
+            stream.writeStream.format("dying")
+            .option("user", "query")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    for n, steps in enumerate([["written", "before", "committed"], ["committed"], []], 1):
+        (source / f"{n}.json").write_text(json.dumps({"id": n, "v": "a", "dt": "x"}))
+        for step in steps:
+            (kills / step).touch()
+            with pytest.raises(StreamingQueryException):
+                drain()
+            assert not (kills / step).exists()
+        drain()
+        assert held(table) == {(each, "a", "x"): 1 for each in range(1, n + 1)}
+    assert [s.operation_id for s in table.snapshots()] == ["query/0", "query/1", "query/2"]
+
+
+@pytest.mark.spark
+def test_spark_appends_to_tables_of_a_warehouse_as_a_data_source(spark, tmp_path):
+    lake = Lake(str(tmp_path / "warehouse"))
+    dotted = SCHEMA.append(pa.field("a.b", pa.int64()))
+    table = lake.create_table("d.t", dotted, partition_by=["dt"], primary_key=["id", "dt"], properties={"bucket": "2"})
+    lake.register(spark, "lake")
+    frame = spark.range(6).selectExpr("id", "'a' as v", "string(id % 2) as dt", "id as `a.b`", "'+I' as rowkind")
+
+    def write(mode="append", table="d.t", frame=frame):
+        frame.write.format("lake").option("table", table).mode(mode).save()
+
+    write()
+    write(frame=frame.filter("id = 3").withColumn("rowkind", F.lit("-D")))
+    assert table.scan().to_arrow()["a.b"].to_pylist() == table.scan().to_arrow()["id"].to_pylist()
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 1, 2, 4, 5]
+    assert [s.kind for s in table.snapshots()] == ["append", "append"]
+    for mode, name, why in [
+        ("overwrite", "d.t", "only appends"),
+        ("append", "d.u", "no table"),
+        ("append", "", "say which"),
+    ]:
+        with pytest.raises(Exception, match=why):
+            write(mode, name)
+    with pytest.raises(Exception, match=r"to_spark\(spark\)"):
+        spark.read.format("lake").option("table", "d.t").load()
+    nameless = spark.readStream.format("rate").load().writeStream.format("lake").option("table", "d.t")
+    with pytest.raises(Exception, match="under a name of its own"):
+        nameless.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination()
+    assert len(table.snapshots()) == 2
