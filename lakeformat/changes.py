@@ -36,7 +36,7 @@ class Changes:
     store: Store
     dialect: Dialect
     base: TableState
-    after: int
+    after: int | None  # None: the rows themselves, as they are then, each with its kind.
     fields: tuple[Field, ...]
     predicate: Expression
     consumer: str | None = None
@@ -53,6 +53,10 @@ class Changes:
 
     def plan(self) -> list[Delta]:
         """What to read, oldest first. Raises `NotFound` where a snapshot in between has expired."""
+        if self.after is None:
+            return [
+                each for each in self.dialect.audit(self.store, self.base, self.fields, self.predicate) if each.tasks
+            ]
         kept = [each.id for each in self.dialect.history(self.store, self.base, self.after)]
         kept = kept[: kept.index(self.until) + 1] if self.until in kept else []
         return [

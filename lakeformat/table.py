@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakeformat import adopt, merge, placing, row_level
 from lakeformat.changelog import DeltaWriter
-from lakeformat.changes import Changes
+from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.codec import sql_text
 from lakeformat.commit import commit, discard
 from lakeformat.dialects.dialect import Dialect
@@ -91,7 +91,7 @@ class Table:
     @property
     def inspect(self) -> Inspect:
         """The table's metadata, as Arrow tables."""
-        return Inspect(self._store, self._dialect, self._base)
+        return Inspect(self._store, self._dialect, self._base, self._told)
 
     # --- reading ---
 
@@ -151,8 +151,7 @@ class Table:
                 self._store.write(*self._dialect.consumer(consumer, after + 1))
         if after is None:
             raise InvalidInput("changes() of no snapshots; give from_snapshot (0 for all) or a consumer")
-        fields = self._dialect.project(base, columns)
-        return Changes(self._store, self._dialect, base, after, fields, self._condition(where, base.schema), consumer)
+        return replace(self._told(after, to_snapshot, columns, where), base=base, consumer=consumer)
 
     def drop_consumer(self, name: str) -> None:
         """Forget a consumer, and what is kept for it alone. Raises `NotFound`."""
@@ -782,6 +781,20 @@ class Table:
         task = task if required is None else replace(task, required=required)
         return tuple(engine_for(data).write(self._store, data, task))
 
+    def _told(
+        self,
+        after: int | None,
+        until: int | None,
+        columns: Sequence[str] | None,
+        where: str | Expression | None,
+    ) -> Changes:
+        """What came and went after `after` up to `until`; without `after`, the rows themselves."""
+        base = self._version(_whole("to_snapshot", until, 1), None, None)
+        self._dialect.require_readable(base.schema, self._store.root)
+        after = _whole("from_snapshot", after, 0)
+        fields = self._dialect.project(base, columns)
+        return Changes(self._store, self._dialect, base, after, fields, self._condition(where, base.schema))
+
     def _condition(self, where: str | Expression | None, schema: Schema) -> Expression:
         return ALWAYS if where is None else bind(sql_text.parse(where), schema.fields)
 
@@ -825,6 +838,7 @@ class Inspect:
     _store: Store
     _dialect: Dialect
     _base: Callable[[], TableState]
+    _told: Callable[..., Changes]
 
     def snapshots(self) -> pa.Table:
         return self._table("snapshots")
@@ -854,6 +868,23 @@ class Inspect:
 
     def consumers(self) -> pa.Table:
         return self._table("consumers")
+
+    def audit_log(
+        self,
+        from_snapshot: int | None = None,
+        to_snapshot: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | Expression | None = None,
+    ) -> pa.Table:
+        """The rows, each with its kind in the first column, `rowkind`: "+I", "-U", "+U" or "-D" (Paimon's `$audit_log`).
+
+        Without `from_snapshot`, the rows as they are (at `to_snapshot`), and of a table with a primary key also those that
+        were taken back, until compaction forgets them. With it, what `changes` gives. In memory: for more rows, use that.
+        """
+        found = self._told(from_snapshot, to_snapshot, columns, where).to_arrow()
+        rows, kinds = found.drop_columns([KIND_COLUMN]), found[KIND_COLUMN]
+        return rows.add_column(0, pa.field("rowkind", pa.string(), nullable=False), kinds)
 
     def _table(self, name: str, *how: Any) -> pa.Table:
         return self._dialect.INSPECTIONS[name](self._store, self._base(), *how)

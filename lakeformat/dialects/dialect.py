@@ -158,6 +158,10 @@ class Dialect(Protocol):
         names them. Raises `NotFound`."""
         ...
 
+    def audit(self, reader: Reader, base: Any, fields: tuple[Field, ...], predicate: Expression = ...) -> list[Delta]:
+        """The rows of `base`, each with its kind."""
+        ...
+
     def progress(self, reader: Reader, consumer: str) -> int | None:
         """The next snapshot that a named consumer will read; None for one that is not there."""
         ...

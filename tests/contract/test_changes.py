@@ -154,6 +154,42 @@ def test_producers_have_names(lake):
         make(lake, keyed=True, **{"changelog-producer": "lookup", "changelog-producer.row-deduplicate": "true"})
 
 
+def log(table, *between, **how):
+    found = table.inspect.audit_log(*between, **how)
+    assert found.column_names[0] == "rowkind"
+    return sorted(tuple(row.values()) for row in found.to_pylist())
+
+
+def test_the_audit_log_shows_rows_and_what_was_taken_back(lake):
+    table = make(lake, keyed=True, **{"write-only": "true"})
+    assert log(table) == []
+    table.upsert(rows((1, "a", "x"), (2, "b", "x"), (3, "c", "y")))
+    table.update({"v": "'B'"}, where="id = 2")
+    first = table.current_snapshot().id
+    table.delete("id in (1, 3)")
+    expected = [("+I", 3, "c", "y"), ("+U", 2, "B", "x")]
+    assert log(table, None, first) == [("+I", 1, "a", "x"), *expected]
+    gone = [("-D", 1, "a", "x"), ("-D", 3, "c", "y")]
+    assert log(table) == [expected[1], *gone]
+    assert log(table, columns=["id"], where="dt = 'x' and v <> 'B'") == [("-D", 1)]
+    assert log(table, first) == gone
+    assert log(table, 0, first) == sorted(told(table.changes(0, first)))
+    table.compact(full=True)
+    assert log(table) == [expected[1]]
+    assert log(table, 0) == sorted(told(table.changes(0)))
+
+
+def test_rows_of_a_table_without_a_key_are_inserts_in_the_audit_log(lake):
+    table = make(lake)
+    table.append(rows((1, "a", "x"), (2, "b", "y")))
+    table.delete("id = 1")
+    assert log(table) == [("+I", 2, "b", "y")]
+    assert ("-D", 1, "a", "x") in log(table, 1)
+    iceberg = lake.create_table("d.i", SCHEMA, format="iceberg")
+    with pytest.raises(UnsupportedFeature, match="audit log of an Iceberg table"):
+        iceberg.inspect.audit_log()
+
+
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
 def test_compaction_tells_what_became_of_rows(lake, producer):
     table = make(lake, keyed=True, **{"changelog-producer": producer, "write-only": "true"})

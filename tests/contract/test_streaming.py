@@ -374,14 +374,16 @@ def test_commits_of_a_stream_do_not_wait_for_compaction(tmp_path, monkeypatch):
     assert held(table) == {(n, "a", "x"): 1 for n in range(6)} | {(9, "v4", "x"): 1}
 
 
-@pytest.mark.parametrize("options", [{"commit.force-compact": "true"}, {"changelog-producer": "lookup"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"commit.force-compact": "true", "full-compaction.delta-commits": "1"}, {"changelog-producer": "lookup"}],
+)
 def test_commits_wait_for_compaction_where_that_is_asked_for(tmp_path, options):
     table = keyed(Lake(str(tmp_path)), **options)
     session = table.stream("job")
     for n in range(3):
         session.write_batch(rows((n, "a", "x")), n)
-        ids = [s.operation_id for s in table.snapshots()]
-        assert ids[-1] == (f"job/{n}/compact" if n or "changelog-producer" in options else "job/0")
+        assert table.snapshots()[-1].operation_id == f"job/{n}/compact"
 
 
 def test_a_stream_compacts_fully_after_every_nth_commit(tmp_path):
@@ -494,8 +496,8 @@ def test_a_data_source_of_spark_killed_at_every_step_and_restarted(spark, tmp_pa
         (source / f"{n}.json").write_text(json.dumps({"id": n, "v": "a", "dt": "x"}))
         for step in steps:
             (kills / step).touch()
-            with pytest.raises(StreamingQueryException):
-                drain()
+            with suppress(StreamingQueryException) if step == "written" else pytest.raises(StreamingQueryException):
+                drain()  # Where the session lets tasks fail, Spark has another write the rows.
             assert not (kills / step).exists()
         drain()
         assert held(table) == {(each, "a", "x"): 1 for each in range(1, n + 1)}

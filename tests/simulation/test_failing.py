@@ -9,12 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from lakeformat import AlreadyExists, LakeError, NotFound, StoreError
+from lakeformat import AlreadyExists, CommitError, LakeError, NotFound, StoreError
 from lakeformat.dialects.paimon import dialect
 from lakeformat.model import evolution
 from lakeformat.model.partition import identity
@@ -37,7 +38,7 @@ KEYED = replace(
     SCHEMA,
     fields=tuple(replace(f, nullable=f.name == "v") for f in SCHEMA.fields),
     primary_key=("id", "dt"),
-    properties=SCHEMA.properties | {"bucket": "1", "num-levels": "3"},
+    properties=SCHEMA.properties | {"bucket": "1", "num-levels": "3", "write-only": "true"},
 )
 MARKED = replace(SCHEMA, properties=SCHEMA.properties | {"deletion-vectors.enabled": "true"})
 MARKED_BUCKETS = replace(MARKED, properties=MARKED.properties | {"bucket": "1", "bucket-key": "id"})
@@ -264,3 +265,30 @@ def test_create_table_with_every_call_failing():
             if failing.failed is None:
                 break
         assert n > 1
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+def test_a_write_that_compacts_lands_once_whatever_fails(after):
+    schema = replace(KEYED, properties=KEYED.properties | {"write-only": "false", "full-compaction.delta-commits": "1"})
+    for n in count(1):
+        store = MemoryFiles()
+        create(Table("t", store, dialect), schema)
+        Table("t", store, dialect).append(rows(1, 2))
+        failing = NthCallFails(store, n, after)
+        try:
+            made = Table("t", failing, dialect).upsert(rows(2, 3), id="once")
+        except (StoreError, CommitError):
+            made = Table("t", store, dialect).upsert(rows(2, 3), id="once")
+        table = Table("t", store, dialect)
+        assert (made.kind, made.operation_id) == ("append", "once"), failing.failed
+        assert sorted(row[0] for row in content(table)) == [1, 2, 3], failing.failed
+        kinds = [each.kind for each in table.snapshots()]
+        assert kinds[:3] == ["append", "compact", "append"], failing.failed
+        assert kinds[3:] in ([], ["compact"]), failing.failed
+        table.upsert(rows(4))
+        assert table.snapshots()[-1].kind == "compact", failing.failed
+        table.remove_orphan_files(AT_ONCE)
+        assert sorted(row[0] for row in content(table)) == [1, 2, 3, 4], failing.failed
+        if failing.failed is None:
+            break
+    assert n > 10

@@ -32,6 +32,7 @@ from lakeformat.dialects.iceberg.metadata import (
 )
 from lakeformat.dialects.iceberg.plan import changes, find, plan
 from lakeformat.dialects.iceberg.scan import (
+    audit,
     chooses_files,
     count,
     delta,
@@ -53,6 +54,7 @@ __all__ = [
     "at_tag",
     "at_time",
     "attempts",
+    "audit",
     "changes",
     "check",
     "chooses_files",

@@ -252,6 +252,11 @@ def delete_files(reader: Reader, base: State, found: Files) -> tuple[tuple[Delet
     return tuple(tuple(made[i] for i in places[a:b]) for a, b in pairwise(starts))
 
 
+def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
+    """Refused: rows of Iceberg tables have no kinds."""
+    raise UnsupportedFeature(f"{reader.root}: an audit log of an Iceberg table: not supported; its rows have no kinds")
+
+
 def delta(
     reader: Reader,
     base: State,

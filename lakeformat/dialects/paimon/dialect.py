@@ -32,6 +32,7 @@ from lakeformat.dialects.paimon.metadata import (
 )
 from lakeformat.dialects.paimon.plan import changes, find, plan
 from lakeformat.dialects.paimon.scan import (
+    audit,
     chooses_files,
     count,
     delete_layout,
@@ -54,6 +55,7 @@ __all__ = [
     "at_tag",
     "at_time",
     "attempts",
+    "audit",
     "changes",
     "check",
     "chooses_files",

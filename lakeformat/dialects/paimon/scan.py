@@ -470,6 +470,19 @@ def delta(
     return result
 
 
+def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
+    """The rows of `base` with the kind that each has now; of a table with a primary key also those taken back, as long as
+    files remember them."""
+    if not base.schema.primary_key:
+        return [Delta(RowKind.INSERT, tuple(_whole_scan(reader, base, fields, predicate)))]
+    residual = _residual(base.schema, predicate)
+    fields = (*_with_columns_of(residual, fields, base.schema), VALUE_KIND)
+    sections = Sections.of(files(reader, base, predicate), base.schema)
+    whole, sections = _without_needless(reader, base, sections, predicate)
+    raw = _key_values(tasks(reader, base, whole, fields, residual))
+    return [Delta(None, (*raw, *merges(reader, base, sections, fields, residual)))]
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
@@ -515,11 +528,12 @@ def _raw(
     order = np.lexsort((np.asarray(entries["_MIN_SEQUENCE_NUMBER"]), bucket_codes(entries)))
     entries = entries.take(pa.array(order))
     found = Files(entries, paths(entries, base.schema))
-    system = (SEQUENCE, VALUE_KIND)
-    return [
-        replace(task, file_fields=(*system, *(task.file_fields or ())))
-        for task in tasks(reader, base, found, (*fields, VALUE_KIND), predicate, alone=True)
-    ]
+    return _key_values(tasks(reader, base, found, (*fields, VALUE_KIND), predicate, alone=True))
+
+
+def _key_values(found: list[ReadTask]) -> list[ReadTask]:
+    """The tasks, of files that hold what the rows of tables with a primary key have beside their columns."""
+    return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in found]
 
 
 def _part(field: Field, inner: list[str] | None) -> Field:
