@@ -11,7 +11,7 @@ import pytest
 
 from lakeformat import Field, Lake, Schema, Table
 from lakeformat.model.type_text import parse_type
-from tests.judge.test_iceberg import place
+from tests.judge.test_iceberg import counted, ours, place
 
 U = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
 NOW = 1_234_567_890_123_456_789
@@ -102,5 +102,21 @@ def test_java_fills_old_rows_with_the_same_defaults(engines: dict, tmp_path: Pat
     # Java shows nanoseconds that no file holds as a bare number.
     own = {1: {"n": 1_510_871_468_123_456_789}, 2: {}, 3: {"i": 7}}
     assert found == [[i, *(values | own[i]).values()] for i in (1, 2, 3)]
-    if format == "parquet":
-        assert [row[0] for row in engines["pyiceberg"].ask(verb="read", **place(t))["rows"]] == [3, 2, 1]
+
+
+def test_pyiceberg_fills_old_rows_with_the_same_defaults(engines: dict, tmp_path: Path) -> None:
+    t = Lake(tmp_path).create_table(
+        "d.t", pa.schema([("id", pa.int64())]), format="iceberg", properties={"format-version": "3"}
+    )
+    t.append(pa.table({"id": [1]}))
+    alteration = t.alter()
+    for name, (kind, text, _) in DEFAULTS.items():
+        if name not in (
+            "n",
+            "u",
+            "x",
+        ):  # pyiceberg 0.12 reads no metadata with defaults of nanoseconds; wire form has no UUIDs.
+            alteration = alteration.add_column(name, kind, default=text)
+    alteration.commit()
+    t.append(pa.table({"id": [2]}))
+    assert counted(engines["pyiceberg"].ask(verb="read", **place(t))["rows"]) == ours(t)
