@@ -163,6 +163,13 @@ def remap(array: pa.Array, type: pa.DataType, keys: pa.Array, values: pa.Array) 
     return pa.Array.from_buffers(type, len(array), [_validity(array), _offsets(array)], children=[pairs])
 
 
+def innermost(array: pa.Array) -> pa.Array:
+    """The part of rows of one part, at any depth; null where a row is."""
+    while pa.types.is_struct(array.type):
+        array = pc.struct_field(array, [0])
+    return array
+
+
 def _filled(array: pa.Array) -> pa.Array:
     """A part that is never null where its row is not: what stands below null rows must be something else than null."""
     if not array.null_count:

@@ -16,7 +16,7 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines import casts, formats
 from lakeformat.engines.rows import KeySet
 from lakeformat.errors import CorruptFile, NoSuchFile
-from lakeformat.model.schema import Field
+from lakeformat.model.schema import Field, walk
 from lakeformat.model.work import Content, DeleteFile
 from lakeformat.storage.store import Reader
 
@@ -124,18 +124,21 @@ def _read_keys(store: Reader, file: DeleteFile) -> pa.Table:
     """The columns that are compared, as the table types them now."""
     with_ids = formats.opened(store, file.path, file.file_format)
     held = {each.id: each for each in with_ids.fields(None)}
-    lost = [each.name for each in file.fields if each.id not in held]
+    there = {each.id for each in walk(tuple(held.values()))}
+    lost = [part.name for part in walk(file.fields) if part.id not in there]
     if lost:
         raise CorruptFile(f"{file.path}: equality deletes by column {lost[0]!r}, which the file does not hold")
     needed = tuple(held[each.id] for each in file.fields)
+    read = tuple(dict.fromkeys(needed))
     columns: list[list[pa.Array]] = [[] for _ in file.fields]
-    for _, batch in with_ids.batches(needed, None, _BATCH_ROWS):
+    for _, batch in with_ids.batches(read, None, _BATCH_ROWS):
         for each, have, into in zip(file.fields, needed, columns, strict=True):
-            into.append(casts.project(batch.column(have.name), have.type, each.type, each.name))
-    schema = [casts.nulls(0, to_arrow(each.type)) for each in file.fields]
+            found = casts.project(batch.column(have.name), have.type, each.type, each.name)
+            into.append(casts.innermost(found))
+    schema = [casts.innermost(casts.nulls(0, to_arrow(each.type))) for each in file.fields]
     return pa.table(
         [pa.chunked_array([*into, empty]) for into, empty in zip(columns, schema, strict=True)],
-        names=[str(each.id) for each in file.fields],
+        names=[each.name for each in file.fields],
     )
 
 

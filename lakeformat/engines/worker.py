@@ -238,8 +238,10 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
         taken = deletes.of(store, path, task.taken_by[place]) if task.taken_by else None
         known_keys = (*gone.keys, *(taken.keys if taken else ()))
         compared = tuple(each for known in known_keys for each in known.fields)
-        asked = (*compared, *task.fields)  # A column that is asked for is asked for whole, also where it is compared.
-        wanted = {each.id: each for each in asked if each.id in held and each.id not in constants}
+        wanted: dict[int, Field] = {}
+        for each in (*task.fields, *compared):
+            if each.id in held and each.id not in constants:
+                wanted[each.id] = _both(wanted.get(each.id, each), each)
         needed = tuple(_pruned(held[id], each.type) for id, each in wanted.items())
         pushed = _pushed(task, held, constants)
         schema = arrow_schema(task.fields)
@@ -253,11 +255,11 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
             given = (*needed, *placed)
             if task.lineage:
                 batch, given = _descended(batch, given, position, *task.lineage[place])
-            keys = [(known, _projected(batch, given, known.fields, constants)) for known in gone.keys]
+            keys = [(known, _keys(batch, given, known, constants)) for known in gone.keys]
             if taken is None:
                 batch = rows.apply_deletes(batch, position, gone.positions, keys)
             else:
-                now = [(known, _projected(batch, given, known.fields, constants)) for known in taken.keys]
+                now = [(known, _keys(batch, given, known, constants)) for known in taken.keys]
                 batch = rows.newly_deleted(batch, position, (gone.positions, keys), (taken.positions, now))
             result = _record_batch(_projected(batch, given, task.fields, constants), schema, batch.num_rows)
             if task.predicate != ALWAYS:
@@ -355,6 +357,23 @@ def _projected(
         else:
             found.append(casts.initial(each, batch.num_rows))
     return found
+
+
+def _keys(
+    batch: pa.RecordBatch, given: tuple[Field, ...], known: rows.KeySet, constants: Mapping[int, Any]
+) -> list[pa.Array]:
+    """The values of a file's rows that are looked up in `known`."""
+    return [casts.innermost(each) for each in _projected(batch, given, known.fields, constants)]
+
+
+def _both(one: Field, other: Field) -> Field:
+    """A column with the parts that either asks for."""
+    if not isinstance(one.type, Row) or not isinstance(other.type, Row):
+        return one
+    parts = {each.id: each for each in one.type.fields}
+    for each in other.type.fields:
+        parts[each.id] = _both(parts.get(each.id, each), each)
+    return replace(one, type=Row(tuple(parts.values())))
 
 
 def _pruned(held: Field, wanted: Type) -> Field:

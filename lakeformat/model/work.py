@@ -191,7 +191,9 @@ class DeleteFile:
     content: Content
     offset: int | None = None
     size_bytes: int | None = None
-    fields: tuple[Field, ...] = ()  # Equality deletes: the columns compared, as the table types them.
+    fields: tuple[
+        Field, ...
+    ] = ()  # Equality deletes: the columns compared, as the table types them; of a row one part.
     file_format: str = "parquet"
     row_count: int | None = None
 

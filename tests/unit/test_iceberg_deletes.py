@@ -19,7 +19,7 @@ from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
 from lakeformat.model.partition import identity
 from lakeformat.model.predicate import ALWAYS, bind
-from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.model.schema import Field, Kind, Row, Schema, scalar, walk
 from lakeformat.model.work import Content
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
@@ -597,3 +597,104 @@ def test_a_file_of_vectors_goes_when_none_of_them_is_of_use(vectors):
     vectors.expire_snapshots(retain_last=1)
     assert list(folder.rglob("*.puffin")) == []
     assert ids(vectors) == [i for i in range(40) if i not in (1, 21)]
+
+
+# --- what deletes by value can tell of ----------------------------------------------------------------------------------
+
+
+def delete_values(table, rows, **how):
+    """A commit of equality deletes by all columns, or the one part of a row, that `rows` holds, without partitions."""
+    store, base = store_of(table), base_of(table)
+
+    def asked(field, type):
+        if not pa.types.is_struct(type):
+            return field
+        (part,) = (asked(p, type.field(p.name).type) for p in field.type.fields if type.get_field_index(p.name) >= 0)
+        return replace(field, type=Row((part,)))
+
+    fields = tuple(asked(base.schema.field(each.name), each.type) for each in rows.schema)
+    layout = replace(
+        iceberg.layout(base), fields=fields, partition_by=(), directory=lambda v, b: "data", stats=(),
+        content=Content.EQUALITY_DELETES, **how,
+    )  # fmt: skip
+    (file,) = worker.write(store, iter(rows.to_batches()), layout)
+    compared = tuple([*walk((each,))][-1].id for each in fields)
+    request = Request(id=f"values {rows.to_pylist()}", schema_id=base.schema.id)
+    added = replace(file, spec_id=0, compared=compared)
+    operation = RowDelta(request=request, added=(added,), kind="append", isolation=None)
+    return commit(store, iceberg.head(store), iceberg, operation)
+
+
+def with_deletes(table):
+    """For each data file, by its first id, how many files of deletes a scan reads beside it."""
+    found = {}
+    for task in iceberg.scan(store_of(table), base_of(table)):
+        for place, path in enumerate(task.paths):
+            alone = replace(task, paths=(path,), row_counts=(task.row_counts[place],), sizes_bytes=(1,), deletes=())
+            (batch, *_) = worker.read(store_of(table), alone)
+            found[batch["id"][0].as_py()] = len(task.deletes[place]) if task.deletes else 0
+    return found
+
+
+def plain_table(lake, **schema):
+    return lake.create_table("d.plain", pa.schema([("id", pa.int64()), *schema.items()]), format="iceberg")
+
+
+def test_deletes_by_value_are_read_only_beside_files_that_may_hold_one(lake):
+    t = plain_table(lake, k=pa.string())
+    for start in (0, 10, 20):
+        t.append(pa.table({"id": range(start, start + 10), "k": [f"{i:02}" for i in range(start, start + 10)]}))
+    delete_values(t, pa.table({"id": pa.array([15, 19])}))
+    assert with_deletes(t) == {0: 0, 10: 1, 20: 0}
+    delete_values(t, pa.table({"k": ["09", "10"]}))
+    assert with_deletes(t) == {0: 1, 10: 2, 20: 0}
+    delete_values(t, pa.table({"id": pa.array([5, 25]), "k": ["29", "29"]}))  # Of the two columns k alone tells.
+    assert with_deletes(t) == {0: 1, 10: 2, 20: 1}
+    assert ids(t) == [i for i in range(30) if i not in (9, 10, 15, 19)]
+    t.compact(full=True)
+    assert (ids(t), live_deletes(t)) == ([i for i in range(30) if i not in (9, 10, 15, 19)], [])
+
+
+def test_nulls_meet_nulls_whatever_the_bounds(lake):
+    t = plain_table(lake, k=pa.int32())
+    for start, k in ((0, [1, 2]), (10, [None, 2]), (20, [None, None])):
+        t.append(pa.table({"id": [start, start + 1], "k": pa.array(k, pa.int32())}))
+    delete_values(t, pa.table({"k": pa.array([None], pa.int32())}))
+    assert with_deletes(t) == {0: 0, 10: 1, 20: 1}
+    assert ids(t) == [0, 1, 11]
+    delete_values(t, pa.table({"k": pa.array([2], pa.int32())}))
+    assert with_deletes(t) == {0: 1, 10: 2, 20: 1}
+    assert ids(t) == [0]
+    delete_values(t, pa.table({"k": pa.array([7, None], pa.int32())}))
+    assert with_deletes(t) == {0: 1, 10: 3, 20: 2}
+
+
+def test_a_widened_column_keeps_its_narrow_bounds(lake):
+    t = plain_table(lake, k=pa.int32())
+    for start in (0, 10):
+        t.append(pa.table({"id": [start], "k": pa.array([start], pa.int32())}))
+    t.alter().change_type("k", "bigint").commit()
+    delete_values(t, pa.table({"k": pa.array([10, 2**40])}))
+    assert with_deletes(t) == {0: 0, 10: 1}
+    assert ids(t) == [0]
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
+def test_deletes_by_a_part_of_a_row(lake, format):
+    inner = pa.struct([("x", pa.int32()), ("y", pa.string())])
+    t = plain_table(lake, st=pa.struct([("a", inner), ("b", pa.string())]))
+    t.alter().set_properties({"write.format.default": format}).commit()
+    t.append(pa.table({"id": [1, 2, 3, 4], "st": [{"a": {"x": 1, "y": "q"}, "b": "p"}, {"a": {"x": 2, "y": "q"}, "b": "p"},
+                                                  {"a": None, "b": "p"}, None]}, schema=t.scan().schema))  # fmt: skip
+    delete_values(t, pa.table({"st": pa.array([{"a": {"x": 2}}], pa.struct([("a", pa.struct([("x", pa.int32())]))]))}))
+    assert ids(t) == [1, 3, 4]
+    assert t.scan(["st.b"]).to_arrow()["st"].to_pylist() == [{"b": "p"}, {"b": "p"}, None]
+    assert t.scan(["st.a.y"], where="st.a.x = 1").to_arrow()["st"].to_pylist() == [{"a": {"y": "q"}}]
+    assert t.scan(where="st.a.x = 2").count() == 0
+    t.alter().rename_column("st.a.x", "z").commit()
+    assert ids(t) == [1, 3, 4]
+    nothing = pa.array([{"a": {"z": None}}], pa.struct([("a", pa.struct([("z", pa.int32())]))]))
+    delete_values(t, pa.table({"st": nothing}))
+    assert ids(t) == [1]
+    t.compact(full=True)
+    assert (ids(t), live_deletes(t)) == ([1], [])

@@ -178,8 +178,8 @@ def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndar
     of the data files (spec, Scan Planning; core/DeleteFileIndex.java).
 
     Files of deletes apply in their own spec and partition: to data as old as they are where they name positions, to older
-    data where they name values. Those of values under an unpartitioned spec apply everywhere. A deletion vector stands
-    for all other positions of its data file.
+    data where they name values, unless its bounds prove that it holds none of these. Those of values under an unpartitioned
+    spec apply everywhere. A deletion vector stands for all other positions of its data file.
     """
     if not len(entries) or not len(deletes):
         return np.array([], np.int64), np.array([], np.int64)
@@ -215,6 +215,8 @@ def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndar
     left, right = (np.concatenate(each) for each in zip(*pairs, strict=True))
     stays = is_equality[right] | vectors[right] | ~has_vector[left]
     left, right = left[stays], right[stays]
+    meets = ~_apart(base, entries, deletes, left, right)
+    left, right = left[meets], right[meets]
     order = np.lexsort((right, left))
     return left[order], right[order]
 
@@ -355,6 +357,57 @@ def _older(
     return order[spans.ranges(first, counts)], np.repeat(rows, counts)
 
 
+def _apart(base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Of which pairs of a data file and a file of deletes by value no row can be equal, by what manifests tell of a column."""
+    found = np.zeros(len(left), bool)
+    ids = deletes["equality_ids"].combine_chunks()
+    for id in pc.unique(ids.flatten()).to_pylist():
+        path = _path_to(base, id)
+        kind = path[-1].type if path is not None else None
+        if not isinstance(kind, Scalar) or kind.kind in (Kind.FLOAT, Kind.DOUBLE, Kind.UNKNOWN):
+            continue
+        owners = np.unique(pc.list_parent_indices(ids).filter(pc.equal(ids.flatten(), id)))
+        pairs = np.flatnonzero(np.isin(right, owners) & ~found)
+        if not len(pairs):
+            continue
+        sides = []
+        for table, rows in ((entries, left), (deletes, right)):
+            at = pa.array(rows[pairs])
+            low, high = (
+                single_value.decode(manifest.look_up(table[n], id), kind).take(at)
+                for n in ("lower_bounds", "upper_bounds")
+            )
+            nulls = manifest.look_up(table["null_value_counts"], id).take(at)
+            values = manifest.look_up(table["value_counts"], id).take(at)
+            sides.append((low, high, nulls, pc.equal(nulls, values)))
+        (low, high, nulls, hollow), (least, most, lacking, nothing) = sides
+        outside = pc.or_(pc.less(high, least), pc.greater(low, most))
+        never = pc.fill_null(pc.and_(outside, pc.or_(pc.equal(nulls, 0), pc.equal(lacking, 0))), False)
+        for one, other in ((hollow, lacking), (nothing, nulls)):  # Nulls alone on one side, and none on the other.
+            never = pc.or_(never, pc.fill_null(pc.and_(one, pc.equal(other, 0)), False))
+        found[pairs] = np.asarray(never)
+    return found
+
+
+def _path_to(base: State, id: int) -> tuple[Field, ...] | None:
+    """The column of a field id and the parts of rows that lead to it, as the table has them now, or as the last schema did that
+    had it; None where it lies in a list or a map, or nowhere."""
+    schemas = sorted(base.document["schemas"], key=lambda s: s["schema-id"], reverse=True)
+    for fields in (base.schema.fields, *(types.parse_fields(s) for s in schemas)):
+        if (path := _path_in(fields, id)) is not None:
+            return path
+    return None
+
+
+def _path_in(fields: tuple[Field, ...], id: int) -> tuple[Field, ...] | None:
+    for each in fields:
+        if each.id == id:
+            return (each,)
+        if isinstance(each.type, Row) and (rest := _path_in(each.type.fields, id)) is not None:
+            return (each, *rest)
+    return None
+
+
 def _delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[DeleteFile]:
     vectors = is_vector(deletes).tolist()
     known: dict[tuple[int, ...], tuple[Field, ...]] = {}
@@ -394,16 +447,17 @@ def _delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Delete
 
 
 def _compared(base: State, id: int, path: str) -> Field:
-    """The column of a field id as the table types it now, or as the last schema did that had it."""
-    schemas = sorted(base.document["schemas"], key=lambda s: s["schema-id"], reverse=True)
-    for fields in (base.schema.fields, *(types.parse_fields(s) for s in schemas)):
-        for each in fields:
-            if each.id == id:
-                return replace(each, name=f"_compared_{id}", nullable=True, comment=None)
-    raise UnsupportedFeature(
-        f"{path}: equality deletes by the field of id {id}, which lies inside another column or in no schema: not supported "
-        "yet; let the engine that wrote them rewrite the data files"
-    )
+    """The column of a field id, with nothing in it but what leads to that."""
+    found = _path_to(base, id)
+    if found is None:
+        raise UnsupportedFeature(
+            f"{path}: equality deletes by the field of id {id}, which lies in a list or a map, or in no schema: not supported; "
+            "let the engine that wrote them rewrite the data files"
+        )
+    made = replace(found[-1], nullable=True, comment=None)
+    for each in reversed(found[:-1]):
+        made = replace(each, type=Row((made,)), nullable=True, comment=None)
+    return replace(made, name=f"_compared_{id}")
 
 
 def _part(field: Field, inner: list[str] | None) -> Field:
