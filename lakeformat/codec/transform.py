@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import decimals, murmur, single_value
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.errors import InvalidInput
 from lakeformat.model.partition import Transform, TransformKind
 from lakeformat.model.predicate import successor
 from lakeformat.model.schema import Kind, Scalar, Type, scalar
@@ -36,7 +36,6 @@ _TAKES: dict[TransformKind, tuple[Kind, ...]] = {
 }
 _ALL = frozenset(Kind) - {Kind.UNKNOWN}
 _NANOS_END = (2**63 - 1) // 1000  # In microseconds.
-_LONG_DECIMAL = 18  # Digits that 64 bits hold.
 
 
 def result_type(transform: Transform, source: Type, what: str = "column") -> Type:
@@ -46,8 +45,8 @@ def result_type(transform: Transform, source: Type, what: str = "column") -> Typ
         raise InvalidInput(f"partition by {transform}({what}): {what} is {source}, which {kind} does not take")
     if kind in (TransformKind.BUCKET, TransformKind.TRUNCATE) and not (transform.parameter or 0) > 0:
         raise InvalidInput(f"partition by {transform}({what}): the number must be at least 1")
-    if kind is TransformKind.TRUNCATE and source.kind is Kind.DECIMAL and source.parameters[0] > _LONG_DECIMAL:
-        raise UnsupportedFeature(f"partition by {transform}({what}): {source} has more than {_LONG_DECIMAL} digits")
+    if kind is TransformKind.TRUNCATE and (transform.parameter or 0) >= 2**31:
+        raise InvalidInput(f"partition by {transform}({what}): the number must be below 2147483648")
     match kind:
         case TransformKind.BUCKET | TransformKind.YEAR | TransformKind.MONTH | TransformKind.HOUR:
             return scalar(Kind.INT)
@@ -178,9 +177,15 @@ def _truncated(values: pa.Array, source: Type, width: int) -> pa.Array:
             return pc.binary_slice(values, 0, width)
         case Scalar(Kind.DECIMAL):
             filled = values.fill_null(0)
-            unscaled = np.ascontiguousarray(decimals.little_endian(filled)[:, :8]).view("<i8").reshape(-1)
+            halves = np.ascontiguousarray(decimals.little_endian(filled)).view("<u8").reshape(-1, 2)
+            low, high = halves[:, 0], halves[:, 1].view(np.int64)
+            # Below 2^31, so that no product is beyond 63 bits.
+            rest = (high % width * (2**64 % width) + (low % np.uint64(width)).astype(np.int64)) % width
+            cut = np.empty_like(halves)
+            cut[:, 0] = low - rest.astype(np.uint64)
+            cut[:, 1] = (high - (cut[:, 0] > low)).view(np.uint64)
             mask = np.asarray(values.is_null().to_numpy(zero_copy_only=False))
-            return decimals.from_int64(unscaled - unscaled % width, values.type, mask)
+            return decimals.from_little_endian(cut.view(np.uint8).reshape(-1, 16), values.type, mask)
     numbers = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     bits = 32 if source == scalar(Kind.INT) else 64
     least = -(2 ** (bits - 1))

@@ -1,14 +1,15 @@
 """Partition transforms and single values against the vectors of Iceberg's specification."""
 
 import datetime
+import random
 import uuid
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakeformat import InvalidInput, UnsupportedFeature
+from lakeformat import InvalidInput
 from lakeformat.codec import murmur, single_value, transform
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.model.partition import Transform, TransformKind
@@ -92,7 +93,7 @@ def test_times_are_counted_downwards_from_1970():
     [
         ("bucket", 4, DOUBLE, InvalidInput), ("bucket", 0, INT, InvalidInput), ("truncate", 4, DATE, InvalidInput),
         ("hour", None, DATE, InvalidInput), ("year", None, STRING, InvalidInput),
-        ("truncate", 4, scalar(Kind.DECIMAL, 30, 2), UnsupportedFeature),
+        ("truncate", 2**31, scalar(Kind.DECIMAL, 30, 2), InvalidInput),
     ],
 )  # fmt: skip
 def test_what_a_transform_does_not_take_is_refused(kind, number, type, error):
@@ -137,3 +138,33 @@ def test_bytes_that_no_such_value_has_are_unknown():
     assert single_value.decode(pa.array([b"\x01\x02", b"", None]), BIGINT).to_pylist() == [None] * 3
     assert single_value.decode(pa.array([b"", bytes(17)]), MONEY).to_pylist() == [None] * 2
     assert single_value.decode(pa.array([b"\xff\xfe"]), STRING).to_pylist() == [None]
+
+
+def test_decimals_of_any_size_are_truncated_as_whole_numbers():
+    rng = random.Random(7)
+    for width in (1, 10, 50, 2**31 - 1):
+        for precision, scale in ((9, 2), (18, 0), (19, 4), (38, 10), (38, 0)):
+            whole = [rng.randrange(-(10**precision) + 1, 10**precision) for _ in range(200)]
+            whole += [
+                0,
+                -1,
+                1,
+                width % 10**precision,
+                -width % 10**precision,
+                2**63 % 10**precision,
+                -(2**64) % 10**precision,
+                10**precision - 1,
+            ]
+            kind = pa.decimal128(precision, scale)
+            with localcontext(prec=60):
+                values = [Decimal(number).scaleb(-scale) for number in whole]
+                expected = [Decimal(number - number % width).scaleb(-scale) for number in whole]
+            cut = transform.apply(
+                Transform(TransformKind.TRUNCATE, width),
+                pa.array([*values, None], kind),
+                scalar(Kind.DECIMAL, precision, scale),
+            )
+            in_range = [i for i, each in enumerate(expected) if abs(each.scaleb(scale)) < 10**precision]
+            found = cut.to_pylist()
+            assert [found[i] for i in in_range] == [expected[i] for i in in_range], (width, precision)
+            assert found[-1] is None
