@@ -57,7 +57,10 @@ class DeltaWriter:
         return self._files.keys.nbytes if self._files else 0
 
     def write(self, data: Any) -> None:
-        """Rows in the order they happened, with a column `rowkind`: "+I", "-U", "+U" or "-D" (null, or no column: "+I")."""
+        """Rows in the order they happened, with a column `rowkind`: "+I", "-U", "+U" or "-D" (null, or no column: "+I").
+
+        A Spark DataFrame comes partition by partition, in its order.
+        """
         if self._pending is not None:
             raise InvalidInput(f"checkpoint {self._pending[0]} may or may not have landed: ask for it again first")
         if self._files is None:
