@@ -5,14 +5,14 @@ Facts: Paimon's `mergetree/compact/*MergeFunction.java`. A key with a single row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.engines import ranks
+from lakeformat.engines import equality, ranks
 from lakeformat.engines.aggregate import FUNCTIONS, Events, Result, aggregate, last, last_non_null
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.work import RETRACTS, SEQUENCE, VALUE_KIND, Aggregation, MergeSpec, RowKind, SequenceGroup
@@ -76,10 +76,11 @@ def require_acceptable(rows: pa.Table, spec: MergeSpec) -> None:
         )
 
 
-def difference(before: pa.Table, after: pa.Table, spec: MergeSpec) -> pa.Table:
+def difference(before: pa.Table, after: pa.Table, spec: MergeSpec, compared: Sequence[str] = ()) -> pa.Table:
     """The rows that lead from merged rows to those that came of them, by key: +I, -D, or -U and +U.
 
-    Both have one row per key at most; those that take back count as none. A row with the number that it had is the same.
+    Both have one row per key at most; those that take back count as none. A row with the number that it had is the same; so,
+    where there are columns `compared`, is one that is equal in all of them.
     """
     before, after = (rows.filter(pa.array(~retracts(rows))) for rows in (before, after))
     rows = pa.concat_tables([before, after])
@@ -93,6 +94,13 @@ def difference(before: pa.Table, after: pa.Table, spec: MergeSpec) -> pa.Table:
     has_other = pairs | np.append(False, pairs[:-1])
     numbers = rows.column(SEQUENCE.name).to_numpy()[order]
     same = pairs & np.append(numbers[1:] == numbers[:-1], False)
+    if compared:
+        places = np.flatnonzero(pairs & ~same)
+        alike = np.ones(len(places), bool)
+        for name in compared:
+            column = rows.column(name).combine_chunks()
+            alike &= equality.equal(column.take(pa.array(order[places])), column.take(pa.array(order[places + 1])))
+        same[places[alike]] = True
     changed = ~(same | np.append(False, same[:-1]))
     alone = np.where(is_after[order], RowKind.INSERT, RowKind.DELETE)
     paired = np.where(is_after[order], RowKind.UPDATE_AFTER, RowKind.UPDATE_BEFORE)

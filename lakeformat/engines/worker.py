@@ -441,7 +441,7 @@ def _told(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
         after, before = (
             pa.Table.from_batches([] if one is None else list(read(store, one)), schema) for one in (each, earlier)
         )
-        yield from merge.difference(before, after, each.merge).to_batches(BATCH_ROWS)
+        yield from merge.difference(before, after, each.merge, task.compared).to_batches(BATCH_ROWS)
 
 
 def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...]) -> pa.RecordBatch:

@@ -362,6 +362,7 @@ class RewriteTask:
     # None: there were none).
     changelog: WriteTask | None = None
     before: tuple[ReadTask | None, ...] = ()
+    compared: tuple[str, ...] = ()  # With these, updates that leave all of these columns as they were are not told.
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,8 +150,24 @@ def test_changelog_files_go_with_their_snapshots(lake):
 def test_producers_have_names(lake):
     with pytest.raises(InvalidInput, match="must be none, input, lookup or full-compaction"):
         make(lake, keyed=True, **{"changelog-producer": "all"})
-    with pytest.raises(UnsupportedFeature, match="updates that change nothing"):
-        make(lake, keyed=True, **{"changelog-producer": "lookup", "changelog-producer.row-deduplicate": "true"})
+
+
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+@pytest.mark.parametrize(("ignored", "told_ids"), [("", [2]), ("v", [])])
+def test_updates_that_change_nothing_are_left_out_where_asked_for(lake, producer, ignored, told_ids):
+    given = {
+        "changelog-producer": producer,
+        "changelog-producer.row-deduplicate": "true",
+        "changelog-producer.row-deduplicate-ignore-fields": ignored,
+    }
+    table = make(lake, keyed=True, **given)
+    table.upsert(rows((1, "a", "x"), (2, "b", "x"), (3, None, "x")))
+    first = table.current_snapshot().id
+    table.upsert(rows((1, "a", "x"), (2, "B", "x"), (3, None, "x"), (4, "d", "x")))
+    found = told(table.changes(first))
+    assert sorted({row[1] for row in found if row[0] in ("-U", "+U")}) == told_ids
+    assert [row for row in found if row[0] == "+I"] == [("+I", 4, "d", "x")]
+    assert len(found) == 1 + 2 * len(told_ids)
 
 
 def log(table, *between, **how):

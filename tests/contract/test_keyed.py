@@ -704,3 +704,40 @@ def test_compaction_changes_no_row_whatever_the_merge_engine(lake, how, seed):
         t.compact(full=turn == 5)
         assert rows() == before, (seed, turn)
     assert len(before) > 3
+
+
+def test_names_with_dots_in_every_verb(lake, frame):
+    """Spark takes them for parts of columns, and `mapInArrow` refuses them."""
+    names = ["i.d", "d.t", "v.w"]
+    schema = pa.schema([(names[0], pa.int64()), (names[1], pa.string()), (names[2], pa.string())])
+
+    def data(*given):
+        found = frame([row(id, v, dt) for id, dt, v in given])
+        if isinstance(found, pa.Table):
+            return found.select(["id", "dt", "v"]).rename_columns(names)
+        return found.select("id", "dt", "v").toDF(*names)
+
+    def held(t):
+        return sorted(tuple(each.values()) for each in t.scan().to_arrow().to_pylist())
+
+    for bucket in ("2", "-1"):
+        t = lake.create_table(
+            f"d.keyed{bucket.strip('-')}",
+            schema,
+            partition_by=["d.t"],
+            primary_key=["i.d", "d.t"],
+            properties={"bucket": bucket},
+        )
+        t.upsert(data((1, "a", "x"), (2, "a", "y"), (3, "b", "z")))
+        t.upsert(data((1, "a", "X")))
+        t.delete("`i.d` = 3")
+        t.update({"v.w": "'U'"}, where="`v.w` = 'y'")
+        t.compact(full=True)
+        assert held(t) == [(1, "a", "X"), (2, "a", "U")]
+        t.overwrite_partitions(data((4, "a", "n")))
+        assert held(t) == [(4, "a", "n")]
+    for format in ("paimon", "iceberg"):
+        t = lake.create_table(f"d.{format}", schema, format=format, partition_by=["d.t"])
+        t.append(data((1, "a", "x"), (2, "b", "y")))
+        t.overwrite(data((3, "b", "z")), where="`d.t` = 'b'")
+        assert held(t) == [(1, "a", "x"), (3, "b", "z")]

@@ -277,7 +277,12 @@ def _unit(
         read = scan.merges(reader, base, part, fields)
         task = RewriteTask(tuple(read), write, delete_where=_RETRACTS if drops else None)
         if known is not None:
-            task = replace(task, changelog=_log(base, write), before=_before(reader, base, part, known, fields))
+            task = replace(
+                task,
+                changelog=_log(base, write),
+                before=_before(reader, base, part, known, fields),
+                compared=options.compared(base.schema),
+            )
         yield task
 
 

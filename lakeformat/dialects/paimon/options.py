@@ -151,7 +151,6 @@ _REFUSED_FOR_KEYS_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] =
         lambda v: _true(v),
         "deletion vectors on a table with a primary key (read, not written)",
     ),
-    ("changelog-producer.row-deduplicate", lambda v: _true(v), "a changelog without updates that change nothing"),
 )
 # Set once, when the table is made.
 _IMMUTABLE = {
@@ -318,6 +317,15 @@ def hides_level_0(options: Options) -> bool:
     return has_vectors(options) and not boolean(options, "deletion-vectors.merge-on-read", False)
 
 
+def compared(schema: Schema) -> tuple[str, ...]:
+    """The columns of which one must differ for an update to be told (`changelog-producer.row-deduplicate`); none: every update
+    is."""
+    if not boolean(schema.properties, "changelog-producer.row-deduplicate", False):
+        return ()
+    ignored = names(schema.properties, "changelog-producer.row-deduplicate-ignore-fields")
+    return tuple(name for name in schema.names if name not in ignored)
+
+
 def level_count(options: Options) -> int:
     """`num-levels`: by default one more than the sorted runs at which compaction begins."""
     found = integer(options, "num-levels", integer(options, "num-sorted-run.compaction-trigger", 5) + 1)
@@ -415,6 +423,7 @@ _TYPED: dict[str, Callable[..., object]] = {
     "compaction.offpeak-ratio": integer,
     "num-sorted-run.stop-trigger": integer,
     "full-compaction.delta-commits": integer,
+    "changelog-producer.row-deduplicate": boolean,
     "write-only": boolean,
     "commit.force-compact": boolean,
     "lookup-wait": boolean,
