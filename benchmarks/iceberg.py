@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import spark_overwrite, upkeep
+from benchmarks.keys import keep
 from benchmarks.measure import Figure, by_turns, seconds
 from benchmarks.peers.process import iceberg_on_spark, pyiceberg
 from benchmarks.planning import SCHEMA, described
@@ -23,11 +27,13 @@ from lakeformat.storage.files import open_store
 
 FILES = 50_000
 CHANGES = 200_000
+ROWS, KEYS, KEY = 1_000_000, 2_000, ["region", "id"]
 _PYICEBERG = "pyiceberg 0.12"
 
 
 def run(folder: Path) -> Iterator[Figure]:
     yield from _planning(folder / "planning")
+    yield from _upsert(folder / "upsert")
     yield from _on_spark(folder / "spark")
 
 
@@ -65,6 +71,51 @@ def _planning(folder: Path) -> Iterator[Figure]:
         )
         ask = {"verb": "write", "metadata": metadata, "path": str(folder / "theirs.avro"), "entries": FILES}
         yield by_turns(f"write {what}", _PYICEBERG, 1 / 3, write, lambda: peer.ask(**ask), runs=3)
+
+
+def _upsert(folder: Path) -> Iterator[Figure]:
+    """Half of the keys are there already, and get other values; each run has a table of its own."""
+    folder.mkdir(parents=True)
+    made, step = count(), ROWS // (KEYS // 2)
+    old = np.arange(ROWS)
+    changed = np.concatenate((old[::step], ROWS + np.arange(KEYS // 2)))
+    keep(keyed_rows(old, 0.0), folder / "rows.arrow")
+    keep(keyed_rows(changed, 0.5), folder / "changes.arrow")
+
+    def ours() -> float:
+        before, after = keyed_rows(old, 0.0), keyed_rows(changed, 0.5)
+        lake = Lake(str(folder / f"ours-{next(made)}"))
+        table = lake.create_table("bench.rows", before.schema, format="iceberg", primary_key=KEY)
+        table.append(before)
+        took = seconds(lambda: table.upsert(after))
+        assert table.scan(where="amount % 1 = 0.5").count() == KEYS
+        return took
+
+    with pyiceberg() as peer:
+        files = {"rows": str(folder / "rows.arrow"), "changes": str(folder / "changes.arrow")}
+        yield by_turns(
+            f"upsert {KEYS:,} keys of two columns into {ROWS:,} rows",
+            _PYICEBERG,
+            0.1,
+            ours,
+            lambda: peer.ask(verb="upsert", folder=str(folder / f"theirs-{next(made)}"), key=KEY, **files),
+            runs=1,
+        )
+
+
+def keyed_rows(ids: np.ndarray, more: float) -> pa.Table:
+    """Rows with two key columns, and two more that `more` makes differ."""
+    regions = pa.DictionaryArray.from_arrays(ids % 50, [f"r{i:02}" for i in range(50)]).cast(pa.string())
+    schema = pa.schema(
+        [
+            pa.field("region", pa.string(), False),
+            pa.field("id", pa.int64(), False),
+            ("amount", pa.float64()),
+            ("name", pa.string()),
+        ]
+    )
+    names = pc.binary_join_element_wise("customer ", pa.array(ids).cast(pa.string()), "")
+    return pa.table([regions, ids, ids + more, names], schema=schema)
 
 
 def _plan(warehouse: Path) -> None:

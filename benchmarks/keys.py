@@ -61,7 +61,7 @@ def declared(lake: Lake, name: str) -> Table:
 def _in_process(folder: Path) -> Iterator[Figure]:
     folder.mkdir(parents=True)
     source = folder / "rows.arrow"
-    _keep(rows(ROWS, 1), source)
+    keep(rows(ROWS, 1), source)
     made = count()
 
     def written() -> float:
@@ -186,6 +186,6 @@ def _changes(spark: SparkSession, updates: int, inserts: int) -> object:
     )
 
 
-def _keep(data: pa.Table, path: Path) -> None:
+def keep(data: pa.Table, path: Path) -> None:
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, data.schema) as writer:
         writer.write_table(data, max_chunksize=1 << 16)

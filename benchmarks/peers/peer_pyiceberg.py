@@ -6,6 +6,8 @@ import gc
 import time
 from pathlib import Path
 
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import write_manifest
 from pyiceberg.table import StaticTable
@@ -39,4 +41,21 @@ def write(metadata: str, path: str, entries: int) -> float:
     return time.perf_counter() - started
 
 
-serve({"plan": plan, "write": write})
+def upsert(folder: str, rows: str, changes: str, key: list[str]) -> float:
+    """Upsert the rows of one Arrow file by `key` into a new table of the rows of another, in a SQLite catalog."""
+    home = Path(folder)
+    home.mkdir(parents=True)
+    catalog = SqlCatalog("bench", uri=f"sqlite:///{home}/catalog.db", warehouse=home.as_uri())
+    catalog.create_namespace("bench")
+    before, changed = (pa.ipc.open_file(pa.memory_map(path)).read_all() for path in (rows, changes))
+    table = catalog.create_table("bench.rows", before.schema)
+    table.append(before)
+    gc.collect()
+    started = time.perf_counter()
+    done = table.upsert(changed, join_cols=key)
+    took = time.perf_counter() - started
+    assert done.rows_updated + done.rows_inserted == len(changed), done
+    return took
+
+
+serve({"plan": plan, "write": write, "upsert": upsert})
