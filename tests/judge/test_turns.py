@@ -101,6 +101,11 @@ KEYED_TURNS: dict[str, tuple[tuple[str, Step], ...]] = {
         ("lakeformat", delete("id = 1", 1)),
         ("java", append([1, "back", 0.5, "d1", 0])),
     ),
+    "all_compact_as_they_write": (
+        *((("lakeformat", "java")[i % 2], append([i % 3, f"r{i}", 0.01, "d1", 0])) for i in range(11)),
+        ("lakeformat", delete("id = 1", 1)),
+        ("java", append([9, "after", None, "d1", 0])),
+    ),
     "java_compacts_ours": (
         *(("lakeformat", append(*([j, f"r{i}", 0.01, "d1", 0] for j in range(i, 9)))) for i in range(6)),
         ("lakeformat", delete("id = 3", 3)),
