@@ -129,6 +129,10 @@ def test_compaction_in_parts_makes_several_snapshots(table):
     assert table.current_snapshot().id == made.id
     assert seen(table) == before
     assert_sorted(table, ["id"])
+    whole = table.compact(sort_by=["id"], partial_progress=True, max_commits=1)
+    assert len(table.snapshots()) == count + 3
+    assert sorted(change.values for change in whole.partitions) == [("a",), ("b",)]
+    assert seen(table) == before
     with pytest.raises(InvalidInput, match="ids of their own"):
         table.compact(partial_progress=True, id="mine")
     with pytest.raises(InvalidInput, match="max_commits"):

@@ -285,3 +285,16 @@ def test_branches_and_evolved_specs(table, tmp_path):
     assert table.scan(where="dt = 'a'").count() == 2
     table.overwrite_partitions(pa.table({"id": [10], "dt": ["a"]}))
     assert [row["id"] for row in rows(table)] == [9, 10]
+
+
+def test_texts_that_a_footer_may_have_cut_short_are_read(lake, tmp_path):
+    """As some writers do: the bounds are equal, the values are not."""
+    table = lake.create_table("d.p", SCHEMA, format="iceberg", partition_by=["v"])
+    path = Path(file(tmp_path, v=["w" * 100 + "a", "w" * 100 + "b"]))
+    data = path.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    changed = data[footer:].replace(b"w" * 100 + b"b", b"w" * 100 + b"a")
+    assert changed != data[footer:]
+    path.write_bytes(data[:footer] + changed)
+    with pytest.raises(InvalidInput, match="more than one partition"):
+        table.add_files([str(path)])
