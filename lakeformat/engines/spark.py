@@ -206,7 +206,7 @@ class SparkEngine:
         for each in parts:
             if each.name not in frame.columns:
                 value = F.lit(each.default) if each.default is not None else F.lit(None)
-                frame = frame.withColumn(_quoted(each.name), value.cast(spark_type(each.type)))
+                frame = frame.withColumn(each.name, value.cast(spark_type(each.type)))
         given = tuple(frame.columns)
         held = tuple(dict.fromkeys((*places.key, *places.partition)))
         there = self.read(store, places.tasks, (*(find_field(task.fields, name) for name in held), BUCKET))

@@ -150,6 +150,19 @@ def test_rows_change_by_row(table, spark):
     assert held(table)[3] == ("n", 1, "r")
 
 
+def test_a_merge_moves_keys_and_an_empty_table_takes_all(lake, frame):
+    t = make(lake)
+    t.upsert(frame(rows((7, None, 1, "x"))))
+    t.delete("id = 7")
+    assert t.upsert(rows()) is None
+    t.upsert(frame(rows(*((i, "v", i, "ab"[i % 2]) for i in range(6)))))
+    merge = t.merge_into(frame(rows((3, "m", 0, "x"), (1, "gone", 0, "x"), (9, "new", 0, None))), on="t.id = s.id")
+    merge = merge.when_matched("s.v = 'gone'").delete().when_matched().update_all().when_not_matched().insert_all()
+    merge.when_not_matched_by_source("t.id = 5").update({"dt": "'y'"}).merge()
+    wanted = {i: ("v", i, "ab"[i % 2]) for i in (0, 2, 4)} | {3: ("m", 0, "x"), 5: ("v", 5, "y"), 9: ("new", 0, None)}
+    assert held(t) == wanted
+
+
 def test_an_overwrite_takes_its_keys_from_other_partitions(table, frame):
     table.upsert(rows(*((i, "v", i, "ab"[i % 2]) for i in range(8))))
     made = table.overwrite_partitions(frame(rows((1, "w", 0, "a"), (20, "w", 0, "c"), (20, "x", 0, "a"))))
@@ -252,11 +265,13 @@ def test_what_cannot_be_is_said_when_the_table_is_made(lake):
         make(lake, **{"ignore-delete": "true"})
 
 
-def test_columns_added_later_and_columns_left_out(lake, frame):
+@pytest.mark.parametrize("engine", ["arrow", "spark"])
+def test_columns_added_later_and_columns_left_out(lake, request, engine):
     t = make(lake, "partial-update")
     t.upsert(rows((1, "a", 1, "x")))
     t.alter().add_column("more", "int").commit()
-    t.upsert(pa.table({"id": [1, 2], "more": pa.array([7, 8], pa.int32())}))
+    some = pa.table({"more": pa.array([7, 8], pa.int32()), "id": [1, 2]})
+    t.upsert(some if engine == "arrow" else request.getfixturevalue("spark").createDataFrame(some))
     found = {r["id"]: (r["v"], r["dt"], r["more"]) for r in t.scan().to_arrow().to_pylist()}
     assert found == {1: ("a", "x", 7), 2: (None, None, 8)}
 
