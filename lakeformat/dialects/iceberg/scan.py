@@ -256,7 +256,9 @@ def delete_files(reader: Reader, base: State, found: Files) -> tuple[tuple[Delet
 
 def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
     """Refused: rows of Iceberg tables have no kinds."""
-    raise UnsupportedFeature(f"{reader.root}: an audit log of an Iceberg table: not supported; its rows have no kinds")
+    raise UnsupportedFeature(
+        f"{reader.root}: an audit log of an Iceberg table without from_snapshot: not supported; its rows have no kinds"
+    )
 
 
 def delta(
