@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import adopt, marks, worker
+from lakeformat.engines import adopt, lookup, marks, worker
 from lakeformat.engines.arrow_merge import ArrowSource, typed
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.schema import Field
@@ -60,7 +60,7 @@ class ArrowEngine:
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
         """What each task wrote; when one fails, what the others wrote is deleted as far as storage lets."""
-        return self._each(store, partial(worker.rewrite, store), tasks)
+        return self._each(store, partial(lookup.rewrite, store), tasks)
 
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
         """The files of deletes that each task wrote; when one fails, what the others wrote is deleted too."""

@@ -33,6 +33,7 @@ from lakeformat.engines import (
     casts,
     key_places,
     key_values,
+    lookup,
     marks,
     outcomes,
     parquet,
@@ -170,7 +171,7 @@ class SparkEngine:
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
         """What each task wrote; one Spark task for each, but of rows to be sorted, which are spread by ranges."""
         if not any(task.sort_by for task in tasks):
-            return self._each(store, tasks, worker.rewrite)
+            return self._each(store, tasks, lookup.rewrite)
         written: list[list[WrittenFile]] = []
         try:
             written.extend(self._sorted(store, task) for task in tasks)

@@ -138,9 +138,10 @@ def after(
     if upkeep is None or not made.partitions:
         return None
     asked = Request(id=f"{request.id}/compact", absent_until=made.id, branch=request.branch)
+    starts = _STARTS if upkeep.waits else 1  # Where readers wait for it too.
     try:
         scope = _scope(dialect, upkeep, schema, made)
-        return compact(store, dialect, engine, asked, upkeep.full, scope, dialect.attempts(schema), starts=1)
+        return compact(store, dialect, engine, asked, upkeep.full, scope, dialect.attempts(schema), starts)
     except (Conflict, CommitLost) as lost:
         log.info("%s: compaction after snapshot %d: %s", store.root, made.id, lost)
     except Exception:

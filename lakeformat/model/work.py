@@ -98,6 +98,11 @@ class MergeSpec:
     aggregations: tuple[Aggregation, ...] = ()
     groups: tuple[SequenceGroup, ...] = ()
 
+    @property
+    def replaces(self) -> bool:
+        """Whether a row that came later takes the place of those before, whatever they hold."""
+        return self.engine == "deduplicate" and not self.sequence
+
     def needed(self, columns: Iterable[str]) -> tuple[str, ...]:
         """`columns`, and those without which they cannot be merged."""
         wanted = dict.fromkeys((*columns, *self.sequence))
@@ -363,6 +368,10 @@ class RewriteTask:
     changelog: WriteTask | None = None
     before: tuple[ReadTask | None, ...] = ()
     compared: tuple[str, ...] = ()  # With these, updates that leave all of these columns as they were are not told.
+    # Keyed tables with deletion vectors: for each of `read`, what reads the older rows of higher levels, with their places;
+    # those whose keys come again are merged in and marked.
+    older: tuple[tuple[ReadTask, ...], ...] = ()
+    marks: DeleteTask | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ GAPS = (
         "*",
         "it gives the ROWs inside an ARRAY a schema that refuses nulls",
     ),
-    Gap("pypaimon", "compacted_*|keyed_compacted_*", "lakeformat", "*", "it does not compact"),
+    Gap("pypaimon", "compacted_*|keyed_compacted_*|keyed_marked_*", "lakeformat", "*", "it does not compact"),
     Gap("pypaimon", "expired_*|tagged_*", "lakeformat", "*", "it does not expire snapshots"),
     Gap(
         "pypaimon",

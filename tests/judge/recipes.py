@@ -761,6 +761,22 @@ def keyed_marked(file_format: str) -> Recipe:
     )
 
 
+def keyed_marked_growing(file_format: str) -> Recipe:
+    """The same with buckets that grow, and rows deleted and changed."""
+    made = keyed_marked(file_format)
+    return replace(
+        made,
+        name=f"keyed_marked_growing_{file_format}",
+        steps=(
+            *made.steps,
+            delete("id in (5, 6, 50)", 5, 6, 50),
+            update("name", "changed", "id between 10 and 12", 10, 11, 12),
+            append([6, "back", "d0"]),
+        ),
+        options={**made.options, "bucket": "-1", "dynamic-bucket.target-row-num": "8"},
+    )
+
+
 def keyed_evolved(file_format: str) -> Recipe:
     """A primary key, and files of several schemas to merge."""
     return replace(
@@ -838,6 +854,7 @@ KINDS = (
     keyed_thin,
     keyed_compacted,
     keyed_evolved,
+    keyed_marked,
 )
 KEY_TYPES = tuple(type_ for type_ in SCALARS if not type_.startswith(("BINARY", "VARBINARY", "BYTES")))
 # Avro knows no nanoseconds.
@@ -848,6 +865,7 @@ RECIPES = (
 # What only lakeformat has a verb for.
 OUR_KINDS = (
     keyed_changed,
+    keyed_marked_growing,
     keyed_growing,
     deleted,
     deleted_from_buckets,

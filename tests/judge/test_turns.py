@@ -202,6 +202,50 @@ def test_rows_without_a_bucket_are_seen_when_they_have_one(engines: dict[str, An
         engines["lakeformat"].ask(verb="steps", **place, steps=[COMPACT])
 
 
+MARKED_TURNS: dict[str, tuple[tuple[str, Step], ...]] = {
+    "marked": (
+        ("java", append(*([i, f"r{i}", 0.5, ("d1", "d2")[i % 2], 0] for i in range(30)))),
+        ("lakeformat", append(*([i, "ours", None, ("d1", "d2")[i % 2], 0] for i in range(0, 30, 5)))),
+        ("java", append(*([i, "theirs", 1.0, ("d1", "d2")[i % 2], 0] for i in range(0, 30, 7)))),
+        ("lakeformat", delete("id in (3, 5, 7)", 3, 5, 7)),
+        ("lakeformat", update("item", "changed", "id in (10, 14)", 10, 14)),
+        ("java", append([5, "back", None, "d2", 0], [40, "new", 2.0, "d1", 1])),
+        ("lakeformat", overwrite_partitions([1, "over", None, "d2", 1], [5, "over", 2.0, "d2", 1])),
+        ("java", append([5, "last", None, "d2", 1], [0, "last", None, "d1", 1])),
+        ("lakeformat", append([5, "end", None, "d2", 1], [2, "end", None, "d1", 1])),
+        ("java", COMPACT),
+        ("lakeformat", append([40, "end", 3.0, "d1", 1])),
+        ("lakeformat", COMPACT),
+        ("java", EXPIRE),
+        ("java", append([41, "end", 3.0, "d1", 1])),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_each_marks_what_the_others_wrote(engines: dict[str, Any], tmp_path: Path, file_format: str) -> None:
+    columns = tuple((name, f"{type_} NOT NULL" if name in ("id", "dt") else type_) for name, type_ in SALES)
+    turns = MARKED_TURNS["marked"]
+    options = {"file.format": file_format, "bucket": "1", "deletion-vectors.enabled": "true"}
+    steps = tuple(step for _, step in turns)
+    goes_round(engines, tmp_path, Recipe("marked", columns, steps, ("dt",), ("id", "dt"), options), turns)
+
+
+def test_java_compacts_what_we_marked(engines: dict[str, Any], tmp_path: Path) -> None:
+    turns = (
+        *(("lakeformat", append(*([10 * i + j, "r", 0.5, "d1", 0] for j in range(10)))) for i in range(6)),
+        ("lakeformat", delete("id % 10 = 4", 4, 14, 24, 34, 44, 54)),
+        ("lakeformat", delete("id in (5, 15)", 5, 15)),
+        ("java", COMPACT),
+        ("lakeformat", delete("id = 6", 6)),
+        ("java", append([100, "theirs", None, "d1", 0])),
+        ("lakeformat", COMPACT),
+        ("java", append([101, "theirs", None, "d1", 0])),
+    )
+    options = {"deletion-vectors.enabled": "true"}
+    goes_round(engines, tmp_path, Recipe("marks", SALES, tuple(s for _, s in turns), ("dt",), options=options), turns)
+
+
 @pytest.mark.parametrize("name", KEYED_TURNS)
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
 def test_each_goes_on_from_the_others_by_key(

@@ -43,11 +43,15 @@ class Keyed(RuleBasedStateMachine):
         ordered=st.booleans(),
         lifts=st.booleans(),
         write_only=st.booleans(),
+        marked=st.booleans(),
     )
-    def create(self, file_format: str, bucket: str, layout: str, ordered: bool, lifts: bool, write_only: bool) -> None:
+    def create(
+        self, file_format: str, bucket: str, layout: str, ordered: bool, lifts: bool, write_only: bool, marked: bool
+    ) -> None:
         self.folder = tempfile.mkdtemp(prefix="lakeformat-keyed-")
         self.partitioned, self.crossing = layout != "whole", layout == "crossing"
         self.ordered = ordered and not self.crossing
+        self.marked = marked and not self.crossing
         properties = {
             "file.format": file_format,
             "bucket": "-1" if self.crossing else bucket,
@@ -57,7 +61,8 @@ class Keyed(RuleBasedStateMachine):
             "manifest.merge-min-count": "2",
         }
         properties |= {"sequence.field": "n"} if self.ordered else {}
-        properties |= {"write-only": "true"} if write_only else {}
+        properties |= {"write-only": "true"} if write_only and not self.marked else {}
+        properties |= {"deletion-vectors.enabled": "true"} if self.marked else {}
         properties |= {"compaction.file-size": "1 b"} if lifts else {}
         self.lake().create_table(
             "db.t",
@@ -68,7 +73,7 @@ class Keyed(RuleBasedStateMachine):
             properties=properties,
         )
         self.rows: dict[Key, Row] = {}
-        self.past: dict[int, dict[Key, Row]] = {}
+        self.past: dict[int, dict[Key, Row] | None] = {}  # None: rows that wait for the compaction after them.
         self.turn = 0
         self.opened: Table | None = None
 
@@ -163,11 +168,11 @@ class Keyed(RuleBasedStateMachine):
     @precondition(lambda self: len(self.past) > 1)
     @rule(data=st.data())
     def roll_back(self, data: st.DataObject) -> None:
-        id = data.draw(st.sampled_from(sorted(self.past)))
+        id = data.draw(st.sampled_from([i for i in sorted(self.past) if self.past[i] is not None]))
         made = self.table.rollback_to(snapshot_id=id)
         if made is not None:
             self.past = {i: p for i, p in self.past.items() if i <= id}
-            self.done(made, self.past[id])
+            self.done(made, self.past[id] or {})
 
     # --- what must hold ---
 
@@ -191,7 +196,7 @@ class Keyed(RuleBasedStateMachine):
         if not hasattr(self, "folder"):
             return
         assert [s.id for s in self.table.snapshots()] == sorted(self.past)
-        for id in sorted(self.past)[:2]:
+        for id in [i for i in sorted(self.past) if self.past[i] is not None][:2]:
             assert self.content(snapshot_id=id) == self.past[id]
 
     # --- private ---
@@ -237,6 +242,8 @@ class Keyed(RuleBasedStateMachine):
             after = self.table.snapshots(after=made.id)  # The compaction that belongs to a write.
             assert [s.operation_id for s in after] in ([], [f"{made.operation_id}/compact"])
             self.past |= {each.id: rows for each in after}
+            if self.marked and after:
+                self.past[made.id] = None
 
     def content(self, **how: Any) -> dict[Key, Row]:
         found = self.table.scan(**how).to_arrow().to_pylist()

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from lakeformat import Conflict, CorruptFile, InvalidInput, Lake
+from lakeformat import Conflict, CorruptFile, InvalidInput, Lake, UnsupportedFeature
 from lakeformat.codec import avro
 from lakeformat.codec.arrow import from_arrow
 from lakeformat.dialects.paimon import dialect, manifest
@@ -304,3 +304,167 @@ def test_rows_that_vectors_took_are_changes(marked):
 def test_a_threshold_is_a_share(tmp_path, value):
     with pytest.raises(InvalidInput, match="delete-ratio-threshold"):
         Lake(str(tmp_path)).create_table("d.t", SCHEMA, properties={"compaction.delete-ratio-threshold": value})
+
+
+# --- tables with a primary key ----------------------------------------------------------------------------------------
+
+KEYED = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), ("v", pa.string()), ("n", pa.int64()), pa.field("dt", pa.string())]
+)
+ENGINES = {
+    "the newest row": {},
+    "the newest row by a column": {"sequence.field": "n"},
+    "the last values": {"merge-engine": "partial-update"},
+    "sums": {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"},
+    "wide vectors": {"deletion-vectors.bitmap64": "true"},
+    "a changelog": {"changelog-producer": "lookup"},
+    "buckets that grow": {"bucket": "-1", "dynamic-bucket.target-row-num": "20"},
+    "keys in files once": {"data-file.thin-mode": "true"},
+}
+
+
+def keyed(folder, **more):
+    properties = VECTORS | {"bucket": "2"} | {name.replace("_", "-"): value for name, value in more.items()}
+    return Lake(str(folder), fsync="false").create_table(
+        "d.k", KEYED, format="paimon", partition_by=["dt"], primary_key=["id", "dt"], properties=properties
+    )
+
+
+def expected(rows, properties):
+    """What comes of rows, in their order, by the rules of the engine."""
+    found = {}
+    for row in rows:
+        key = row["id"], row["dt"]
+        old = found.get(key)
+        new = row["v"], row["n"]
+        if old and "sequence.field" in properties and new[1] < old[1]:
+            continue
+        if old and properties.get("merge-engine") == "partial-update":
+            new = tuple(o if v is None else v for v, o in zip(new, old, strict=True))
+        if old and properties.get("merge-engine") == "aggregation":
+            new = (old[0] if new[0] is None else new[0]), old[1] + new[1]
+        found[key] = new
+    return found
+
+
+def held(table, **how):
+    found = {(r["id"], r["dt"]): (r["v"], r["n"]) for r in table.scan(**how).to_arrow().to_pylist()}
+    assert len(found) == table.scan(**how).to_arrow().num_rows == table.scan(**how).count()
+    return found
+
+
+@pytest.mark.parametrize("properties", ENGINES.values(), ids=ENGINES)
+def test_rows_of_a_key_against_a_dict(tmp_path, properties):
+    table, chance, written, marked = keyed(tmp_path, **properties), np.random.default_rng(3), [], 0
+    for turn in range(14):
+        made = [
+            {"id": int(id), "v": None if chance.random() < 0.2 else f"{turn}.{at}", "n": int(chance.integers(-9, 9))}
+            | {"dt": "ab"[id % 2]}
+            for at, id in enumerate(chance.integers(0, 50, 2 if turn % 4 else 40))
+        ]
+        table.upsert(pa.Table.from_pylist(made, KEYED))
+        written += made
+        assert held(table) == expected(written, properties), turn
+        wanted = {k: r for k, r in held(table).items() if r[1] > 0}
+        assert held(table, where="n > 0") == wanted
+        marked += sum(table.inspect.files()["deleted_row_count"].to_pylist())
+    assert (marked > 0) == (properties != ENGINES["a changelog"])
+    table.compact(full=True)
+    assert held(table) == expected(written, properties)
+    assert not any(table.inspect.files()["deleted_row_count"].to_pylist())
+
+
+def test_a_write_marks_what_it_replaces_and_rewrites_none_of_it(tmp_path):
+    table = keyed(tmp_path, bucket="1")
+    table.upsert(pa.table({"id": range(100), "v": ["old"] * 100, "n": [1] * 100, "dt": ["a"] * 100}))
+    (below,) = paths(table)
+    made = table.upsert(pa.table({"id": [7, 200], "v": ["new"] * 2, "n": [2] * 2, "dt": ["a"] * 2}))
+    assert (made.kind, table.current_snapshot().kind, table.current_snapshot().id) == ("append", "compact", made.id + 1)
+    assert below in paths(table)
+    assert sorted(
+        zip(*(table.inspect.files()[n].to_pylist() for n in ("row_count", "deleted_row_count")), strict=True)
+    ) == [
+        (2, 0),
+        (100, 1),
+    ]
+    assert len(held(table, snapshot_id=made.id)) == 100  # Rows of level 0 wait.
+    assert held(table)[7, "a"] == ("new", 2)
+    table.delete("id in (7, 8)")
+    assert below in paths(table)
+    assert len(held(table)) == 99
+    table.upsert({"id": [7], "v": ["back"], "n": [3], "dt": ["a"]})
+    assert (len(held(table)), held(table)[7, "a"]) == (100, ("back", 3))
+    table.overwrite_partitions({"id": [1], "v": ["alone"], "n": [3], "dt": ["a"]})
+    assert held(table) == {(1, "a"): ("alone", 3)}
+    table.expire_snapshots(retain_last=1)
+    assert list((tmp_path / "d.db/k/index").iterdir()) == []
+
+
+def test_tables_that_are_write_only_wait_and_merge_on_read_does_not(tmp_path):
+    rows = {"id": [1, 2], "v": ["a", "b"], "n": [1, 1], "dt": ["a", "a"]}
+    hidden, seen = (
+        keyed(tmp_path / "x", write_only="true"),
+        keyed(tmp_path / "y", **{"write-only": "true", "deletion-vectors.merge-on-read": "true"}),
+    )
+    for table in (hidden, seen):
+        table.upsert(rows)
+        table.compact()
+        table.upsert(rows | {"v": ["c", "d"]})
+    assert [sorted(v for v, _ in held(table).values()) for table in (hidden, seen)] == [["a", "b"], ["c", "d"]]
+    for table in (hidden, seen):
+        table.compact()
+        assert sorted(v for v, _ in held(table).values()) == ["c", "d"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda t: t.upsert({"id": [5], "v": ["theirs"], "n": [9], "dt": ["a"]}),
+        lambda t: t.delete("id = 5"),
+        lambda t: t.compact(full=True),
+    ],
+    ids=["upserts", "deletes", "compacts"],
+)
+def test_a_compaction_that_marks_loses_nothing_of_what_others_did_meanwhile(other):
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    fields = tuple(Field(i, f.name, from_arrow(f.type), f.nullable) for i, f in enumerate(KEYED))
+    fields = tuple(Field(f.id, f.name, f.type, f.name not in ("id", "dt")) for f in fields)
+    create(table, Schema(fields, primary_key=("id", "dt"), properties=VECTORS | {"bucket": "1", "write-only": "true"}))
+    for start in (0, 5):
+        table.upsert({"id": range(start, start + 10), "v": ["v"] * 10, "n": [start] * 10, "dt": ["a"] * 10})
+        table.compact()
+    table.upsert({"id": [4, 20], "v": ["mine"] * 2, "n": [7] * 2, "dt": ["a"] * 2})
+    Table("t", Meanwhile(store, lambda: (other(table), table.compact())), dialect).compact()
+    table.compact()
+    rows = {r["id"]: r["v"] for r in table.scan().to_arrow().to_pylist()}
+    assert len(rows) == table.scan().count() == table.scan().to_arrow().num_rows
+    wanted = dict.fromkeys(range(15), "v") | {4: "mine", 20: "mine"}
+    after = dict(rows)
+    if after.get(5) == "theirs":
+        wanted[5] = "theirs"
+    if 5 not in after:
+        del wanted[5]
+    assert after == wanted
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"merge-engine": "first-row"}, "first-row"),
+        ({"changelog-producer": "full-compaction"}, "full-compaction"),
+    ],
+)
+def test_what_cannot_have_vectors_is_refused(tmp_path, more, says):
+    with pytest.raises(InvalidInput, match=says):
+        keyed(tmp_path, **more)
+
+
+def test_keys_that_change_partitions_have_no_vectors(tmp_path):
+    with pytest.raises(UnsupportedFeature, match="change partitions"):
+        Lake(str(tmp_path)).create_table("d.t", KEYED, partition_by=["dt"], primary_key=["id"], properties=VECTORS)
+
+
+def test_a_table_with_a_key_has_vectors_from_the_first_or_never(tmp_path):
+    with pytest.raises(InvalidInput, match="make a new table"):
+        keyed(tmp_path).alter().set_properties({"deletion-vectors.enabled": "false"}).commit()

@@ -101,7 +101,7 @@ def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
         full=every > 0 and (number is None or (number + 1) % every == 0),
         everywhere=every > 1 and number is not None,
         waits=options.boolean(given, "commit.force-compact", False)
-        or (producer == "lookup" and options.boolean(given, "lookup-wait", True)),
+        or ((producer == "lookup" or options.has_vectors(given)) and options.boolean(given, "lookup-wait", True)),
         ahead=max(options.integer(given, "num-sorted-run.stop-trigger", trigger + 3) - trigger, 1),
     )
 
@@ -123,6 +123,7 @@ class Rules:
     full_above_bytes: int | None = None  # Of all runs that are not on the highest level.
     full_after_ms: int | None = None
     large_bytes: int = 0  # A file as large as that is lifted, where no other shares its keys.
+    lifts_level_0: bool = False  # Rows of level 0 cannot wait, for nobody sees them there (ForceUpLevel0Compaction).
 
     @classmethod
     def of(cls, schema: Schema, now_ms: int | None = None) -> Rules:
@@ -137,6 +138,7 @@ class Rules:
             full_above_bytes=options.size(given, "compaction.incremental-size-threshold", None),
             full_after_ms=options.duration(given, "compaction.optimization-interval", None),
             large_bytes=options.size(given, "compaction.file-size", int(target * _SMALL)),
+            lifts_level_0=options.has_vectors(given),
         )
 
 
@@ -159,7 +161,9 @@ def pick(levels: np.ndarray, sizes: np.ndarray, rules: Rules, full: bool = False
         taken = _growing(levels, sizes, 1, rules)
     if taken < 2 and count > rules.trigger:
         taken = _growing(levels, sizes, count - rules.trigger + 1, rules)
-    if taken < 2:
+    if rules.lifts_level_0 and levels[0] == 0:
+        taken = max(taken, int((levels == 0).sum()))
+    elif taken < 2:
         return None
     level = top if taken == count else max(0, int(levels[taken]) - 1)
     while level == 0 and taken < count:  # What is merged cannot stay on level 0.
@@ -215,6 +219,11 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
     levels, sizes = np.asarray(entries["_LEVEL"]), np.asarray(entries["_FILE_SIZE"])
     newest = np.asarray(entries["_MAX_SEQUENCE_NUMBER"])
     created = np.asarray(pc.fill_null(entries["_CREATION_TIME"], 0), np.int64)
+    lost = scan.deleted_rows(reader, base, sections.files)
+    enough = 0.0 if full else options.share(schema.properties, "compaction.delete-ratio-threshold", 0.2)
+    worn = lost > enough * np.asarray(entries["_ROW_COUNT"])
+    worn_names = entries["_FILE_NAME"].filter(pa.array(worn)).combine_chunks()
+    marked = general.lifts_level_0
     result: list[RewriteTask] = []
     for rows in np.split(np.arange(len(places)), np.flatnonzero(np.diff(places)) + 1):
         order = rows[np.lexsort((-newest[rows], levels[rows]))]
@@ -228,19 +237,53 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
         )  # Of what the rows on level 0 change, all at once.
         is_full = full or tells or (len(begins) > 1 and _is_due(created[rows], levels[rows], rules, now_ms))
         picked = pick(levels[order][begins], np.add.reduceat(sizes[order], begins), rules, is_full)
+        if picked is None and full and worn[rows].any():
+            picked = len(begins), rules.levels - 1
         if picked is None:
             continue
         taken, level = picked
-        chosen = np.sort(order[: np.append(begins, len(order))[taken]])
-        drops = level >= int(levels[rows].max())  # No older row is left that a deleted one would hide.
+        end = int(np.append(begins, len(order))[taken])
+        chosen, higher = np.sort(order[:end]), np.sort(order[end:])
+        # No older row is left that a deleted one would hide: none at all, or a deletion vector takes it.
+        drops = marked or level >= int(levels[rows].max())
         keyed = replace(given, is_numbered=True, level=level)
         into = replace(write, keyed=keyed, default_bucket=entries["_BUCKET"][int(rows[0])].as_py())
         part = Sections.of(sections.files.take(chosen), schema)
         known: int | None = None  # The level from which on rows have been told of.
         if producer in {"lookup", "full-compaction"} and level == rules.levels - 1 and (tells or producer != "lookup"):
             known = 1 if producer == "lookup" else level
-        result += _unit(reader, base, part, into, drops, rules, known)
+        for task in _unit(reader, base, part, into, drops, rules, known, worn_names):
+            above = sections.files.take(higher)
+            result.append(_looking(reader, base, task, part, above) if marked and task.read else task)
     return result
+
+
+def _looking(reader: Reader, base: State, task: RewriteTask, sections: Sections, above: Files) -> RewriteTask:
+    """The task that also looks for older rows in the files `above`, which stay, where their keys and those of new rows can
+    meet."""
+    if len(above) == 0:
+        return task
+    spec = task.read[0].merge
+    assert spec is not None, task
+    held = (
+        tuple(base.schema.field(name) for name in spec.key)
+        if spec.replaces
+        else (*base.schema.fields, SEQUENCE, VALUE_KIND)
+    )
+    low, high = scan.key_ranks(pa.concat_tables([sections.files.entries, above.entries]), base.schema)
+    count, starts = len(sections.files), sections.starts
+    first, last = np.minimum.reduceat(low[:count], starts), np.maximum.reduceat(high[:count], starts)
+    is_new = np.logical_or.reduceat(np.asarray(sections.files.entries["_LEVEL"]) == 0, starts)
+    place = {path: i for i, path in enumerate(sections.files.paths.take(pa.array(starts)).to_pylist())}
+    older, touched = [], np.zeros(len(above), bool)
+    for each in task.read:
+        section = place[each.paths[0]]
+        meets = (low[count:] <= last[section]) & (high[count:] >= first[section]) & bool(is_new[section])
+        touched |= meets
+        older.append(tuple(scan.with_places(reader, base, above.filter(pa.array(meets)), held)))
+    if not touched.any():
+        return task
+    return replace(task, older=tuple(older), marks=scan.marking(reader, base, above.filter(pa.array(touched))))
 
 
 def _unit(
@@ -250,11 +293,13 @@ def _unit(
     write: WriteTask,
     drops: bool,
     rules: Rules,
-    known: int | None = None,
+    known: int | None,
+    worn_names: pa.Array,
 ) -> Iterator[RewriteTask]:
     """The sections of one bucket, in key order: neighbours are rewritten together, large files in between lifted.
 
-    With `known`, what becomes of the rows on levels from there on goes into the changelog.
+    With `known`, what becomes of the rows on levels from there on goes into the changelog. Files of
+    `worn_names` are written anew wherever they are.
     """
     assert write.keyed is not None, write
     level, fields = write.keyed.level, (*base.schema.fields, SEQUENCE, VALUE_KIND)
@@ -263,12 +308,13 @@ def _unit(
     sizes = np.asarray(entries["_FILE_SIZE"])[starts]
     levels = np.asarray(entries["_LEVEL"])[starts]
     retracts = np.asarray(pc.fill_null(entries["_DELETE_ROW_COUNT"], 1))[starts]
+    worn = np.asarray(pc.is_in(entries["_FILE_NAME"], value_set=worn_names))[starts]
     is_large = alone & (sizes >= rules.large_bytes)
     runs = np.split(np.arange(len(sections)), np.flatnonzero(is_large[1:] | is_large[:-1]) + 1)
     for run in runs:
         first = int(run[0])
         part = sections.filter(np.isin(np.arange(len(sections)), run))
-        if len(run) == 1 and alone[first]:
+        if len(run) == 1 and alone[first] and not worn[first]:
             if levels[first] == level:
                 continue
             if levels[first] >= max(known or 0, 1) and (level < rules.levels - 1 or retracts[first] == 0):

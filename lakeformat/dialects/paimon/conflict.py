@@ -48,7 +48,7 @@ from lakeformat.model.operation import (
     Rewrite,
     RowDelta,
 )
-from lakeformat.model.predicate import ALWAYS, NEVER, Expression, not_, split, to_sql
+from lakeformat.model.predicate import ALWAYS, Expression, not_, split, to_sql
 from lakeformat.model.schema import Schema
 from lakeformat.model.work import Content, WrittenFile
 from lakeformat.storage.store import Reader
@@ -68,7 +68,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             _require_same_index(reader, base, request, added)
             _require_same_places(reader, base, request, added)
             if not base.schema.primary_key:
-                _require_marked_as_read(reader, base, operation)
+                _require_marked_as_read(reader, base, operation.kind, added, read_at)
             elif read_at is not None:
                 _require_keys_untouched(reader, base, added, read_at)
             if pinned_to is not None:
@@ -82,6 +82,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
         case Rewrite(request=request, added=added, kind=kind, scope=scope, pinned_to=pinned_to):
             gone = removed(reader, base, operation)
             _require_same_vectors(reader, base, gone["_FILE_NAME"], operation.read_at)
+            _require_marked_as_read(reader, base, kind, added, operation.read_at)
             if base.schema.primary_key:
                 _require_room(reader, base, operation, gone)
             if kind != "compact":  # Which keeps the buckets of what it reads.
@@ -114,21 +115,25 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
     return found
 
 
-def _require_marked_as_read(reader: Reader, base: State, operation: RowDelta) -> None:
-    """Raise `Conflict` if a file of which rows go is gone, or lost other rows since it was read."""
-    marking = {f.partition for f in operation.added if f.content is Content.DELETION_VECTORS}
-    scope = manifest.scope_of(base.schema, marking) if marking else NEVER
+def _require_marked_as_read(
+    reader: Reader, base: State, kind: str, added: tuple[WrittenFile, ...], read_at: int | None
+) -> None:
+    """Raise `Conflict` if a file of which `added` marks rows is gone, or lost other rows since it was read."""
+    marking = [f for f in added if f.content is Content.DELETION_VECTORS]
+    if not marking:
+        return
+    scope = manifest.scope_of(base.schema, {f.partition for f in marking})
     live = manifest.live_entries(reader, base.document, base.schema, scope)
-    wanted = pa.array(operation.referenced, pa.string())
+    wanted = pa.array([path for f in marking for path in f.refers_to], pa.string())
     there = scan.paths(live, base.schema)
     gone = wanted.filter(pc.invert(pc.is_in(wanted, value_set=there)))
     if len(gone):
         raise Conflict(
-            f"{reader.root}: {operation.kind} marked rows of {len(wanted)} files, of which {len(gone)} are no longer in the "
+            f"{reader.root}: {kind} marked rows of {len(wanted)} files, of which {len(gone)} are no longer in the "
             f"table at snapshot {base.version}, e.g. {gone[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
         )
     names = live["_FILE_NAME"].filter(pc.is_in(there, value_set=wanted))
-    _require_same_vectors(reader, base, names, operation.read_at)
+    _require_same_vectors(reader, base, names, read_at)
 
 
 def _require_same_vectors(reader: Reader, base: State, names: pa.ChunkedArray, read_at: int | None) -> None:
@@ -277,8 +282,9 @@ def lifted(entries: pa.Table, operation: Rewrite, schema: Schema) -> pa.Table:
 def _require_room(reader: Reader, base: State, operation: Rewrite, gone: pa.Table) -> None:
     """Raise `Conflict` if a file would share keys with one that others put on the same level (above 0) of its bucket."""
     schema, names = base.schema, ["_PARTITION", "_BUCKET", "_MIN_KEY", "_MAX_KEY", "_LEVEL"]
-    levels = pa.array([f.keys.level if f.keys else 0 for f in operation.added], pa.int32())
-    added = manifest.key_entries(operation.added, schema).append_column(manifest.ENTRY.field("_LEVEL"), levels)
+    files = [f for f in operation.added if f.content is not Content.DELETION_VECTORS]
+    levels = pa.array([f.keys.level if f.keys else 0 for f in files], pa.int32())
+    added = manifest.key_entries(files, schema).append_column(manifest.ENTRY.field("_LEVEL"), levels)
     new = pa.concat_tables([added, lifted(gone, operation, schema).select(names)])
     live = manifest.live_entries(reader, base.document, schema, operation.scope)
     live = live.filter(pc.invert(pc.is_in(manifest.identity(live), value_set=manifest.identity(gone)))).select(names)

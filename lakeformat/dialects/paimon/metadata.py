@@ -373,13 +373,32 @@ def require_writable(schema: Schema, where: str) -> None:
             f"{where}: bucket=-2 (postpone) cannot be written; create it with bucket=-1 or bucket>0"
         )
     if schema.primary_key:
-        options.require_upsertable(schema.properties, where)
         spec = options.merging(schema, where)
+        if options.has_vectors(schema.properties):
+            _require_vectors_fit(schema, spec.engine, where)
         if crosses_partitions(schema) and spec.ignore_delete and spec.engine == "deduplicate":
             raise UnsupportedFeature(
                 f"{where}: 'ignore-delete' on a table whose keys may change partitions cannot be written: the row in the old "
                 f"partition could not be taken away; set it to 'false', or add {', '.join(_beside_key(schema))} to primary_key"
             )
+
+
+def _require_vectors_fit(schema: Schema, engine: str, where: str) -> None:
+    """As Paimon's own writers: deletion vectors take the older rows of a key when level 0 is compacted."""
+    producer = options.changelog_producer(schema.properties)
+    if engine == "first-row":
+        raise InvalidInput(
+            f"{where}: deletion vectors with merge engine 'first-row', which deletes no row; leave them out"
+        )
+    if producer == "full-compaction":
+        raise InvalidInput(
+            f"{where}: deletion vectors with changelog-producer 'full-compaction'; use none, input or lookup"
+        )
+    if crosses_partitions(schema):
+        raise UnsupportedFeature(
+            f"{where}: deletion vectors on a table whose keys may change partitions cannot be written; add "
+            f"{', '.join(_beside_key(schema))} to primary_key"
+        )
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------

@@ -145,13 +145,6 @@ _REFUSED_FOR_KEYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("sequence.snapshot-ordering", lambda v: _true(v), "rows ordered by snapshot"),
     ("record-level.expire-time", lambda v: bool(v), "rows that expire by themselves"),
 )
-_REFUSED_FOR_KEYS_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    (
-        "deletion-vectors.enabled",
-        lambda v: _true(v),
-        "deletion vectors on a table with a primary key (read, not written)",
-    ),
-)
 # Set once, when the table is made.
 _IMMUTABLE = {
     "bucket-key", "bucket-function.type", "type", "path", "branch", "primary-key", "partition", "merge-engine", "sequence.field",
@@ -189,11 +182,6 @@ def require_writable(options: Options, where: str) -> None:
 def require_mergeable(options: Options, where: str) -> None:
     """Raise `UnsupportedFeature` for a table with a primary key whose rows could not be merged right."""
     _refuse(options, _REFUSED_FOR_KEYS, where)
-
-
-def require_upsertable(options: Options, where: str) -> None:
-    """Raise `UnsupportedFeature` for what a write to a table with a primary key would have to take part in."""
-    _refuse(options, _REFUSED_FOR_KEYS_ON_WRITE, where)
 
 
 def check_new(options: Options, where: str) -> None:

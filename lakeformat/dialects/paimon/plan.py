@@ -17,7 +17,7 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import conflict, layout, manifest, metadata, options, scan, types
 from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSource
 from lakeformat.dialects.paimon.metadata import State
-from lakeformat.errors import AlreadyExists, CorruptTable, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.errors import AlreadyExists, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model import evolution
 from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwrite, Request, Restore, Rewrite, RowDelta
 from lakeformat.model.predicate import Expression
@@ -117,6 +117,11 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     types.check_supported(after.fields)
     metadata.check_names(after.fields, reader.root)
     options.check_alter(before.properties, after.properties, reader.root)
+    if after.primary_key and options.has_vectors(before.properties) != options.has_vectors(after.properties):
+        raise InvalidInput(
+            f"{reader.root}: option 'deletion-vectors.enabled' of a table with a primary key is set when it is made, for its "
+            "files would be read otherwise; make a new table"
+        )
     metadata.check_options(after, reader.root)
     layout.layout(replace(base, schema=after))
     return _schema_plan(after, request, base, stamp, "evolve")

@@ -23,6 +23,8 @@ from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
 from lakeformat.model.work import (
     BUCKET,
+    FILE,
+    POSITION,
     SEQUENCE,
     VALUE_KIND,
     Content,
@@ -271,12 +273,24 @@ def deleted_rows(reader: Reader, base: State, found: Files) -> np.ndarray:
     return result
 
 
+def with_places(reader: Reader, base: State, found: Files, fields: tuple[Field, ...]) -> list[ReadTask]:
+    """Tasks that read the rows of key-value files as they stand, each with where it lies; `fields` as in `merges`."""
+    made = tasks(reader, base, found, (*fields, FILE, POSITION))
+    return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in made]
+
+
 def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> DeleteTask | None:
     """How rows of the data files `found` become deletion vectors; None where whole files are written again."""
     schema = base.schema
     if schema.primary_key or not options.has_vectors(schema.properties):
         return None
     metadata.require_writable(schema, reader.root)
+    return marking(reader, base, found)
+
+
+def marking(reader: Reader, base: State, found: Files) -> DeleteTask:
+    """How rows of the data files `found` become deletion vectors."""
+    schema = base.schema
     codes, values = manifest.partitions(found.entries, schema)
     partitions, before = manifest.partition_values(values, schema), delete_files(reader, base, found)
     rows = zip(found.paths.to_pylist(), codes.tolist(), found.entries["_BUCKET"].to_pylist(), strict=True)
