@@ -15,6 +15,7 @@ from lakeformat.codec import avro_fields
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.iceberg import manifest
+from lakeformat.engines import worker
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.work import WrittenFile
 
@@ -291,3 +292,14 @@ def test_a_schema_says_the_columns_it_was_made_of(lake):
         return field.id, avro_fields.legal(field.name), field.nullable, kind
 
     assert [told(f) for f in found] == [told(f) for f in t.schema.fields]
+
+
+def test_places_of_rows_count_over_batches(lake):
+    t = lake.create_table(
+        "d.t", pa.schema([("id", pa.int64())]), format="iceberg", properties={**AVRO, **MERGE_ON_READ}
+    )
+    t.append(pa.table({"id": range(100)}))
+    t.delete("id in (5, 55, 99)")
+    (task,) = iceberg.scan(t._store, iceberg.load(t._store, iceberg.head(t._store).version()))
+    found = [id for batch in worker.read(t._store, task, batch_rows=7) for id in batch["id"].to_pylist()]
+    assert found == [i for i in range(100) if i not in (5, 55, 99)]
