@@ -151,7 +151,7 @@ def test_batches_are_prepared_anew_where_buckets_grew_meanwhile(tmp_path):
 
 
 def test_checkpoints_in_flight_know_which_buckets_the_earlier_ones_gave(tmp_path):
-    properties = {"bucket": "-1", "dynamic-bucket.target-row-num": "2"}
+    properties = {"bucket": "-1", "dynamic-bucket.target-row-num": "1"}
     given = {"format": "paimon", "primary_key": ["id", "dt"], "properties": properties}
     table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"], **given)
     session = table.stream("job")
