@@ -363,9 +363,12 @@ def test_rows_by_key_come_together_on_spark_in_whatever_way_they_must(lake, spar
 def test_rows_that_are_inserted_under_another_key_than_they_are_looked_for_by(lake, spark):
     t = lake.create_table("k.t", KEYED, format="paimon", primary_key=["id"], properties={"bucket": "4"})
     t.append(pa.Table.from_pylist([row(i) for i in range(10)], KEYED))
-    chain = t.merge_into(on_spark(spark, [row(i, 5, op="i") for i in range(5, 15)]), on="t.id = s.id")
-    chain.when_not_matched().insert({"id": "s.id - 10", "k": "s.k", "v": "s.v", "dt": "s.dt"}).merge()
-    assert values(t) == {**dict.fromkeys(range(5), 5), **dict.fromkeys(range(5, 10), 0)}
+    before = set(t.inspect.files()["path"].to_pylist())
+    chain = t.merge_into(on_spark(spark, [row(i, 5, op="i") for i in range(105, 165)]), on="t.id = s.id")
+    chain.when_not_matched().insert({"id": "s.id - 100", "k": "s.k", "v": "s.v", "dt": "s.dt"}).merge()
+    assert values(t) == {**dict.fromkeys(range(5), 0), **dict.fromkeys(range(5, 65), 5)}
+    folders = [path.rpartition("/")[0] for path in set(t.inspect.files()["path"].to_pylist()) - before]
+    assert len(folders) == len(set(folders))  # One writer numbers the rows of a bucket.
 
 
 def test_several_rows_of_the_source_for_one_key_are_a_mistake(keyed, frame):
