@@ -132,7 +132,11 @@ NESTED = pa.schema(
         (SCHEMA, {"partition_by": ["nope(dt)"]}, "nope"),
         (SCHEMA, {"partition_by": [5]}, "5"),
         (SCHEMA, {"partition_by": 5}, "partition_by"),
-        (SCHEMA, {"primary_key": ["id"], "partition_by": ["dt"]}, "add dt to primary_key"),
+        (
+            SCHEMA,
+            {"primary_key": ["id"], "partition_by": ["dt"], "properties": {"bucket": "2"}},
+            "add dt to primary_key",
+        ),
         (SCHEMA, {"primary_key": ["id"], "properties": {"bucket-key": "id"}}, "bucket-key"),
         (SCHEMA, {"primary_key": 7}, "primary_key"),
         (SCHEMA, {"properties": {"bucket": "0"}}, "bucket"),
