@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
-from lakeformat.engines import ranks
+from lakeformat.engines import ranks, roaring64
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
-from lakeformat.model.work import Aggregation
+from lakeformat.model.work import Aggregation, NullKeys
 
 # What Java's Character.isWhitespace takes for a blank.
 _BLANK = "^[\\t-\\r\\x1c-\\x1f \\x{1680}\\x{2000}-\\x{2006}\\x{2008}-\\x{200a}\\x{2028}\\x{2029}\\x{205f}\\x{3000}]*$"
@@ -324,13 +324,14 @@ def _merge_map(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Res
 
 
 def _nested_update(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
-    """All rows in one list; with a nested key the newest of each. Rows taken back leave it, with all their like."""
+    """All rows in one list; with a nested key one of each. Rows taken back leave it, with all their like."""
     counts = (events.adds | events.older | events.retracts) & _valid(values)
-    elements = _elements(values, events, counts)
-    elements = elements.at(np.flatnonzero(np.asarray(elements.values.is_valid())))
-    if how.nested_key:
-        columns = [pa.chunked_array([pc.struct_field(elements.values, name)]) for name in how.nested_key]
-        elements = elements.at(_newest(elements, events, ranks.ranks(columns)))
+    elements = _nested(values, events, counts, how)
+    added = elements.keys[~events.retracts[elements.places]]
+    if how.limit is not None and np.any(np.bincount(added) > how.limit):
+        elements = elements.at(_limited(elements, _valid(values), events, how))
+    elif how.nested_key:
+        elements = elements.at(_of_nested_keys(elements, events, how))
     else:
         if len(elements.keys) and events.retracts[counts].any():
             order, starts = _alike(elements.keys, _codes(elements.values, how))
@@ -338,17 +339,138 @@ def _nested_update(values: pa.ChunkedArray, events: Events, how: Aggregation) ->
             alike = Events(starts, ~retracts, np.zeros_like(retracts), retracts)
             kept = alike.after(alike.adds, alike.last(retracts))
             elements = elements.at(np.sort(order[kept]))
-        older = events.older[elements.places]
-        at = np.where(older, -elements.places, elements.places)
-        elements = elements.at(np.lexsort((at, elements.keys)))
+        elements = elements.at(_final_order(elements, events))
     return _nulled(
         _lists(elements.values, elements.keys, len(events.starts), values.type),
         ~events.any((events.adds | events.older) & counts),
     )
 
 
+def _nested_partial_update(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    """One row of each nested key: of each of its columns the newest value that is not null."""
+    counts = (events.adds | events.older) & _valid(values)
+    elements = _nested(values, events, counts, how)
+    elements = elements.at(_final_order(elements, events))
+    order, starts = _alike(elements.keys, _nested_codes(elements.values, how))
+    rows, chosen = elements.at(order), order[:0]
+    if len(order):
+        all_add = np.ones(len(order), bool)
+        alike = Events(starts, all_add, ~all_add, ~all_add)
+        columns = []
+        for column in rows.values.flatten():
+            newest = alike.last(np.asarray(column.is_valid()))
+            columns.append(column.take(pa.array(newest, mask=newest < 0)))
+        chosen = np.argsort(order[starts], kind="stable")
+        made = pa.StructArray.from_arrays(columns, fields=list(values.type.value_type))
+        rows = _Elements(made, rows.keys[starts], rows.places[starts])
+    rows = rows.at(chosen)
+    return _nulled(_lists(rows.values, rows.keys, len(events.starts), values.type), ~events.any(counts))
+
+
+def _nested(values: pa.ChunkedArray, events: Events, counts: np.ndarray, how: Aggregation) -> _Elements:
+    """The rows inside, without those that are null, or whose nested key has a null and is to be left out."""
+    elements = _elements(values, events, counts)
+    known = np.asarray(elements.values.is_valid())
+    if how.nested_key and how.null_keys is not NullKeys.MERGE:
+        parts = [np.asarray(pc.struct_field(elements.values, name).is_valid()) for name in how.nested_key]
+        whole = np.logical_and.reduce(parts)
+        if how.null_keys is NullKeys.ERROR and np.any(known & ~whole & ~events.retracts[elements.places]):
+            raise InvalidInput(
+                f"column {how.column!r}: a row in it has null in its nested key ({', '.join(how.nested_key)}); set "
+                f"'fields.{how.column}.nested-key-null-strategy' to 'merge' or 'ignore' to let it pass"
+            )
+        known &= whole
+    return elements.at(np.flatnonzero(known))
+
+
+def _nested_codes(values: pa.Array, how: Aggregation) -> np.ndarray:
+    return ranks.ranks([pa.chunked_array([pc.struct_field(values, name)]) for name in how.nested_key])
+
+
+def _of_nested_keys(elements: _Elements, events: Events, how: Aggregation) -> np.ndarray:
+    """Of the rows of each nested key that are there at the end the one of the highest sequence, of these the newest."""
+    codes = _nested_codes(elements.values, how)
+    if not how.nested_sequence:
+        return _newest(elements, events, codes)
+    if len(codes) == 0:
+        return np.zeros(0, np.int64)
+    order, starts = _alike(elements.keys, codes)
+    retracts = events.retracts[elements.places[order]]
+    alike = Events(starts, ~retracts, np.zeros_like(retracts), retracts)
+    left = np.sort(order[alike.after(alike.adds, alike.last(retracts))])
+    indexes = left[_final_order(elements.at(left), events)]
+    return np.sort(indexes[_winners(elements.keys[indexes], codes[indexes], _sequence(elements.values, how)[indexes])])
+
+
+def _sequence(values: pa.Array, how: Aggregation) -> np.ndarray:
+    if not how.nested_sequence:
+        return np.zeros(len(values), np.int64)
+    return ranks.ranks([pa.chunked_array([pc.struct_field(values, name)]) for name in how.nested_sequence])
+
+
+def _winners(keys: np.ndarray, codes: np.ndarray, sequence: np.ndarray) -> np.ndarray:
+    """Of the same key and code the place of the highest sequence, of equal ones the last; by key and code."""
+    order = np.lexsort((sequence, codes, keys))
+    is_last = np.append((np.diff(keys[order]) != 0) | (np.diff(codes[order]) != 0), True)[: len(order)]
+    return order[is_last]
+
+
+def _limited(elements: _Elements, valid: np.ndarray, events: Events, how: Aggregation) -> np.ndarray:
+    """What is left where lists are full: one row of the table after the other, of all keys at once.
+
+    As Java: an older row stands before the list as a whole, and what of the list goes beyond the limit then goes.
+    """
+    alike = _nested_codes(elements.values, how) if how.nested_key else _codes(elements.values, how)
+    codes = alike if how.nested_key else np.arange(len(alike))
+    sequence, keys, limit = _sequence(elements.values, how), elements.keys, how.limit or 0
+    held = np.zeros(0, np.int64)
+    for places in _rounds(events, events.older | ((events.adds | events.retracts) & valid)):
+        given = np.flatnonzero(np.isin(elements.places, places))
+        is_taken = events.retracts[elements.places[given]]
+        held = held[~_among(held, given[is_taken], keys, alike)]
+        turned = np.zeros(len(events.starts), bool)
+        turned[events.keys[places[events.older[places]]]] = True
+        back, ahead = turned[keys[held]], turned[keys[given]]
+        base = np.append(held[~back], given[ahead])
+        more = np.append(held[back], given[~ahead & ~is_taken])
+        held = _joined(base, more, keys, codes, sequence, limit)
+    return held
+
+
+def _among(some: np.ndarray, others: np.ndarray, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Which of `some` elements have the key and code of one of `others`."""
+    rows = np.append(some, others)
+    pairs = ranks.ranks([pa.chunked_array([keys[rows]]), pa.chunked_array([codes[rows]])])
+    return np.isin(pairs[: len(some)], pairs[len(some) :])
+
+
+def _joined(
+    base: np.ndarray, more: np.ndarray, keys: np.ndarray, codes: np.ndarray, sequence: np.ndarray, limit: int
+) -> np.ndarray:
+    """`base`, and of `more` what has a code of these or fits below `limit`; one of each code, by key."""
+    rows = np.append(base, more)
+    order = np.argsort(keys[rows], kind="stable")
+    rows, is_base = rows[order], (np.arange(len(rows)) < len(base))[order]
+    if len(rows) == 0:
+        return rows
+    own, starts = _alike(keys[rows], codes[rows])
+    firsts = np.minimum.reduceat(own, starts)
+    winners = _winners(keys[rows], codes[rows], sequence[rows])
+    by_place = np.argsort(firsts)
+    firsts, winners = firsts[by_place], winners[by_place]
+    of = keys[rows][firsts]
+    nth = np.arange(len(firsts)) - np.searchsorted(of, of)
+    return rows[winners[is_base[firsts] | (nth < limit)]]
+
+
+def _final_order(elements: _Elements, events: Events) -> np.ndarray:
+    """The places of `elements` by key, those of older rows before all that came before them."""
+    at = np.where(events.older[elements.places], -elements.places, elements.places)
+    return np.lexsort((at, elements.keys))
+
+
 def _bitmaps(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
-    """The union of 32-bit roaring bitmaps, in their portable form."""
+    """The union of roaring bitmaps: of 32 bits in their portable form, of 64 bits in Java's."""
     places, keys = _in_final_order(events, (events.adds | events.older) & _valid(values))
     held = values.take(pa.array(places)).to_pylist()
     edges = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.zeros(0, np.int64)
@@ -360,11 +482,15 @@ def _bitmaps(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Resul
 
 def _union(bitmaps: list[bytes], how: Aggregation) -> bytes:
     try:
+        if how.function == "rbm64":
+            wide = BitMap64.union(*(roaring64.deserialize(each) for each in bitmaps))
+            wide.run_optimize()
+            return roaring64.serialize(wide)
         united = BitMap.union(*(BitMap.deserialize(each) for each in bitmaps))
+        united.run_optimize()
+        return bytes(united.serialize())
     except ValueError as error:
-        raise CorruptFile(f"column {how.column!r}: not a 32-bit roaring bitmap: {error}") from error
-    united.run_optimize()
-    return bytes(united.serialize())
+        raise CorruptFile(f"column {how.column!r}: not a roaring bitmap of {how.function}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,5 +606,7 @@ FUNCTIONS: dict[str, tuple[Callable[[pa.ChunkedArray, Events, Aggregation], Resu
     "collect": (_collect, True),
     "merge_map": (_merge_map, True),
     "nested_update": (_nested_update, True),
+    "nested_partial_update": (_nested_partial_update, False),
     "rbm32": (_bitmaps, False),
+    "rbm64": (_bitmaps, False),
 }

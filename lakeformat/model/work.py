@@ -60,6 +60,14 @@ class StatsMode(StrEnum):
     FULL = "full"
 
 
+class NullKeys(StrEnum):
+    """What becomes of rows inside a row whose nested key has a null."""
+
+    MERGE = "merge"
+    IGNORE = "ignore"
+    ERROR = "error"
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregation:
     """How the values of one column become one."""
@@ -69,7 +77,10 @@ class Aggregation:
     ignore_retract: bool = False  # Rows taken back (-U, -D) change nothing.
     distinct: bool = False  # listagg, collect
     delimiter: str = ","  # listagg
-    nested_key: tuple[str, ...] = ()  # nested_update
+    nested_key: tuple[str, ...] = ()  # nested_update, nested_partial_update: columns of the rows inside
+    nested_sequence: tuple[str, ...] = ()  # nested_update: what orders the rows of a nested key
+    null_keys: NullKeys = NullKeys.MERGE
+    limit: int | None = None  # nested_update: how many rows there may be
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap64
 
-from lakeformat import InvalidInput, Lake, UnsupportedFeature
+from lakeformat import CorruptFile, InvalidInput, Lake, UnsupportedFeature
+from lakeformat.engines import roaring64
 
 
 @pytest.fixture
@@ -123,6 +125,65 @@ def test_rows_merge_on_spark_as_here(lake, spark):
     assert found == [(1, 8), (2, 5), (3, 1)]
 
 
+ORDERS = pa.list_(pa.struct([("x", pa.int32()), ("at", pa.int32()), ("note", pa.string())]))
+
+
+def nested(function, **options):
+    return {"fields.r.aggregate-function": function} | {f"fields.r.{name}": value for name, value in options.items()}
+
+
+def orders(*rows):
+    return [dict(zip(("x", "at", "note"), row, strict=True)) for row in rows]
+
+
+def test_rows_inside_a_row_have_keys_an_order_and_a_limit(lake):
+    options = nested("nested_update", **{"nested-key": "x", "nested-sequence-field": "at", "count-limit": "2"})
+    table = make(lake, "aggregation", [("r", ORDERS)], **options)
+    write(table, {"id": 1, "r": orders((1, 5, "new"))})
+    write(table, {"id": 1, "r": orders((1, 4, "old"), (2, 1, "b"), (3, 1, "too many"))})
+    write(table, {"id": 1, "r": orders((2, 1, "B"))}, {"id": 2, "r": None})
+    assert read(table) == [{"id": 1, "r": orders((1, 5, "new"), (2, 1, "B"))}, {"id": 2, "r": None}]
+    write(table, {"id": 1, "r": orders((1, 0, None)), "rowkind": "-U"})
+    write(table, {"id": 1, "r": orders((3, 1, "c"))})
+    table.compact(full=True)
+    [row] = read(table, where="id = 1")
+    assert sorted(each["note"] for each in row["r"]) == ["B", "c"]
+
+
+def test_rows_inside_a_row_are_filled_column_by_column(lake):
+    table = make(lake, "aggregation", [("r", ORDERS)], **nested("nested_partial_update", **{"nested-key": "x"}))
+    write(table, {"id": 1, "r": orders((1, 5, None), (2, None, "b"))})
+    write(table, {"id": 1, "r": orders((2, 7, None), (1, None, "a"), (None, 1, "nobody"))})
+    assert read(table) == [{"id": 1, "r": orders((1, 5, "a"), (2, 7, "b"), (None, 1, "nobody"))}]
+    with pytest.raises(InvalidInput, match="'nested_partial_update' of column 'r'"):
+        write(table, {"id": 1, "r": [], "rowkind": "-D"})
+
+
+@pytest.mark.parametrize("function", ["nested_update", "nested_partial_update"])
+def test_null_in_a_nested_key_is_left_out_or_refused_where_so_said(lake, function):
+    given = {"nested-key": "x", "nested-key-null-strategy": "ignore"}
+    table = make(lake, "aggregation", [("r", ORDERS)], **nested(function, **given))
+    write(table, {"id": 1, "r": orders((1, 5, "a"))})
+    write(table, {"id": 1, "r": orders((None, 5, "nobody"), (2, 5, "b"))})
+    assert read(table) == [{"id": 1, "r": orders((1, 5, "a"), (2, 5, "b"))}]
+    table.alter().set_properties({"fields.r.nested-key-null-strategy": "error"}).commit()
+    with pytest.raises(InvalidInput, match=r"column 'r'.*\(x\).*nested-key-null-strategy"):
+        lake.table("d.t").scan().to_arrow()
+
+
+def test_bitmaps_of_64_bits_are_united(lake):
+    options = {"fields.b.aggregate-function": "rbm64", "fields.default-aggregate-function": "last_value"}
+    table = make(lake, "aggregation", [("b", pa.binary())], **options)
+    write(table, {"id": 1, "b": roaring64.serialize(BitMap64([1, 1 << 40]))}, {"id": 2, "b": None})
+    write(table, {"id": 1, "b": roaring64.serialize(BitMap64([2, 1 << 63]))}, {"id": 2, "b": b"\x00"})
+    one, two = read(table)
+    assert list(roaring64.deserialize(one["b"])) == [1, 2, 1 << 40, 1 << 63]
+    assert two["b"] == b"\x00"
+    write(table, {"id": 2, "b": b"no bitmap"})
+    with pytest.raises(CorruptFile, match="column 'b': not a roaring bitmap of rbm64"):
+        read(table)
+
+
 TYPES = [("a", pa.int32()), ("b", pa.string()), ("g", pa.int32()), ("r", pa.list_(pa.struct([("x", pa.int32())])))]
 WRONG = [
     ("aggregation", {"fields.a.aggregate-function": "summ"}, "did you mean 'sum'"),
@@ -130,6 +191,18 @@ WRONG = [
     ("aggregation", {"fields.z.aggregate-function": "sum"}, "names 'z', which is no column"),
     ("aggregation", {"fields.default-aggregate-function": "bool_or"}, "takes booleans"),
     ("aggregation", {"fields.r.aggregate-function": "nested_update", "fields.r.nested-key": "y"}, "names 'y'"),
+    ("aggregation", nested("nested_update", **{"nested-sequence-field": "x"}), "needs fields.r.nested-key"),
+    ("aggregation", nested("nested_update", **{"nested-key-null-strategy": "merge"}), "needs fields.r.nested-key"),
+    ("aggregation", nested("nested_partial_update"), "needs fields.r.nested-key"),
+    (
+        "aggregation",
+        nested("nested_update", **{"nested-key": "x", "nested-sequence-field": "z"}),
+        "nested-sequence-field names 'z'",
+    ),
+    ("aggregation", nested("nested_update", **{"nested-key": "x", "nested-key-null-strategy": "drop"}), "'drop'"),
+    ("aggregation", nested("nested_update", **{"count-limit": "-1"}), "count-limit is -1"),
+    ("aggregation", nested("nested_update", **{"count-limit": "few"}), "whole number"),
+    ("aggregation", {"fields.b.aggregate-function": "rbm64"}, "takes bytes"),
     ("aggregation", {"sequence.field": "g", "fields.g.aggregate-function": "max"}, "never aggregated"),
     (
         "aggregation",
@@ -155,8 +228,7 @@ WRONG = [
 ]
 REFUSED = [
     ("aggregation", {"fields.b.aggregate-function": "hll_sketch"}, "'hll_sketch'"),
-    ("aggregation", {"fields.b.aggregate-function": "rbm64"}, "Roaring64Bitmap"),
-    ("aggregation", {"fields.r.aggregate-function": "nested_update", "fields.r.count-limit": "3"}, "count-limit"),
+    ("aggregation", {"fields.b.aggregate-function": "theta_sketch"}, "'theta_sketch'"),
     ("newest", {}, "merge engine 'newest'"),
 ]
 

@@ -36,6 +36,17 @@ GAPS = (
     # Merge engines.
     Gap("lakeformat", "groups", "pypaimon", "latest", "it has no sequence groups"),
     Gap("pypaimon", "groups", "lakeformat", "latest", "it has no sequence groups"),
+    Gap("lakeformat", "nested_partial", "java", "latest", "nested_partial_update came after 0.9"),
+    Gap("java", "nested_partial", "lakeformat", "latest", "nested_partial_update came after 0.9"),
+    Gap(
+        "lakeformat",
+        "nested_ordered",
+        "java",
+        "latest",
+        "an order of nested rows, and limits to the row, came after 0.9",
+    ),
+    Gap("lakeformat", "bitmaps", "pypaimon", "latest", "it has no rbm64"),
+    Gap("pypaimon", "bitmaps", "lakeformat", "latest", "it has no rbm64"),
     Gap("lakeformat", "collections", "pypaimon", "latest", "it cannot turn the maps it merged into Arrow"),
     Gap(
         "lakeformat",

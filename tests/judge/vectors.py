@@ -154,6 +154,21 @@ CHOSEN = [
 ]
 
 
+# Ranges of 64-bit numbers (start, count, step).
+SETS = [
+    [[1, 1, 1], [70000, 1, 1], [1 << 40, 1, 1], [-1, 1, 1]],
+    [],
+    [[0, 65536, 1]],
+    [[5, 100, 1], [300, 3, 7]],
+    [[0, 10000, 3]],
+    [[0, 4096, 2], [1 << 33, 4097, 3]],
+    *([[0, count, 3 << 16]] for count in (10, 16, 17, 48, 49)),
+    [[29 * 7 << 16, 30, -(7 << 16)]],
+    [[0, 60, 4 << 32]],
+    [[-(1 << 62), 17, 3 << 56], [9, 5, 1 << 24], [1 << 50, 49, 1 << 16]],
+]
+
+
 def main() -> None:
     """Ask for every vector and write one file for each kind."""
     GOLDEN.mkdir(parents=True, exist_ok=True)
@@ -164,6 +179,7 @@ def main() -> None:
         ("murmur", murmur),
         ("partition_path", partition_paths),
         ("bounds", bounds),
+        ("roaring64", roaring64),
     ):
         document = {"engine": ENGINE, **make(java)}
         lines = [f'"{key}": {_lines(value)}' for key, value in document.items()]
@@ -328,6 +344,15 @@ def bounds(java: Conversation) -> dict:
         "U+D7FF is a mistake of the engine's: the next code point is a surrogate, which has no UTF-8 "
         "form and became a question mark, below the true maximum.",
         "columns": [column | answer for column, answer in zip(columns, answers, strict=True)],
+    }
+
+
+def roaring64(java: Conversation) -> dict:
+    """Sets of 64-bit numbers, as ranges of (start, count, step): trees of all four types of nodes, and all containers."""
+    answers = java.ask(verb="roaring64", sets=SETS)
+    return {
+        "about": "RoaringBitmap64 (Roaring64Bitmap with runOptimize): the bytes of each set, and of its union with the first",
+        "sets": [{"ranges": ranges} | answer for ranges, answer in zip(SETS, answers, strict=True)],
     }
 
 

@@ -16,7 +16,7 @@ class Refused(Exception):
     """The engine cannot merge these rows."""
 
 
-NONSENSE = object()  # What comes of taking back what cannot be; it goes only where the whole row is removed.
+NONSENSE = object()  # What comes of what cannot be added or taken back; it goes only where the whole row is removed.
 
 
 def merge(rows: list[dict], spec: MergeSpec, types: dict[str, Any] | None = None) -> list[dict]:
@@ -133,11 +133,16 @@ class Function:
     def add(self, old, new):
         if NONSENSE in (old, new):
             return NONSENSE
-        return getattr(self, f"_{self.how.function}")(old, new)
+        try:
+            return getattr(self, f"_{self.how.function}")(old, new)
+        except Refused:
+            return NONSENSE
 
     def add_older(self, old, new):
-        if self.how.function == "collect" or (self.how.function == "nested_update" and old is None):
+        if self.how.function == "collect":
             return self.add(old, new)
+        if self.how.function.startswith("nested") and old is None:
+            return None if new is None else self.add(new, [])
         return self.add(new, old)
 
     def retract(self, old, new):
@@ -275,10 +280,20 @@ class Function:
     def _nested_update(self, old, new):
         if new is None:
             return old
-        both = [each for each in (old or []) + new if each is not None]
+        limit = math.inf if self.how.limit is None else self.how.limit
         if not self.how.nested_key:
-            return both
-        return list({tuple(each[name] for name in self.how.nested_key): each for each in both}.values())
+            old = self._rows(old)
+            return old + self._rows(new)[: max(int(min(limit, 99)) - len(old), 0)]
+        by_key: dict[tuple, dict] = {}
+        for is_new, rows in enumerate((self._rows(old), self._rows(new))):
+            for each in rows:
+                key = self._nested_key(each)
+                if key in by_key:
+                    if self._order(each) >= self._order(by_key[key]):
+                        by_key[key] = each
+                elif not is_new or len(by_key) < limit:
+                    by_key[key] = each
+        return list(by_key.values())
 
     def _retract_nested_update(self, old, new):
         if old is None or new is None:
@@ -287,8 +302,35 @@ class Function:
         gone = [tuple(each[name] for name in names) for each in new if each is not None]
         return [each for each in old if tuple(each[name] for name in names) not in gone]
 
+    def _nested_partial_update(self, old, new):
+        if new is None:
+            return old
+        by_key: dict[tuple, dict] = {}
+        for each in self._rows(old) + self._rows(new):
+            row = by_key.setdefault(self._nested_key(each), dict.fromkeys(each))
+            row.update({name: value for name, value in each.items() if value is not None})
+        return list(by_key.values())
+
+    def _rows(self, rows):
+        """Those that are no null and have a whole key, where they need one."""
+        rows = [each for each in rows or [] if each is not None]
+        if self.how.null_keys == "merge":
+            return rows
+        whole = [each for each in rows if None not in self._nested_key(each)]
+        if self.how.null_keys == "error" and whole != rows:
+            raise Refused
+        return whole
+
+    def _nested_key(self, row):
+        return tuple(row[name] for name in self.how.nested_key)
+
+    def _order(self, row):
+        return tuple((row[name] is not None, row[name] or 0) for name in self.how.nested_sequence)
+
     def _rbm32(self, old, new):
         return new if old is None else old if new is None else old | new
+
+    _rbm64 = _rbm32
 
 
 def unique(values: list) -> list:

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
+from lakeformat.engines import roaring64
 from lakeformat.engines.aggregate import FUNCTIONS
 from lakeformat.engines.merge import merge, merge_in_batches
 from lakeformat.errors import InvalidInput, UnsupportedFeature
-from lakeformat.model.work import Aggregation, MergeSpec, SequenceGroup
+from lakeformat.model.work import Aggregation, MergeSpec, NullKeys, SequenceGroup
 from tests.unit import row_model
 
 KINDS = st.sampled_from([0, 0, 0, 2, 1, 3])
@@ -107,8 +108,8 @@ NUMBERS = {
     (18, 2): (pa.decimal128(18, 2), st.decimals(-(10**16) + 1, 10**16 - 1, places=2)),
     (37, 0): (pa.decimal128(37, 0), st.decimals(-(10**37) + 1, 10**37 - 1, places=0)),
 }
-STRUCT = pa.struct([pa.field("a", pa.int32()), pa.field("b", pa.string())])
-STRUCTS = st.fixed_dictionaries({"a": SMALL, "b": st.none() | st.sampled_from("xy")})
+STRUCT = pa.struct([pa.field("a", pa.int32()), pa.field("b", pa.string()), pa.field("c", pa.int64())])
+STRUCTS = st.fixed_dictionaries({"a": SMALL, "b": st.none() | st.sampled_from("xy"), "c": SMALL})
 LETTERS = st.sampled_from(["a", "b", "a,b", "b,,a", " ", "", "a;b"])
 VALUES = {
     "bool": (pa.bool_(), st.booleans()),
@@ -120,6 +121,7 @@ VALUES = {
         st.dictionaries(st.sampled_from("abc"), SMALL).map(lambda d: sorted(d.items())),
     ),
     "bitmap": (pa.binary(), st.frozensets(st.integers(0, 70000), max_size=3)),
+    "wide bitmap": (pa.binary(), st.frozensets(st.integers(0, 1 << 20) | st.integers(0, (1 << 64) - 1), max_size=3)),
 }
 CASES = [
     *((name, kind) for kind in NUMBERS for name in ("sum", "product")),
@@ -133,20 +135,22 @@ CASES = [
     ("collect", "structs"),
     ("merge_map", "map"),
     ("nested_update", "structs"),
+    ("nested_partial_update", "structs"),
     ("rbm32", "bitmap"),
+    ("rbm64", "wide bitmap"),
 ]
 
 
-def shown(rows):
+def shown(rows, read=BitMap.deserialize):
     """Rows with what has no order in order, and numbers that are not equal to themselves as text."""
-    return [{name: _shown(value) for name, value in row.items()} for row in rows]
+    return [{name: _shown(value, read) for name, value in row.items()} for row in rows]
 
 
-def _shown(value):
+def _shown(value, read):
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, bytes):
-        return list(BitMap.deserialize(value))
+        return list(read(value))
     if isinstance(value, float):
         return str(value + 0.0)
     if isinstance(value, list):
@@ -158,12 +162,14 @@ def _text(value):
     return str(sorted(value.items())) if isinstance(value, dict) else str(value)
 
 
-def stored(rows):
-    return [{n: BitMap(v).serialize() if isinstance(v, frozenset) else v for n, v in row.items()} for row in rows]
+def stored(rows, write=lambda values: BitMap(values).serialize()):
+    return [{n: write(v) if isinstance(v, frozenset) else v for n, v in row.items()} for row in rows]
 
 
 def compared(rows, schema, spec, types):
-    table = table_of(stored(rows), schema, 2)
+    is_wide = types["v"] == "wide bitmap"
+    written = stored(rows, lambda values: roaring64.serialize(BitMap64(values))) if is_wide else stored(rows)
+    table = table_of(written, schema, 2)
     try:
         expected = row_model.merge(rows, spec, types)
     except row_model.Refused:
@@ -178,17 +184,28 @@ def compared(rows, schema, spec, types):
     for row in (*found_rows, *expected):
         if distinct and isinstance(row["v"], list):
             row["v"] = sorted(map(_text, row["v"]))
-    assert shown(found_rows) == shown(expected)
+    read = roaring64.deserialize if is_wide else BitMap.deserialize
+    assert shown(found_rows, read) == shown(expected, read)
 
 
 def aggregations(function, data):
+    nested = {}
+    if function.startswith("nested"):
+        keys = [("a",), ("b", "a")] + [()] * (function == "nested_update")
+        nested["nested_key"] = data.draw(st.sampled_from(keys))
+        if nested["nested_key"]:
+            nested["null_keys"] = data.draw(st.sampled_from([NullKeys.MERGE, NullKeys.MERGE, *NullKeys]))
+    if function == "nested_update":
+        nested["limit"] = data.draw(st.none() | st.integers(0, 4))
+        if nested["nested_key"]:
+            nested["nested_sequence"] = data.draw(st.sampled_from([(), ("c",), ("b", "c")]))
     return Aggregation(
         "v",
         function,
         ignore_retract=data.draw(st.booleans()),
         distinct=data.draw(st.booleans()) if function in ("listagg", "collect") else False,
         delimiter=data.draw(st.sampled_from([",", ";"])) if function == "listagg" else ",",
-        nested_key=data.draw(st.sampled_from([(), ("a",), ("b", "a")])) if function == "nested_update" else (),
+        **nested,
     )
 
 
@@ -221,6 +238,38 @@ def test_partial_update_aggregates_inside_sequence_groups(function, kind, data):
     group = SequenceGroup(sequence, ("v",), removes_record=data.draw(st.booleans()))
     spec = MergeSpec(("k",), "partial-update", aggregations=(aggregations(function, data),), groups=(group,))
     compared(rows, schema, spec, {"v": kind})
+
+
+def nested_rows(function, *events, **how):
+    """What becomes of (order, rows inside as (a, b, c)) by a partial update."""
+    fields = [pa.field("v", pa.list_(STRUCT)), pa.field("g", pa.int64())]
+    schema = pa.schema([pa.field("k", pa.int64(), False), *SYSTEM, *fields])
+    rows = [
+        {"k": 1, "_SEQUENCE_NUMBER": n, "_VALUE_KIND": 0, "g": g}
+        | {"v": None if inside is None else [dict(zip("abc", each, strict=True)) for each in inside]}
+        for n, (g, inside) in enumerate(events)
+    ]
+    how = Aggregation("v", function, **how)
+    spec = MergeSpec(("k",), "partial-update", aggregations=(how,), groups=(SequenceGroup(("g",), ("v",)),))
+    [row] = merge(table_of(rows, schema, 2), spec).to_pylist()
+    return [tuple(each.values()) for each in row["v"]]
+
+
+def test_an_older_row_counts_as_older_inside_too():
+    new, old, other = (1, "new", 0), (1, "old", 0), (2, "x", 0)
+    keyed = {"nested_key": ("a",)}
+    assert nested_rows("nested_update", (2, [new]), (1, [old, other]), **keyed) == [new, other]
+    assert nested_rows("nested_update", (2, [new]), (1, [old]), nested_sequence=("c",), **keyed) == [new]
+    assert nested_rows("nested_partial_update", (2, [(1, None, 5)]), (1, [(1, "old", 4)]), **keyed) == [(1, "old", 5)]
+
+
+def test_an_older_row_stands_before_a_list_with_a_limit():
+    """As Java: it comes as a whole, and what was there fills up to the limit."""
+    a, b, c = ((n, "x", 0) for n in range(3))
+    assert nested_rows("nested_update", (2, [a]), (1, [b, c]), limit=1) == [b, c]
+    assert nested_rows("nested_update", (2, [a]), (1, [b, c]), (0, None), limit=1) == [b]
+    assert nested_rows("nested_update", (2, None), (1, [b, c]), limit=1) == [b, c]
+    assert nested_rows("nested_update", (1, [a, b]), (2, [c, b]), limit=1, nested_key=("a",)) == [a]
 
 
 SYSTEM_NAMES = [field.name for field in SYSTEM]

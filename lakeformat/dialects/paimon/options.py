@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Schema, Type
-from lakeformat.model.work import Aggregation, MergeSpec, SequenceGroup
+from lakeformat.model.work import Aggregation, MergeSpec, NullKeys, SequenceGroup
 
 Options = Mapping[str, str]
 
@@ -524,9 +525,6 @@ def _aggregations(
             continue
         function = _FUNCTION_NAMES.get(function.strip(), function.strip())
         _require_function(function, field, where)
-        for option in ("count-limit", "nested-sequence-field", "nested-key-null-strategy"):
-            if function == "nested_update" and f"{prefix}.{option}" in given:
-                raise UnsupportedFeature(f"{where}: option {prefix}.{option}: not supported")
         if engine == "partial-update" and field.name not in grouped:
             if function != "last_non_null_value":
                 raise InvalidInput(
@@ -534,28 +532,50 @@ def _aggregations(
                     f"engine 'partial-update' name it in a 'fields.<sequence column>.sequence-group'"
                 )
             continue
-        nested_key = names(given, f"{prefix}.nested-key")
-        if function == "nested_update":
-            inner = field.type.element.type.fields  # type: ignore[union-attr]
-            if strange := [name for name in nested_key if all(each.name != name for each in inner)]:
-                raise InvalidInput(
-                    f"{where}: {prefix}.nested-key names {strange[0]!r}, which {field.type} does not have"
-                )
         distinct = bool(boolean(given, f"{prefix}.distinct", False)) and function in {"listagg", "collect"}
         delimiter = given.get(f"{prefix}.list-agg-delimiter", ",")
         if distinct and function == "listagg" and not delimiter:
             raise InvalidInput(f"{where}: {prefix}.list-agg-delimiter is empty; distinct parts need one")
-        found.append(
-            Aggregation(
-                field.name,
-                function,
-                bool(boolean(given, f"{prefix}.ignore-retract", False)),
-                distinct,
-                delimiter,
-                nested_key if function == "nested_update" else (),
-            )
-        )
+        ignores = bool(boolean(given, f"{prefix}.ignore-retract", False))
+        how = Aggregation(field.name, function, ignores, distinct, delimiter)
+        found.append(_nested(how, field, given, where) if function in _NESTED else how)
     return tuple(found)
+
+
+def _nested(how: Aggregation, field: Field, given: Mapping[str, str], where: str) -> Aggregation:
+    """`how` with what is said of the rows inside a column."""
+    prefix = f"fields.{field.name}"
+    key = names(given, f"{prefix}.nested-key")
+    null_keys = given.get(f"{prefix}.nested-key-null-strategy")
+    sequence: tuple[str, ...] = ()
+    limit = None
+    if how.function == "nested_update":
+        sequence = names(given, f"{prefix}.nested-sequence-field")
+        limit = integer(given, f"{prefix}.count-limit", None)
+    inner = {each.name: each.type for each in field.type.element.type.fields}  # type: ignore[union-attr]
+    for option, columns in (("nested-key", key), ("nested-sequence-field", sequence)):
+        for name in columns:
+            if name not in inner:
+                raise InvalidInput(f"{where}: {prefix}.{option} names {name!r}, which {field.type} does not have")
+            if not isinstance(inner[name], Scalar):
+                raise InvalidInput(
+                    f"{where}: {prefix}.{option} names {name!r}, which is {inner[name]}; it takes plain values"
+                )
+    asks = [f"{prefix}.nested-sequence-field"] * bool(sequence) + [f"{prefix}.nested-key-null-strategy"] * bool(
+        null_keys
+    )
+    asks += ["nested_partial_update"] * (how.function == "nested_partial_update")
+    if asks and not key:
+        raise InvalidInput(f"{where}: column {field.name!r}: {asks[0]} needs {prefix}.nested-key")
+    if limit is not None and limit < 0:
+        raise InvalidInput(f"{where}: {prefix}.count-limit is {limit}; it counts rows from 0")
+    try:
+        kind = NullKeys((null_keys or "merge").strip().lower())
+    except ValueError:
+        raise InvalidInput(
+            f"{where}: {prefix}.nested-key-null-strategy is {null_keys!r}; it is 'merge', 'ignore' or 'error'"
+        ) from None
+    return replace(how, nested_key=key, nested_sequence=sequence, null_keys=kind, limit=limit)
 
 
 def _require_function(function: str, field: Field, where: str) -> None:
@@ -593,6 +613,11 @@ def _is_scalar(*kinds: Kind) -> Callable[[Type], bool]:
     return lambda type: isinstance(type, Scalar) and (not kinds or type.kind in kinds)
 
 
+def _is_list_of_rows(type: Type) -> bool:
+    return isinstance(type, ListOf) and isinstance(type.element.type, Row)
+
+
+_NESTED = ("nested_update", "nested_partial_update")
 _NUMBERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
 _FUNCTION_NAMES = {"first_not_null_value": "first_non_null_value"}  # Java's older spelling.
 # Function -> (what it takes, whether a type is that).
@@ -610,14 +635,14 @@ _FUNCTIONS: dict[str, tuple[str, Callable[[Type], bool]]] = {
     "bool_or": ("booleans", _is_scalar(Kind.BOOLEAN)),
     "collect": ("arrays", lambda type: isinstance(type, ListOf)),
     "merge_map": ("maps", lambda type: isinstance(type, MapOf)),
-    "nested_update": ("arrays of rows", lambda type: isinstance(type, ListOf) and isinstance(type.element.type, Row)),
+    "nested_update": ("arrays of rows", _is_list_of_rows),
+    "nested_partial_update": ("arrays of rows", _is_list_of_rows),
     "rbm32": ("bytes", _is_scalar(Kind.BYTES, Kind.VARBINARY)),
+    "rbm64": ("bytes", _is_scalar(Kind.BYTES, Kind.VARBINARY)),
 }
 # Those of Java that are refused, and why.
 _FUNCTIONS_OF_JAVA = {
-    "rbm64": "in a form that only Java's Roaring64Bitmap reads",
     "hll_sketch": "a DataSketches sketch",
     "theta_sketch": "a DataSketches sketch",
     "merge_map_with_keytime": "a map with times",
-    "nested_partial_update": "partial updates of nested rows",
 }

@@ -40,6 +40,10 @@ public final class Engine {
                 return Vectors.buckets(request);
             case "murmur":
                 return Vectors.murmur(request);
+            case "roaring64":
+                return Vectors.roaring64(request);
+            case "same_roaring64":
+                return Vectors.sameRoaring64(request);
             case "partition_paths":
                 return Vectors.partitionPaths(request);
             case "bounds":

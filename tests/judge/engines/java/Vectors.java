@@ -25,6 +25,7 @@ import org.apache.paimon.types.RowType;
 import org.apache.paimon.utils.InternalRowPartitionComputer;
 import org.apache.paimon.utils.MurmurHashUtils;
 import org.apache.paimon.utils.PartitionPathUtils;
+import org.apache.paimon.utils.RoaringBitmap64;
 import org.apache.paimon.utils.SerializationUtils;
 
 final class Vectors {
@@ -78,6 +79,43 @@ final class Vectors {
             hashes.add(MurmurHashUtils.hashBytesByWords(MemorySegment.wrap(bytes), 0, bytes.length));
         }
         return hashes;
+    }
+
+    /** The bytes of each set, and of the union of each with the first; each set is ranges of (start, count, step). */
+    static Object roaring64(JsonNode request) throws Exception {
+        List<Object> answers = new ArrayList<>();
+        byte[] first = null;
+        for (JsonNode ranges : request.get("sets")) {
+            RoaringBitmap64 bitmap = new RoaringBitmap64();
+            for (JsonNode range : ranges) {
+                for (long i = 0; i < range.get(1).asLong(); i++) {
+                    bitmap.add(range.get(0).asLong() + i * range.get(2).asLong());
+                }
+            }
+            byte[] own = bitmap.serialize();
+            first = first == null ? own : first;
+            RoaringBitmap64 other = new RoaringBitmap64();
+            other.deserialize(first);
+            bitmap.or(other);
+            Map<String, Object> answer = new LinkedHashMap<>();
+            answer.put("bytes", hex(own));
+            answer.put("with_first", hex(bitmap.serialize()));
+            answers.add(answer);
+        }
+        return answers;
+    }
+
+    /** Whether bytes (hex) hold the same numbers as other bytes, by the engine's own reading. */
+    static Object sameRoaring64(JsonNode request) throws Exception {
+        List<Object> answers = new ArrayList<>();
+        for (JsonNode pair : request.get("pairs")) {
+            RoaringBitmap64 one = new RoaringBitmap64();
+            RoaringBitmap64 other = new RoaringBitmap64();
+            one.deserialize(HexFormat.of().parseHex(pair.get(0).asText()));
+            other.deserialize(HexFormat.of().parseHex(pair.get(1).asText()));
+            answers.add(one.equals(other));
+        }
+        return answers;
     }
 
     static Object partitionPaths(JsonNode request) {
