@@ -424,8 +424,12 @@ def _limited(elements: _Elements, valid: np.ndarray, events: Events, how: Aggreg
     codes = alike if how.nested_key else np.arange(len(alike))
     sequence, keys, limit = _sequence(elements.values, how), elements.keys, how.limit or 0
     held = np.zeros(0, np.int64)
+    done = [held]  # Of keys that have no further row: those of a round are among those of the one before.
     for places in _rounds(events, events.older | ((events.adds | events.retracts) & valid)):
-        given = np.flatnonzero(np.isin(elements.places, places))
+        goes_on = np.isin(keys[held], events.keys[places])
+        done.append(held[~goes_on])
+        held = held[goes_on]
+        given = _within(elements.places, places)
         is_taken = events.retracts[elements.places[given]]
         held = held[~_among(held, given[is_taken], keys, alike)]
         turned = np.zeros(len(events.starts), bool)
@@ -434,7 +438,15 @@ def _limited(elements: _Elements, valid: np.ndarray, events: Events, how: Aggreg
         base = np.append(held[~back], given[ahead])
         more = np.append(held[back], given[~ahead & ~is_taken])
         held = _joined(base, more, keys, codes, sequence, limit)
-    return held
+    found = np.concatenate([*done, held])
+    return found[np.argsort(keys[found], kind="stable")]
+
+
+def _within(places: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Where `places`, which rise, are one of `some`."""
+    first, last = np.searchsorted(places, some), np.searchsorted(places, some, side="right")
+    lengths = last - first
+    return np.repeat(first - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
 
 
 def _among(some: np.ndarray, others: np.ndarray, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
