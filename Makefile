@@ -21,8 +21,8 @@ demo: $(STAMP) java home ## Backfill January 2013, compact, expire, re-run one d
 ui: $(STAMP) java home ## Open Dagster on http://localhost:3000
 	LAKE_WAREHOUSE=$(abspath $(WAREHOUSE)) $(BIN)/dagster dev -w workspace.yaml
 
-test: $(STAMP) java ## Run the tests
-	$(BIN)/python -m pytest
+test: $(STAMP) java ## Run the tests, a file at a time on each of two processes
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 check: $(STAMP) ## Lint, types, and the import rule
 	$(BIN)/ruff check .
