@@ -123,27 +123,11 @@ def _legally_named(table: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
     """`table` with names that Avro allows, at any depth."""
     if all(avro_fields.legal(each.name) == each.name for each in walk(fields)):
         return table
-    columns = [_renamed(casts.flat(column), each.type) for column, each in zip(table.columns, fields, strict=True)]
+    columns = [
+        casts.rebuilt(casts.flat(column), each.type, lambda leaf, _: leaf, avro_fields.legal)
+        for column, each in zip(table.columns, fields, strict=True)
+    ]
     return pa.Table.from_arrays(columns, [avro_fields.legal(each.name) for each in fields])
-
-
-def _renamed(array: pa.Array, type: Type) -> pa.Array:
-    match type:
-        case Row(parts):
-            columns = [_renamed(pc.struct_field(array, [i]), part.type) for i, part in enumerate(parts)]
-            held = [
-                pa.field(avro_fields.legal(part.name), column.type, part.nullable)
-                for part, column in zip(parts, columns, strict=True)
-            ]
-            return casts.struct(array, columns, pa.struct(held))
-        case ListOf(element):
-            items = _renamed(casts.items(array), element.type)
-            return casts.relist(array, pa.list_(pa.field("element", items.type, element.nullable)), items)
-        case MapOf(key, value):
-            keys, values = casts.entries(array)
-            keys, values = _renamed(keys, key.type), _renamed(values, value.type)
-            return casts.remap(array, pa.map_(keys.type, pa.field("value", values.type, value.nullable)), keys, values)
-    return array
 
 
 def _mapped(array: pa.Array, type: Type) -> pa.Array:

@@ -163,6 +163,25 @@ def remap(array: pa.Array, type: pa.DataType, keys: pa.Array, values: pa.Array) 
     return pa.Array.from_buffers(type, len(array), [_validity(array), _offsets(array)], children=[pairs])
 
 
+def rebuilt(
+    array: pa.Array, type: Type, leaf: Callable[[pa.Array, Type], pa.Array], name: Callable[[str], str] = str
+) -> pa.Array:
+    """The same values with `leaf` applied to what is neither row, list nor map, and the parts of rows called `name` of theirs."""
+    match type:
+        case Row(parts):
+            columns = [rebuilt(pc.struct_field(array, [i]), part.type, leaf, name) for i, part in enumerate(parts)]
+            held = [pa.field(name(p.name), c.type, p.nullable) for p, c in zip(parts, columns, strict=True)]
+            return struct(array, columns, pa.struct(held))
+        case ListOf(element):
+            elements = rebuilt(items(array), element.type, leaf, name)
+            return relist(array, pa.list_(pa.field("element", elements.type, element.nullable)), elements)
+        case MapOf(key, value):
+            keys, values = entries(array)
+            keys, values = rebuilt(keys, key.type, leaf, name), rebuilt(values, value.type, leaf, name)
+            return remap(array, pa.map_(keys.type, pa.field("value", values.type, value.nullable)), keys, values)
+    return leaf(array, type)
+
+
 def innermost(array: pa.Array) -> pa.Array:
     """The part of rows of one part, at any depth; null where a row is."""
     while pa.types.is_struct(array.type):

@@ -143,7 +143,8 @@ class Output:
         writer = self._writer = self._writer or self._opened(table)
         self._extra.append(statistics.beside_footer(table, self._fields, self._int96))
         if self._has_uuids:
-            columns = [_marked(casts.flat(c), f.type) for c, f in zip(table.columns, self._fields, strict=True)]
+            given = zip(table.columns, self._fields, strict=True)
+            columns = [casts.rebuilt(casts.flat(column), each.type, _marked) for column, each in given]
             table = pa.Table.from_arrays(columns, schema=self._schema)
         writer.write_table(table, row_group_size=max(1, table.num_rows))
 
@@ -358,22 +359,8 @@ def _file_type(type: Type) -> pa.DataType:
 
 
 def _marked(array: pa.Array, type: Type) -> pa.Array:
-    """A column with its UUIDs said to be such; at any depth."""
-    match type:
-        case Scalar(Kind.UUID):
-            return pa.ExtensionArray.from_storage(pa.uuid(), array)
-        case Row(parts):
-            columns = [_marked(pc.struct_field(array, [i]), part.type) for i, part in enumerate(parts)]
-            held = [pa.field(p.name, c.type, p.nullable) for p, c in zip(parts, columns, strict=True)]
-            return casts.struct(array, columns, pa.struct(held))
-        case ListOf(element):
-            items = _marked(casts.items(array), element.type)
-            return casts.relist(array, pa.list_(pa.field("element", items.type, element.nullable)), items)
-        case MapOf(key, value):
-            keys, values = casts.entries(array)
-            keys, values = _marked(keys, key.type), _marked(values, value.type)
-            return casts.remap(array, pa.map_(keys.type, pa.field("value", values.type, value.nullable)), keys, values)
-    return array
+    """UUIDs said to be such."""
+    return pa.ExtensionArray.from_storage(pa.uuid(), array) if type == Scalar(Kind.UUID) else array
 
 
 def _codec(name: str) -> str:
