@@ -176,6 +176,7 @@ def spark(spark):
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.sparkContext.setLogLevel("ERROR")
+    spark.createDataFrame([], "id int")  # Makes the session of all tests the active one again.
 
 
 @pytest.fixture(params=["arrow", pytest.param("spark", marks=pytest.mark.spark)])
