@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -167,12 +167,7 @@ def read_index(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
     name = (document or {}).get("indexManifest")
     if not name:
         return INDEX_ENTRY.empty_table()
-    entries = _CACHE.get(reader.root, name)
-    if entries is None:
-        path = f"{MANIFEST_FOLDER}/{name}"
-        entries = parse_index(reader.read(path), f"{reader.root}/{path}")
-        _CACHE.put(reader.root, name, entries)
-    return entries
+    return _decoded(reader, name, parse_index)
 
 
 def vectors(entries: pa.Table) -> pa.Table:
@@ -197,12 +192,17 @@ def read_list(reader: Reader, name: str | None) -> pa.Table:
     """The manifests that a manifest list names; none for no list. Decoded lists are kept by name, as manifests are."""
     if not name:
         return EMPTY_METAS
-    metas = _CACHE.get(reader.root, name)
-    if metas is None:
+    return _decoded(reader, name, parse_list)
+
+
+def _decoded(reader: Reader, name: str, parse: Callable[[bytes, str], pa.Table]) -> pa.Table:
+    """A file of the manifest folder; its name is never given twice, so what it holds is kept."""
+    found = _CACHE.get(reader.root, name)
+    if found is None:
         path = f"{MANIFEST_FOLDER}/{name}"
-        metas = parse_list(reader.read(path), f"{reader.root}/{path}")
-        _CACHE.put(reader.root, name, metas)
-    return metas
+        found = parse(reader.read(path), f"{reader.root}/{path}")
+        _CACHE.put(reader.root, name, found)
+    return found
 
 
 def read_metas(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
