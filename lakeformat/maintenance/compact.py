@@ -17,6 +17,7 @@ from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Snapshot, TableState
 from lakeformat.model.work import RewriteTask, Upkeep, WrittenFile
+from lakeformat.storage.head import Head
 from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
@@ -43,9 +44,7 @@ def compact(
     Raises `Conflict` when others were faster `starts` times.
     """
     for start in range(starts):
-        head = dialect.head(store)
-        base = dialect.on(store, dialect.load(store, head.version()), request.branch)
-        tasks = _worth_it(store, dialect, base, full, scope, sort_by)
+        head, base, tasks = _worth_it(store, dialect, request.branch, full, scope, sort_by)
         if not tasks:
             return None
         try:
@@ -70,9 +69,7 @@ def compact_in_parts(
 ) -> Snapshot | None:
     """As `compact`, in at most `most` snapshots, of which the last is returned. A part that fails leaves the others as they
     are, and is left out; raises what was wrong with the last one where all did."""
-    head = dialect.head(store)
-    base = dialect.on(store, dialect.load(store, head.version()), request.branch)
-    tasks = _worth_it(store, dialect, base, full, scope, sort_by)
+    head, base, tasks = _worth_it(store, dialect, request.branch, full, scope, sort_by)
     size = max(-(-len(tasks) // most), 1)
     made: Snapshot | None = None
     failed: LakeError | None = None
@@ -95,11 +92,14 @@ def compact_in_parts(
 
 
 def _worth_it(
-    store: Store, dialect: Dialect, base: TableState, full: bool, scope: Expression, sort_by: tuple[str, ...]
-) -> list[RewriteTask]:
+    store: Store, dialect: Dialect, branch: str | None, full: bool, scope: Expression, sort_by: tuple[str, ...]
+) -> tuple[Head, TableState, list[RewriteTask]]:
+    """The table as it is now, and what of it is written anew."""
+    head = dialect.head(store)
+    base = dialect.on(store, dialect.load(store, head.version()), branch)
     if sort_by:
-        return dialect.sorting(store, base, scope, sort_by)
-    return dialect.compaction(store, base, full, scope, _now_ms())
+        return head, base, dialect.sorting(store, base, scope, sort_by)
+    return head, base, dialect.compaction(store, base, full, scope, _now_ms())
 
 
 def _rewritten(
