@@ -56,7 +56,7 @@ def launch_backfill(server: Server, browser: Browser, pictures: Path) -> None:
     browser.click("Launch backfill")
     backfill = browser.wait("(document.body.innerText.match(/Created backfill\\s+(\\w+)/) || [])[1]")
     tag = {"dagster/backfill": backfill}
-    runs = wait_for(lambda: finished(server, server.runs(**tag)), 240, "the backfill's run", server)
+    runs = wait_for(lambda: finished(server, server.runs(**tag)), "the backfill's run", server)
     assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS], runs
     (made,) = [each for each in table.snapshots() if each.id not in before]
     assert made.properties["dagster/backfill"] == backfill
