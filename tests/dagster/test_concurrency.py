@@ -77,7 +77,7 @@ def test_processes_with_one_pool_wait_for_each_other(lake, tmp_path):
         subprocess.Popen([*command, key], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for key in KEYS[:2]
     ]
-    answers = [run.communicate(timeout=120) for run in runs]
+    answers = [run.communicate(timeout=400) for run in runs]
     assert [run.returncode for run in runs] == [0, 0], [errors[-2000:] for _, errors in answers]
     at_work = sorted(json.loads(out) for out, _ in answers)
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(at_work)), at_work

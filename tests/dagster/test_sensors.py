@@ -149,9 +149,9 @@ def test_compaction_judges_ten_thousand_files_in_a_second(lake, tick):
     operation = Append(request=Request(id="many"), added=promised)
     commit(table._store, table._dialect.head(table._store), table._dialect, operation)
     assert table.inspect.files().num_rows == 10_000
-    began = time.monotonic()
+    began = time.process_time()  # What other programs take of the machine is not the sensor's.
     result = tick(sensors.compaction)
-    took = time.monotonic() - began
+    took = time.process_time() - began
     assert "weather: at most 2 small files" in result.skip_reason.skip_message
     assert took < 1, f"{took:.2f} s"
 

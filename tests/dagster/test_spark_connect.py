@@ -53,7 +53,7 @@ def test_a_range_runs_over_spark_connect_with_its_jobs_tagged_and_its_session_st
     warehouse = tmp_path / "warehouse"
     command = [sys.executable, "-c", RUN, str(warehouse), DAYS[0], DAYS[-1]]
     environment = {**os.environ, "SPARK_TESTING": "1"}  # Any free port, instead of 15002.
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
     seen = json.loads(run.stdout.splitlines()[-1])
     assert seen["library"].startswith("pyspark.sql.connect")
