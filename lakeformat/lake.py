@@ -216,7 +216,8 @@ class Lake:
         return None if format is None else Table(name, store, DIALECTS[format])
 
     def _catalogued(self, catalog: Catalog, name: str, found: Found) -> Store:
-        return Catalogued(open_store(found.root, {**self._options, **found.options}), catalog.place(name))
+        store = open_store(found.root, {**self._options, **found.options}, found.lease)
+        return Catalogued(store, catalog.place(name))
 
     def _new_root(self, name: str) -> str:
         """Where a new table of the catalog lies: a folder that no other table has, also none that was renamed."""

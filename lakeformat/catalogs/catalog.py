@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakeformat.storage.catalogued import Place
+from lakeformat.storage.credentials import Lease
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a table's files lie, and the storage options that the catalog has for it."""
+    """Where a table's files lie, and the storage options and credentials that the catalog has for it."""
 
     root: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    lease: Lease | None = None
 
 
 class Catalog(Protocol):

@@ -13,17 +13,17 @@ from urllib.parse import quote
 
 import requests
 
-from lakeformat.catalogs import documents
+from lakeformat.catalogs import documents, vended
 from lakeformat.catalogs.catalog import Found
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, StoreError
 from lakeformat.model.snapshot import Outcome, Plan
+from lakeformat.storage.credentials import Issued, Lease
 from lakeformat.storage.head import Pointer
 from lakeformat.storage.store import Store
 
 OPTIONS = frozenset({"credential", "oauth2-server-uri", "prefix", "scope", "token", "warehouse"})
 _TIMEOUT_SECONDS = (10, 60)  # To connect, and to answer.
 _SEPARATOR = "\x1f"  # Between the levels of a namespace, in addresses.
-_STORAGE = ("s3.", "gcs.", "adls.")
 _EXPIRED = (401, 419)
 
 
@@ -69,16 +69,10 @@ class RestCatalog:
         loaded = self.place(name).load()
         if loaded is None:
             return None
-        config = dict(loaded.get("config") or {})
         location = loaded["metadata"]["location"].rstrip("/")
-        for each in sorted(loaded.get("storage-credentials") or (), key=lambda c: len(c["prefix"])):
-            if location.startswith(each["prefix"]):
-                config |= each["config"]
-        is_local = location.startswith(("/", "file:"))
-        storage = {} if is_local else {k: str(v) for k, v in config.items() if k.startswith(_STORAGE)}
-        if "client.region" in config and not is_local:
-            storage.setdefault("s3.region", str(config["client.region"]))
-        return Found(location, storage)
+        told = vended.read(loaded, location)
+        issuer = RestIssuer(self.place(name), location, told.endpoint)
+        return Found(location, told.options, Lease(issuer, told.issued) if told.issued else None)
 
     def place(self, name: str) -> RestEntry:
         namespace, _, table = name.rpartition(".")
@@ -120,7 +114,8 @@ class RestCatalog:
     def ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
     ) -> Answer:
-        """One request, never repeated but for a token that ran out, which the server refuses before it does anything.
+        """One request, never repeated but for a token that ran out, which the server refuses before it does anything. `path` is
+        below the catalog's prefix, or below its address if it begins with a slash.
 
         Raises `StoreError` where no answer came, or one that does not tell whether something was done.
         """
@@ -128,6 +123,9 @@ class RestCatalog:
         told = client.send(method, path, body, query)
         if told.status in _EXPIRED and client.renew():
             told = client.send(method, path, body, query)
+        elif told.status in _EXPIRED:
+            said = f"{self.uri}: {path}: the catalog says {told.status}: {told.message}"
+            raise StoreError(f"{said}; with catalog_options 'credential' a token that runs out is renewed")
         if told.status >= 500 or told.status in (408, 429, *_EXPIRED):
             raise self.refused(told, path)
         return told
@@ -178,6 +176,29 @@ class RestEntry:
         """Where the newest root lies."""
         loaded = self.load()
         return None if loaded is None else str(loaded["metadata-location"])
+
+
+@dataclass(frozen=True, slots=True)
+class RestIssuer:
+    """Where the next credentials for the table at `location` come from: the `endpoint` that the server named, if it is one of
+    the catalog, or else the table, loaded again."""
+
+    entry: RestEntry
+    location: str
+    endpoint: str
+
+    def issue(self) -> Issued:
+        catalog, name = self.entry.catalog, f"{self.entry.namespace}.{self.entry.table}"
+        path = self.endpoint.removeprefix(f"{catalog.uri}/")
+        if not path or "://" in path:  # A token is shown to nobody but the catalog.
+            path = self.entry.path
+        told = catalog.ask("GET", path if path == self.entry.path else f"/{path.lstrip('/')}")
+        if not told.is_good:
+            raise catalog.refused(told, f"{name}: new credentials for its files")
+        found = vended.read(told.body, self.location)
+        if found.issued is None:
+            raise StoreError(f"{catalog.uri}: {name}: the catalog vends no credentials any more for {self.location}")
+        return found.issued
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +264,8 @@ class _Client:
     def send(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
     ) -> Answer:
-        return self._sent(method, f"{self._uri}/v1/{self._prefix}{path}", json=body, params=query)
+        below = path if path.startswith("/") else f"/v1/{self._prefix}{path}"
+        return self._sent(method, f"{self._uri}{below}", json=body, params=query)
 
     def renew(self) -> bool:
         """Ask for a token, where there is a credential to ask with; whether one came."""
@@ -255,9 +277,8 @@ class _Client:
             "grant_type": "client_credentials", "client_secret": secret, "scope": self._options.get("scope", "catalog"),
             **({"client_id": client} if client else {}),
         }  # fmt: skip
-        self._session.headers.pop("Authorization", None)
         where = self._options.get("oauth2-server-uri", f"{self._uri}/v1/oauth/tokens")
-        told = self._sent("POST", where, data=form)
+        told = self._sent("POST", where, data=form, headers={"Authorization": None})
         if not told.is_good:
             raise StoreError(f"{where}: no token for this credential: {told.status}: {told.message}")
         self._say_token(told.body["access_token"])

@@ -76,6 +76,7 @@ from lakeformat.model.work import (
     WriteTask,
     WrittenFile,
 )
+from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.store import Reader, Store
 
 _StreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter)  # 4.1
@@ -158,7 +159,7 @@ class SparkEngine:
             frame = self._settled(store, frame, task)
             task = replace(task, required=ALWAYS, keyed=replace(task.keyed, places=_settled(task.keyed.places)))
         frame = _distributed(frame, task)
-        answers = _mapped(frame, partial(_write, store, task), "answer binary")
+        answers = _mapped(frame, partial(_write, files_of(store), task), "answer binary")
         with ExitStack() as stack:
             for each in settings:
                 stack.enter_context(each)
@@ -253,7 +254,7 @@ class SparkEngine:
         columns += [F.col(_quoted(name)) for name in task.sort_by]
         keys = {f"_lakeformat_key_{place}": column for place, column in enumerate(columns)}
         frame = self.read(store, task.read, fields).withColumns(keys).repartitionByRange(count, *keys).select(*names)
-        answers = _mapped(frame, partial(_write_sorted, store, task), "answer binary")
+        answers = _mapped(frame, partial(_write_sorted, files_of(store), task), "answer binary")
         return [file for files in self._collected(store, answers) for file in files]
 
     def _each(self, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
@@ -262,7 +263,7 @@ class SparkEngine:
             return []
         blobs = tuple(pickle.dumps(each) for each in tasks)
         ids = self.spark.range(0, len(blobs), 1, len(blobs))
-        answers = self._collected(store, ids.mapInArrow(partial(_each, store, blobs, work), "answer binary"))
+        answers = self._collected(store, ids.mapInArrow(partial(_each, files_of(store), blobs, work), "answer binary"))
         by_place = dict(answers)
         return [by_place[place] for place in range(len(tasks))]
 
@@ -338,7 +339,7 @@ class SparkEngine:
         schema = T.StructType([_spark_field(each) for each in fields])
         blobs = tuple(pickle.dumps(each) for each in tasks)
         ids = self.spark.range(0, len(blobs), 1, max(1, len(blobs)))
-        return ids.mapInArrow(partial(_read, store, blobs, fields), schema)
+        return ids.mapInArrow(partial(_read, files_of(store), blobs, fields), schema)
 
 
 class SparkSource:
@@ -401,7 +402,7 @@ class SparkSource:
             source, F.expr(to_sql(merge.condition)), kind
         )
         task = self._with(outcomes.DECISIONS)
-        answers = _mapped(joined, partial(_decide, self._store, merge, task), "answer binary")
+        answers = _mapped(joined, partial(_decide, files_of(self._store), merge, task), "answer binary")
         written = [file for files in self._engine._collected(self._store, answers) for file in files]
         made = self._kept(outcomes.DECISIONS, written)
         decided = self._engine.read(self._store, made, outcomes.DECISIONS)
@@ -453,7 +454,7 @@ class SparkSource:
             rows = rows.repartition(F.col(outcomes.FILE_NAME))
         else:
             rows = rows.coalesce(1)
-        answers = rows.mapInArrow(partial(_marked, self._store, layout), "answer binary")
+        answers = rows.mapInArrow(partial(_marked, files_of(self._store), layout), "answer binary")
         return [file for files in self._engine._collected(self._store, answers) for file in files]
 
     def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
@@ -472,7 +473,9 @@ class SparkSource:
         kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
         rows = self._engine.read(self._store, tasks, read).toDF(*names)
         rows = rows.join(self._small(self._source(tuple(needed.values()))), F.expr(to_sql(merge.condition)), kind)
-        answers = _mapped(rows, partial(_decide_by_key, self._store, merge, self._with(held)), "answer binary")
+        answers = _mapped(
+            rows, partial(_decide_by_key, files_of(self._store), merge, self._with(held)), "answer binary"
+        )
         written = [file for files in self._engine._collected(self._store, answers) for file in files]
         made = self._engine.read(self._store, self._kept(held, written), held)
         if merge.wants_one_match:

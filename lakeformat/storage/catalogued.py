@@ -10,6 +10,11 @@ from lakeformat.storage.head import Head
 from lakeformat.storage.store import Listed, Store
 
 
+def files_of(store: Store) -> Store:
+    """The files alone: what a worker needs, without the catalog and what opens it."""
+    return store.store if isinstance(store, Catalogued) else store
+
+
 class Place(Protocol):
     """A table as a catalog knows it. Picklable."""
 

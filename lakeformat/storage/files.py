@@ -22,6 +22,7 @@ from obstore.store import from_url
 
 from lakeformat.errors import AlreadyExists, InvalidInput, LakeError, NoSuchFile, StoreError, UnsupportedFeature
 from lakeformat.storage import paths
+from lakeformat.storage.credentials import Lease, Renewing
 from lakeformat.storage.store import Listed, Reader, Store
 from lakeformat.storage.streams import NewFile, Ranges
 
@@ -35,14 +36,15 @@ CLIENT_OPTIONS = frozenset({
 })  # fmt: skip
 
 
-def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
+def open_store(uri: str, options: Mapping[str, str] | None = None, lease: Lease | None = None) -> Store:
     """The Store rooted at a folder: a plain path, `file:`, `s3://`, `gs://`, `az://`, `abfss://`; `https://` to read.
 
     A URI is taken literally: `%20` is three characters, as for the formats' Java engines. Nothing is contacted yet.
     Local options: `fsync` ("true", the default: a file survives a power cut once its call has returned; or "false").
     Object storage: the service's own names, with or without their prefix (`aws_endpoint`, `endpoint`, `region`,
     `access_key_id`, `s3.endpoint`, `s3.access-key`, ...), the HTTP client's (`timeout`, `allow_http`, ...),
-    `max_retries` and `retry_timeout` (seconds), and whatever the service's usual environment variables say.
+    `max_retries` and `retry_timeout` (seconds), and whatever the service's usual environment variables say. `lease`:
+    credentials in place of those of the options.
     Raises `InvalidInput`.
     """
     given = dict(options or {})
@@ -57,7 +59,7 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
     if scheme not in OBJECT_SCHEMES:
         raise InvalidInput(f"{uri}: cannot open {scheme}: URIs; known are file, {', '.join(OBJECT_SCHEMES)}")
     base, prefix = paths.bucket_and_key(uri)
-    return ObjectFiles(base, prefix, tuple(sorted((str(k), str(v)) for k, v in given.items())))
+    return ObjectFiles(base, prefix, tuple(sorted((str(k), str(v)) for k, v in given.items())), lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +280,7 @@ class ObjectFiles:
     base: str
     prefix: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    lease: Lease | None = field(default=None, repr=False)
 
     @property
     def root(self) -> str:
@@ -361,8 +364,8 @@ class ObjectFiles:
         Raises `UnsupportedFeature` for a service that has none, or that ignores the condition (tried once a process).
         """
         key = self._file(path)
-        _require_conditional_put(self.base, key.rpartition("/")[0], self.options)
-        return _put_if_absent(self.base, key, data, self.options)
+        _require_conditional_put(self, key.rpartition("/")[0])
+        return _put_if_absent(self, key, data)
 
     def create_stream(self, path: str) -> BinaryIO:
         key = self._file(path)
@@ -404,7 +407,7 @@ class ObjectFiles:
         )
 
     def _client(self) -> Any:
-        return _client(self.base, self.options, True, os.getpid())
+        return _client(self.base, self.options, self.lease, True, os.getpid())
 
     def _path(self, path: str) -> str:
         if paths.is_absolute(path):
@@ -436,7 +439,11 @@ class ObjectFiles:
         if scheme in (None, "file"):
             return LocalFiles("")
         same_service = _family(scheme) == _same_bucket(self.base)[0]
-        return open_store(uri.rpartition("/")[0], dict(self.options) if same_service else {})
+        return (
+            open_store(uri.rpartition("/")[0], dict(self.options), self.lease)
+            if same_service
+            else open_store(uri.rpartition("/")[0])
+        )
 
 
 def _outside(store: LocalFiles | ObjectFiles, path: str) -> tuple[Reader, str] | None:
@@ -556,7 +563,7 @@ def _removed_unless_done(hidden: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=64)
-def _client(base: str, options: tuple[tuple[str, str], ...], retrying: bool, process: int) -> Any:
+def _client(base: str, options: tuple[tuple[str, str], ...], lease: Lease | None, retrying: bool, process: int) -> Any:
     """The client of one bucket. Without retries a put that won cannot come back, by its own repetition, as lost."""
     service: dict[str, str] = {}
     client: dict[str, str] = {}
@@ -580,6 +587,7 @@ def _client(base: str, options: tuple[tuple[str, str], ...], retrying: bool, pro
             client_options=client or None,
             retry_config=retry or None,
             **({"config": service} if service else {}),
+            **({"credential_provider": Renewing(lease)} if lease else {}),
         )
     except BaseException as error:
         # A panic of the native library is no Exception.
@@ -620,8 +628,8 @@ def _endpoint(options: tuple[tuple[str, str], ...]) -> str:
     return next((os.environ[name] for name in names if os.environ.get(name)), "")
 
 
-def _put_if_absent(base: str, key: str, data: bytes, options: tuple[tuple[str, str], ...]) -> bool:
-    client = _client(base, options, False, os.getpid())
+def _put_if_absent(store: ObjectFiles, key: str, data: bytes) -> bool:
+    base, client = store.base, _client(store.base, store.options, store.lease, False, os.getpid())
     try:
         with _told(f"{base}/{key}", "create"):
             obstore.put(client, key, bytes(data), mode="create", use_multipart=False)
@@ -641,23 +649,24 @@ def _put_if_absent(base: str, key: str, data: bytes, options: tuple[tuple[str, s
 _KEEPS_ITS_WORD: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
 
 
-def _require_conditional_put(base: str, folder: str, options: tuple[tuple[str, str], ...]) -> None:
+def _require_conditional_put(store: ObjectFiles, folder: str) -> None:
     """Refuse a service that takes `If-None-Match: *` and overwrites all the same, as some that speak S3 do."""
+    base, options = store.base, store.options
     if (base, options) in _KEEPS_ITS_WORD:
         return
     if _same_bucket(base)[0] == "s3" and _endpoint(options):  # Amazon, Google and Azure need not be tried.
         key = f"{folder}/.create-probe-{uuid.uuid4()}".lstrip("/")
         try:
-            if not _put_if_absent(base, key, b"1", options):
+            if not _put_if_absent(store, key, b"1"):
                 raise StoreError(f"{base}/{key}: a name nobody can know is said to be there already")
-            if _put_if_absent(base, key, b"2", options):
+            if _put_if_absent(store, key, b"2"):
                 raise UnsupportedFeature(
                     f"{base}: the service at {_endpoint(options)} ignores `If-None-Match: *` and overwrites, so "
                     "writers would lose each other's commits; tables in it can be read but not written"
                 )
         finally:
             with suppress(OSError, BaseError):
-                obstore.delete(_client(base, options, True, os.getpid()), key)
+                obstore.delete(store._client(), key)
     _KEEPS_ITS_WORD.add((base, options))
 
 

@@ -19,6 +19,7 @@ from lakeformat.model.partition import PartitionField, Transform, TransformKind,
 from lakeformat.model.predicate import and_, call, column, eq, ge, gt, is_in, is_not_null, is_null, like, lt, not_
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, scalar
 from lakeformat.model.work import BucketRule, ReadTask, RewriteTask, WriteTask
+from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import open_store
 
 FORMATS = ("parquet", "orc", "avro")
@@ -542,6 +543,15 @@ def test_spark_reads_clean_files_by_itself_and_leaves_the_rest_to_the_worker(spa
     assert "FileScan parquet" in plan(mixed)
     assert "MapInArrow" in plan(mixed)
     assert len(run.rows(mixed)) == 80
+
+
+@pytest.mark.spark
+def test_executors_are_not_handed_what_opens_the_catalog(spark, store):
+    run = OnSpark(spark)
+    table, in_catalog = sample(20), Catalogued(store, threading.Lock())  # A place that cannot travel.
+    files = run.engine.write(in_catalog, run.frame(table), layout(file_format="avro"))
+    assert run.rows(run.engine.read(in_catalog, tasks_of(files), FIELDS)) == normal(table)
+    assert run.engine.count(in_catalog, tasks_of(files)) == [f.row_count for f in files]
 
 
 def plan(frame):

@@ -11,6 +11,7 @@ import pytest
 
 from lakeformat import InvalidInput, Lake, StoreError
 from lakeformat.catalogs import documents
+from tests.unit.rest_server import applied
 
 
 @pytest.fixture
@@ -32,38 +33,6 @@ def history(tmp_path):
     t.truncate()
     paths = Path(t.uri.removeprefix("file://")).glob("metadata/v*.metadata.json")
     return [json.loads(p.read_text()) for p in sorted(paths, key=lambda p: int(p.name[1:].split(".")[0]))]
-
-
-def applied(base, updates):
-    """A server, in the words of the specification's updates."""
-    made = copy.deepcopy(base)
-    for each in updates:
-        match each["action"]:
-            case "add-schema":
-                made["schemas"].append(each["schema"])
-                made["last-column-id"] = each["last-column-id"]
-            case "set-current-schema":
-                made["current-schema-id"] = each["schema-id"]
-            case "set-properties":
-                made["properties"].update(each["updates"])
-            case "remove-properties":
-                for key in each["removals"]:
-                    del made["properties"][key]
-            case "add-snapshot":
-                made["snapshots"].append(each["snapshot"])
-                made["last-sequence-number"] = each["snapshot"]["sequence-number"]
-            case "remove-snapshots":
-                made["snapshots"] = [s for s in made["snapshots"] if s["snapshot-id"] not in each["snapshot-ids"]]
-            case "set-snapshot-ref":
-                ref = {k: v for k, v in each.items() if k not in ("action", "ref-name")}
-                made["refs"][each["ref-name"]] = ref
-                if each["ref-name"] == "main":
-                    made["current-snapshot-id"] = ref["snapshot-id"]
-            case "remove-snapshot-ref":
-                del made["refs"][each["ref-name"]]
-            case other:
-                raise AssertionError(other)
-    return made
 
 
 def shown(document):

@@ -1,0 +1,100 @@
+"""What a REST catalog says of a table's storage -> options to open it with, and credentials that run out.
+
+Names are those of Iceberg's `FileIO`s: `s3.*` and `client.region`, `gcs.*`, `adls.*`. What says how Java's clients work
+(retries, signers, multipart sizes, ...) means nothing here and is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakeformat.errors import StoreError, UnsupportedFeature
+from lakeformat.storage import paths
+from lakeformat.storage.credentials import Issued
+
+_REFRESH = "refresh-credentials-endpoint"  # After `client.`, `gcs.oauth2.` or `adls.`.
+_S3_OPTIONS = ("s3.endpoint", "s3.path-style-access", "s3.region")
+_S3_KEYS = {
+    "s3.access-key-id": "access_key_id", "s3.secret-access-key": "secret_access_key", "s3.session-token": "token",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Vended:
+    """`options` of the storage; `issued` credentials, if any; `endpoint` to ask for the next ones, where it is said."""
+
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    issued: Issued | None = None
+    endpoint: str = ""
+
+
+def read(answer: Mapping[str, Any], location: str) -> Vended:
+    """What a `LoadTableResult` or `LoadCredentialsResponse` says of the storage at `location`. Raises `UnsupportedFeature`."""
+    said = {**(answer.get("config") or {})}
+    for each in sorted(answer.get("storage-credentials") or (), key=lambda credential: len(credential["prefix"])):
+        if location.startswith(each["prefix"]):
+            said |= each["config"]
+    config = {name: str(value) for name, value in said.items()}
+    match paths.scheme_of(location):
+        case "s3" | "s3a":
+            return _s3(config, location)
+        case "gs":
+            return _gcs(config)
+        case "abfs" | "abfss":
+            return _adls(config, location)
+    return Vended()
+
+
+def _s3(config: Mapping[str, str], location: str) -> Vended:
+    options = {name: config[name] for name in _S3_OPTIONS if name in config}
+    if "client.region" in config:
+        options.setdefault("s3.region", config["client.region"])
+    if config.get("s3.sse.type", "none") != "none":
+        raise UnsupportedFeature(
+            f"{location}: the catalog asks for encryption by the S3 client (s3.sse.type={config['s3.sse.type']}); let the "
+            "bucket encrypt instead"
+        )
+    values = tuple((name, config[said]) for said, name in _S3_KEYS.items() if said in config)
+    if not values and config.get("s3.remote-signing-enabled") == "true":
+        raise UnsupportedFeature(
+            f"{location}: the catalog wants to sign each request (s3.remote-signing-enabled); let it vend credentials"
+        )
+    expires = _milliseconds(config, "s3.session-token-expires-at-ms")
+    return Vended(options, Issued(values, expires) if values else None, config.get(f"client.{_REFRESH}", ""))
+
+
+def _gcs(config: Mapping[str, str]) -> Vended:
+    options = {"base_url": config["gcs.service.host"]} if "gcs.service.host" in config else {}
+    if config.get("gcs.no-auth") == "true":
+        options["skip_signature"] = "true"
+    if "gcs.oauth2.token" not in config:
+        return Vended(options)
+    issued = Issued((("token", config["gcs.oauth2.token"]),), _milliseconds(config, "gcs.oauth2.token-expires-at"))
+    return Vended(options, issued, config.get(f"gcs.oauth2.{_REFRESH}", ""))
+
+
+def _adls(config: Mapping[str, str], location: str) -> Vended:
+    account, key = (config.get(f"adls.auth.shared-key.account.{each}") for each in ("name", "key"))
+    options = {"account_name": account, "account_key": key} if account and key else {}
+    host = location.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    for of in (host, host.partition(".")[0]):
+        if token := config.get(f"adls.sas-token.{of}"):
+            expires = next(
+                (found for each in (of, host, host.partition(".")[0])
+                 if (found := _milliseconds(config, f"adls.sas-token-expires-at-ms.{each}")) is not None),
+                None,
+            )  # fmt: skip
+            issued = Issued((("sas_token", token.removeprefix("?")),), expires)
+            return Vended(options, issued, config.get(f"adls.{_REFRESH}", ""))
+    return Vended(options)
+
+
+def _milliseconds(config: Mapping[str, str], name: str) -> int | None:
+    value = config.get(name)
+    if value is None:
+        return None
+    if not value.isascii() or not value.isdigit():
+        raise StoreError(f"the catalog says {name}={value!r}; milliseconds are expected")
+    return int(value)

@@ -1,0 +1,75 @@
+"""Credentials of object storage that run out: those at hand, and where the next ones come from."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lakeformat.errors import LakeError
+
+MARGIN_SECONDS = (
+    300  # So long before they run out, or after half of their time where that is later, new ones are asked for.
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """What a service takes, by obstore's names (`access_key_id`, `token`, `sas_token`, ...), and until when (epoch ms)."""
+
+    values: tuple[tuple[str, str], ...] = field(repr=False)
+    expires_ms: int | None = None
+
+
+class Issuer(Protocol):
+    """Who issues credentials. Picklable and hashable."""
+
+    def issue(self) -> Issued:
+        """New credentials. Raises `StoreError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Credentials, and who issues the next ones. It travels to other processes, each of which renews for itself."""
+
+    issuer: Issuer = field(repr=False)
+    first: Issued
+
+
+class Renewing:
+    """Credentials as obstore asks for them: at every request once they are near their end, and from any thread."""
+
+    def __init__(self, lease: Lease, clock: Callable[[], float] = time.time) -> None:
+        self._issuer, self._clock, self._lock = lease.issuer, clock, threading.Lock()
+        self._renew_at: float | None = None
+        self._take(lease.first)
+
+    def __call__(self) -> dict[str, Any]:
+        with self._lock:
+            if self._renew_at is not None and self._clock() >= self._renew_at:
+                self._renew()
+            expires_ms = self._held.expires_ms
+            moment = None if expires_ms is None else datetime.datetime.fromtimestamp(expires_ms / 1000, datetime.UTC)
+            return {**dict(self._held.values), "expires_at": moment}
+
+    def _renew(self) -> None:
+        assert self._held.expires_ms is not None, self._held
+        try:
+            self._take(self._issuer.issue())
+        except LakeError:
+            now, end = self._clock(), self._held.expires_ms / 1000
+            if now >= end:
+                raise
+            self._renew_at = now + max((end - now) / 2, 1)  # Those at hand are good until then.
+
+    def _take(self, issued: Issued) -> None:
+        self._held, now = issued, self._clock()
+        if issued.expires_ms is None:
+            self._renew_at = None
+        else:
+            end = issued.expires_ms / 1000
+            self._renew_at = max(end - MARGIN_SECONDS, now + max(end - now, 0) / 2)

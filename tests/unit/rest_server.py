@@ -1,0 +1,158 @@
+"""A REST catalog of one table on this machine for tests: it hands out storage credentials and tokens that run out."""
+
+import copy
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+
+def applied(base: dict[str, Any], updates: list[dict[str, Any]]) -> dict[str, Any]:
+    """A commit, in the words of the specification's updates."""
+    made = copy.deepcopy(base)
+    for each in updates:
+        match each["action"]:
+            case "add-schema":
+                made["schemas"].append(each["schema"])
+                made["last-column-id"] = each["last-column-id"]
+            case "set-current-schema":
+                made["current-schema-id"] = each["schema-id"]
+            case "set-properties":
+                made["properties"].update(each["updates"])
+            case "remove-properties":
+                for key in each["removals"]:
+                    del made["properties"][key]
+            case "add-snapshot":
+                made["snapshots"].append(each["snapshot"])
+                made["last-sequence-number"] = each["snapshot"]["sequence-number"]
+            case "remove-snapshots":
+                made["snapshots"] = [s for s in made["snapshots"] if s["snapshot-id"] not in each["snapshot-ids"]]
+            case "set-snapshot-ref":
+                ref = {k: v for k, v in each.items() if k not in ("action", "ref-name")}
+                made["refs"][each["ref-name"]] = ref
+                if each["ref-name"] == "main":
+                    made["current-snapshot-id"] = ref["snapshot-id"]
+            case "remove-snapshot-ref":
+                del made["refs"][each["ref-name"]]
+            case other:
+                raise AssertionError(other)
+    return made
+
+
+class RestServer:
+    """Serves while in a `with`. `read` and `write` are the storage's; `location` is the root of the table `a.t`.
+
+    Each answer with credentials has a new access key, `vended-<n>`, that is over at once for the first `short` of them and
+    never after. A token is good for `uses` requests.
+    """
+
+    def __init__(
+        self,
+        metadata_location: str,
+        read: Callable[[str], bytes],
+        write: Callable[[str, bytes], None],
+        options: dict[str, str],
+        short: int = 0,
+        uses: int = 1000,
+    ) -> None:
+        self.pointer, self.read, self.write, self.options = metadata_location, read, write, options
+        self.short, self.uses = short, uses
+        self.endpoint: str | None = "/v1/namespaces/a/tables/t/credentials"
+        self.vended: list[str] = []
+        self.asked: list[str] = []
+        self.tokens: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(handler) -> None:
+                self._answer(handler)
+
+            do_POST = do_GET
+
+            def log_message(handler, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self.address = f"http://127.0.0.1:{self._server.server_port}/catalog"
+
+    def is_good(self, key: str) -> bool:
+        """Whether storage takes this access key."""
+        return not key.startswith("vended-") or (key in self.vended and int(key.split("-")[1]) > self.short)
+
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        with self._lock:
+            status, told = self._told(handler.command, handler.path, handler.headers.get("Authorization"), body)
+        data = json.dumps(told).encode()
+        handler.send_response(status)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+
+    def _told(self, method: str, path: str, token: str | None, body: bytes) -> tuple[int, dict[str, Any]]:
+        path = path.partition("?")[0].removeprefix("/catalog/v1/")
+        self.asked.append(f"{method} {path}")
+        if path == "oauth/tokens":
+            if token is not None or b"client_secret=secret" not in body:
+                return 401, {"error": {"message": "wrong credential"}}
+            self.tokens[f"Bearer token-{len(self.tokens)}"] = self.uses
+            return 200, {"access_token": list(self.tokens)[-1].removeprefix("Bearer "), "token_type": "bearer"}
+        if self.tokens.get(token or "", 0) < 1:
+            return 401, {"error": {"message": "the token ran out"}}
+        self.tokens[token or ""] -= 1
+        match method, path:
+            case "GET", "config":
+                return 200, {"defaults": {}, "overrides": {}}
+            case "GET", "namespaces/a/tables/t":
+                refresh = {} if self.endpoint is None else {"client.refresh-credentials-endpoint": self.endpoint}
+                return 200, {**self._table(), "config": {**self.options, **refresh}, **self._credentials()}
+            case "GET", "namespaces/a/tables/t/credentials":
+                return 200, self._credentials()
+            case "POST", "namespaces/a/tables/t":
+                base, asked = json.loads(self.read(self.pointer)), json.loads(body)
+                for each in asked["requirements"]:
+                    current = base["refs"].get(each.get("ref"), {}).get("snapshot-id")
+                    if each["type"] == "assert-ref-snapshot-id" and each["snapshot-id"] != current:
+                        return 409, {"error": {"message": "the table has moved"}}
+                made = {**applied(base, asked["updates"]), "last-updated-ms": int(time.time() * 1000)}
+                self.pointer = f"{base['location']}/metadata/{uuid.uuid4()}.metadata.json"
+                self.write(self.pointer, json.dumps(made).encode())
+                return 200, self._table()
+            case _:
+                return 404, {"error": {"message": f"nothing at {path}"}}
+
+    def _table(self) -> dict[str, Any]:
+        return {"metadata-location": self.pointer, "metadata": json.loads(self.read(self.pointer))}
+
+    def _credentials(self) -> dict[str, Any]:
+        self.vended.append(f"vended-{len(self.vended) + 1}")
+        ends = time.time() + (-1 if len(self.vended) <= self.short else 3600)
+        keys = {
+            "s3.access-key-id": self.vended[-1],
+            "s3.secret-access-key": "hidden",
+            "s3.session-token": "session",
+            "s3.session-token-expires-at-ms": str(int(ends * 1000)),
+        }
+        wrong = {**keys, "s3.access-key-id": "vended-0"}
+        return {
+            "storage-credentials": [{"prefix": "s3://", "config": wrong}, {"prefix": self._prefix(), "config": keys}]
+        }
+
+    def _prefix(self) -> str:
+        return self.pointer.rpartition("/metadata/")[0]
+
+    def __enter__(self) -> "RestServer":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
