@@ -10,8 +10,9 @@ import dagster as dg
 import pyarrow as pa
 
 from pipelines.tables import TABLE_ASSETS, replaces
-from resources.asset_table import AssetTable, column_schema, scan, specs_of
+from resources.asset_table import AssetTable, column_schema, counts_by_key, scan, specs_of
 from resources.lake import LakeResource
+from resources.partitions import has_windows
 
 ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present", "columns_unchanged"
 
@@ -70,6 +71,8 @@ def counts_in_metadata(table: Any, of: AssetTable, keys: Sequence[str] | None) -
     specs = specs_of(of, table.schema, keys)
     if not specs:
         return {}
+    if has_windows(specs):
+        return counts_by_key(table, of, specs)
     columns = list(next(iter(specs.values()))[0])
     values = zip(*(partitions[column].to_pylist() for column in columns), strict=True)
     held = dict(zip(values, partitions["row_count"].to_pylist(), strict=True))

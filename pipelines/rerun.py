@@ -21,6 +21,7 @@ from assets.table import RETRY, pool_of
 from pipelines.tables import TABLE_ASSETS
 from resources.asset_table import as_dagster_failures, scan
 from resources.frames import to_read
+from resources.io_manager import note_read
 from resources.lake import LakeResource
 
 
@@ -41,6 +42,7 @@ class PartitionsContext:
         self.has_partition_key = False
         self.has_partition_key_range = False  # The keys need not be a range.
         self.metadata: dict[str | None, dict[str, Any]] = {}
+        self.reads: dict[str, dict[str, int]] = {}
 
     def add_asset_metadata(
         self, metadata: Mapping[str, Any], asset_key: Any = None, partition_key: str | None = None
@@ -132,7 +134,10 @@ def _input(context: PartitionsContext, upstream: dg.AssetsDefinition, wanted: An
             keys = list(mapped.partitions_subset.get_partition_keys())
     lake: LakeResource = context.resources.lake
     with as_dagster_failures(upstream.key, keys or []):
-        found, _ = scan(lake.lake, lake.declared(upstream.key, upstream), keys)
+        table = lake.declared(upstream.key, upstream)
+        found, snapshot_id = scan(lake.lake, table, keys)
+        if snapshot_id is not None:
+            note_read(context.op_execution_context, context.reads, table.name, snapshot_id)
         return to_read(found, wanted, context.resources.spark)
 
 

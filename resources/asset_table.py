@@ -45,7 +45,7 @@ from lakeformat.errors import (
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Snapshot
 from resources.frames import to_write
-from resources.partitions import PartitionBy, Spec, columns_of, partition_specs, predicate_of
+from resources.partitions import PartitionBy, Spec, columns_of, has_windows, partition_specs, predicate_of
 
 PREVIEW_ROWS = 5
 PREVIEW_COLUMNS = 8
@@ -124,7 +124,7 @@ def declared(
         name=name,
         partitions=partitions,
         partition_by=partition_by,
-        layout=tuple(metadata.get("layout") or (columns_of(partition_by) if partition_by else ())),
+        layout=tuple(metadata.get("layout") or (columns_of(partition_by, windows=False) if partition_by else ())),
         format=str(metadata.get("format", "paimon")),
         primary_key=tuple(metadata.get("primary_key", ())),
         properties=tuple(sorted((metadata.get("table_properties") or {}).items())),
@@ -163,9 +163,12 @@ def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Or
         snapshot = table.overwrite(frame, **request)
     else:
         specs = specs_of(to, table.schema, keys)
-        partitions = [spec for several in specs.values() for spec in several]
-        snapshot = table.overwrite_partitions(frame, partitions=partitions, **request)
-    counts = _row_counts(snapshot, specs, table.schema) if snapshot and specs else {}
+        if has_windows(specs):
+            snapshot = table.overwrite(frame, where=predicate_of(specs, columns_of(to.partition_by or {})), **request)
+        else:
+            partitions = [spec for several in specs.values() for spec in several]
+            snapshot = table.overwrite_partitions(frame, partitions=partitions, **request)
+    counts = _row_counts(table, to, snapshot, specs) if snapshot and specs else {}
     return Written(snapshot, counts, metadata_of(table, to, snapshot, specs))
 
 
@@ -201,6 +204,12 @@ def specs_of(of: AssetTable, schema: Schema, keys: Sequence[str]) -> dict[str, t
     if of.partitions is None or of.partition_by is None:
         raise InvalidInput(f"{of.asset.to_user_string()} has no partitions, but was asked for {list(keys)[:3]}")
     names = columns_of(of.partition_by)
+    for each in schema.partitioning.fields:
+        if each.source in columns_of(of.partition_by, windows=False) and each.source not in schema.partitioning.columns:
+            raise InvalidInput(
+                f"{of.name} is partitioned by {each.transform}({each.source}), not by the values of {each.source}; map the "
+                f"partition's time onto it: metadata={{'partition_by': {{'window': {each.source!r}}}}}"
+            )
     types = {field.name: to_arrow(field.type) for field in schema.fields if field.name in names}
     return partition_specs(of.partitions, keys, of.partition_by, types)
 
@@ -282,7 +291,7 @@ def column_schema(schema: Schema) -> dg.TableSchema:
                 type=str(each.type),
                 description=each.comment,
                 constraints=dg.TableColumnConstraints(nullable=each.nullable),
-                tags={"partition": ""} if each.name in schema.partitioning.names else None,
+                tags={"partition": ""} if each.name in schema.partitioning.sources else None,
             )
             for each in schema.fields
         ]
@@ -325,8 +334,22 @@ def _properties(to: AssetTable, keys: Sequence[str], origin: Origin) -> dict[str
     return {name: value for name, value in found.items() if value}
 
 
-def _row_counts(snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]], schema: Schema) -> dict[str, int]:
+def counts_by_key(
+    table: Any, of: AssetTable, specs: Mapping[str, Sequence[Spec]], snapshot_id: int | None = None
+) -> dict[str, int]:
+    """The rows of each Dagster partition that is a stretch of time, from metadata where the table's partitions tell."""
+    columns = columns_of(of.partition_by or {})
+    return {
+        key: table.scan(where=predicate_of({key: several}, columns), snapshot_id=snapshot_id).count()
+        for key, several in specs.items()
+    }
+
+
+def _row_counts(table: Any, to: AssetTable, snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]]) -> dict[str, int]:
     """The rows that the snapshot put into each Dagster partition."""
+    if has_windows(specs):
+        return counts_by_key(table, to, specs, snapshot.id)
+    schema: Schema = table.schema
     names = schema.partitioning.names
     types = [to_arrow(schema.field(name).type) for name in names]
     asked = next((tuple(spec) for several in specs.values() for spec in several), ())

@@ -57,7 +57,7 @@ class LakeIOManager(dg.ConfigurableIOManager):
             table = self._declared(context, (upstream.definition_metadata if upstream else None) or {})
             found, snapshot_id = scan(self.lake.lake, table, keys, self._pin(context))
             if snapshot_id is not None:
-                self._note_read(table.name, snapshot_id)
+                note_read(dg.OpExecutionContext.get(), self._reads, table.name, snapshot_id)
             return to_read(found, context.dagster_type.typing_type, self.spark)
 
     def _declared(self, context: dg.InputContext | dg.OutputContext, metadata: Any) -> AssetTable:
@@ -72,8 +72,9 @@ class LakeIOManager(dg.ConfigurableIOManager):
         metadata = context.definition_metadata or {}
         return Pin(**{name: metadata[name] for name in ("snapshot_id", "tag", "as_of") if name in metadata})
 
-    def _note_read(self, table: str, snapshot_id: int) -> None:
-        step = dg.OpExecutionContext.get()
-        name = str(step.op_handle)
-        self._reads.setdefault(name, {})[table] = snapshot_id
-        step.instance.add_run_tags(step.run_id, {f"{READS_TAG}/{name}": json.dumps(self._reads[name])})
+
+def note_read(step: dg.OpExecutionContext, reads: dict[str, dict[str, int]], table: str, snapshot_id: int) -> None:
+    """Tell expiry, by a tag of the run, which snapshot a step reads; `reads` is what the run's steps read so far."""
+    name = str(step.op_handle)
+    reads.setdefault(name, {})[table] = snapshot_id
+    step.instance.add_run_tags(step.run_id, {f"{READS_TAG}/{name}": json.dumps(reads[name])})

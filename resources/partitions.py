@@ -7,16 +7,20 @@ An asset says how its partitions fall onto the table's partition columns in its 
     {"partition_by": {"days": "dt"}}                           a week or month onto a table that is laid out by day
     {"partition_by": {"day": "dt", "region": "region"}}        the two dimensions of a MultiPartitionsDefinition
     {"partition_by": {"time": {"date": "dt", "hour": "hour"}, "region": "region"}}     the same, one of them in parts
+    {"partition_by": {"window": "booked_at"}}                  the rows whose time lies in the partition, for tables with
+                                                               hidden partitions: `layout=["days(booked_at)"]`
 
 Parts of a time partition: `key`, `start`, `date`, `year`, `month`, `hour`, `minute` are taken at its start (in the
-partitions' own time zone); `days` and `hours` give one table partition for each day or hour inside it.
+partitions' own time zone); `days` and `hours` give one table partition for each day or hour inside it; `window` is all of
+the time from its start to its end.
 A value takes the column's type: for a DATE column the date, for an INT column 20130131, 201301 or the number itself,
 for a STRING column the ISO form ("2013-01-31", "2013-01", "05").
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 import dagster as dg
@@ -27,6 +31,15 @@ from lakeformat.model import predicate
 
 PartitionBy = str | Mapping[str, Any]
 Spec = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The values from `start` on that are less than `end`."""
+
+    start: Any
+    end: Any
+
 
 _AT_START: dict[str, Callable[[datetime], Any]] = {
     "start": lambda at: at,
@@ -40,11 +53,16 @@ _WITHIN = {"days": ("date", timedelta(days=1)), "hours": ("hour", timedelta(hour
 _TEXT = {"month": "%Y-%m", "hour": "%H", "minute": "%M", "year": "%Y", "date": "%Y-%m-%d"}
 
 
-def columns_of(partition_by: PartitionBy) -> tuple[str, ...]:
-    """The table's partition columns that a mapping names, in its order."""
+def columns_of(partition_by: PartitionBy, windows: bool = True) -> tuple[str, ...]:
+    """The table's columns that a mapping names, in its order; `windows` too, whose own values are no partitions."""
     if isinstance(partition_by, str):
         return (partition_by,)
-    return tuple(column for inner in partition_by.values() for column in columns_of(inner))
+    return tuple(
+        column
+        for part, inner in partition_by.items()
+        if windows or part != "window"
+        for column in columns_of(inner, windows)
+    )
 
 
 def partition_specs(
@@ -73,8 +91,44 @@ def partition_specs(
 
 def predicate_of(specs: Mapping[str, Sequence[Spec]], columns: Sequence[str]) -> predicate.Expression:
     """The condition that exactly the rows of these table partitions satisfy; no row where there is none."""
-    values = (tuple(spec[column] for column in columns) for several in specs.values() for spec in several)
-    return predicate.in_tuples(columns, values)
+    values = [tuple(spec[column] for column in columns) for several in specs.values() for spec in several]
+    if not has_windows(specs):
+        return predicate.in_tuples(columns, values)
+    place = next(n for n, value in enumerate(values[0]) if isinstance(value, Window))
+    beside: dict[tuple[Any, ...], list[Window]] = {}
+    for each in values:
+        beside.setdefault((*each[:place], *each[place + 1 :]), []).append(each[place])
+    others = (*columns[:place], *columns[place + 1 :])
+    return predicate.or_(
+        *(
+            predicate.and_(*map(_holds, others, rest), _holds(columns[place], window))
+            for rest, windows in beside.items()
+            for window in _joined(windows)
+        )
+    )
+
+
+def has_windows(specs: Mapping[str, Sequence[Spec]]) -> bool:
+    """Whether these are stretches of time, not single values of partition columns."""
+    first = next((spec for several in specs.values() for spec in several), {})
+    return any(isinstance(value, Window) for value in first.values())
+
+
+def _joined(windows: Iterable[Window]) -> list[Window]:
+    """The same times, in as few windows as may be."""
+    found: list[Window] = []
+    for each in sorted(windows, key=lambda window: window.start):
+        if found and found[-1].end == each.start:
+            found[-1] = Window(found[-1].start, each.end)
+        else:
+            found.append(each)
+    return found
+
+
+def _holds(column: str, value: Any) -> predicate.Expression:
+    if isinstance(value, Window):
+        return predicate.and_(predicate.ge(column, value.start), predicate.lt(column, value.end))
+    return predicate.eq(column, value)
 
 
 def _specs(
@@ -107,19 +161,24 @@ def _time_window(
     definition: dg.TimeWindowPartitionsDefinition, key: str, partition_by: PartitionBy, types: Mapping[str, pa.DataType]
 ) -> Iterator[Spec]:
     parts = {"key": partition_by} if isinstance(partition_by, str) else partition_by
-    if unknown := [name for name in parts if name not in {"key", *_AT_START, *_WITHIN}]:
-        known = sorted({"key", *_AT_START, *_WITHIN})
+    if unknown := [name for name in parts if name not in {"key", "window", *_AT_START, *_WITHIN}]:
+        known = sorted({"key", "window", *_AT_START, *_WITHIN})
         raise InvalidInput(f"partition_by has no part {unknown[0]!r} of a time partition; there are {', '.join(known)}")
     window = definition.time_window_for_partition_key(key)
 
     def at(instant: datetime) -> tuple[Any, ...]:
-        return tuple(_time_value(name, instant, key, types[column]) for name, column in parts.items())
+        return tuple(
+            _window(window.start, window.end, key, types[column])
+            if name == "window"
+            else _time_value(name, instant, key, types[column])
+            for name, column in parts.items()
+        )
 
     steps = [_WITHIN[name][1] for name in parts if name in _WITHIN]
     instants = _instants(window.start, window.end, min(steps)) if steps else iter([window.start])
     found = dict.fromkeys(at(instant) for instant in instants)
     # Where the next or the previous partition has the same values, this partition is not the only one in there.
-    whole_key = any(name == "key" and _holds_key(types[column]) for name, column in parts.items())
+    whole_key = any(name == "window" or (name == "key" and _holds_key(types[column])) for name, column in parts.items())
     if not whole_key and (at(window.end) in found or at(window.start - timedelta(seconds=1)) in found):
         raise InvalidInput(
             f"partition_by {dict(parts)}: partition {key!r} shares {next(iter(found))} with its neighbour; "
@@ -140,6 +199,16 @@ def _instants(start: datetime, end: datetime, step: timedelta) -> Iterator[datet
         while at < end.astimezone(UTC):
             yield at.astimezone(start.tzinfo)
             at += step
+
+
+def _window(start: datetime, end: datetime, key: str, type: pa.DataType) -> Window:
+    if pa.types.is_date(type) and any(each.time() != time() for each in (start, end)):
+        raise InvalidInput(f"partition {key!r} begins or ends within a day, and column values of type {type} do not")
+    if not (pa.types.is_date(type) or pa.types.is_timestamp(type)):
+        raise InvalidInput(
+            f"the window of partition {key!r} has no form of type {type}; use a timestamp or date column"
+        )
+    return Window(*(_time_value("start", each, key, type) for each in (start, end)))
 
 
 def _time_value(part: str, at: datetime, key: str, type: pa.DataType) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import dagster as dg
 import pyarrow as pa
+import pytest
 
 from resources.io_manager import LakeIOManager
 from resources.spark import SparkResource
@@ -44,10 +45,11 @@ with dg.DagsterInstance.from_config(home) as instance:
 """
 
 
-def test_eight_runs_at_once_without_pools_all_land(lake):
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_eight_runs_at_once_without_pools_all_land(lake, format):
     start = threading.Barrier(len(KEYS))
 
-    @dg.asset(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
+    @dg.asset(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}, "format": format})
     def orders(context: dg.AssetExecutionContext) -> pa.Table:
         start.wait()
         return pa.table({"dt": [context.partition_key], "n": [1]})

@@ -79,6 +79,9 @@ def test_every_table_is_described_owned_tagged_pooled_and_checked(name):
     assert spec.kinds == {"pyspark", spec.metadata["format"]}
     assert spec.group_name in {"raw", "fleet", "joined", "marts", "bookings"}
     assert asset.op.pool == pool_of(name)
+    assert (spec.freshness_policy is not None) == (spec.group_name == "raw"), (
+        "what comes from outside must come in time"
+    )
     assert (asset.backfill_policy is not None) == (asset.partitions_def is not None)
     if asset.partitions_def:
         assert asset.backfill_policy.policy_type.name == "SINGLE_RUN"

@@ -52,8 +52,20 @@ def run(lake, io, instance):
     return run
 
 
-def single(**options):
-    return dg.asset(backfill_policy=dg.BackfillPolicy.single_run(), **options)
+@pytest.fixture(params=["paimon", "iceberg"], autouse=True)
+def format(request, monkeypatch):
+    """Every test, in both formats; a test says nothing of it."""
+    monkeypatch.setitem(DECLARED, "format", request.param)
+    return request.param
+
+
+DECLARED = {}
+
+
+def single(metadata=None, **options):
+    return dg.asset(
+        backfill_policy=dg.BackfillPolicy.single_run(), metadata={**DECLARED, **(metadata or {})}, **options
+    )
 
 
 def daily_asset(rows, name="orders", **options):
@@ -89,7 +101,7 @@ def test_a_range_of_days_is_one_snapshot_and_each_day_tells_its_rows(run, lake):
     assert content(lake) == [("2013-01-01", 1), ("2013-01-01", 2), ("2013-01-03", 3)]
 
 
-def test_the_event_log_says_what_was_written(run, lake):
+def test_the_event_log_says_what_was_written(run, lake, format):
     result = run(
         daily_asset({"2013-01-01": [1, 2]}, tags={"a": "b"}), key="2013-01-01", tags={"dagster/backfill": "fill1"}
     )
@@ -98,7 +110,7 @@ def test_the_event_log_says_what_was_written(run, lake):
     snapshot = lake.lake.table("nyc.orders").current_snapshot()
     assert metadata["dagster/table_name"] == "nyc.orders"
     assert metadata["dagster/uri"].endswith("nyc.db/orders")
-    assert metadata["dagster/storage_kind"] == "paimon"
+    assert metadata["dagster/storage_kind"] == format
     assert [c.name for c in metadata["dagster/column_schema"].columns] == ["dt", "n"]
     assert metadata["lake/snapshot_id"] == snapshot.id
     assert metadata["lake/partitions_in_commit"] == 1
@@ -259,6 +271,107 @@ def test_every_kind_of_partitions_is_written_read_and_emptied(kind, run, lake, i
     assert content(lake, "nyc.copied") == [(*values.values(), 1)]
 
 
+# --- hidden partitions --------------------------------------------------------------------------------------------------
+
+
+def at(day, hour=12):
+    return datetime.fromisoformat(f"{day}T{hour:02d}:00:00")
+
+
+def booked(give, name="booked", definition=DAILY, columns=None, **metadata):
+    """An asset whose rows fall onto partitions by their time; `give` are its rows, whatever partitions are asked for."""
+    schema = pa.schema([("booked_at", pa.timestamp("us")), *(columns or {}).items(), ("n", pa.int64())])
+
+    @single(name=name, partitions_def=definition, metadata={"partition_by": {"window": "booked_at"}, **metadata})
+    def asset() -> pa.Table:
+        return pa.Table.from_pylist(give, schema=schema)
+
+    return asset
+
+
+def counts_of(result):
+    return {m.partition: m.metadata["dagster/partition_row_count"].value for m in materializations(result)}
+
+
+@pytest.fixture
+def days(format):
+    """How a table is laid out by days of `booked_at`, where its format has hidden partitions."""
+    return {"layout": ["days(booked_at)"]} if format == "iceberg" else {}
+
+
+def test_hidden_partitions_are_replaced_by_the_time_of_the_rows(run, lake, days):
+    give = [{"booked_at": at(f"2013-01-0{day}", hour), "n": day} for day in (1, 2, 3) for hour in (0, 23)]
+    orders = booked(give, **days)
+    result = run(orders, keys=("2013-01-01", "2013-01-04"))
+    assert counts_of(result) == {"2013-01-01": 2, "2013-01-02": 2, "2013-01-03": 2, "2013-01-04": 0}
+    (first,) = lake.lake.table("nyc.booked").snapshots()
+    give[:] = [{"booked_at": at("2013-01-02"), "n": 20}]
+    assert counts_of(run(orders, key="2013-01-02")) == {"2013-01-02": 1}
+    assert sorted(row[1] for row in content(lake, "nyc.booked")) == [1, 1, 3, 3, 20]
+    if days:
+        second = lake.lake.table("nyc.booked").current_snapshot()
+        assert (second.files_removed, second.rows_removed, second.rows_added) == (1, 2, 1), "files of that day alone"
+    give.clear()
+    assert counts_of(run(orders, key="2013-01-01")) == {"2013-01-01": 0}
+    assert sorted(row[1] for row in content(lake, "nyc.booked")) == [3, 3, 20]
+    assert lake.lake.table("nyc.booked").scan(snapshot_id=first.id).count() == 6
+
+
+def test_a_row_of_another_day_is_refused_in_hidden_partitions_too(run, lake, days):
+    give = [{"booked_at": at("2013-01-01"), "n": 1}]
+    orders = booked(give, **days)
+    run(orders, key="2013-01-01")
+    give.append({"booked_at": at("2013-01-03", 0), "n": 2})
+    result = run(orders, keys=("2013-01-01", "2013-01-02"), raises=False)
+    (failure,) = result.get_step_failure_events()
+    said = failure.step_failure_data.user_failure_data.description
+    assert "2013-01-01, 2013-01-02" in said
+    assert "nothing was committed" in said
+    assert not [e for e in result.all_events if e.is_step_up_for_retry]
+    assert len(lake.lake.table("nyc.booked").snapshots()) == 1
+
+
+def test_weeks_over_hidden_days_and_what_comes_after_them_read_their_own_rows(run, lake, days):
+    give = [{"booked_at": at(f"2013-01-{day:02d}", 0), "n": day} for day in range(6, 20)]
+    weekly = booked(give, definition=WEEKLY, **days)
+    seen = []
+
+    @single(partitions_def=WEEKLY, metadata={"partition_by": {"window": "booked_at"}, **days})
+    def copied(booked: pa.Table) -> pa.Table:
+        seen.append(sorted(booked["n"].to_pylist()))
+        return booked
+
+    assert counts_of(run(weekly, keys=("2013-01-06", "2013-01-13"))) == {"2013-01-06": 7, "2013-01-13": 7}
+    run(weekly, copied, selection=[copied], key="2013-01-13")
+    run(weekly, copied, selection=[copied], keys=("2013-01-06", "2013-01-13"))
+    assert seen == [list(range(13, 20)), list(range(6, 20))]
+    give[:] = [{"booked_at": at("2013-01-12"), "n": 0}]
+    run(weekly, key="2013-01-06")
+    assert sorted(row[1] for row in content(lake, "nyc.booked")) == [0, *range(13, 20)]
+
+
+def test_cells_of_hidden_days_and_regions(run, lake, days):
+    columns = {"region": pa.string()}
+    give = [{"booked_at": at(f"2013-01-0{day}"), "region": r, "n": day} for day in (1, 2) for r in ("eu", "us")]
+    mapping = {"partition_by": {"day": {"window": "booked_at"}, "region": "region"}}
+    layout = {"layout": ["days(booked_at)", "region"]} if days else {}
+    cells = booked(give, definition=CELLS, columns=columns, **mapping, **layout)
+    result = run(cells, keys=("2013-01-01|eu", "2013-01-02|us"))
+    assert set(counts_of(result).values()) == {1}
+    assert len(lake.lake.table("nyc.booked").snapshots()) == 1
+    give[:] = [{"booked_at": at("2013-01-02"), "region": "eu", "n": 20}]
+    run(cells, key="2013-01-02|eu")
+    assert sorted(row[2] for row in content(lake, "nyc.booked")) == [1, 1, 2, 20]
+
+
+def test_a_value_mapped_onto_hidden_partitions_is_told_the_way_out(run, format):
+    if format == "iceberg":
+        orders = booked([], partition_by={"date": "booked_at"}, layout=["days(booked_at)"])
+        result = run(orders, key="2013-01-01", raises=False)
+        (failure,) = result.get_step_failure_events()
+        assert "partition_by': {'window': 'booked_at'}" in str(failure.step_failure_data)
+
+
 def test_a_rectangle_of_cells_is_one_snapshot(run, lake):
     @single(partitions_def=CELLS, metadata={"partition_by": {"day": "dt", "region": "region"}})
     def orders(context: dg.AssetExecutionContext) -> pa.Table:
@@ -335,7 +448,7 @@ def test_a_monthly_asset_reads_the_days_of_its_month(run, lake):
 def test_an_asset_without_partitions_is_replaced_whole_and_counts_its_rows(run, lake):
     give = [1, 2, 3]
 
-    @dg.asset
+    @dg.asset(metadata=DECLARED)
     def airlines() -> pa.Table:
         return pa.table({"n": give})
 
@@ -383,7 +496,7 @@ def test_a_run_notes_which_snapshots_it_reads(run, lake, instance):
 
     result = run(daily_asset({"2013-01-01": [1]}), copied, key="2013-01-01")
     tags = instance.get_run_by_id(result.run_id).tags
-    assert json.loads(tags[f"{READS_TAG}/copied"]) == {"nyc.orders": 1}
+    assert json.loads(tags[f"{READS_TAG}/copied"]) == {"nyc.orders": lake.lake.table("nyc.orders").scan().snapshot_id}
 
 
 def test_an_upstream_table_that_is_not_there_is_named(run):
@@ -425,22 +538,26 @@ def test_a_body_may_write_itself_and_report_the_same(run, lake):
     result = run(orders, keys=("2013-01-01", "2013-01-03"))
     events = materializations(result)
     assert [m.metadata["dagster/partition_row_count"].value for m in events] == [1, 1, 1]
-    assert {m.tags["dagster/data_version"] for m in events} == {"1"}
-    assert len(lake.lake.table("nyc.orders").snapshots()) == 1
+    (snapshot,) = lake.lake.table("nyc.orders").snapshots()
+    assert {m.tags["dagster/data_version"] for m in events} == {str(snapshot.id)}
 
 
-def test_table_name_format_and_properties_come_from_metadata(run, lake):
+OPTION = {"paimon": "file.format", "iceberg": "write.format.default"}
+
+
+def test_table_name_format_and_properties_come_from_metadata(run, lake, format):
     @single(
         partitions_def=DAILY,
         key_prefix=["sales", "eu"],
-        metadata={"partition_by": "dt", "table": "shop.orders", "table_properties": {"file.format": "orc"}},
+        metadata={"partition_by": "dt", "table": "shop.orders", "table_properties": {OPTION[format]: "orc"}},
     )
     def orders() -> pa.Table:
         return pa.table({"dt": ["2013-01-01"], "n": [1]})
 
     run(orders, key="2013-01-01")
     assert lake.lake.tables() == ["shop.orders"]
-    assert lake.lake.table("shop.orders").properties["file.format"] == "orc"
+    assert lake.lake.table("shop.orders").properties[OPTION[format]] == "orc"
+    assert lake.lake.table("shop.orders").format == format
     assert lake.table_name(dg.AssetKey(["sales", "eu", "orders"]), {}) == "sales_eu.orders"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from lakeformat.errors import InvalidInput
 from lakeformat.model import predicate
-from resources.partitions import columns_of, partition_specs, predicate_of
+from resources.partitions import Window, columns_of, partition_specs, predicate_of
 
 TEXT, INT, DATE, WALL, INSTANT = pa.string(), pa.int32(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")
 DAILY = dg.DailyPartitionsDefinition("2013-01-01")
@@ -49,6 +49,21 @@ ONE_KEY = [
         [{"at": datetime(2013, 1, 31, 4, tzinfo=UTC)}],
     ),
     (BERLIN, "2013-01-31-05:00", {"start": "at"}, {"at": WALL}, [{"at": datetime(2013, 1, 31, 5)}]),
+    (
+        DAILY,
+        "2013-01-31",
+        {"window": "at"},
+        {"at": WALL},
+        [{"at": Window(datetime(2013, 1, 31), datetime(2013, 2, 1))}],
+    ),
+    (
+        BERLIN,
+        "2013-03-31-01:00",
+        {"window": "at"},
+        {"at": INSTANT},
+        [{"at": Window(datetime(2013, 3, 31, 0, tzinfo=UTC), datetime(2013, 3, 31, 1, tzinfo=UTC))}],
+    ),
+    (WEEKLY, "2013-01-06", {"window": "dt"}, {"dt": DATE}, [{"dt": Window(date(2013, 1, 6), date(2013, 1, 13))}]),
     (WEEKLY, "2013-01-06", "week", {"week": DATE}, [{"week": date(2013, 1, 6)}]),
     (WEEKLY, "2013-01-06", {"days": "dt"}, {"dt": TEXT}, [{"dt": f"2013-01-{day:02d}"} for day in range(6, 13)]),
     (MONTHLY, "2013-02-01", {"month": "m"}, {"m": TEXT}, [{"m": "2013-02"}]),
@@ -98,6 +113,8 @@ REFUSED = [
     (MONTHLY, ["2013-02-01"], {"year": "y"}, {"y": INT}, "shares"),
     (BERLIN, ["2013-10-27-02:00"], {"date": "dt", "hour": "h"}, {"dt": TEXT, "h": INT}, "UTC if the clock is set"),
     (dg.StaticPartitionsDefinition(["1", "01"]), ["1", "01"], "n", {"n": INT}, "both stand for"),
+    (HOURLY, ["2013-01-31-05:00"], {"window": "dt"}, {"dt": DATE}, "begins or ends within a day"),
+    (DAILY, ["2013-01-31"], {"window": "dt"}, {"dt": TEXT}, "use a timestamp or date column"),
     (REGIONS, ["eu"], "n", {"n": INT}, "'eu' is not a int32"),
     (REGIONS, ["eu"], {"date": "dt"}, {"dt": TEXT}, "one part, 'key'"),
     (DAILY, ["2013-01-31"], {"day": "dt"}, {"dt": TEXT}, "no part 'day'.*there are date, days"),
@@ -122,6 +139,17 @@ def test_the_predicate_holds_for_exactly_the_partitions_asked_for():
     rows = [{"dt": dt, "r": r} for dt in ("2013-01-31", "2013-02-01") for r in ("eu", "us")]
     assert [row for row in rows if predicate.test(condition, row)] == [rows[0], rows[3]]
     assert predicate.is_never(predicate_of({}, ["dt", "r"]))
+
+
+def test_windows_that_follow_each_other_are_one_condition():
+    keys = ["2013-01-02", "2013-01-01", "2013-01-04"]
+    specs = partition_specs(DAILY, keys, {"window": "at"}, {"at": WALL})
+    condition = predicate_of(specs, ["at"])
+    held = [day for day in range(1, 7) if predicate.test(condition, {"at": datetime(2013, 1, day, 23, 59)})]
+    assert held == [1, 2, 4]
+    assert not predicate.test(condition, {"at": datetime(2013, 1, 3)})
+    assert predicate.test(condition, {"at": datetime(2013, 1, 4)})
+    assert str(condition).count("'and'") == 2
 
 
 def test_a_year_of_hours_is_mapped_in_a_blink():

@@ -1,11 +1,13 @@
 """`rerun_partitions`: any set of partitions is one run and one snapshot per table, and the partitions turn green."""
 
+import json
+
 import dagster as dg
 import pyarrow as pa
 import pytest
 
 from pipelines.rerun import rerun_job
-from resources.io_manager import LakeIOManager
+from resources.io_manager import READS_TAG, LakeIOManager
 from resources.lake import LakeResource
 from resources.spark import SparkResource
 
@@ -96,11 +98,13 @@ def test_an_asset_that_writes_in_its_body_is_made_again_too(rerun, lake, instanc
         assert event.metadata["made_by"].value == "its own body"
 
 
-def test_downstream_tables_of_the_same_run_see_what_it_wrote(rerun, lake):
-    rerun(orders=["2013-01-01", "2013-01-09", "2013-02-02"], months=["2013-01-01", "2013-02-01"])
+def test_downstream_tables_of_the_same_run_see_what_it_wrote(rerun, lake, instance):
+    result = rerun(orders=["2013-01-01", "2013-01-09", "2013-02-02"], months=["2013-01-01", "2013-02-01"])
     rows = lake.lake.table("nyc.months").scan().to_arrow().to_pylist()
     assert sorted((row["month"], row["n"]) for row in rows) == [("2013-01", 2), ("2013-02", 1)]
     assert len(lake.lake.table("nyc.months").snapshots()) == 1
+    tags = instance.get_run_by_id(result.run_id).tags
+    assert json.loads(tags[f"{READS_TAG}/rerun_months"]) == {"nyc.orders": 1}, "expiry leaves what the run reads"
 
 
 def test_other_partitions_keep_their_files(rerun, lake, instance):
