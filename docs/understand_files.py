@@ -188,17 +188,15 @@ No file goes: each of eight partitions gets one more, with a row of kind -D, so 
 the two by key, and the newer one, the deletion, wins. Two rows are left.""",
     "Compact": """
 All runs of a bucket are merged into the top level (5). Eight partitions had an insertion and its deletion, of which nothing is left: 16 DELETE
-entries and no ADD. In the other two the file goes up to the top level: 2 DELETE and 2 ADD. DELETE marks a file; it stays where it is while
-an older snapshot reads it.
-
-Paimon 0.4 names the same file in those two DELETE and ADD entries, and so does lakeformat for files of level 1 and higher. A file of level 0
-it writes again, because not every writer merges a commit's rows by key.""",
+entries and no ADD. In the other two the file goes up to the top level as it is: 2 DELETE and 2 ADD, which name the same two files. Nothing is
+written for them, but their keys are read, because not every writer merges a commit's rows by key: a file that had a key twice would be
+written again. DELETE marks a file; it stays where it is while an older snapshot reads it.""",
     "Alter the table": "`schema-1` is written and nothing else. No snapshot uses it until the next commit.",
-    "Insert once more": """By its option, the table is compacted after each write: `snapshot-5` added the file on level 0, `snapshot-6` is what became of it. Their
+    "Insert once more": """By its option, the table is compacted after each write: `snapshot-5` added the file on level 0, `snapshot-6` lifted it. Their
 `schemaId` is 1.""",
     "Expire snapshots": """
-Snapshots 1 to 4 go: first the 18 data files that a DELETE entry names and nothing later adds, then manifests and lists that only those snapshots
-used, then the snapshot files; `EARLIEST` is set last. The partitions that became empty are removed, which today's Paimon does only with
+Snapshots 1 to 5 go: first the 16 data files that a DELETE entry names and that are live in no snapshot that stays (the three that were lifted
+are), then manifests and lists that only those snapshots used, then the snapshot files; `EARLIEST` is set last. The partitions that became empty are removed, which today's Paimon does only with
 `snapshot.clean-empty-directories` (0.4 always did).""",
 }
 

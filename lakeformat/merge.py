@@ -193,7 +193,7 @@ def plan(
             _require_replacing(store.root, merge, base.schema, layout)
             key = (*layout.keyed.merge.key, *(each.source for each in layout.partition_by))
             needed = [each.name for each in merge.reading(key)]
-            tasks = dialect.scan(store, base, needed, condition, by_bucket=True)
+            tasks = dialect.scan(store, dialect.complete(base), needed, condition, by_bucket=True)
             layout = looking(store, dialect, base, layout)
             added = tuple(source.write_by_key(merge, tasks, layout))
             made = RowDelta(request=request, added=added, read_at=base.version, condition=condition, kind="merge")

@@ -20,7 +20,7 @@ def looking(store: Store, dialect: Dialect, base: TableState, layout: WriteTask,
         return layout
     places = layout.keyed.places
     columns = tuple(dict.fromkeys((*places.key, *places.partition)))
-    tasks = () if but == ALWAYS else tuple(dialect.located(store, base, columns, _not_true(but)))
+    tasks = () if but == ALWAYS else tuple(dialect.located(store, dialect.complete(base), columns, _not_true(but)))
     return replace(layout, keyed=replace(layout.keyed, places=replace(places, tasks=tasks)))
 
 

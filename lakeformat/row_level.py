@@ -262,10 +262,11 @@ def _by_key(
             f"{store.root}: {kind} on a table with merge engine {merge.engine!r}, whose rows would not become what is asked "
             f"for: not supported" + (f"; set '{merge.engine}.remove-record-on-delete' to 'true'" if may else "")
         )
-    places, read = layout.keyed.places, dialect.scan(store, base, predicate=condition)
+    there = dialect.complete(base)
+    places, read = layout.keyed.places, dialect.scan(store, there, predicate=condition)
     if places is not None:  # Rows go where they are, unless they are assigned another partition.
         stays = not {name for name, _ in assignments} & {*places.partition}
-        places, read = replace(places, is_settled=True), dialect.located(store, base, predicate=condition)
+        places, read = replace(places, is_settled=True), dialect.located(store, there, predicate=condition)
         places = replace(places, rows={}) if stays else places
     write = replace(layout, keyed=replace(layout.keyed, kind=row_kind, kind_column=None, places=places))
     tasks = [RewriteTask((task,), write, None, assignments) for task in read]

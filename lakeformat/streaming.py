@@ -130,6 +130,7 @@ class WriteSession:
             )
         if self.is_committed(prepared.identifier):
             self._waiting.pop(prepared.identifier, None)
+            self._again(prepared.identifier, self._engine or engine_for())
             return None
         if not prepared.files and not empty:
             self._waiting.pop(prepared.identifier, None)
@@ -177,6 +178,7 @@ class WriteSession:
         """
         for start in range(_STARTS):
             if self.is_committed(batch_id):
+                self._again(batch_id, engine_for(frame))
                 return None
             try:
                 return self.commit(self.prepare(batch_id, frame))
@@ -184,6 +186,17 @@ class WriteSession:
                 if start == _STARTS - 1:
                     raise
         raise AssertionError("unreachable")
+
+    def _again(self, identifier: int, engine: Engine) -> None:
+        """The compaction that belongs to a commit that is there, if the process before this one did not come to it."""
+        base = self._base()
+        upkeep = self.dialect.upkeep(base.schema, identifier)
+        if upkeep is None or not upkeep.waits:
+            return
+        request = Request(id=f"{self.user}/{identifier}", session=(self.user, identifier), branch=self.branch)
+        made = self.dialect.find(self.store, Append(request=request, added=()), base)
+        if made is not None:
+            compact.again(self.store, self.dialect, engine, upkeep, base, request, made)
 
     def _keep_up(self, schema: Schema, request: Request, made: Snapshot) -> None:
         """The compaction that belongs to a commit, beside those that follow; one at a time. The process ends after it."""

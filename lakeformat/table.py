@@ -191,7 +191,7 @@ class Table:
         base = self._base()
         request, landed = self._asked(base, id, properties, watermark)
         if landed:
-            return landed
+            return self._again(base, request, landed, engine_for(data))
         added = self._write(base, data)
         return self._commit(base, Append(request=request, added=added), engine_for(data)) if added else None
 
@@ -284,7 +284,7 @@ class Table:
         base = self._base()
         request, landed = self._asked(base, id, properties, watermark)
         if landed:
-            return landed
+            return self._again(base, request, landed, engine_for(data))
         scope = None if partitions is None else self._declared(base.schema, partitions)
         added = self._write(base, data, scope, anew=True)
         if scope is None and not added:
@@ -326,13 +326,13 @@ class Table:
         pinned_to = _whole("pinned_to", pinned_to, 0)
         base = self._base()
         request, landed = self._asked(base, id, properties, watermark)
+        engine = engine_for(data)
         if landed:
-            return landed
+            return self._again(base, request, landed, engine)
         if partition is not None:
             condition = self._declared(base.schema, [partition])
         else:
             condition = self._condition(where, base.schema)
-        engine = engine_for(data)
         by_partition = split(condition, base.schema.partitioning.columns)[1] == ALWAYS
         if not by_partition and self._dialect.layout(base).keyed is not None:
             how = (self._store, self._dialect, engine, base, request)
@@ -384,12 +384,12 @@ class Table:
         """Remove the rows for which `where` is true. Whole partitions go by metadata alone."""
         base = self._base()
         request, landed = self._asked(base, id, properties)
+        engine = engine_for(spark=spark)
         if landed:
-            return landed
+            return self._again(base, request, landed, engine)
         if where is None:
             raise InvalidInput("delete needs a condition; truncate() removes all rows")
         condition = self._condition(where, base.schema)
-        engine = engine_for(spark=spark)
         operation = row_level.delete(self._store, self._dialect, engine, base, request, condition)
         return self._commit(base, operation, engine) if operation else None
 
@@ -405,14 +405,14 @@ class Table:
         """Set columns to expressions (which see the old row) in the rows for which `where` is true."""
         base = self._base()
         request, landed = self._asked(base, id, properties)
+        engine = engine_for(spark=spark)
         if landed:
-            return landed
+            return self._again(base, request, landed, engine)
         fields = base.schema.fields
         if not isinstance(assignments, Mapping) or not assignments:
             raise InvalidInput("update needs an assignment, e.g. {'a': 'a + 1'}")
         bound = {find_field(fields, name).name: bind(sql_text.parse(e), fields) for name, e in assignments.items()}
         condition = self._condition(where, base.schema)
-        engine = engine_for(spark=spark)
         operation = row_level.update(self._store, self._dialect, engine, base, request, bound, condition)
         return self._commit(base, operation, engine) if operation else None
 
@@ -738,9 +738,9 @@ class Table:
     ) -> Snapshot | None:
         base = self._base()
         request, landed = self._asked(base, id, properties, watermark)
-        if landed:
-            return landed
         engine = engine_for(asked.source, spark)
+        if landed:
+            return self._again(base, request, landed, engine)
 
         def grow(columns: list[evolution.AddColumn]) -> TableState:
             self.evolve(columns)
@@ -757,6 +757,13 @@ class Table:
             upkeep = self._dialect.upkeep(schema, None)
             compact.after(self._store, self._dialect, engine, upkeep, schema, operation.request, made)
         return made
+
+    def _again(self, base: TableState, request: Request, landed: Snapshot, engine: Engine) -> Snapshot:
+        """What a write became that is asked for again, once the compaction that belongs to it has run too."""
+        compact.again(
+            self._store, self._dialect, engine, self._dialect.upkeep(base.schema, None), base, request, landed
+        )
+        return landed
 
     def _write(
         self, base: TableState, data: Any, required: Expression | None = None, anew: bool = False

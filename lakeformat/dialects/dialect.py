@@ -113,6 +113,10 @@ class Dialect(Protocol):
         """As `scan`, with the bucket of each row too (`BUCKET`): where keys have buckets."""
         ...
 
+    def complete(self, base: Any) -> Any:
+        """The table as changes by row have to see it: also rows that were written and that no reader sees yet."""
+        ...
+
     def project(self, base: Any, columns: Sequence[str] | None) -> tuple[Field, ...]:
         """The columns asked for, in the order asked for: all of the table's, without `columns`. Raises `NotFound`."""
         ...

@@ -52,14 +52,18 @@ def settle(batch: pa.RecordBatch, was: Was, places: KeyPlaces, spec: MergeSpec) 
     own = [batch.column(name) for name in places.partition]
     moves = was.known & ~_same(own, was.columns)
     removes = spec.engine == "deduplicate" or (places.only_removes and spec.remove_on_delete)
+    removes = removes and not (places.only_removes and places.removes_late)
     if places.only_removes and not removes and moves.any():
         where = {
             name: column[int(np.flatnonzero(moves)[0])].as_py()
             for name, column in zip(places.partition, was.columns, strict=True)
         }
+        why = f"merge engine {spec.engine!r} does not let them go"
+        if places.removes_late:
+            why = "rows that take them away would only count once they are compacted (deletion vectors)"
         raise OutsideScope(
-            f"{int(moves.sum())} rows have keys that live in partitions which are not overwritten, e.g. {where}, and merge engine "
-            f"{spec.engine!r} does not let them go. Nothing was committed: leave these rows out, or overwrite those partitions too"
+            f"{int(moves.sum())} rows have keys that live in partitions which are not overwritten, e.g. {where}, and {why}. Nothing "
+            "was committed: leave these rows out, or overwrite those partitions too"
         )
     if removes:
         chosen = pa.array(np.flatnonzero(moves))

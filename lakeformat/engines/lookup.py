@@ -1,16 +1,18 @@
-"""Compaction where deletion vectors take the older rows of a key: those on higher levels are looked up, and stay where they are."""
+"""Compaction that looks into files before it writes: whether one may stay as it is; and, where deletion vectors take the older
+rows of a key, what there is of these on higher levels, which stay where they are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import expression
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import marks, merge, rows, worker
+from lakeformat.engines import casts, marks, merge, rows, worker
 from lakeformat.errors import LakeError
 from lakeformat.model.schema import find_field
 from lakeformat.model.work import FILE, POSITION, MergeSpec, ReadTask, RewriteTask, WrittenFile
@@ -18,7 +20,10 @@ from lakeformat.storage.store import Store
 
 
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
-    """Read, change, write again; with `task.marks`, what the new rows replace on higher levels is merged in and marked."""
+    """Read, change, write again; with `task.marks`, what the new rows replace on higher levels is merged in and marked. Nothing is
+    written where `task.lifts` and the keys rise."""
+    if task.lifts and all(_rises(store, each) for each in task.read):
+        return []
     if task.marks is None:
         return worker.rewrite(store, task)
     replaced: list[pa.RecordBatch] = []
@@ -29,6 +34,22 @@ def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
         with suppress(LakeError):
             store.delete([file.path for file in written])
         raise
+
+
+def _rises(store: Store, task: ReadTask) -> bool:
+    """Whether each row's key is greater than that of the row before: then no key is there twice."""
+    assert task.merge is not None, task
+    (part,) = task.parts
+    fields = tuple(find_field(part.fields, name) for name in task.merge.key)
+    last: list[pa.Array] = []
+    for batch in worker.read(store, replace(part, fields=fields)):
+        keys = [casts.flat(batch.column(each.name)) for each in fields]
+        if last:
+            keys = [pa.concat_arrays([before, column]) for before, column in zip(last, keys, strict=True)]
+        if not rows.rise(keys):
+            return False
+        last = [column[-1:] for column in keys]
+    return True
 
 
 def _rows(store: Store, task: RewriteTask, replaced: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -56,6 +56,17 @@ def sort(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     return table.take(pc.sort_indices(pa.table(keys, names), sort_keys=[(name, "ascending") for name in names]))
 
 
+def rise(keys: Sequence[pa.Array]) -> bool:
+    """Whether each combination of `keys` (one array per key) is greater than the one before; null and NaN are not."""
+    rises, same = np.zeros(max(len(keys[0]) - 1, 0), bool), np.ones(max(len(keys[0]) - 1, 0), bool)
+    for column in keys:
+        before, after = column[:-1], column[1:]
+        less, equal = (pc.fill_null(each, False) for each in (pc.less(before, after), pc.equal(before, after)))
+        rises |= same & less.to_numpy(zero_copy_only=False)
+        same &= equal.to_numpy(zero_copy_only=False)
+    return bool(rises.all())
+
+
 def keep(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
     """The rows for which `mask` (no nulls) is true; no copy when all are."""
     return batch if pc.all(mask, min_count=0).as_py() else batch.filter(mask)

@@ -10,9 +10,9 @@ from dataclasses import replace
 from lakeformat.commit import commit
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.engine import Engine
-from lakeformat.errors import CommitLost, Conflict, LakeError
+from lakeformat.errors import CommitLost, Conflict, LakeError, StoreError
 from lakeformat.maintenance.progress import track
-from lakeformat.model.operation import Request, Rewrite, RowDelta
+from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Snapshot, TableState
@@ -25,6 +25,10 @@ log = logging.getLogger("lakeformat")
 _AT_ONCE = 64  # Bins handed to the engine in one go.
 _STARTS = 3
 _FAILED = "%s: compaction after snapshot %d failed; the next write tries again"
+_HIDDEN = (
+    "%s: the rows of snapshot %d are written and no reader sees them yet, for their compaction did not work out (%s); the next write to "
+    "these partitions makes up for it, and so does compact() at once"
+)
 
 
 def compact(
@@ -107,16 +111,25 @@ def _rewritten(
 ) -> Rewrite:
     """The tasks' files, written anew, as the operation that puts them in place."""
     written: list[WrittenFile] = []
+    removed: list[str] = []
+    lifted = [each for task in tasks for each in task.lifted]
     work = [task for task in tasks if task.read]
     for at in track(range(0, len(work), _AT_ONCE), f"{store.root}: compacting", -(-len(work) // _AT_ONCE)):
-        for files in engine.rewrite(store, work[at : at + _AT_ONCE]):
+        some = work[at : at + _AT_ONCE]
+        for task, files in zip(some, engine.rewrite(store, some), strict=True):
             written += files
+            paths = [path for read in task.read for path in read.paths]
+            if task.lifts and not files:
+                assert task.write.keyed is not None, task
+                lifted += [(path, task.write.keyed.level) for path in paths]
+            else:
+                removed += paths
     return Rewrite(
         request=replace(request, schema_id=base.schema.id, partitioning_id=base.schema.partitioning.id),
-        removed=tuple(path for task in work for read in task.read for path in read.paths),
+        removed=tuple(removed),
         added=tuple(written),
         scope=scope,
-        lifted=tuple(each for task in tasks for each in task.lifted),
+        lifted=tuple(lifted),
         read_at=base.snapshot.id if base.snapshot else 0,
     )
 
@@ -133,20 +146,44 @@ def after(
     """The compaction that belongs to the write `made`, in a snapshot of its own; None where nothing is worth it.
 
     The write has landed and stays, so nothing is raised: a compaction that others were faster than, or that failed, is left
-    to the next write.
+    to the next write. Where no reader sees the rows without it, it is tried again when storage fails.
     """
     if upkeep is None or not made.partitions:
         return None
-    asked = Request(id=f"{request.id}/compact", absent_until=made.id, branch=request.branch)
+    asked = _asked(request, made)
     starts = _STARTS if upkeep.waits else 1  # Where readers wait for it too.
-    try:
-        scope = _scope(dialect, upkeep, schema, made)
-        return compact(store, dialect, engine, asked, upkeep.full, scope, dialect.attempts(schema), starts)
-    except (Conflict, CommitLost) as lost:
-        log.info("%s: compaction after snapshot %d: %s", store.root, made.id, lost)
-    except Exception:
-        log.warning(_FAILED, store.root, made.id, exc_info=True)
+    for left in reversed(range(_STARTS if upkeep.hides else 1)):
+        try:
+            scope = _scope(dialect, upkeep, schema, made)
+            return compact(store, dialect, engine, asked, upkeep.full, scope, dialect.attempts(schema), starts)
+        except Exception as error:
+            if isinstance(error, StoreError) and left:
+                continue
+            if upkeep.hides:
+                log.warning(_HIDDEN, store.root, made.id, error, exc_info=True)
+            elif isinstance(error, Conflict | CommitLost):
+                log.info("%s: compaction after snapshot %d: %s", store.root, made.id, error)
+            else:
+                log.warning(_FAILED, store.root, made.id, exc_info=True)
+            break
     return None
+
+
+def again(
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    upkeep: Upkeep | None,
+    base: TableState,
+    request: Request,
+    made: Snapshot,
+) -> None:
+    """What `after` did for a write that is asked for again, where that belongs to it and is not there: whoever wrote may have
+    died in between."""
+    asked = _asked(request, made)
+    if upkeep is None or not upkeep.waits or dialect.find(store, Append(request=asked, added=()), base) is not None:
+        return
+    after(store, dialect, engine, upkeep, base.schema, request, made)
 
 
 def is_due(
@@ -161,6 +198,10 @@ def is_due(
     except Exception:
         log.warning(_FAILED, store.root, made.id, exc_info=True)
         return False
+
+
+def _asked(request: Request, made: Snapshot) -> Request:
+    return Request(id=f"{request.id}/compact", absent_until=made.id, branch=request.branch)
 
 
 def _scope(dialect: Dialect, upkeep: Upkeep, schema: Schema, made: Snapshot) -> Expression:

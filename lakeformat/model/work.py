@@ -156,6 +156,7 @@ class KeyPlaces:
     max_buckets: int | None = None
     is_settled: bool = False  # Rows come with those that take others away, and know their `BUCKET` if it has to be one.
     only_removes: bool = False  # Only rows that take others away are written.
+    removes_late: bool = False  # Readers see these later than the rows of an overwrite, and a key twice in between.
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +375,9 @@ class RewriteTask:
     lifted: tuple[
         tuple[str, int], ...
     ] = ()  # Keyed tables: files that stay as they are, and the level they are then on.
+    # Keyed tables: `read` is of one file, and nothing is written if its keys rise from row to row: it stays then, on the level of
+    # `write`.
+    lifts: bool = False
     # Keyed tables: where the rows go that tell what became of the rows `before`, and what reads those (parallel to `read`;
     # None: there were none).
     changelog: WriteTask | None = None
@@ -391,7 +395,8 @@ class Upkeep:
 
     full: bool = False  # Each bucket becomes one sorted run; else what is worth it.
     everywhere: bool = False  # In all partitions; else in those that were written to.
-    waits: bool = False  # A stream's commit is over when this is.
+    waits: bool = False  # A commit is over when this is; asked for again, it is made up for.
+    hides: bool = False  # Readers see no row before this.
     ahead: int = 3  # How many commits a stream may make while it is under way.
 
 

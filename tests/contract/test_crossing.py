@@ -92,11 +92,18 @@ def random_rows(draw, count, engine):
     return found, kinds
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+MARKED = {"deletion-vectors.enabled": "true"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "more"),
+    [*((name, {}) for name in ENGINES), *((name, MARKED) for name in ENGINES if name != "first-row")],
+    ids=[*ENGINES, *(f"{name}, marked" for name in ENGINES if name != "first-row")],
+)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_key_is_live_once_wherever_it_comes(lake, engine, seed):
+def test_a_key_is_live_once_wherever_it_comes(lake, engine, more, seed):
     draw, model = random.Random(seed), Model(engine)
-    t = make(lake, engine, **{"dynamic-bucket.target-row-num": "2"})
+    t = make(lake, engine, **{"dynamic-bucket.target-row-num": "2"}, **more)
     for _ in range(6):
         given, kinds = random_rows(draw, draw.choice([1, 5, 20]), engine)
         t.upsert(rows(*given, kinds=kinds))
@@ -195,6 +202,36 @@ def test_an_overwrite_is_refused_where_rows_elsewhere_cannot_go(lake, frame, eng
     assert t.inspect.files().num_rows == files
     t.overwrite(frame(rows((2, "c", 5, "y"))), partition={"dt": "y"})
     assert held(t) == {1: ("a", 1, "x"), 2: ("c", 5, "y")}
+
+
+def test_a_key_moves_in_the_snapshot_that_marks_its_old_row(lake):
+    t = make(lake, **MARKED)
+    t.upsert(rows((1, "a", 1, "x"), (2, "b", 1, "x"), (3, "c", 1, "y")))
+    made = t.upsert(rows((1, "moved", 2, "y"), (4, "d", 1, "z")))
+    assert [each.kind for each in t.snapshots()] == ["append", "compact"] * 2
+    assert {row["id"]: row["dt"] for row in t.scan(snapshot_id=made.id).to_arrow().to_pylist()} == {
+        1: "x",
+        2: "x",
+        3: "y",
+    }
+    assert held(t) == {1: ("moved", 2, "y"), 2: ("b", 1, "x"), 3: ("c", 1, "y"), 4: ("d", 1, "z")}
+    assert sum(t.inspect.files()["deleted_row_count"].to_pylist()) == 1  # Where it was.
+    t.update({"dt": "'z'"}, where="id = 2")
+    t.delete("id = 3")
+    assert held(t) == {1: ("moved", 2, "y"), 2: ("b", 1, "z"), 4: ("d", 1, "z")}
+
+
+def test_an_overwrite_takes_no_marked_row_elsewhere(lake, frame):
+    t = make(lake, **MARKED)
+    t.upsert(rows((1, "a", 1, "x"), (2, "b", 2, "y")))
+    with pytest.raises(OutsideScope, match="only count once they are compacted"):
+        t.overwrite_partitions(frame(rows((1, "c", 1, "y"))))
+    assert held(t) == {1: ("a", 1, "x"), 2: ("b", 2, "y")}
+    t.overwrite_partitions(frame(rows((2, "c", 5, "y"), (3, "d", 5, "y"))))
+    t.overwrite_partitions(frame(rows((1, "e", 5, "y"))), partitions=[{"dt": "x"}, {"dt": "y"}])
+    assert held(t) == {1: ("e", 5, "y")}
+    t.overwrite(frame(rows((1, "f", 5, "z"), (7, "g", 5, "z"))), where="n = 5")
+    assert held(t) == {1: ("f", 5, "z"), 7: ("g", 5, "z")}
 
 
 def test_changes_tell_the_move(lake):

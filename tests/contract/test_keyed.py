@@ -604,6 +604,63 @@ def test_large_files_without_shared_keys_are_lifted(lake):
     assert contents(t) == {("a", i): "w" if i < 10 else "v" for i in (*range(10), *range(100, 110))}
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_a_file_of_level_0_is_lifted_as_it_is(lake, file_format):
+    t = make(lake, bucket="1", **{"file.format": file_format, "changelog-producer": "input", "write-only": "true"})
+    t.upsert(arrow([row(i) for i in range(20)]))
+    (path,) = t.inspect.files()["path"].to_pylist()
+    made = t.compact(full=True)
+    assert (made.files_added, made.files_removed, levels(t)) == (1, 1, [5])
+    assert t.inspect.files()["path"].to_pylist() == [path]
+    assert all(task.merge is None for task in t.scan().plan())
+    t.upsert(arrow([row(50)]))
+    t.expire_snapshots(retain_last=1)
+    t.remove_orphan_files(older_than=datetime.timedelta(days=-1))
+    assert contents(t) == {("a", i): "v" for i in (*range(20), 50)}
+    t.compact(full=True)
+    assert levels(t) == [5]
+    assert contents(t) == {("a", i): "v" for i in (*range(20), 50)}
+
+
+def test_a_file_of_level_0_with_a_key_in_it_twice_is_written_again(lake):
+    t = make(lake, bucket="1")
+    t.upsert(arrow([row(1, "old"), row(2, "new"), row(3)]))
+    (path,) = t.inspect.files()["path"].to_pylist()
+    file = f"{t.uri.removeprefix('file://')}/{path}"
+    found = pq.read_table(file)
+    for name in ("_KEY_id", "id"):
+        column = pa.array([1, 1, 3], pa.int64())
+        found = found.set_column(found.column_names.index(name), found.schema.field(name), column)
+    pq.write_table(found, file)
+    t.compact(full=True)
+    assert t.inspect.files()["path"].to_pylist() != [path]
+    assert levels(t) == [5]
+    assert contents(t) == {("a", 1): "new", ("a", 3): "v"}
+
+
+def test_what_is_not_lifted_from_level_0(lake):
+    def lifts(name, change=None, **properties):
+        t = make(lake, name, bucket="1", **{"write-only": "true", **properties})
+        t.upsert(arrow([row(i) for i in range(3)]))
+        if change:
+            change(t)
+        before = set(t.inspect.files()["path"].to_pylist())
+        rows = contents(t)
+        t.compact(full=True)
+        assert contents(t) == rows or "deletion-vectors.enabled" in properties
+        assert set(levels(t)) == {5}
+        return before >= set(t.inspect.files()["path"].to_pylist())
+
+    assert lifts("d.plain")
+    assert not lifts("d.kinds", lambda t: t.upsert(arrow([row(7, rowkind="-D"), row(8)])))
+    assert not lifts("d.shared", lambda t: t.upsert(arrow([row(2)])))
+    assert not lifts("d.small", lambda t: t.upsert(arrow([row(9)])))
+    assert not lifts("d.lookup", **{"changelog-producer": "lookup"})
+    assert not lifts("d.full", **{"changelog-producer": "full-compaction"})
+    assert lifts("d.marked", **{"deletion-vectors.enabled": "true"})
+    assert lifts("d.large", lambda t: t.upsert(arrow([row(9)])), **{"compaction.file-size": "1 b"})
+
+
 def test_files_that_were_lifted_survive_expiry(lake):
     t = make(lake, bucket="1", **{"compaction.file-size": "1 b"})
     t.overwrite(arrow([row(i) for i in range(10)]))

@@ -75,6 +75,9 @@ def test_compaction_marks_sixteen_and_two_files_and_adds_two(steps):
         ("20230501", 5),
         ("20230502", 5),
     ]
+    named = [[file for each, _, file, _ in found.entries if each == kind] for kind in ("ADD", "DELETE")]
+    assert set(named[0]) < set(named[1]), "the two are lifted as they are"
+    assert not [path for path in new_in(steps, "Compact") if path.startswith("dt=")]
     assert set(steps["Delete rows"].tree) <= set(found.tree), "no file goes before expiry"
     assert found.rows == steps["Delete rows"].rows
 
@@ -88,7 +91,7 @@ def test_alter_writes_a_schema_that_the_next_snapshot_uses(steps):
 def test_expiry_removes_what_is_marked_and_nothing_else(steps):
     before, after = steps["Insert once more"], steps["Expire snapshots"]
     gone = set(before.tree) - set(after.tree)
-    assert len([path for path in gone if path.startswith("dt=")]) == 19
+    assert len([path for path in gone if path.startswith("dt=")]) == 16
     assert {path for path in gone if path.startswith("snapshot/")} == {f"snapshot/snapshot-{n}" for n in range(1, 6)}
     assert not any(day in path for path in after.tree for day in DELETED), "partitions that became empty are removed"
     assert after.rows == before.rows

@@ -149,10 +149,9 @@ MARKED_VERBS = {
 CASES = [(name, SCHEMA, verb) for name, verb in VERBS.items()]
 CASES += [(f"marked {name}", MARKED, VERBS[name]) for name in VERBS if name in MARKED_VERBS]
 CASES += [(f"marked in a bucket {name}", MARKED_BUCKETS, VERBS[name]) for name in ("delete", "merge", "compact")]
-# A write that landed may wait for its compaction, which the next one makes up for: only what leaves no row waiting is here.
 CASES += [
-    (f"keyed and marked {n}", KEYED_MARKED, VERBS[n])
-    for n in ("compact", "truncate", "rollback", "expire snapshots", "remove orphans")
+    (f"keyed and marked {n}", KEYED_MARKED, KEYED_VERBS[n])
+    for n in ("upsert", "delete", "compact", "truncate", "rollback", "expire snapshots", "remove orphans")
 ]
 CASES += [(f"growing {name}", GROWING, KEYED_VERBS[name]) for name in ("upsert", "dynamic overwrite", "remove orphans")]
 CASES += [

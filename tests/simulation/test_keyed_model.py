@@ -7,11 +7,12 @@ import tempfile
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lakeformat import Lake
+from lakeformat import Lake, OutsideScope
 from lakeformat.table import Table
 
 Key = tuple[str, int]
@@ -51,7 +52,7 @@ class Keyed(RuleBasedStateMachine):
         self.folder = tempfile.mkdtemp(prefix="lakeformat-keyed-")
         self.partitioned, self.crossing = layout != "whole", layout == "crossing"
         self.ordered = ordered and not self.crossing
-        self.marked = marked and not self.crossing
+        self.marked = marked
         properties = {
             "file.format": file_format,
             "bucket": "-1" if self.crossing else bucket,
@@ -118,6 +119,11 @@ class Keyed(RuleBasedStateMachine):
     def overwrite_dynamically(self, given: list[Any]) -> None:
         data, rows = self.data(given)
         touched = {row[0] for row in rows}
+        elsewhere = {k for k in self.rows if self.crossing and k[0] not in touched and k[1] in {row[1] for row in rows}}
+        if elsewhere and self.marked:
+            with pytest.raises(OutsideScope):
+                self.table.overwrite_partitions(data)
+            return
         kept = {k: r for k, r in self.rows.items() if self.partitioned and k[0] not in touched} if rows else self.rows
         made = self.table.overwrite_partitions(data)
         self.done(made, self.beside(kept, rows) | self.after({}, rows), when=bool(rows))

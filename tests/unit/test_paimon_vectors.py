@@ -1,5 +1,7 @@
 """Deletion vectors of Paimon tables: index files written here byte by byte, as Java does, and read by lakeformat."""
 
+import datetime
+import itertools
 import json
 import struct
 import zlib
@@ -11,14 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from lakeformat import Conflict, CorruptFile, InvalidInput, Lake, UnsupportedFeature
+from lakeformat import CommitError, Conflict, CorruptFile, InvalidInput, Lake, StoreError
 from lakeformat.codec import avro
 from lakeformat.codec.arrow import from_arrow
 from lakeformat.dialects.paimon import dialect, manifest
 from lakeformat.dialects.paimon.dialect import head, load
+from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Schema
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests.simulation.test_failing import NthCallFails
+
+AT_ONCE = datetime.timedelta(days=-1)
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 WIDTHS = {"32 bits": False, "64 bits": True}
@@ -460,9 +467,146 @@ def test_what_cannot_have_vectors_is_refused(tmp_path, more, says):
         keyed(tmp_path, **more)
 
 
-def test_keys_that_change_partitions_have_no_vectors(tmp_path):
-    with pytest.raises(UnsupportedFeature, match="change partitions"):
-        Lake(str(tmp_path)).create_table("d.t", KEYED, partition_by=["dt"], primary_key=["id"], properties=VECTORS)
+def in_memory(**more):
+    """A table with a key in one bucket, whose sums tell if a row is lost or counted twice; its store."""
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    fields = tuple(Field(i, f.name, from_arrow(f.type), f.name not in ("id", "dt")) for i, f in enumerate(KEYED))
+    given = VECTORS | {"bucket": "1", "merge-engine": "aggregation", "fields.n.aggregate-function": "sum"} | more
+    create(table, Schema(fields, primary_key=("id", "dt"), partitioning=identity("dt"), properties=given))
+    return store, table
+
+
+def sums(table):
+    return {row["id"]: row["n"] for row in table.scan().to_arrow().to_pylist()}
+
+
+def ones(*ids, dt="a"):
+    return pa.table({"id": ids, "v": ["v"] * len(ids), "n": [1] * len(ids), "dt": [dt] * len(ids)}, KEYED)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+def test_a_write_asked_for_again_shows_its_rows_once_whatever_call_failed(after):
+    for n in itertools.count(1):
+        store, table = in_memory()
+        table.upsert(ones(1, 2))
+        failing = NthCallFails(store, n, after)
+        try:
+            Table("t", failing, dialect).upsert(ones(2, 3), id="once")
+        except (StoreError, CommitError):
+            assert sums(table) in ({1: 1, 2: 1}, {1: 1, 2: 2, 3: 1}), failing.failed
+        else:
+            assert sums(table) == {1: 1, 2: 2, 3: 1}, (
+                failing.failed
+            )  # A call that fails once keeps no row from readers.
+        made = table.upsert(ones(2, 3), id="once")
+        assert (made.kind, made.operation_id) == ("append", "once"), failing.failed
+        assert sums(table) == {1: 1, 2: 2, 3: 1}, failing.failed
+        asked = [each.operation_id for each in table.snapshots()]
+        assert (asked.count("once"), asked.count("once/compact"), len(asked)) == (1, 1, 4), failing.failed
+        assert table.compact(full=False) is None
+        table.remove_orphan_files(AT_ONCE)
+        assert sums(table) == {1: 1, 2: 2, 3: 1}, failing.failed
+        if failing.failed is None:
+            break
+    assert n > 15
+
+
+class Dies:
+    """A store that answers nothing from its n-th call on, as to a process that was killed."""
+
+    def __init__(self, store, n):
+        self._store, self._left = store, n
+
+    def __getattr__(self, name):
+        found = getattr(self._store, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments, **how):
+            self._left -= 1
+            if self._left <= 0:
+                raise KeyboardInterrupt
+            return found(*arguments, **how)
+
+        return call
+
+
+WRITES = {
+    "an upsert": lambda t: t.upsert(ones(2, 3), id="once"),
+    "a stream": lambda t: t.stream("s").write_batch(ones(2, 3), 7),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_who_was_killed_between_the_two_snapshots_and_asks_again_finishes(write):
+    waited = 0
+    for n in itertools.count(1):
+        store, table = in_memory()
+        table.upsert(ones(1, 2))
+        try:
+            write(Table("t", Dies(store, n), dialect))
+        except KeyboardInterrupt:
+            kinds = [each.kind for each in table.snapshots()]
+            waited += kinds[2:] == ["append"]
+            assert sums(table) == ({1: 1, 2: 2, 3: 1} if kinds[2:] == ["append", "compact"] else {1: 1, 2: 1}), n
+            write(table)
+            write(table)
+            assert sums(table) == {1: 1, 2: 2, 3: 1}, n
+            assert [each.kind for each in table.snapshots()] == ["append", "compact"] * 2, n
+        else:
+            break
+    assert waited > 5
+
+
+def test_rows_whose_compaction_failed_are_named_and_the_next_write_shows_them(monkeypatch, caplog):
+    _, table = in_memory()
+    table.upsert(ones(1))
+
+    def fails(self, store, tasks):
+        raise StoreError("no space")
+
+    monkeypatch.setattr(ArrowEngine, "rewrite", fails)
+    made = table.upsert(ones(1, 2))
+    table.upsert(ones(9, dt="b"))
+    assert f"rows of snapshot {made.id} are written and no reader sees them yet" in caplog.text
+    assert "compact() at once" in caplog.text
+    assert sums(table) == {1: 1}
+    table.alter().set_properties({"deletion-vectors.merge-on-read": "true"}).commit()
+    assert sums(table) == {1: 2, 2: 1, 9: 1}  # A reader need not wait.
+    table.alter().set_properties({"deletion-vectors.merge-on-read": "false"}).commit()
+    monkeypatch.undo()
+    table.upsert(ones(1))
+    assert sums(table) == {1: 3, 2: 1}
+    table.compact()
+    assert sums(table) == {1: 3, 2: 1, 9: 1}
+
+
+@pytest.mark.parametrize("crossing", [False, True], ids=["keys stay", "keys change partitions"])
+def test_changes_by_row_see_rows_that_wait(tmp_path, crossing):
+    table = Lake(str(tmp_path)).create_table(
+        "d.t",
+        KEYED,
+        partition_by=["dt"],
+        primary_key=["id"] if crossing else ["id", "dt"],
+        properties=VECTORS | {"write-only": "true"},
+    )
+    table.upsert(ones(1, 2, 3, 4))
+    table.compact()
+    table.upsert(pa.table({"id": [1, 2, 3, 5], "v": ["new"] * 4, "n": [10] * 4, "dt": ["a"] * 4}, KEYED))
+    assert sums(table) == {1: 1, 2: 1, 3: 1, 4: 1}
+    table.update({"n": "n + 1"}, where="id in (1, 4)")
+    table.delete("n = 10 and id = 2")
+    merge = table.merge_into(ones(3, 5, 6), on="t.id = s.id and t.dt = s.dt")
+    merge.when_matched("t.n = 10").update({"n": "t.n + s.n"}).when_not_matched().insert_all().merge()
+    table.compact()
+    assert sums(table) == {1: 11, 3: 11, 4: 2, 5: 11, 6: 1}
+    if crossing:
+        table.upsert(ones(1, dt="b"))
+        table.upsert(ones(1, dt="c"))
+        table.compact()
+        assert sums(table) == {1: 1, 3: 11, 4: 2, 5: 11, 6: 1}
+        assert table.scan().count() == 5
 
 
 def test_a_table_with_a_key_has_vectors_from_the_first_or_never(tmp_path):

@@ -34,6 +34,7 @@ from lakeformat.dialects.iceberg.plan import changes, find, plan
 from lakeformat.dialects.iceberg.scan import (
     audit,
     chooses_files,
+    complete,
     count,
     delta,
     files,
@@ -59,6 +60,7 @@ __all__ = [
     "check",
     "chooses_files",
     "compaction",
+    "complete",
     "consumer",
     "consumer_path",
     "count",

@@ -70,6 +70,11 @@ def located(
     raise UnsupportedFeature(f"{reader.root}: rows of an Iceberg table are in no bucket of a key; scan reads them")
 
 
+def complete(base: State) -> State:
+    """The table itself: readers see all of its rows."""
+    return base
+
+
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
     """The live files that may hold a row for which `predicate` is true."""
     scope, _ = conditions.split(predicate, base.schema.partitioning.columns)

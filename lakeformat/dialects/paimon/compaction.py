@@ -102,6 +102,7 @@ def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
         everywhere=every > 1 and number is not None,
         waits=options.boolean(given, "commit.force-compact", False)
         or ((producer == "lookup" or options.has_vectors(given)) and options.boolean(given, "lookup-wait", True)),
+        hides=options.hides_level_0(given),
         ahead=max(options.integer(given, "num-sorted-run.stop-trigger", trigger + 3) - trigger, 1),
     )
 
@@ -283,7 +284,8 @@ def _looking(reader: Reader, base: State, task: RewriteTask, sections: Sections,
         older.append(tuple(scan.with_places(reader, base, above.filter(pa.array(meets)), held)))
     if not touched.any():
         return task
-    return replace(task, older=tuple(older), marks=scan.marking(reader, base, above.filter(pa.array(touched))))
+    marks = scan.marking(reader, base, above.filter(pa.array(touched)))
+    return replace(task, older=tuple(older), marks=marks, lifts=False)
 
 
 def _unit(
@@ -313,15 +315,19 @@ def _unit(
     runs = np.split(np.arange(len(sections)), np.flatnonzero(is_large[1:] | is_large[:-1]) + 1)
     for run in runs:
         first = int(run[0])
+        is_lifted = False
         part = sections.filter(np.isin(np.arange(len(sections)), run))
         if len(run) == 1 and alone[first] and not worn[first]:
             if levels[first] == level:
                 continue
-            if levels[first] >= max(known or 0, 1) and (level < rules.levels - 1 or retracts[first] == 0):
-                yield RewriteTask((), write, lifted=((part.files.paths[0].as_py(), level),))
-                continue
+            drops_some = retracts[first] > 0 and (level == rules.levels - 1 or rules.lifts_level_0)
+            if levels[first] >= (known or 0) and not drops_some:
+                if levels[first] > 0:
+                    yield RewriteTask((), write, lifted=((part.files.paths[0].as_py(), level),))
+                    continue
+                is_lifted = True  # Unless a key is in it twice, which its reader sees: pypaimon wrote such files.
         read = scan.merges(reader, base, part, fields)
-        task = RewriteTask(tuple(read), write, delete_where=_RETRACTS if drops else None)
+        task = RewriteTask(tuple(read), write, delete_where=_RETRACTS if drops else None, lifts=is_lifted)
         if known is not None:
             task = replace(
                 task,

@@ -17,6 +17,7 @@
                       of its rows as deleted
                       changed the number of buckets of a partition          InvalidInput, unless it is a compaction
                       filled a range of keys on a level it adds to          Conflict
+                      lifted a file that it lifts                           Conflict
     Rewrite pinned    added or removed rows inside the scope                Conflict
     Restore           expired the snapshot                                  NotFound
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
@@ -280,11 +281,20 @@ def lifted(entries: pa.Table, operation: Rewrite, schema: Schema) -> pa.Table:
 
 
 def _require_room(reader: Reader, base: State, operation: Rewrite, gone: pa.Table) -> None:
-    """Raise `Conflict` if a file would share keys with one that others put on the same level (above 0) of its bucket."""
+    """Raise `Conflict` if a file would share keys with one that others put on the same level (above 0) of its bucket, or others
+    lifted it."""
     schema, names = base.schema, ["_PARTITION", "_BUCKET", "_MIN_KEY", "_MAX_KEY", "_LEVEL"]
+    levels = dict(operation.lifted)
+    there = zip(scan.paths(gone, schema).to_pylist(), gone["_LEVEL"].to_pylist(), strict=True) if levels else ()
+    for path, level in there:
+        if level >= levels.get(path, level + 1):
+            raise Conflict(
+                f"{reader.root}: {operation.kind} lifts {path} to level {levels[path]}, and somebody has put it on level {level} since; "
+                f"nothing was changed: run it again"
+            )
     files = [f for f in operation.added if f.content is not Content.DELETION_VECTORS]
-    levels = pa.array([f.keys.level if f.keys else 0 for f in files], pa.int32())
-    added = manifest.key_entries(files, schema).append_column(manifest.ENTRY.field("_LEVEL"), levels)
+    new_levels = pa.array([f.keys.level if f.keys else 0 for f in files], pa.int32())
+    added = manifest.key_entries(files, schema).append_column(manifest.ENTRY.field("_LEVEL"), new_levels)
     new = pa.concat_tables([added, lifted(gone, operation, schema).select(names)])
     live = manifest.live_entries(reader, base.document, schema, operation.scope)
     live = live.filter(pc.invert(pc.is_in(manifest.identity(live), value_set=manifest.identity(gone)))).select(names)

@@ -34,6 +34,7 @@ from lakeformat.dialects.paimon.plan import changes, find, plan
 from lakeformat.dialects.paimon.scan import (
     audit,
     chooses_files,
+    complete,
     count,
     delete_layout,
     delta,
@@ -60,6 +61,7 @@ __all__ = [
     "check",
     "chooses_files",
     "compaction",
+    "complete",
     "consumer",
     "consumer_path",
     "count",

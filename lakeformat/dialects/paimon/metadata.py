@@ -394,11 +394,6 @@ def _require_vectors_fit(schema: Schema, engine: str, where: str) -> None:
         raise InvalidInput(
             f"{where}: deletion vectors with changelog-producer 'full-compaction'; use none, input or lookup"
         )
-    if crosses_partitions(schema):
-        raise UnsupportedFeature(
-            f"{where}: deletion vectors on a table whose keys may change partitions cannot be written; add "
-            f"{', '.join(_beside_key(schema))} to primary_key"
-        )
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------

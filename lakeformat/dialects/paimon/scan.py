@@ -157,6 +157,14 @@ def located(
     return result
 
 
+def complete(base: State) -> State:
+    """The table as changes by row have to see it: also rows that readers do not see before they are compacted."""
+    if not options.hides_level_0(base.schema.properties):
+        return base
+    seen = {**base.schema.properties, "deletion-vectors.merge-on-read": "true"}
+    return replace(base, schema=replace(base.schema, properties=seen))
+
+
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
     """The live files that may hold a row for which `predicate` is true."""
     entries = _entries(reader, base, predicate)
