@@ -16,11 +16,13 @@ from lakeformat import table as tables
 from lakeformat.catalogs.catalog import Catalog, Found
 from lakeformat.catalogs.choose import open_catalog
 from lakeformat.codec.arrow import fields_from_arrow
+from lakeformat.codec.order import parse
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.paimon import dialect as paimon
 from lakeformat.engines.choose import fields_from_spark, is_spark, register
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.model.order import SortOrder
 from lakeformat.model.partition import Partitioning, parse_field
 from lakeformat.model.schema import Field, Schema
 from lakeformat.storage.catalogued import Catalogued
@@ -80,11 +82,13 @@ class Lake:
         properties: Mapping[str, Any] | None = None,
         comment: str | None = None,
         if_exists: str = "error",
+        sort_by: Iterable[str] = (),
     ) -> Table:
         """A new, empty table `namespace.table`.
 
         `schema`: a `pyarrow.Schema`, a PySpark `StructType` or a lakeformat `Schema`. `partition_by`: columns.
-        `properties`: the format's table options. `if_exists`: "error" raises `AlreadyExists`; "ignore" returns the table
+        `sort_by`: what the rows of each file are sorted by, e.g. "days(ts)", "id DESC NULLS LAST" (Iceberg). `properties`: the
+        format's table options. `if_exists`: "error" raises `AlreadyExists`; "ignore" returns the table
         as it is. Raises `InvalidInput` and `UnsupportedFeature`, naming what cannot be.
         """
         if format not in DIALECTS:
@@ -99,7 +103,12 @@ class Lake:
                 f"{name}: there is a table already at {there.uri}; pass if_exists='ignore' to take it as it is"
             )
         declared = _declared(
-            schema, _names("partition_by", partition_by), _names("primary_key", primary_key), properties or {}, comment
+            schema,
+            _names("partition_by", partition_by),
+            _names("primary_key", primary_key),
+            properties or {},
+            comment,
+            _names("sort_by", sort_by),
         )
         if self._catalog is not None and DIALECTS[format] is iceberg:
             self._catalog.create_namespace(name.rpartition(".")[0])
@@ -265,6 +274,7 @@ def _declared(
     primary_key: tuple[str, ...],
     properties: Mapping[str, Any],
     comment: str | None,
+    sort_by: tuple[str, ...],
 ) -> Schema:
     if not isinstance(properties, Mapping) or not all(isinstance(key, str) for key in properties):
         raise InvalidInput(f"properties={properties!r}: give a mapping of option names to values")
@@ -272,15 +282,18 @@ def _declared(
         raise InvalidInput(f"comment={comment!r}: it must be text")
     texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in properties.items()}
     partitioning = Partitioning(tuple(parse_field(p) for p in partition_by))
+    fields = schema.fields if isinstance(schema, Schema) else _fields(schema)
+    order = SortOrder(parse(sort_by, [each.name for each in fields], "sort_by"))
     if isinstance(schema, Schema):
         return Schema(
-            fields=schema.fields,
+            fields=fields,
             partitioning=partitioning or schema.partitioning,
             primary_key=primary_key or schema.primary_key,
             properties={**schema.properties, **texts},
             comment=comment if comment is not None else schema.comment,
+            sort_order=order or schema.sort_order,
         )
-    return Schema(_fields(schema), partitioning, primary_key, texts, comment)
+    return Schema(fields, partitioning, primary_key, texts, comment, sort_order=order)
 
 
 def _fields(schema: Any) -> tuple[Field, ...]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakeformat import adopt, merge, placing, row_level
 from lakeformat.changelog import DeltaWriter
 from lakeformat.changes import KIND_COLUMN, Changes
-from lakeformat.codec import sql_text
+from lakeformat.codec import order, sql_text
 from lakeformat.commit import commit, discard
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for
@@ -38,9 +38,10 @@ from lakeformat.model.operation import (
     Restore,
     RewriteManifests,
 )
+from lakeformat.model.order import SortField
 from lakeformat.model.partition import parse_field
 from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
-from lakeformat.model.schema import Scalar, Schema, Type, find_field
+from lakeformat.model.schema import Schema, Type, find_field
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
 from lakeformat.model.work import WrittenFile
 from lakeformat.scan import Scan
@@ -482,7 +483,7 @@ class Table:
         where: str | Expression | None = None,
         spark: Any = None,
         *,
-        sort_by: Sequence[str] | None = None,
+        sort_by: Sequence[str] | bool | None = None,
         partial_progress: bool = False,
         max_commits: int = 10,
         id: str | None = None,
@@ -490,19 +491,19 @@ class Table:
     ) -> Snapshot | None:
         """Make small files into large ones; None when nothing is worth it. `where` chooses partitions.
 
-        With `sort_by`, all files are written anew, the rows of each partition in the order of these columns (ascending, nulls
-        first), so that no two files overlap and conditions on them leave files out. A concurrent overwrite always wins: the
+        With `sort_by`, all files are written anew, the rows of each partition in this order ("id", "days(ts) DESC NULLS LAST", as
+        in `create_table`; True: the table's own), so that no two files overlap and conditions on it leave files out. A concurrent overwrite always wins: the
         compaction starts over without what was replaced, at most three times, then raises `Conflict`. With
         `partial_progress` there are up to `max_commits` snapshots, the last of which is returned: a part that fails is left out,
         and loses nothing of the others.
         """
-        chosen = self._sortable(sort_by)
         most = _whole("max_commits", max_commits, 1)
         if partial_progress and id is not None:
             raise InvalidInput(
                 "compact(id=..., partial_progress=True): the snapshots of its parts have ids of their own"
             )
         base = self._base()
+        chosen = self._sortable(base, sort_by)
         scope, rest = split(self._condition(where, base.schema), base.schema.partitioning.columns)
         if rest != ALWAYS:
             raise InvalidInput(f"compact(where={where!r}): the condition must speak of partition columns only")
@@ -805,15 +806,20 @@ class Table:
     def _condition(self, where: str | Expression | None, schema: Schema) -> Expression:
         return ALWAYS if where is None else bind(sql_text.parse(where), schema.fields)
 
-    def _sortable(self, columns: Sequence[str] | None) -> tuple[str, ...]:
-        if columns is None:
+    def _sortable(self, base: TableState, sort_by: Sequence[str] | bool | None) -> tuple[SortField, ...]:
+        schema = base.schema
+        if sort_by is None or sort_by is False:
             return ()
-        if isinstance(columns, str) or not columns or not all(isinstance(name, str) for name in columns):
-            raise InvalidInput(f"sort_by={columns!r}: give a list of columns, e.g. ['id']")
-        for name in columns:
-            if not isinstance(kind := self.schema.field(name).type, Scalar):
-                raise InvalidInput(f"sort_by names {name!r}, of type {kind}; it must be a plain value")
-        return tuple(dict.fromkeys(columns))
+        if sort_by is True:
+            self._dialect.layout(base)  # What it refuses of the table's order, it refuses.
+            if not schema.sort_order:
+                raise InvalidInput(f"sort_by=True: {self.name} has no sort order; say which, e.g. ['id']")
+            return schema.sort_order.fields
+        found = order.parse(sort_by, schema.names, "sort_by")
+        if not found:
+            raise InvalidInput(f"sort_by={sort_by!r}: give a list of columns, e.g. ['id']")
+        order.check(found, schema.fields, self.name)
+        return found
 
     def _declared(self, schema: Schema, partitions: Iterable[Mapping[str, Any]]) -> Expression:
         """Partition specs as one condition on partition columns."""
@@ -869,6 +875,10 @@ class Inspect:
 
     def schemas(self) -> pa.Table:
         return self._table("schemas")
+
+    def sort_orders(self) -> pa.Table:
+        """What files are, or were, sorted by (Iceberg)."""
+        return self._table("sort_orders")
 
     def options(self) -> pa.Table:
         return self._table("options")
@@ -951,6 +961,11 @@ class Alteration:
     def drop_partition_field(self, name: str) -> Alteration:
         """Part rows that are written from now on no longer by the partition field `name` (Iceberg)."""
         return self._and(evolution.DropPartitionField(name))
+
+    def set_sort_order(self, sort_by: Sequence[str]) -> Alteration:
+        """Sort the rows of each file that is written from now on: by columns and transforms, e.g. "days(ts)",
+        "id DESC NULLS LAST" (Iceberg). By default ascending, and nulls first where ascending. []: by nothing."""
+        return self._and(evolution.SetSortOrder(order.parse(sort_by, self.table.schema.names, "sort order")))
 
     def set_properties(self, properties: Mapping[str, str]) -> Alteration:
         return self._and(evolution.SetProperties(properties))

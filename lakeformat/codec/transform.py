@@ -1,4 +1,4 @@
-"""Partition transforms over Arrow columns (Iceberg spec, Partition Transforms and Appendix B)."""
+"""Transforms that partition and sort, over Arrow columns (Iceberg spec, Partition Transforms and Appendix B)."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def result_type(transform: Transform, source: Type, what: str = "column") -> Typ
     """The type of the transform's values. Raises `InvalidInput`, naming `what`, for a source that it does not take."""
     kind = transform.kind
     if not isinstance(source, Scalar) or source.kind not in _TAKES.get(kind, _ALL):
-        raise InvalidInput(f"partition by {transform}({what}): {what} is {source}, which {kind} does not take")
+        raise InvalidInput(f"{transform}({what}): {what} is {source}, which {kind} does not take")
     if kind in (TransformKind.BUCKET, TransformKind.TRUNCATE) and not (transform.parameter or 0) > 0:
-        raise InvalidInput(f"partition by {transform}({what}): the number must be at least 1")
+        raise InvalidInput(f"{transform}({what}): the number must be at least 1")
     if kind is TransformKind.TRUNCATE and (transform.parameter or 0) >= 2**31:
-        raise InvalidInput(f"partition by {transform}({what}): the number must be below 2147483648")
+        raise InvalidInput(f"{transform}({what}): the number must be below 2147483648")
     match kind:
         case TransformKind.BUCKET | TransformKind.YEAR | TransformKind.MONTH | TransformKind.HOUR:
             return scalar(Kind.INT)

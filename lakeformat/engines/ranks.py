@@ -1,4 +1,4 @@
-"""Values as whole numbers that sort as Paimon's values do: nulls first, text and binary by unsigned bytes."""
+"""Values as whole numbers that sort as both formats have it: floats as in Java, text and binary by unsigned bytes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pyarrow.compute as pc
 _LIMIT = 1 << 62
 
 
-def ranks(columns: Sequence[pa.ChunkedArray], descending: Sequence[bool] = ()) -> np.ndarray:
+def ranks(
+    columns: Sequence[pa.ChunkedArray], descending: Sequence[bool] = (), nulls_last: Sequence[bool] = ()
+) -> np.ndarray:
     """One int64 per row that orders rows by `columns`, the first counting most; equal where all values are.
 
-    `descending`: for each column whether large values come first. Nulls come first either way.
+    `descending`: for each column whether large values come first. Nulls come first either way, but where `nulls_last`.
     """
     codes, size = np.zeros(len(columns[0]), np.int64), 1
     for place, column in enumerate(columns):
-        own, own_size = _ranks(column, bool(descending) and descending[place])
+        own, own_size = _ranks(column, bool(descending) and descending[place], bool(nulls_last) and nulls_last[place])
         if size * own_size > _LIMIT:
             own, own_size = _dense(own)
         if size * own_size > _LIMIT:
@@ -49,13 +51,13 @@ def ordinals(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     return pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy().view(np.int64)
 
 
-def _ranks(column: pa.ChunkedArray, descending: bool) -> tuple[np.ndarray, int]:
+def _ranks(column: pa.ChunkedArray, descending: bool, nulls_last: bool) -> tuple[np.ndarray, int]:
     """(ranks from 0, how many there may be)."""
+    if column.null_count == len(column):
+        return np.zeros(len(column), np.int64), 1
     codes = ordinals(column)
     valid = None if column.null_count == 0 else np.asarray(column.is_valid())
     known = codes if valid is None else codes[valid]
-    if len(known) == 0:
-        return np.zeros(len(codes), np.int64), 1
     low, high = int(known.min()), int(known.max())
     if high - low >= _LIMIT:
         dense, size = _dense(known)
@@ -63,7 +65,7 @@ def _ranks(column: pa.ChunkedArray, descending: bool) -> tuple[np.ndarray, int]:
         low, high = 0, size - 1
     codes = high - codes if descending else codes - low
     if valid is not None:
-        codes = np.where(valid, codes + 1, 0)
+        codes = np.where(valid, codes, high - low + 1) if nulls_last else np.where(valid, codes + 1, 0)
     return codes, high - low + 1 + (valid is not None)
 
 

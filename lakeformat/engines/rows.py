@@ -1,4 +1,4 @@
-"""Row kernels over Arrow: split by keys, sort, keep, apply deletes."""
+"""Row kernels over Arrow: split by keys, keep, apply deletes."""
 
 from __future__ import annotations
 
@@ -41,19 +41,6 @@ def split(batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> Iterator[tuple[tup
             group = batch.take(pa.array(np.arange(start, stop)))
         first = int(firsts[each])
         yield tuple(key[first] for key in keys), group
-
-
-def sort(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Rows in ascending order of `columns`, nulls first; equal rows keep their order."""
-    if not columns or table.num_rows < 2:
-        return table
-    keys: list[pa.ChunkedArray] = []
-    for name in columns:
-        column = table.column(name)
-        keys += [column.is_valid(), column] if column.null_count else [column]
-    keys.append(pa.chunked_array([np.arange(table.num_rows)]))  # The sort is not stable by itself.
-    names = [str(place) for place in range(len(keys))]
-    return table.take(pc.sort_indices(pa.table(keys, names), sort_keys=[(name, "ascending") for name in names]))
 
 
 def rise(keys: Sequence[pa.Array]) -> bool:

@@ -10,24 +10,42 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakeformat.engines import rows
+from lakeformat.codec import transform
+from lakeformat.engines import ranks
+from lakeformat.model.order import SortField
+from lakeformat.model.schema import Field, find_part
 
 BATCH_ROWS = 1 << 17
 _SAMPLED = 64  # One row of so many tells where ranges begin.
 _RANGES = 200  # Files that are open together.
 
 
-def in_order(batches: Iterable[pa.RecordBatch], columns: Sequence[str], memory_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The rows by `columns`, ascending, nulls first; about `memory_bytes` of them are in memory at a time, besides a sample of
-    the key. Equal rows stay in their order."""
-    with tempfile.TemporaryDirectory(prefix="lakeformat-sort-") as folder:
-        yield from _in_order(batches, columns, memory_bytes, Path(folder) / "rows")
-
-
-def _in_order(
-    batches: Iterable[pa.RecordBatch], columns: Sequence[str], memory_bytes: int, path: Path
+def in_order(
+    batches: Iterable[pa.RecordBatch], order: Sequence[SortField], fields: tuple[Field, ...], memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
+    """The rows, of columns `fields`, by `order`; about `memory_bytes` of them are in memory at a time, besides a sample of the
+    key. Equal rows stay in their order."""
+    with tempfile.TemporaryDirectory(prefix="lakeformat-sort-") as folder:
+        yield from _in_order(batches, (tuple(order), fields), memory_bytes, Path(folder) / "rows")
+
+
+def keys(batch: pa.RecordBatch, order: Sequence[SortField], fields: tuple[Field, ...]) -> list[pa.Array]:
+    """What each field of the order makes of the rows."""
+    found = []
+    for each in order:
+        values = batch.column(each.source[0])
+        if len(each.source) > 1:
+            values = pc.struct_field(values, list(each.source[1:]))
+        found.append(transform.apply(each.transform, values, find_part(fields, each.source).type))
+    return found
+
+
+_By = tuple[tuple[SortField, ...], tuple[Field, ...]]  # An order, and the columns that rows have.
+
+
+def _in_order(batches: Iterable[pa.RecordBatch], by: _By, memory_bytes: int, path: Path) -> Iterator[pa.RecordBatch]:
     held: list[pa.RecordBatch] = []
     size = 0
     left = iter(batches)
@@ -38,23 +56,35 @@ def _in_order(
             break
     else:
         if held:
-            yield from rows.sort(pa.Table.from_batches(held), columns).to_batches(BATCH_ROWS)
+            places = np.argsort(_ranks(pa.concat_tables([_keys(each, by) for each in held]), by), kind="stable")
+            yield from pa.Table.from_batches(held).take(pa.array(places)).to_batches(BATCH_ROWS)
         return
-    sample, size = _spilled(held, left, columns, path)
-    edges = _edges(sample, min(2 * size // memory_bytes + 1, _RANGES))
-    for number, part in enumerate(_split(path, columns, edges)):
+    sample, size = _spilled(held, left, by, path)
+    edges = _edges(sample, by, min(2 * size // memory_bytes + 1, _RANGES))
+    for number, part in enumerate(_split(path, by, edges)):
         if part is None:
             continue
         if number % 2:  # All rows have the key of one edge.
             yield from _read(part)
         else:
-            yield from _in_order(_read(part), columns, memory_bytes, part.with_name(f"{part.name}-rows"))
+            yield from _in_order(_read(part), by, memory_bytes, part.with_name(f"{part.name}-rows"))
         part.unlink()
 
 
-def _spilled(
-    held: list[pa.RecordBatch], left: Iterator[pa.RecordBatch], columns: Sequence[str], path: Path
-) -> tuple[pa.Table, int]:
+def _keys(batch: pa.RecordBatch, by: _By) -> pa.Table:
+    found = keys(batch, *by)
+    return pa.table(found, [str(place) for place in range(len(found))])
+
+
+def _ranks(table: pa.Table, by: _By, *then: pa.ChunkedArray) -> np.ndarray:
+    """One number per row of keys, by which rows are in order; what `then` holds decides between equal ones."""
+    order = by[0]
+    descending = [*(each.descending for each in order), *(False for _ in then)]
+    nulls_last = [*(each.nulls_last for each in order), *(False for _ in then)]
+    return ranks.ranks([*table.columns, *then], descending, nulls_last)
+
+
+def _spilled(held: list[pa.RecordBatch], left: Iterator[pa.RecordBatch], by: _By, path: Path) -> tuple[pa.Table, int]:
     """All rows in a file; a sample of their keys, and how many bytes they are. What was held is let go."""
     sample, size = [], 0
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, held[0].schema) as sink:
@@ -64,27 +94,27 @@ def _spilled(
                 break
             sink.write_batch(batch)
             size += batch.nbytes
-            sample.append(batch.select(columns).take(pa.array(np.arange(0, batch.num_rows, _SAMPLED))))
-    return pa.Table.from_batches(sample), size
+            sample.append(_keys(batch.take(pa.array(np.arange(0, batch.num_rows, _SAMPLED))), by))
+    return pa.concat_tables(sample), size
 
 
-def _edges(sample: pa.Table, ranges: int) -> pa.Table:
+def _edges(sample: pa.Table, by: _By, ranges: int) -> pa.Table:
     """Keys that cut the sample into ranges of about as many rows each; they may repeat."""
-    ordered = rows.sort(sample, sample.column_names)
-    return ordered.take(pa.array(np.arange(1, max(ranges, 2)) * len(ordered) // max(ranges, 2)))
+    places = np.argsort(_ranks(sample, by), kind="stable")
+    return sample.take(pa.array(places[np.arange(1, max(ranges, 2)) * len(places) // max(ranges, 2)]))
 
 
-def _split(path: Path, columns: Sequence[str], edges: pa.Table) -> list[Path | None]:
+def _split(path: Path, by: _By, edges: pa.Table) -> list[Path | None]:
     """The rows of a file by ranges: below the first edge, those that have its key, those between it and the next, ..."""
     parts: list[Path | None] = [None] * (2 * len(edges) + 1)
     with ExitStack() as stack:
         sinks: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
         for batch in _read(path):
-            order, ranges = _ranges(batch.select(columns), edges)
+            order, found = _ranges(_keys(batch, by), by, edges)
             ordered = batch.take(pa.array(order))
-            starts = np.concatenate(([0], np.flatnonzero(np.diff(ranges)) + 1, [len(ranges)]))
+            starts = np.concatenate(([0], np.flatnonzero(np.diff(found)) + 1, [len(found)]))
             for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-                number = int(ranges[start])
+                number = int(found[start])
                 if number not in sinks:
                     parts[number] = part = path.with_name(f"{path.name}-{number}")
                     file = stack.enter_context(pa.OSFile(str(part), "wb"))
@@ -94,20 +124,16 @@ def _split(path: Path, columns: Sequence[str], edges: pa.Table) -> list[Path | N
     return parts
 
 
-def _ranges(keys: pa.RecordBatch, edges: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+def _ranges(own: pa.Table, by: _By, edges: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """(rows in the order of their keys, the range of each): twice the edges below its key, and one more where it is at one."""
-    count, marks = keys.num_rows, len(edges)
-    own = pa.Table.from_batches([keys])
-    both = pa.concat_tables([edges, own, edges])
+    count, marks = len(own), len(edges)
     flags = np.concatenate([np.zeros(marks, np.int8), np.ones(count, np.int8), np.full(marks, 2, np.int8)])
-    names = [str(place) for place in range(both.num_columns)]
-    table = both.rename_columns(names).append_column("flag", pa.array(flags))
-    table = table.append_column("place", pa.array(np.arange(len(flags)) - marks))
-    ordered = rows.sort(table, [*names, "flag"])
-    places, kinds = ordered["place"].to_numpy(), ordered["flag"].to_numpy()
+    both = pa.concat_tables([edges, own, edges])
+    places = np.argsort(_ranks(both, by, pa.chunked_array([flags])), kind="stable")
+    kinds = flags[places]
     chosen = kinds == 1
     reached, passed = np.cumsum(kinds == 0)[chosen], np.cumsum(kinds == 2)[chosen]
-    return places[chosen], 2 * passed + (reached != passed)
+    return places[chosen] - marks, 2 * passed + (reached != passed)
 
 
 def _read(path: Path) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakeformat import errors
+from lakeformat.codec import transform
 from lakeformat.codec.arrow import arrow_schema, fields_from_arrow, to_arrow
 from lakeformat.engines import (
     adopt,
@@ -37,13 +38,13 @@ from lakeformat.engines import (
     marks,
     outcomes,
     parquet,
-    sorting,
     worker,
 )
 from lakeformat.engines.arrow_merge import ArrowSource, typed
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
+from lakeformat.model.order import SortField
 from lakeformat.model.partition import PartitionField, TransformKind
 from lakeformat.model.predicate import ALWAYS, columns_of, to_sql
 from lakeformat.model.schema import (
@@ -57,6 +58,7 @@ from lakeformat.model.schema import (
     Scalar,
     Type,
     find_field,
+    find_part,
     scalar,
     walk,
 )
@@ -171,7 +173,7 @@ class SparkEngine:
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
         """What each task wrote; one Spark task for each, but of rows to be sorted, which are spread by ranges."""
-        if not any(task.sort_by for task in tasks):
+        if not any(task.spreads for task in tasks):
             return self._each(store, tasks, lookup.rewrite)
         written: list[list[WrittenFile]] = []
         try:
@@ -249,12 +251,8 @@ class SparkEngine:
         _require_whole(fields)
         size_bytes = sum(size for each in task.read for size in each.sizes_bytes)
         count = max(1, -(-size_bytes // task.write.target_size_bytes))
-        names = [_quoted(each.name) for each in fields]
-        columns = [_partition_key(task.write, each) for each in task.write.partition_by]
-        columns += [F.col(_quoted(name)) for name in task.sort_by]
-        keys = {f"_lakeformat_key_{place}": column for place, column in enumerate(columns)}
-        frame = self.read(store, task.read, fields).withColumns(keys).repartitionByRange(count, *keys).select(*names)
-        answers = _mapped(frame, partial(_write_sorted, files_of(store), task), "answer binary")
+        frame = _ranged(self.read(store, task.read, fields), task.write, count)
+        answers = _mapped(frame, partial(_write, files_of(store), task.write), "answer binary")
         return [file for files in self._collected(store, answers) for file in files]
 
     def _each(self, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
@@ -784,11 +782,6 @@ def _write(store: Store, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> 
     yield _answer(lambda: worker.write(store, batches, task))
 
 
-def _write_sorted(store: Store, task: RewriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    ordered = sorting.in_order(batches, task.sort_by, worker.BUFFER_BYTES)
-    yield _answer(lambda: worker.write(store, ordered, task.write))
-
-
 def _settle(task: WriteTask, given: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows, whether their key has a row by then, and where: its partition, and its partition and bucket before the write."""
     assert task.keyed is not None, task
@@ -1023,46 +1016,80 @@ def _distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
         return frame.repartition(*partition) if partition else frame.repartition(1)
     if task.distribution == "none" or (task.distribution == "auto" and task.bucket is None):
         return frame
+    if task.distribution == "range":
+        return _ranged(frame, task)
     there = set(frame.columns)
     columns = [_partition_key(task, each) for each in task.partition_by if each.source in there]
     names = [_quoted(name) for name in frame.columns]
     if task.bucket is not None and set(task.bucket.columns) <= there:
-        columns.append(_by_rows(partial(worker.buckets, task=task), task.bucket.columns, "int"))
-    ordered = [F.col(_quoted(name)) for name in task.sort_by if name in there] if task.distribution == "range" else []
-    keys = {f"_lakeformat_key_{place}": column for place, column in enumerate([*columns, *ordered])}
+        columns.append(_by_rows(partial(worker.buckets, task=task), task.bucket.columns, scalar(Kind.INT)))
+    keys = {f"_lakeformat_key_{place}": column for place, column in enumerate(columns)}
     if not keys:
         return frame
     found = frame.withColumns(keys)
-    if task.distribution == "range":
-        return found.repartitionByRange(*(F.col(name) for name in keys)).select(*names)
     if task.keyed is not None:  # All rows of a key to one task, however many there are.
         return found.repartition(*(F.col(name) for name in keys)).select(*names)
     return found.hint("rebalance", *(F.col(name) for name in keys)).select(*names)
+
+
+def _ranged(frame: DataFrame, task: WriteTask, count: int | None = None) -> DataFrame:
+    """Rows to `count` tasks by ranges of what the write sorts by: partitions, then its order."""
+    names = frame.columns
+    order = [each for each in worker.ordering(task) if _reaches(frame.schema, each.source)]
+    if not order:
+        return frame
+    keys = {f"{_OURS}key_{place}": _order_key(task, each) for place, each in enumerate(order)}
+    directed = [_directed(F.col(name), each) for name, each in zip(keys, order, strict=True)]
+    found = frame.withColumns(keys)
+    found = found.repartitionByRange(*directed) if count is None else found.repartitionByRange(count, *directed)
+    return found.select(*map(_quoted, names))
+
+
+def _order_key(task: WriteTask, by: SortField) -> Column:
+    """What stands in the order of the sort field; where Spark cannot have it, what rows of like value are near by."""
+    column = reduce(lambda held, part: held.getField(part), by.source[1:], F.col(_quoted(by.source[0])))
+    if by.transform.kind is TransformKind.IDENTITY or not hasattr(F, "arrow_udf"):
+        return F.hash(column) if by.transform.kind is TransformKind.BUCKET else column
+    kind = transform.result_type(by.transform, find_part(task.fields, by.source).type)
+    return _by_rows(partial(worker.order_key, task=task, by=by), by.source[:1], kind)
+
+
+def _reaches(kind: T.DataType, path: tuple[str, ...]) -> bool:
+    """Whether the path leads to a column or a part of one."""
+    if not path:
+        return True
+    return isinstance(kind, T.StructType) and path[0] in kind.names and _reaches(kind[path[0]].dataType, path[1:])
+
+
+def _directed(column: Column, by: SortField) -> Column:
+    if by.descending:
+        return column.desc_nulls_last() if by.nulls_last else column.desc_nulls_first()
+    return column.asc_nulls_last() if by.nulls_last else column.asc_nulls_first()
 
 
 def _partition_key(task: WriteTask, by: PartitionField) -> Column:
     """What is the same for rows of the same partition."""
     if by.transform.kind is TransformKind.IDENTITY:
         return F.col(_quoted(by.source))
-    return _by_rows(partial(worker.partition_keys, task=task, by=by), (by.source,), "binary")
+    return _by_rows(partial(worker.partition_keys, task=task, by=by), (by.source,), scalar(Kind.BYTES))
 
 
-def _by_rows(work: Callable[[pa.RecordBatch], pa.Array], names: tuple[str, ...], type: str) -> Column:
+def _by_rows(work: Callable[[pa.RecordBatch], pa.Array], names: tuple[str, ...], type: Type) -> Column:
     """What `work` makes of these columns, where Spark can have it (4.1 and later); else a hash of them, which is the same
     for the same values."""
     columns = [F.col(_quoted(name)) for name in names]
     if not hasattr(F, "arrow_udf"):
         return F.hash(*columns)
-    nothing = pa.array([0 if type == "int" else b""]).cast(pa.int32() if type == "int" else pa.binary())
+    nothing = to_arrow(type)
 
     def worked(*found: pa.Array) -> pa.Array:
         try:
             return work(pa.RecordBatch.from_arrays(list(found), names=list(names)))
         except InvalidInput:  # The writer says what is wrong with these rows.
-            return nothing.take(pa.array([0] * len(found[0])))
+            return pa.nulls(len(found[0]), nothing)
 
     worked.__annotations__ = {"found": pa.Array, "return": pa.Array}  # Spark reads types, not their names.
-    return F.arrow_udf(worked, type)(*columns)
+    return F.arrow_udf(worked, spark_type(type))(*columns)
 
 
 def _assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:

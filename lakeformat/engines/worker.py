@@ -41,6 +41,7 @@ from lakeformat.errors import (
     StoreError,
     UnsupportedFeature,
 )
+from lakeformat.model.order import SortField
 from lakeformat.model.partition import PartitionField
 from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, and_, columns_of, conjuncts, rename
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field, rebuild
@@ -105,9 +106,9 @@ def write(
 ) -> list[WrittenFile]:
     """Rows to files, split by partition and bucket, each about `task.target_size_bytes` long at most.
 
-    Columns are matched by name; raises `InvalidInput` that names what does not fit. With `task.sort_by`, each file is
-    sorted as a whole. Once all rows are there, the files left to end are ended by `threads` threads. Files of a write
-    that fails are deleted as far as storage lets.
+    Columns are matched by name; raises `InvalidInput` that names what does not fit. With `task.sort_by`, rows are first put
+    in that order, partition by partition, with about `buffer_bytes` of them in memory at a time. Once all rows are there, the
+    files left to end are ended by `threads` threads. Files of a write that fails are deleted as far as storage lets.
     """
     files = _Files(store, task, buffer_bytes, chunk_bytes, open_files)
     index, places = (task.keyed.index, task.keyed.places) if task.keyed else (None, None)
@@ -119,6 +120,8 @@ def write(
         elif places is not None:
             assigner = placer = key_places.Placer(task, places, partial(read, store), threads)
             given = placer.settled(given)
+        if task.sort_by:
+            given = sorting.in_order(given, ordering(task), task.fields, buffer_bytes)
         for batch in given:
             for partition, bucket, group in placed(batch, task):
                 if assigner is None:
@@ -150,10 +153,7 @@ def count(store: Reader, task: ReadTask) -> int:
 
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
     """Read, change, write again; see `RewriteTask`."""
-    changed = _changed(store, task)
-    written = write(
-        store, sorting.in_order(changed, task.sort_by, BUFFER_BYTES) if task.sort_by else changed, task.write
-    )
+    written = write(store, _changed(store, task), task.write)
     if task.changelog is None:
         return written
     try:
@@ -179,6 +179,18 @@ def partition_keys(keys: pa.RecordBatch, task: WriteTask, by: PartitionField) ->
     assign.check(keys.schema, fields)
     found = transform.apply(by.transform, assign.assign(keys, fields).column(0), fields[0].type)
     return found if pa.types.is_binary(found.type) else found.cast(pa.string()).cast(pa.binary())
+
+
+def ordering(task: WriteTask) -> tuple[SortField, ...]:
+    """By what a write that sorts puts all of its rows in order: the partitions one after the other."""
+    return (*(SortField((each.source,), each.transform) for each in task.partition_by), *task.sort_by)
+
+
+def order_key(rows: pa.RecordBatch, task: WriteTask, by: SortField) -> pa.Array:
+    """What rows of the one column that `by` speaks of are sorted by."""
+    fields = (find_field(task.fields, by.source[0]),)
+    assign.check(rows.schema, fields)
+    return sorting.keys(assign.assign(rows, fields), (by,), fields)[0]
 
 
 def stored(fields: tuple[Field, ...]) -> tuple[Field, ...]:
@@ -615,13 +627,12 @@ class _Files:
         held = stored(self._file_task.fields)
         self._leaves_out = held != self._file_task.fields
         self._file_task = replace(self._file_task, fields=held)
-        # Rows that wait for a file of their own, which is written in one go.
-        self._is_sorted = bool(task.sort_by) or (task.keyed is not None and not task.keyed.is_numbered)
+        # Rows that wait for a file of their own, which is sorted as a whole and written in one go.
+        self._is_whole = task.keyed is not None and not task.keyed.is_numbered
         self._buffer_bytes, self._open_files = buffer_bytes, open_files
-        # A sorted file is written in one go; others in pieces small enough to stop near the target size.
+        # Other files are written in pieces small enough to stop near the target size.
         chunk_bytes = min(chunk_bytes, _whole_number(task.options, self._format.PIECE_OPTION, chunk_bytes))
-        # A sorted file is written in one go.
-        self._chunk_bytes = min(2 * task.target_size_bytes if self._is_sorted else chunk_bytes, buffer_bytes)
+        self._chunk_bytes = min(2 * task.target_size_bytes if self._is_whole else chunk_bytes, buffer_bytes)
         self._places: dict[tuple[tuple[Any, ...], int | None], _Place] = {}
         self._open: OrderedDict[int, _Place] = OrderedDict()  # By use, oldest first.
         self._waiting_bytes = 0
@@ -684,7 +695,7 @@ class _Files:
     def _piece_bytes(self, place: _Place) -> int:
         """How many bytes in memory are written next: a chunk, or what is left of the file's size."""
         file = place.file
-        if self._is_sorted:
+        if self._is_whole:
             return self._chunk_bytes
         if file is None or not file.added_bytes:
             return max(_PIECE_MIN, min(self._chunk_bytes, self._task.target_size_bytes))
@@ -696,7 +707,7 @@ class _Files:
         """Write the rows that wait, and end the file if it is long enough."""
         if not place.waiting:
             return
-        table = rows.sort(pa.Table.from_batches(place.waiting, self._schema), self._task.sort_by)
+        table = pa.Table.from_batches(place.waiting, self._schema)
         keyed = self._task.keyed
         if keyed is not None:
             number, place.next_number = place.next_number, place.next_number + table.num_rows
@@ -718,7 +729,7 @@ class _Files:
             table = _table_of(table, self._task.fields, self._file_task.fields)
         with _unwritable(file.path):
             file.output.add(table)
-        if self._is_sorted or file.output.size() >= self._task.target_size_bytes:
+        if self._is_whole or file.output.size() >= self._task.target_size_bytes:
             self._close(place)
 
     def _log(self, place: _Place, table: pa.Table, keyed: KeyValues) -> None:
@@ -773,6 +784,7 @@ class _Files:
                 split_offsets=offsets,
                 created_ms=int(time.time() * 1000),
                 keys=file.keys,
+                sort_order_id=self._task.sort_order_id,
             )
         )
 

@@ -13,6 +13,7 @@ from lakeformat.engines.engine import Engine
 from lakeformat.errors import CommitLost, Conflict, LakeError, StoreError
 from lakeformat.maintenance.progress import track
 from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
+from lakeformat.model.order import SortField
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Snapshot, TableState
@@ -40,7 +41,7 @@ def compact(
     scope: Expression,
     attempts: int,
     starts: int = _STARTS,
-    sort_by: tuple[str, ...] = (),
+    sort_by: tuple[SortField, ...] = (),
 ) -> Snapshot | None:
     """Small files become large ones, or with `sort_by` all files sorted ones, in one snapshot; None when there is nothing worth
     it.
@@ -68,7 +69,7 @@ def compact_in_parts(
     full: bool,
     scope: Expression,
     attempts: int,
-    sort_by: tuple[str, ...],
+    sort_by: tuple[SortField, ...],
     most: int,
 ) -> Snapshot | None:
     """As `compact`, in at most `most` snapshots, of which the last is returned. A part that fails leaves the others as they
@@ -96,7 +97,7 @@ def compact_in_parts(
 
 
 def _worth_it(
-    store: Store, dialect: Dialect, branch: str | None, full: bool, scope: Expression, sort_by: tuple[str, ...]
+    store: Store, dialect: Dialect, branch: str | None, full: bool, scope: Expression, sort_by: tuple[SortField, ...]
 ) -> tuple[Head, TableState, list[RewriteTask]]:
     """The table as it is now, and what of it is written anew."""
     head = dialect.head(store)

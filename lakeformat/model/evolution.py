@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.model.order import SortField, SortOrder
 from lakeformat.model.partition import PartitionField, Partitioning
 from lakeformat.model.predicate import coerce
 from lakeformat.model.schema import (
@@ -111,6 +112,13 @@ class DropPartitionField:
 
 
 @dataclass(frozen=True, slots=True)
+class SetSortOrder:
+    """Files written from now on are sorted by this; those that are there stay as they are."""
+
+    fields: tuple[SortField, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetProperties:
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -138,6 +146,7 @@ Change = (
     | ChangeDefault
     | AddPartitionField
     | DropPartitionField
+    | SetSortOrder
     | SetProperties
     | RemoveProperties
     | SetTableComment
@@ -235,6 +244,8 @@ def _applied(schema: Schema, change: Change, collections_have_ids: bool, fills_o
                 there = ", ".join(schema.partitioning.names) or "none"
                 raise NotFound(f"no partition field {name!r}; there are: {there}")
             return replace(schema, partitioning=Partitioning(left, -1))
+        case SetSortOrder(fields):
+            return replace(schema, sort_order=SortOrder(fields, -1))
         case SetTableComment(comment):
             return replace(schema, comment=_comment(comment, "the table"))
         case RenameColumn() | DropColumn() | MoveColumn() | ChangeType() | ChangeComment():
@@ -248,7 +259,8 @@ def _applied(schema: Schema, change: Change, collections_have_ids: bool, fills_o
     match change:
         case RenameColumn(_, to):
             _require_free(schema, path, "renamed")
-            return _edited(schema, path, lambda siblings, name: _rename(siblings, name, to, what))
+            renamed = _edited(schema, path, lambda siblings, name: _rename(siblings, name, to, what))
+            return replace(renamed, sort_order=_order_renamed(schema.sort_order, path, to))
         case DropColumn():
             _require_free(schema, path, "dropped")
             return _edited(schema, path, lambda siblings, name: _drop(siblings, name, what))
@@ -298,6 +310,15 @@ def _rename(siblings: tuple[Field, ...], name: str, to: str, what: str) -> tuple
         raise InvalidInput(f"column {what}: {to!r} is not a name")
     _require_new(tuple(s for s in siblings if s is not each), to, what)
     return tuple(replace(s, name=to) if s is each else s for s in siblings)
+
+
+def _order_renamed(order: SortOrder, path: tuple[str, ...], to: str) -> SortOrder:
+    last = len(path) - 1
+    fields = tuple(
+        replace(each, source=(*path[:-1], to, *each.source[last + 1 :])) if each.source[: last + 1] == path else each
+        for each in order.fields
+    )
+    return replace(order, fields=fields)
 
 
 def _drop(siblings: tuple[Field, ...], name: str, what: str) -> tuple[Field, ...]:

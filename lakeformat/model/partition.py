@@ -87,19 +87,19 @@ def require_identity(partitioning: Partitioning, format: str) -> None:
             )
 
 
-def parse_field(text: str) -> PartitionField:
-    """`dt`, `days(ts)`, `bucket(16, id)` -> the partition field that they name. Raises `InvalidInput`."""
+def parse_field(text: str, what: str = "partition_by") -> PartitionField:
+    """`dt`, `days(ts)`, `bucket(16, id)` -> the partition field that they name. Raises `InvalidInput` that says `what` it is of."""
     found = _TRANSFORM.fullmatch(text)
     if not found:
         return PartitionField(text, Transform(), text)
     kind = _TRANSFORMS.get(found["name"].lower())
     if kind is None:
         raise InvalidInput(
-            f"partition_by {text!r}: no transform {found['name']!r}; there are {', '.join(sorted(_TRANSFORMS))}"
+            f"{what} {text!r}: no transform {found['name']!r}; there are {', '.join(sorted(_TRANSFORMS))}"
         )
     wants = kind in {TransformKind.BUCKET, TransformKind.TRUNCATE}
     if wants != (found["number"] is not None):
-        raise InvalidInput(f"partition_by {text!r}: write {kind}({'16, ' if wants else ''}{found['column']})")
+        raise InvalidInput(f"{what} {text!r}: write {kind}({'16, ' if wants else ''}{found['column']})")
     number = int(found["number"]) if wants else None
     name = found["column"] if kind is TransformKind.IDENTITY else f"{found['column']}_{kind}"
     return PartitionField(found["column"], Transform(kind, number), name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakeformat.errors import NotFound
+from lakeformat.model.order import SortOrder
 from lakeformat.model.partition import Partitioning
 
 
@@ -102,7 +103,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A table's declaration: its columns, how it is partitioned and keyed, and its properties."""
+    """A table's declaration: its columns, how it is partitioned, keyed and sorted, and its properties."""
 
     fields: tuple[Field, ...]
     partitioning: Partitioning = Partitioning()
@@ -111,6 +112,7 @@ class Schema:
     comment: str | None = None
     id: int = 0
     last_field_id: int = -1
+    sort_order: SortOrder = SortOrder()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -130,6 +132,19 @@ def find_field(fields: tuple[Field, ...], name: str) -> Field:
         if each.name == name:
             return each
     raise NotFound(f"no column {name!r}; there are {', '.join(f.name for f in fields)}")
+
+
+def find_part(fields: tuple[Field, ...], path: tuple[str, ...]) -> Field:
+    """The column, or the part of a row at any depth, that `path` leads to; raises `NotFound`."""
+    found = find_field(fields, path[0])
+    for place, name in enumerate(path[1:], 1):
+        parts = found.type.fields if isinstance(found.type, Row) else ()
+        there = [each for each in parts if each.name == name]
+        if not there:
+            held = f"its parts are {', '.join(p.name for p in parts)}" if parts else "and has no named parts"
+            raise NotFound(f"no column {'.'.join(path)!r}: {'.'.join(path[:place])} is {found.type}, {held}")
+        found = there[0]
+    return found
 
 
 def children(type: Type) -> tuple[Field, ...]:

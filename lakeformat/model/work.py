@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from lakeformat.model.order import SortField
 from lakeformat.model.partition import PartitionField
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, scalar
@@ -315,7 +316,8 @@ class WriteTask:
     partition_by: tuple[PartitionField, ...] = ()
     bucket: BucketRule | None = None
     default_bucket: int = 0  # What `WrittenFile.bucket` says when there is no rule.
-    sort_by: tuple[str, ...] = ()
+    sort_by: tuple[SortField, ...] = ()  # The rows of each file are in this order; those of no two files overlap.
+    sort_order_id: int = 0  # What the table calls that order.
     content: Content = Content.DATA
     file_format: str = "parquet"
     compression: str = "zstd"
@@ -351,6 +353,7 @@ class WrittenFile:
     created_ms: int = 0
     keys: KeyRange | None = None
     refers_to: tuple[str, ...] = ()  # Files of deletes: the data files that they tell of, as the read tasks named them.
+    sort_order_id: int = 0  # What the table calls the order that its rows are in; 0: none.
     spec_id: int | None = None  # Files of deletes: the partition spec that `partition` is of.
     offset: int | None = None  # Deletion vectors: where in `path` the vector begins,
     vector_bytes: int | None = None  # and how long the table says that it is.
@@ -371,7 +374,7 @@ class RewriteTask:
     delete_where: Expression | None = None
     assignments: tuple[tuple[str, Expression], ...] = ()
     update_where: Expression = ALWAYS
-    sort_by: tuple[str, ...] = ()  # The rows of all files of `read` in one order, so that no two new files overlap.
+    spreads: bool = False  # On Spark, rows go to tasks by ranges of what `write` sorts by; else one task does all.
     lifted: tuple[
         tuple[str, int], ...
     ] = ()  # Keyed tables: files that stay as they are, and the level they are then on.

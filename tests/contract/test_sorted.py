@@ -10,6 +10,7 @@ from lakeformat import InvalidInput, Lake, NotFound, StoreError, UnsupportedFeat
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.maintenance import compact
 from lakeformat.model.operation import Request
+from lakeformat.model.order import SortField
 from lakeformat.model.predicate import ALWAYS
 
 SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.string()), ("dt", pa.string())])
@@ -155,7 +156,7 @@ class Fails(ArrowEngine):
 def test_a_part_that_fails_loses_nothing_of_the_others(table):
     before, base = seen(table), table._base()
     request = Request(id="compaction", absent_until=base.version)
-    how = (False, ALWAYS, 3, ("id",), 10)
+    how = (False, ALWAYS, 3, (SortField(("id",)),), 10)
     kept = {path for task in table.scan(where="dt = 'b'").plan() for path in task.paths}
     made = compact.compact_in_parts(table._store, table._dialect, Fails("b"), request, *how)
     assert made.kind == "compact"

@@ -24,26 +24,6 @@ def test_split_gives_each_row_once_with_its_like_in_order(pairs):
         assert group.column("row").to_pylist() == wanted
 
 
-@given(
-    st.lists(st.none() | st.integers(-3, 3), max_size=40), st.lists(st.none() | st.floats(-1, 1, width=16), max_size=40)
-)
-def test_sort_is_stable_and_has_nulls_first(first, second):
-    length = min(len(first), len(second))
-    table = pa.table(
-        {
-            "a": pa.array(first[:length], pa.int8()),
-            "b": pa.array(second[:length], pa.float32()),
-            "row": pa.array(range(length), pa.int64()),
-        }
-    )
-    found = rows.sort(table, ("a", "b")).to_pylist()
-    expected = sorted(
-        table.to_pylist(),
-        key=lambda row: (row["a"] is not None, row["a"] or 0, row["b"] is not None, row["b"] or 0, row["row"]),
-    )
-    assert found == expected
-
-
 def test_split_without_keys_is_the_batch_itself():
     batch = pa.record_batch({"a": [1, 2]})
     assert [(key, group) for key, group in rows.split(batch, [])] == [((), batch)]

@@ -24,6 +24,7 @@ from lakeformat.errors import (
     StoreError,
     UnsupportedFeature,
 )
+from lakeformat.model.order import SortField
 from lakeformat.model.partition import identity
 from lakeformat.model.predicate import and_, call, cast, column, eq, ge, gt, is_in, is_not_null, is_null, literal, lt
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, scalar
@@ -824,11 +825,36 @@ def test_each_file_is_sorted_as_a_whole(store):
     rng = np.random.default_rng(4)
     keys = pa.array(rng.integers(0, 50, 5000).astype("int32"), mask=rng.random(5000) < 0.1)
     table = pa.table({"k": keys, "v": pa.array(np.arange(5000), pa.int32())})
-    files = write(store, table, fields, sort_by=("k",), target_size_bytes=40_000)
+    files = write(store, table, fields, sort_by=(SortField(("k",)),), target_size_bytes=40_000)
     found = read(store, reading(files, fields, fields))
     pairs = [((k is not None, k or 0), v) for k, v in zip(*(c.to_pylist() for c in found.columns), strict=True)]
     assert len(files) == 1
     assert pairs == sorted(pairs)
+
+
+def test_rows_that_memory_does_not_hold_are_sorted_all_the_same(store):
+    fields = (field(0, "k", Kind.BIGINT), field(1, "v", Kind.STRING))
+    rng = np.random.default_rng(8)
+    keys = rng.permutation(750_000)
+
+    def batches():
+        for start in range(0, 750_000, 5_000):
+            part = pa.array(keys[start : start + 5_000])
+            yield pa.record_batch({"k": part, "v": part.cast(pa.string())})
+
+    size = sum(batch.nbytes for batch in batches())
+    order = (SortField(("k",), descending=True),)
+    task = WriteTask(fields=fields, directory=folder, sort_by=order, target_size_bytes=2_000_000, compression="none")
+    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.system_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        files = worker.write(store, batches(), task, buffer_bytes=size // 20)
+    finally:
+        pa.set_memory_pool(usual)
+    assert pool.max_memory() < size / 2, (pool.max_memory(), size)
+    found = [read(store, reading([each], fields, fields))["k"].to_pylist() for each in files]
+    assert len(found) > 5
+    assert [key for each in found for key in each] == list(range(749_999, -1, -1))
 
 
 def test_statistics_follow_the_modes_of_the_columns(store):

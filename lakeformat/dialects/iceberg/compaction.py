@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from lakeformat.dialects.iceberg.layout import rewriting, rewritten_deletes
 from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
+from lakeformat.model.order import SortField
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.work import DeleteTask, RewriteTask, Upkeep
@@ -52,9 +54,10 @@ def compaction(
     return result
 
 
-def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[str, ...]) -> list[RewriteTask]:
+def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[SortField, ...]) -> list[RewriteTask]:
     """All files of each partition, to be sorted; all together, where some lie in partitions of earlier specs."""
     fields, write = rewriting(base)
+    write = replace(write, sort_by=sort_by, sort_order_id=metadata.order_id(base, sort_by))
     found = scan.files(reader, base, scope)
     entries = manifest.in_scope(found.entries, base, scope, unknown=False)
     left, right = scan.attached(base, entries, found.deletes)
@@ -64,7 +67,7 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[str, 
     for part in groups:
         own = np.unique(right[np.isin(left, part)])
         files = Files(entries.take(pa.array(part)), found.deletes.take(pa.array(own)))
-        result.append(RewriteTask(tuple(scan.tasks(reader, base, files, fields)), write, sort_by=sort_by))
+        result.append(RewriteTask(tuple(scan.tasks(reader, base, files, fields)), write, spreads=True))
     return result
 
 

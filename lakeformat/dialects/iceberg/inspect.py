@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.iceberg import manifest, metadata, options, scan
+from lakeformat.dialects.iceberg import manifest, metadata, options, scan, types
 from lakeformat.dialects.iceberg.compaction import SMALL
 from lakeformat.dialects.iceberg.layout import directory
 from lakeformat.dialects.iceberg.metadata import State
@@ -61,6 +61,7 @@ def files(reader: Reader, base: State) -> pa.Table:
             "sequence_number": entries["sequence_number"],
             "snapshot_id": entries["snapshot_id"],
             "split_offsets": entries["split_offsets"],
+            "sort_order_id": entries["sort_order_id"],
         }
     )
 
@@ -186,6 +187,19 @@ def schemas(reader: Reader, base: State) -> pa.Table:
     return _table(rows, pa.schema(kinds))
 
 
+def sort_orders(reader: Reader, base: State) -> pa.Table:
+    """One row a sort order, in the order of their ids: its fields as in SQL, and whether new files are sorted by it."""
+    known = {each.id: each for s in base.document["schemas"] for each in types.parse_fields(s)}
+    known |= {each.id: each for each in base.schema.fields}
+    rows = []
+    for id in sorted(each["order-id"] for each in base.document["sort-orders"]):
+        found = metadata.sort_order(base.document, id, tuple(known.values()))
+        shown = [str(each) for each in found.fields] if found.unknown is None else None
+        rows.append([id, shown, id == base.schema.sort_order.id])
+    kinds = [("order_id", pa.int64()), ("sort_by", pa.list_(pa.string())), ("is_current", pa.bool_())]
+    return _table(rows, pa.schema(kinds))
+
+
 def table_options(reader: Reader, base: State) -> pa.Table:
     """One row a property that is set, by key."""
     return _table(
@@ -207,6 +221,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "tags": tags,
     "branches": branches,
     "schemas": schemas,
+    "sort_orders": sort_orders,
     "options": table_options,
     "consumers": consumers,
 }

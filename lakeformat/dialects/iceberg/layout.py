@@ -69,7 +69,8 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     schema, given = base.schema, base.schema.properties
     file_format = options.data_format(given)
     compression, level = options.compression(given, file_format)
-    stats = options.stats_modes(given, schema.names)
+    order = metadata.known_order(base)
+    stats = options.stats_modes(given, schema.names, metadata.sorted_columns(base))
     asked = {
         "parquet.block.size": given.get("write.parquet.row-group-size-bytes"),
         "orc.stripe.size": given.get("write.orc.stripe-size-bytes"),
@@ -89,7 +90,9 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         # Java keeps no more of Avro files than how many rows they hold (core/AvroMetrics.java).
         stats=stats if file_format != "avro" else ((StatsMode.NONE, 0),) * len(stats),
         options={key: value for key, value in asked.items() if value is not None},
-        distribution=options.distribution(given, "hash" if schema.partitioning else "none"),
+        sort_by=order.fields,
+        sort_order_id=order.id,
+        distribution=options.distribution(given, "range" if order else "hash" if schema.partitioning else "none"),
     )
 
 
@@ -150,7 +153,8 @@ def rewritten_deletes(reader: Reader, base: State, found: Files) -> DeleteTask:
 def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayout:
     """How a changelog by `key` becomes files. Equality deletes reach no further than their partition, so that the key must
     tell it; raises `InvalidInput`, and `UnsupportedFeature` where files lie in partitions of an earlier spec."""
-    schema, data = base.schema, layout(base)
+    schema = base.schema
+    data = replace(layout(base), sort_by=(), sort_order_id=0)  # Rows are where the writer put them.
     fields = tuple(schema.field(name) for name in key)
     for each in fields:
         if not isinstance(each.type, Scalar) or each.type.kind in (Kind.FLOAT, Kind.DOUBLE):
@@ -181,13 +185,12 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
         compression_level=level,
         content=Content.EQUALITY_DELETES,
         stats=(),
-        sort_by=(),
         name_suffix="-{:05}-deletes",
     )
     nothing = scan.files(reader, base, NEVER)
     vectors = metadata.format_version(base) >= 3
     per_file = vectors or options.granularity(schema.properties) == "file"
-    return DeltaLayout(replace(data, sort_by=()), by_key, _delete_task(base, nothing, vectors, per_file, (), ()))
+    return DeltaLayout(data, by_key, _delete_task(base, nothing, vectors, per_file, (), ()))
 
 
 def _delete_task(

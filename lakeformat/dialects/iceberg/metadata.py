@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from lakeformat.codec import transform
+from lakeformat.codec import order, transform
 from lakeformat.dialects.iceberg import options, types
 from lakeformat.errors import (
     CorruptFile,
@@ -26,8 +26,9 @@ from lakeformat.errors import (
 )
 from lakeformat.model import evolution
 from lakeformat.model.operation import Operation, Request, SetTag, WithoutSnapshot
+from lakeformat.model.order import SortField, SortOrder
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
-from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, children, walk
+from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, Type, children, find_part, walk
 from lakeformat.model.snapshot import Snapshot, Stamp, utc
 from lakeformat.model.work import Named
 from lakeformat.storage.catalogued import Catalogued
@@ -198,8 +199,8 @@ def new_document(schema: Schema, location: str, stamp: Stamp) -> dict[str, Any]:
         "default-spec-id": 0,
         "partition-specs": [{"spec-id": 0, "fields": fields}],
         "last-partition-id": max((f.id for f in schema.partitioning.fields), default=_FIRST_PARTITION_ID - 1),
-        "default-sort-order-id": 0,
-        "sort-orders": [{"order-id": 0, "fields": []}],
+        "default-sort-order-id": schema.sort_order.id,
+        "sort-orders": [{"order-id": schema.sort_order.id, "fields": emit_order(schema.sort_order, schema.fields)}],
         "properties": properties,
         "current-snapshot-id": -1,
         "refs": {},
@@ -232,6 +233,74 @@ def emit_schema(fields: tuple[Field, ...], schema_id: int, identifiers: list[int
         **({"identifier-field-ids": identifiers} if identifiers else {}),
         "fields": [types.emit_field(f) for f in fields],
     }
+
+
+def emit_order(order: SortOrder, fields: tuple[Field, ...]) -> list[dict[str, Any]]:
+    """What a sort order of the document is made of."""
+    return [
+        {
+            "transform": str(each.transform),
+            "source-id": find_part(fields, each.source).id,
+            "direction": "desc" if each.descending else "asc",
+            "null-order": "nulls-last" if each.nulls_last else "nulls-first",
+        }
+        for each in order.fields
+    ]
+
+
+def known_order(base: State) -> SortOrder:
+    """What new files are sorted by. Raises `UnsupportedFeature` for an order that lakeformat does not know."""
+    found = base.schema.sort_order
+    if found.unknown is not None:
+        raise UnsupportedFeature(
+            f"table {base.document['location']}: sort order {found.id} has {found.unknown}, which files cannot be sorted by; "
+            "alter().set_sort_order([...]) sets another, or with [] none"
+        )
+    return found
+
+
+def order_id(base: State, fields: tuple[SortField, ...]) -> int:
+    """What the table calls this order; 0 where it has none like it."""
+    asked = emit_order(SortOrder(fields), base.schema.fields)
+    return next((each["order-id"] for each in base.document["sort-orders"] if each["fields"] == asked), 0)
+
+
+def sorted_columns(base: State) -> frozenset[str]:
+    """The columns whose bounds tell of files that the table's order does not let overlap (SortOrderUtil)."""
+    return frozenset(
+        each.source[0]
+        for each in base.schema.sort_order.fields
+        if each.transform.kind is not TransformKind.BUCKET and len(each.source) == 1
+    )
+
+
+def sort_order(document: Mapping[str, Any], order_id: int, known: tuple[Field, ...]) -> SortOrder:
+    """An order of the document; its columns are called as `known` calls them."""
+    found = next((each for each in document.get("sort-orders") or () if each["order-id"] == order_id), None)
+    if found is None:
+        raise CorruptFile(f"sort order {order_id} is named, and there is none")
+    paths = dict(_paths(known))
+    fields = []
+    for each in found["fields"]:
+        path = paths.get(each.get("source-id"))
+        if path is None:
+            return SortOrder((), order_id, "a field that is no plain column")
+        try:
+            function = parse_transform(each["transform"])
+        except UnsupportedFeature:
+            return SortOrder((), order_id, f"transform {each['transform']!r}")
+        descending, nulls = each["direction"].lower() == "desc", each["null-order"].lower()
+        fields.append(SortField(path, function, descending, nulls == "nulls-last"))
+    return SortOrder(tuple(fields), order_id)
+
+
+def _paths(fields: tuple[Field, ...], above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """(id, path) of columns, and of their parts that are known by name."""
+    for each in fields:
+        path = (*above, each.name)
+        yield each.id, path
+        if isinstance(each.type, Row):
+            yield from _paths(each.type.fields, path)
 
 
 def name_mapping(base: State) -> tuple[Named, ...]:
@@ -549,7 +618,9 @@ def declare(schema: Schema, where: str) -> Schema:
     options.check_new({k: v for k, v in schema.properties.items() if k != FORMAT_VERSION}, where)
     options.require_writable(schema.properties, where)
     partitioning = Partitioning(tuple(partition), 0)
-    return replace(schema, fields=numbered, id=0, last_field_id=last, partitioning=partitioning)
+    order.check(schema.sort_order.fields, numbered, where)
+    sort_order = SortOrder(schema.sort_order.fields, 1 if schema.sort_order else 0)
+    return replace(schema, fields=numbered, id=0, last_field_id=last, partitioning=partitioning, sort_order=sort_order)
 
 
 def check_partitions(partition_by: tuple[PartitionField, ...], fields: tuple[Field, ...], where: str) -> None:
@@ -656,6 +727,7 @@ def _schema(document: Mapping[str, Any], current: Mapping[str, Any], partitionin
         comment=comment,
         id=current["schema-id"],
         last_field_id=document["last-column-id"],
+        sort_order=sort_order(document, document.get("default-sort-order-id", 0), fields),
     )
 
 
@@ -687,6 +759,7 @@ def _normal(document: dict[str, Any]) -> dict[str, Any]:
     if "partition-specs" not in document:
         fields = [{"field-id": _FIRST_PARTITION_ID + i, **f} for i, f in enumerate(document["partition-spec"])]
         document |= {"partition-specs": [{"spec-id": 0, "fields": fields}], "default-spec-id": 0}
+    document.setdefault("sort-orders", [{"order-id": 0, "fields": []}])
     document.setdefault("last-sequence-number", 0)
     document["refs"] = document.get("refs") or {}
     if (current := _current_id(document)) is not None:

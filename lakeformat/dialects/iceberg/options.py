@@ -142,13 +142,18 @@ def granularity(options: Options) -> str:
     return one_of(options, "write.delete.granularity", ("file", "partition"))
 
 
-def stats_modes(options: Options, columns: tuple[str, ...]) -> tuple[tuple[StatsMode, int], ...]:
-    """`write.metadata.metrics.*`: (mode, length) for each column; beyond the first 100, none unless asked for."""
+def stats_modes(
+    options: Options, columns: tuple[str, ...], sorted_by: frozenset[str] = frozenset()
+) -> tuple[tuple[StatsMode, int], ...]:
+    """`write.metadata.metrics.*`: (mode, length) for each column; beyond the first 100, none unless asked for. Those that files
+    are sorted by have bounds unless the table says otherwise of them."""
     given = options.get("write.metadata.metrics.default")
     inferred = integer(options, "write.metadata.metrics.max-inferred-column-defaults", _INFERRED_COLUMNS)
     found = []
     for place, name in enumerate(columns):
         general = given or ("truncate(16)" if place < inferred else "none")
+        if name in sorted_by and general.strip().lower() in (StatsMode.NONE, StatsMode.COUNTS):
+            general = "truncate(16)"
         key = f"write.metadata.metrics.column.{name}"
         found.append(_mode(key, options.get(key, general)))
     return tuple(found)

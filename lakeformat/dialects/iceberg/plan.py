@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import single_value, waist
+from lakeformat.codec import order, single_value, waist
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.iceberg import conflict, layout, manifest, metadata, options, scan, types
 from lakeformat.dialects.iceberg.manifest import ENTRY, FileContent, ManifestContent, Manifests, Status
 from lakeformat.dialects.iceberg.metadata import FORMAT_VERSION, MAIN, OPERATION_ID, VERB, Spec, State
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
 from lakeformat.model import evolution
+from lakeformat.model.evolution import SetSortOrder
 from lakeformat.model.operation import (
     Adopt,
     Append,
@@ -38,7 +39,7 @@ from lakeformat.model.operation import (
     SetTag,
 )
 from lakeformat.model.partition import Partitioning
-from lakeformat.model.schema import Field, Kind, Scalar, Schema
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, walk
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
 from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile
 from lakeformat.storage.store import Reader
@@ -139,8 +140,11 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     if version > metadata.format_version(base):
         document = metadata.upgraded(document, version)
     document["properties"] = properties | ({"comment": after.comment} if after.comment else {})
+    if any(isinstance(change, SetSortOrder) for change in asked):
+        _set_order(document, metadata.emit_order(after.sort_order, fields))
     if fields != before.fields:
         _add_schema(reader, document, fields, after.last_field_id)
+    order.check(after.sort_order.fields, fields, reader.root)
     if after.partitioning != before.partitioning:
         metadata.check_partitions(after.partitioning.fields, fields, reader.root)
         _add_spec(document, after.partitioning, fields)
@@ -151,16 +155,19 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
 def _add_schema(reader: Reader, document: dict[str, Any], fields: tuple[Field, ...], last_field_id: int) -> None:
     current = next(s for s in document["schemas"] if s["schema-id"] == document["current-schema-id"])
     identifiers = current.get("identifier-field-ids") or []
-    there = {f.id for f in fields}
+    dropped = {f.id for f in walk(types.parse_fields(current))} - {f.id for f in walk(fields)}
     sorted_by = {
         f["source-id"]
-        for order in document["sort-orders"]
-        for f in order["fields"]
-        if order["order-id"] == document["default-sort-order-id"]
+        for each in document["sort-orders"]
+        for f in each["fields"]
+        if each["order-id"] == document["default-sort-order-id"] and "source-id" in f
     }
-    for role, ids in (("an identifier field", identifiers), ("part of the sort order", sorted_by)):
-        if set(ids) - there:
-            raise InvalidInput(f"{reader.root}: a column that is {role} cannot be dropped")
+    if dropped & set(identifiers):
+        raise InvalidInput(f"{reader.root}: a column that is an identifier field cannot be dropped")
+    if dropped & sorted_by:
+        raise InvalidInput(
+            f"{reader.root}: a column that is part of the sort order cannot be dropped; set_sort_order([...]) first"
+        )
     emitted = metadata.emit_schema(fields, 0, identifiers)
     same = [s["schema-id"] for s in document["schemas"] if {**s, "schema-id": 0} == emitted]
     if not same:
@@ -168,6 +175,16 @@ def _add_schema(reader: Reader, document: dict[str, Any], fields: tuple[Field, .
         document["schemas"] = [*document["schemas"], {**emitted, "schema-id": same[0]}]
     document["current-schema-id"] = same[0]
     document["last-column-id"] = max(last_field_id, document["last-column-id"])
+
+
+def _set_order(document: dict[str, Any], fields: list[dict[str, Any]]) -> None:
+    """Make a sort order the one that is written by: one of old if it says the same. No order has the id 0."""
+    orders = document["sort-orders"]
+    same = [each["order-id"] for each in orders if each["fields"] == fields]
+    if not same:
+        same = [max([0, *(each["order-id"] for each in orders)]) + 1 if fields else 0]
+        document["sort-orders"] = [*orders, {"order-id": same[0], "fields": fields}]
+    document["default-sort-order-id"] = same[0]
 
 
 def _add_spec(document: dict[str, Any], partitioning: Partitioning, fields: tuple[Field, ...]) -> None:
@@ -577,8 +594,8 @@ def _added_to(
         **_metrics(base, content, added),
         **manifest.partition_columns([f.partition for f in added], spec),
     }
-    if content is not Content.POSITION_DELETES:
-        columns["sort_order_id"] = np.zeros(count, np.int32)
+    if content in (Content.DATA, Content.EQUALITY_DELETES):
+        columns["sort_order_id"] = [f.sort_order_id for f in added]
     if is_data and added_as is not None:
         columns["sequence_number"] = np.full(count, added_as)
     arrays = [
@@ -598,7 +615,7 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
         n: [] for n in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
     }  # fmt: skip
     fields = base.schema.fields
-    modes = options.stats_modes(base.schema.properties, base.schema.names)
+    modes = options.stats_modes(base.schema.properties, base.schema.names, metadata.sorted_columns(base))
     if content is Content.POSITION_DELETES:
         fields, modes = layout.POSITION_FIELDS, ((StatsMode.FULL, 0),) * 2
     if content is Content.DELETION_VECTORS:

@@ -14,6 +14,7 @@ from lakeformat.dialects.paimon.layout import layout
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.order import SortField
 from lakeformat.model.predicate import ALWAYS, Expression, bind, is_in
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.work import (
@@ -71,7 +72,7 @@ def compaction(
     return result
 
 
-def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[str, ...]) -> list[RewriteTask]:
+def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[SortField, ...]) -> list[RewriteTask]:
     """All files of each partition, to be sorted (Paimon's `sort_compact`): of append tables without buckets only."""
     if base.schema.primary_key or options.integer(base.schema.properties, "bucket", -1) > 0:
         raise UnsupportedFeature(
@@ -79,12 +80,12 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[str, 
             "an order of their own; compact() without sort_by"
         )
     found = scan.files(reader, base, scope)
-    write = layout(base)
+    write = replace(layout(base), sort_by=sort_by)
     result = []
     for part in _buckets(found, base, ordered=False):
         files = Files(found.entries.take(pa.array(part)), found.paths.take(pa.array(part)))
         tasks = scan.tasks(reader, base, files, base.schema.fields)
-        result.append(RewriteTask(tuple(tasks), write, sort_by=sort_by))
+        result.append(RewriteTask(tuple(tasks), write, spreads=True))
     return result
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from lakeformat.dialects.paimon import manifest, metadata, options, scan, types
 from lakeformat.dialects.paimon.layout import directory
 from lakeformat.dialects.paimon.metadata import State
+from lakeformat.errors import UnsupportedFeature
 from lakeformat.storage.store import Reader
 
 _TIME = pa.timestamp("ms", "UTC")
@@ -179,6 +180,11 @@ def schemas(reader: Reader, base: State) -> pa.Table:
     )
 
 
+def sort_orders(reader: Reader, base: State) -> pa.Table:
+    """Raises `UnsupportedFeature`: Paimon has none."""
+    raise UnsupportedFeature(f"{reader.root}: {metadata.UNSORTED}")
+
+
 def table_options(reader: Reader, base: State) -> pa.Table:
     """One row an option that is set, by key."""
     return _table(
@@ -201,6 +207,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "tags": tags,
     "branches": branches,
     "schemas": schemas,
+    "sort_orders": sort_orders,
     "options": table_options,
     "consumers": consumers,
 }

@@ -36,6 +36,7 @@ INDEX_FOLDER = "index"
 STATISTICS_FOLDER = "statistics"
 
 BATCH_IDENTIFIER = 2**63 - 1
+UNSORTED = "Paimon tables have no sort order; compact(sort_by=[...]) sorts the rows that are there"
 RESTORED_FROM = "lakeformat.restored-from"  # Among a snapshot's properties.
 _SNAPSHOT_VERSION = 3
 _SCHEMA_VERSION = 3
@@ -235,6 +236,8 @@ def emit_schema(schema: Schema, now_ms: int, operation_id: str) -> bytes:
 def declare(schema: Schema, where: str) -> Schema:
     """What the user asked for as Paimon keeps it: ids given, types Paimon has, keys checked. Raises `InvalidInput`."""
     require_identity(schema.partitioning, "paimon")
+    if schema.sort_order:
+        raise UnsupportedFeature(f"{where}: {UNSORTED}")
     fields = tuple(replace(f, type=types.paimon_type(f.type)) for f in schema.fields)
     types.check_supported(fields)
     names = [f.name for f in fields]

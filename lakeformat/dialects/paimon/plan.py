@@ -111,6 +111,8 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
         raise UnsupportedFeature(
             f"{reader.root}: the partitions of a Paimon table are fixed; write its rows to a new table"
         )
+    if after.sort_order:
+        raise UnsupportedFeature(f"{reader.root}: {metadata.UNSORTED}")
     after = replace(
         after, id=before.id + 1, fields=tuple(replace(f, type=types.paimon_type(f.type)) for f in after.fields)
     )

@@ -1,0 +1,72 @@
+"""SQL text -> what rows are sorted by, as after Spark's ORDER BY and Iceberg's WRITE ORDERED BY."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import sqlglot
+from sqlglot import expressions as exp
+from sqlglot.errors import SqlglotError
+
+from lakeformat.codec import transform
+from lakeformat.errors import InvalidInput
+from lakeformat.model.order import SortField
+from lakeformat.model.partition import Transform, TransformKind, parse_field
+from lakeformat.model.schema import Field, Scalar, find_part
+
+
+def parse(texts: Iterable[str], columns: Collection[str], what: str) -> tuple[SortField, ...]:
+    """`id DESC NULLS LAST`, `days(ts)`, `bucket(16, id)`, `address.city` -> fields of an order.
+
+    Without a word, ascending; nulls first where ascending, last where descending. What is the name of one of `columns` is
+    that column. Raises `InvalidInput` that says `what` it is of.
+    """
+    if isinstance(texts, str) or not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
+        raise InvalidInput(f"{what}={texts!r}: give a list, e.g. ['id', 'days(ts) DESC NULLS LAST']")
+    return tuple(dict.fromkeys(_field(text, columns, what) for text in texts))
+
+
+def check(order: Iterable[SortField], fields: tuple[Field, ...], where: str) -> None:
+    """Raise `NotFound` for what is no column, `InvalidInput` for columns that have no order, or not as the transform has it,
+    and for what comes twice."""
+    seen = set()
+    for each in order:
+        name = ".".join(each.source)
+        kind = find_part(fields, each.source).type
+        if not isinstance(kind, Scalar):
+            raise InvalidInput(f"{where}: sort_by names {name!r}, of type {kind}; it must be a plain value")
+        if each.transform.kind is TransformKind.VOID:
+            raise InvalidInput(f"{where}: sort_by names void({name}), which is the same for all rows; leave it out")
+        transform.result_type(each.transform, kind, name)
+        if (each.source, each.transform) in seen:
+            raise InvalidInput(f"{where}: sort_by names {str(each).rsplit(' ', 3)[0]!r} twice")
+        seen.add((each.source, each.transform))
+
+
+def _field(text: str, columns: Collection[str], what: str) -> SortField:
+    if text in columns:
+        return SortField((text,))
+    try:
+        found = sqlglot.parse_one(text, into=exp.Ordered, read="spark")
+    except SqlglotError as error:
+        raise InvalidInput(
+            f"{what} {text!r}: write a column or a transform, then ASC or DESC, then NULLS FIRST or NULLS LAST"
+        ) from error
+    function, source = Transform(), found.this
+    if isinstance(source, exp.Func):
+        parsed = parse_field(text[: text.rfind(")") + 1], what)
+        function = parsed.transform
+        source = _column(parsed.source)
+    if not isinstance(source, exp.Column | exp.Dot):
+        raise InvalidInput(f"{what} {text!r}: write a column or a transform, e.g. days(ts)")
+    path = tuple(part.name for part in source.parts)
+    path = (".".join(path),) if ".".join(path) in columns else path
+    descending = bool(found.args.get("desc"))
+    return SortField(path, function, descending, not found.args.get("nulls_first"))
+
+
+def _column(text: str) -> exp.Expression | None:
+    try:
+        return sqlglot.parse_one(text, read="spark")
+    except SqlglotError:
+        return None
