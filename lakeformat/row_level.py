@@ -184,7 +184,7 @@ def replace_partitions(
     there, since the table was parted otherwise then, lose the rows that do."""
     scope = dialect.scope_of(base.schema, partitions)
     if dialect.chooses_files(store, base, scope):
-        return Overwrite(request=request, added=added, scope=scope, pinned_to=pinned_to)
+        return Overwrite(request=request, added=added, scope=scope, pinned_to=pinned_to, is_dynamic=True)
     condition = bind(dialect.rows_in(base.schema, partitions), base.schema.fields)
     return replace_rows(store, dialect, engine, base, request, condition, added, pinned_to)
 

@@ -504,9 +504,7 @@ class Table:
             )
         base = self._base()
         chosen = self._sortable(base, sort_by)
-        scope, rest = split(self._condition(where, base.schema), base.schema.partitioning.columns)
-        if rest != ALWAYS:
-            raise InvalidInput(f"compact(where={where!r}): the condition must speak of partition columns only")
+        scope = self._chosen("compact", base, where)
         attempts = self._dialect.attempts(base.schema)
         engine = engine_for(spark=spark)
         request, landed = self._asked(base, id, properties)
@@ -540,15 +538,29 @@ class Table:
         """Write files of position deletes anew where a partition has five, or with `full` all: as the table's granularity says,
         and without what tells of data files that are gone. None when nothing is worth it. `where` chooses partitions."""
         base = self._base()
-        scope, rest = split(self._condition(where, base.schema), base.schema.partitioning.columns)
-        if rest != ALWAYS:
-            raise InvalidInput(
-                f"rewrite_position_deletes(where={where!r}): the condition must speak of partition columns only"
-            )
+        scope = self._chosen("rewrite_position_deletes", base, where)
         attempts = self._dialect.attempts(base.schema)
         engine = engine_for(spark=spark)
         request, landed = self._asked(base, id, properties)
         return landed or compact.compact_deletes(self._store, self._dialect, engine, request, full, scope, attempts)
+
+    def convert_equality_deletes(
+        self,
+        where: str | Expression | None = None,
+        spark: Any = None,
+        *,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Make deletes by value deletes by place: files of position deletes, or deletion vectors in a table of version 3, so that
+        readers compare no values and those that know no equality deletes read the table. No data is touched. None where there
+        are none. `where` chooses partitions; what also applies elsewhere stays."""
+        base = self._base()
+        scope = self._chosen("convert_equality_deletes", base, where)
+        attempts = self._dialect.attempts(base.schema)
+        request, landed = self._asked(base, id, properties)
+        engine = engine_for(spark=spark)
+        return landed or compact.convert_deletes(self._store, self._dialect, engine, request, scope, attempts)
 
     def expire_snapshots(
         self, retain_last: int | None = None, older_than: Age | None = None, keep_from: int | None = None
@@ -805,6 +817,13 @@ class Table:
 
     def _condition(self, where: str | Expression | None, schema: Schema) -> Expression:
         return ALWAYS if where is None else bind(sql_text.parse(where), schema.fields)
+
+    def _chosen(self, verb: str, base: TableState, where: str | Expression | None) -> Expression:
+        """`where`, on partition columns."""
+        scope, rest = split(self._condition(where, base.schema), base.schema.partitioning.columns)
+        if rest != ALWAYS:
+            raise InvalidInput(f"{verb}(where={where!r}): the condition must speak of partition columns only")
+        return scope
 
     def _sortable(self, base: TableState, sort_by: Sequence[str] | bool | None) -> tuple[SortField, ...]:
         schema = base.schema

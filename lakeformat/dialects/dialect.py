@@ -17,7 +17,18 @@ from lakeformat.model.order import SortField
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, PartitionChange, Plan, Retention, Snapshot, Stamp, TableState
-from lakeformat.model.work import DeleteTask, Delta, DeltaLayout, Named, ReadTask, RewriteTask, Upkeep, WriteTask
+from lakeformat.model.work import (
+    DeleteFile,
+    DeleteTask,
+    Delta,
+    DeltaLayout,
+    MarkTask,
+    Named,
+    ReadTask,
+    RewriteTask,
+    Upkeep,
+    WriteTask,
+)
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import Listed, Reader, Store
 
@@ -218,6 +229,13 @@ class Dialect(Protocol):
 
     def delete_compaction(self, reader: Reader, base: Any, full: bool, scope: Expression) -> list[DeleteTask]:
         """Files of position deletes that are worth writing anew."""
+        ...
+
+    def conversion(
+        self, reader: Reader, base: Any, scope: Expression
+    ) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
+        """(how the rows that equality deletes take are found and marked by their places, the files of those deletes, the data
+        files they apply to)."""
         ...
 
     def has_many_manifests(self, reader: Reader, base: Any) -> bool:

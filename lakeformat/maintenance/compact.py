@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 
 from lakeformat.commit import commit
@@ -126,7 +127,7 @@ def _rewritten(
             else:
                 removed += paths
     return Rewrite(
-        request=replace(request, schema_id=base.schema.id, partitioning_id=base.schema.partitioning.id),
+        request=_as_of(request, base),
         removed=tuple(removed),
         added=tuple(written),
         scope=scope,
@@ -215,29 +216,71 @@ def compact_deletes(
     """Files of position deletes become fewer, in one snapshot, without what tells of data files that are gone; None when there
     is nothing worth it. Raises `Conflict` when others were faster three times.
     """
-    for start in range(_STARTS):
-        head = dialect.head(store)
-        base = dialect.on(store, dialect.load(store, head.version()), request.branch)
+
+    def operation(base: TableState) -> RowDelta | None:
         tasks = dialect.delete_compaction(store, base, full, scope)
         if not tasks:
             return None
-        added = tuple(file for files in engine.rewrite_deletes(store, tasks) for file in files)
-        operation = RowDelta(
-            request=replace(request, schema_id=base.schema.id, partitioning_id=base.schema.partitioning.id),
-            added=added,
+        return RowDelta(
+            request=_as_of(request, base),
+            added=tuple(file for files in engine.rewrite_deletes(store, tasks) for file in files),
             removed=tuple({gone for task in tasks for target in task.targets for gone in target.replaced}),
             referenced=tuple(target.path for task in tasks for target in task.targets),
             read_at=base.snapshot.id if base.snapshot else 0,
             kind="compact",
             isolation=None,
         )
+
+    return _until_done(store, dialect, request.branch, attempts, operation)
+
+
+def convert_deletes(
+    store: Store, dialect: Dialect, engine: Engine, request: Request, scope: Expression, attempts: int
+) -> Snapshot | None:
+    """Equality deletes become deletes of the places where their rows are, in one snapshot; None when there are none. Raises
+    `Conflict` when others were faster three times."""
+
+    def operation(base: TableState) -> RowDelta | None:
+        tasks, gone, files = dialect.conversion(store, base, scope)
+        if not gone:
+            return None
+        return RowDelta(
+            request=_as_of(request, base),
+            added=tuple(file for written in engine.mark(store, tasks) for file in written),
+            removed=gone,
+            referenced=files,
+            read_at=base.snapshot.id if base.snapshot else 0,
+            kind="convert",
+            isolation=None,
+        )
+
+    return _until_done(store, dialect, request.branch, attempts, operation)
+
+
+def _until_done(
+    store: Store,
+    dialect: Dialect,
+    branch: str | None,
+    attempts: int,
+    operation: Callable[[TableState], RowDelta | None],
+) -> Snapshot | None:
+    """Make the operation, again from the table as it is then where others were faster."""
+    for start in range(_STARTS):
+        head = dialect.head(store)
+        asked = operation(dialect.on(store, dialect.load(store, head.version()), branch))
+        if asked is None:
+            return None
         try:
-            return commit(store, head, dialect, operation, attempts)
+            return commit(store, head, dialect, asked, attempts)
         except Conflict as conflict:
             if start == _STARTS - 1:
                 raise
-            log.info("%s: compaction of deletes starts over: %s", store.root, conflict)
+            log.info("%s: %s of deletes starts over: %s", store.root, asked.kind, conflict)
     raise AssertionError("unreachable")
+
+
+def _as_of(request: Request, base: TableState) -> Request:
+    return replace(request, schema_id=base.schema.id, partitioning_id=base.schema.partitioning.id)
 
 
 def _now_ms() -> int:

@@ -78,7 +78,8 @@ class Overwrite:
     added: tuple[WrittenFile, ...]
     scope: Expression = ALWAYS
     pinned_to: int | None = None
-    kind: str = "overwrite"  # or "truncate"
+    kind: str = "overwrite"  # or "truncate", "delete"
+    is_dynamic: bool = False  # The scope is the partitions of `added`, whatever else they are.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

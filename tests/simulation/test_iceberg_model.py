@@ -30,6 +30,7 @@ VERBS = (
     "overwrite",
     "compact",
     "rewrite",
+    "convert",
     "mode",
     "version",
     "drop",
@@ -95,6 +96,8 @@ def test_any_order_of_changes_by_row_gives_the_rows_of_a_plain_list(seed: int):
                 t.compact(full=chance.random() < 0.5)
             case "rewrite":
                 t.rewrite_position_deletes(full=True)
+            case "convert":
+                t.convert_equality_deletes(where=where if chance.random() < 0.3 else None)
             case "mode":
                 mode = chance.choice(["copy-on-write", "merge-on-read", "merge-on-read"])
                 granularity = {"write.delete.granularity": chance.choice(["file", "partition"])}

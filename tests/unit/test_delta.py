@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeformat import InvalidInput, Lake, NotFound, UnsupportedFeature
+from lakeformat import Conflict, InvalidInput, Lake, NotFound, UnsupportedFeature
 from lakeformat.engines.key_map import KeyMap
 from lakeformat.model.schema import Field, Kind, scalar
 
@@ -169,3 +169,22 @@ def test_a_map_of_keys_finds_what_was_added_and_nothing_else():
         slots = found.add([pa.array([k[0] for k in new], pa.int64()), pa.array([k[1] for k in new], pa.string())])
         known |= dict(zip(new, slots.tolist(), strict=True))
         assert len(found) == len(known)
+
+
+def test_deletes_by_key_wait_for_nobody_who_changes_the_partitions(tmp_path):
+    lake = Lake(str(tmp_path / "warehouse"))
+    t = lake.create_table("d.spec", SCHEMA, format="iceberg", partition_by=["dt"])
+    t.append(log(row(1), row(2)).drop_columns(["rowkind"]))
+    with t.delta_writer("cdc", key=["id", "dt"]) as writer:
+        writer.write(log(row(1, kind="-D")))
+        t.alter().drop_partition_field("dt").add_partition_field("bucket(4, id)").commit()
+        with pytest.raises(Conflict, match="somebody changed the table's partitions"):
+            writer.checkpoint(1)
+    assert rows_of(t) == [(1, "a", 0), (2, "a", 0)]
+    with pytest.raises(UnsupportedFeature, match="compact the table first"):
+        t.delta_writer("cdc", key=["id", "dt"])
+    t.compact(full=True)
+    with t.delta_writer("cdc", key=["id", "dt"]) as writer:
+        writer.write(log(row(1, kind="-D")))
+        writer.checkpoint(1)
+    assert rows_of(t) == [(2, "a", 0)]

@@ -136,6 +136,31 @@ def test_summaries_add_up(table):
     assert "added-data-files" not in summary
 
 
+def test_summaries_tell_of_each_partition_where_there_are_few(lake):
+    properties = {"write.summary.partition-limit": "2"}
+    t = lake.create_table("d.s", SCHEMA, format="iceberg", partition_by=["dt"], properties=properties)
+    t.append(rows((1, "a"), (2, "b"), (3, "c")))
+    assert not {k for k in document(t)["snapshots"][-1]["summary"] if k.startswith("partition")}
+    t.overwrite_partitions(rows((4, "a"), (5, None)))
+    summary = document(t)["snapshots"][-1]["summary"]
+    size = dict(zip(*(t.inspect.files()[n].to_pylist() for n in ("partition", "size_bytes")), strict=True))
+    assert (summary["replace-partitions"], summary["partition-summaries-included"]) == ("true", "true")
+    assert summary["partitions.dt=null"] == f"added-data-files=1,added-records=1,added-files-size={size['dt=null']}"
+    expected = "added-data-files=1,deleted-data-files=1,added-records=1,deleted-records=1,added-files-size="
+    assert summary["partitions.dt=a"].startswith(expected)
+    assert t.snapshots()[-1].properties == {}
+    t.overwrite(rows((6, "a")), partition={"dt": "a"})
+    assert "replace-partitions" not in document(t)["snapshots"][-1]["summary"]
+    with pytest.raises(InvalidInput, match="'replace-partitions' is a name"):
+        t.append(rows((7, "a")), properties={"replace-partitions": "true"})
+
+
+def test_a_dynamic_overwrite_of_nothing_is_one_too(table):
+    table.overwrite_partitions(rows((1, "a")))
+    summary = document(table)["snapshots"][-1]["summary"]
+    assert (summary["operation"], summary["replace-partitions"]) == ("overwrite", "true")
+
+
 def test_racing_writers_all_land_once_and_in_order(table):
     def work(writer):
         for i in range(6):
@@ -335,5 +360,8 @@ def test_types_widen_as_iceberg_widens(lake, type, to):
 
 
 def test_a_summary_keeps_its_names_to_itself(table):
-    with pytest.raises(InvalidInput, match="operation"):
-        table.append(rows((1, "a")), properties={"operation": "x"})
+    for name in ("operation", "total-records", "deleted-data-files", "replace-partitions", "partitions.dt=a"):
+        with pytest.raises(InvalidInput, match=name):
+            table.append(rows((1, "a")), properties={name: "x"})
+    made = table.append(rows((1, "a")), properties={"partition": "x", "wap.id": "y"})
+    assert made.properties == table.snapshots()[-1].properties == {"partition": "x", "wap.id": "y"}

@@ -17,7 +17,7 @@ from lakeformat.codec import murmur, single_value, transform
 from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.iceberg import manifest, types
 from lakeformat.model.partition import Transform, TransformKind
-from lakeformat.model.schema import Kind, scalar
+from lakeformat.model.schema import Kind, Scalar, scalar
 from lakeformat.model.type_text import parse_type
 
 FORMATS = ("parquet", "orc", "avro")
@@ -151,6 +151,21 @@ def test_bounds_in_manifests_leave_files_out(table):
         for where in ("t > time '23:00:00'", "f = X'00000000'", "n < timestamp '2009-02-13 23:31:30.123456789'"):
             assert table.scan(where=where).plan() == [], where
     assert len(table.scan(where="t > time '22:00:00'").plan()) == 1
+
+
+@pytest.mark.parametrize("length", [4, 16])
+def test_bounds_of_bytes_of_a_fixed_length_are_cut_as_bytes_are_and_uuids_are_not(tmp_path, length):
+    properties = {"write.metadata.metrics.default": f"truncate({length})"}
+    fields = (Field(0, "f", Scalar(Kind.FIXED, (20,))), Field(1, "u", scalar(Kind.UUID)))
+    t = Lake(tmp_path).create_table("d.t", Schema(fields), format="iceberg", properties=properties)
+    t.append(pa.table({"f": pa.array([b"a" * 20, b"b" * 20], pa.binary(20)), "u": pa.array([U, U], pa.binary(16))}))
+    t.append(pa.table({"f": pa.array([b"\xff" * 20], pa.binary(20)), "u": pa.array([None], pa.binary(16))}))
+    high, first = entries(t)
+    bounds = {name: {p["key"]: p["value"] for p in first[name]} for name in ("lower_bounds", "upper_bounds")}
+    assert bounds["lower_bounds"] == {1: b"a" * length, 2: U}
+    assert bounds["upper_bounds"] == {1: b"b" * (length - 1) + b"c", 2: U}
+    assert high["upper_bounds"] is None  # Nothing is above.
+    assert t.scan(where=f"f = X'{(b'a' * 20).hex()}'").count() == t.scan(where=f"f = X'{'ff' * 20}'").count() == 1
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan
-from lakeformat.dialects.iceberg.layout import rewriting, rewritten_deletes
+from lakeformat.dialects.iceberg.layout import beside, rewriting, rewritten_deletes
 from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
 from lakeformat.model.order import SortField
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Schema
-from lakeformat.model.work import DeleteTask, RewriteTask, Upkeep
+from lakeformat.model.work import DeleteFile, DeleteTask, MarkTask, RewriteTask, Upkeep
 from lakeformat.storage.store import Reader
 
 SMALL, LARGE = 0.75, 1.8  # Of the target size: what lies between is left alone.
@@ -78,10 +78,10 @@ def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
 
 def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[DeleteTask]:
     """Files of position deletes that are written anew together, without what tells of data files that are gone: those of a
-    partition, where there are five; with `full`, wherever there is one. Deletion vectors have nothing to gain.
+    partition, where there are five; with `full`, wherever there is one. From version 3 on all of them become deletion vectors;
+    these have nothing to gain.
     """
-    if metadata.format_version(base) >= 3:
-        return []
+    least = 1 if full or metadata.format_version(base) >= 3 else _LEAST_FILES
     found = scan.files(reader, base, scope)
     entries = manifest.in_scope(found.entries, base, scope, unknown=False)
     by_place = found.deletes.filter(
@@ -96,11 +96,37 @@ def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Ex
     for place in np.unique(places):
         own = np.flatnonzero(places == place)
         told = np.unique(left[np.isin(right, own)])
-        if len(own) < (1 if full else _LEAST_FILES) or not len(told):
+        if len(own) < least or not len(told):
             continue
         files = Files(entries.take(pa.array(told)), by_place.take(pa.array(own)))
         result.append(rewritten_deletes(reader, base, files))
     return result
+
+
+def conversion(
+    reader: Reader, base: State, scope: Expression = ALWAYS
+) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
+    """(how the places are found of the rows that equality deletes take, the files of these, the data files they apply to): of
+    the equality deletes that apply in `scope` alone."""
+    found = scan.files(reader, base)
+    by_key = pc.equal(found.deletes["content"], int(FileContent.EQUALITY_DELETES))
+    values, places = found.deletes.filter(by_key), found.deletes.filter(pc.invert(by_key))
+    left, right = scan.attached(base, found.entries, values)
+    inside = manifest.in_scope(found.entries, base, scope, unknown=False)["file_path"].combine_chunks()
+    outside = ~np.asarray(pc.is_in(found.paths, value_set=inside))
+    goes = np.ones(len(values), bool)
+    goes[right[outside[left]]] = False
+    left, right = left[goes[right]], right[goes[right]]
+    goes &= (scope == ALWAYS) | np.isin(np.arange(len(values)), right)
+    entries, chosen = found.entries.take(pa.array(np.unique(left))), values.filter(pa.array(goes))
+    told = Files(entries, places)
+    write = beside(reader, base, told)
+    taken = scan.delete_files(reader, base, Files(entries, chosen))
+    tasks, start = [], 0
+    for read in scan.tasks(reader, base, told, ()):
+        own = slice(start, start := start + len(read.paths))
+        tasks.append(MarkTask(replace(read, taken_by=taken[own]), replace(write, targets=write.targets[own])))
+    return tasks, tuple(scan.all_delete_files(reader, base, chosen)), tuple(entries["file_path"].to_pylist())
 
 
 def has_many_manifests(reader: Reader, base: State) -> bool:

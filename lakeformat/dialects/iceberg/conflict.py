@@ -95,6 +95,7 @@ CHECKED: dict[tuple[type, str, str | None], tuple[Check, ...]] = {
     },
     (RowDelta, "append", None): (),
     (RowDelta, "compact", None): _DELETE,
+    (RowDelta, "convert", None): _DELETE,
     (RowDelta, "delete", "snapshot"): _DELETE,
     (RowDelta, "delete", "serializable"): (*_DELETE, Check.ADDED_DATA),
     **{(RowDelta, kind, "snapshot"): _CHANGE for kind in ("update", "merge")},
@@ -126,7 +127,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
                 _require_untouched(reader, base, scope, pinned_to)
             _validate(reader, base, operation)
         case RowDelta(added=added):
-            _require_same_spec(reader, base, operation.request, tuple(f for f in added if f.content is Content.DATA))
+            _require_same_spec(reader, base, operation.request, tuple(f for f in added if f.spec_id is None))
             replaced(reader, base, operation)
             _validate(reader, base, operation)
         case Restore(snapshot_id=snapshot_id):

@@ -1,6 +1,13 @@
 """Apache Iceberg, under the names that every format goes by."""
 
-from lakeformat.dialects.iceberg.compaction import compaction, delete_compaction, has_many_manifests, sorting, upkeep
+from lakeformat.dialects.iceberg.compaction import (
+    compaction,
+    conversion,
+    delete_compaction,
+    has_many_manifests,
+    sorting,
+    upkeep,
+)
 from lakeformat.dialects.iceberg.conflict import check, isolation
 from lakeformat.dialects.iceberg.expire import (
     default_retention,
@@ -63,6 +70,7 @@ __all__ = [
     "complete",
     "consumer",
     "consumer_path",
+    "conversion",
     "count",
     "default_retention",
     "delete_compaction",

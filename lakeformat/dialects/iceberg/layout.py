@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote_plus
 
+import numpy as np
 import pyarrow.compute as pc
 
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan
@@ -132,8 +133,13 @@ def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> Delet
     if options.mode(given, verb) == "copy-on-write":
         return None
     metadata.require_writable(base, f"table {base.document['location']}")
+    return beside(reader, base, found)
+
+
+def beside(reader: Reader, base: State, found: Files) -> DeleteTask:
+    """How rows of the data files `found` become files of deletes, which take in what told of their positions before."""
     vectors = metadata.format_version(base) >= 3
-    per_file = vectors or options.granularity(given) == "file"
+    per_file = vectors or options.granularity(base.schema.properties) == "file"
     earlier: Sequence[tuple[DeleteFile, ...]] = ((),) * len(found)
     alone: Sequence[tuple[DeleteFile, ...]] = earlier
     if per_file and len(found.deletes):
@@ -147,7 +153,9 @@ def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> Delet
 def rewritten_deletes(reader: Reader, base: State, found: Files) -> DeleteTask:
     """How what the files of deletes `found.deletes` tell of the data files `found` is written anew."""
     earlier = scan.delete_files(reader, base, found)
-    return _delete_task(base, found, False, options.granularity(base.schema.properties) == "file", earlier, earlier)
+    vectors = metadata.format_version(base) >= 3
+    per_file = vectors or options.granularity(base.schema.properties) == "file"
+    return _delete_task(base, found, vectors, per_file, earlier, earlier)
 
 
 def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayout:
@@ -167,11 +175,8 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
             f"{reader.root}: the key of a changelog must hold the columns that the partitions are made of: add "
             f"{', '.join(missing) or 'a column'} to ({', '.join(key)})"
         )
-    metas = manifest.metas_of(reader, base.snapshot_document)
-    others = metas.filter(
-        pc.and_(pc.equal(metas["content"], 0), pc.not_equal(metas["partition_spec_id"], base.spec.id))
-    )
-    if len(others) and not base.spec.is_unpartitioned:
+    specs = np.asarray(manifest.live_entries(reader, base)["_spec"])
+    if (specs != base.spec.id).any() and not base.spec.is_unpartitioned:
         raise UnsupportedFeature(
             f"{reader.root}: files under an earlier partition spec, where deletes by key do not reach; compact the table first"
         )

@@ -58,8 +58,8 @@ _TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
 _TRANSFORM = re.compile(r"(?P<kind>[a-z]+)(\[(?P<number>\d+)\])?")
 _VERBS = {"replace": "compact"}
 _OWN_SUMMARY = re.compile(
-    r"operation|(added|deleted|removed|total)-.*|changed-partition-count|partition.*|manifests-.*|entries-processed|"
-    r"replace-partitions|lakeformat\..*"
+    r"operation|(added|deleted|removed|total)-.*|changed-partition-count|partitions\..*|partition-summaries-included|"
+    r"manifests-.*|entries-processed|replace-partitions|lakeformat\..*"
 )
 
 
@@ -441,8 +441,13 @@ def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
         operation_id=summary.get(OPERATION_ID),
         parent_id=document.get("parent-snapshot-id"),
         total_rows=None if rows is None else int(rows),
-        properties={k: v for k, v in summary.items() if not _OWN_SUMMARY.fullmatch(k)},
+        properties={k: v for k, v in summary.items() if not is_own(k)},
     )
+
+
+def is_own(key: str) -> bool:
+    """Whether a snapshot's summary has this name for what happened, and not for what a user says of it."""
+    return _OWN_SUMMARY.fullmatch(key) is not None
 
 
 def find(reader: Reader, operation: Operation, base: State) -> Mapping[str, Any] | int | None:

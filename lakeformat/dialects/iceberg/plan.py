@@ -39,7 +39,7 @@ from lakeformat.model.operation import (
     SetTag,
 )
 from lakeformat.model.partition import Partitioning
-from lakeformat.model.schema import Field, Kind, Scalar, Schema, walk
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, scalar, walk
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
 from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile
 from lakeformat.storage.store import Reader
@@ -74,10 +74,10 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             return _evolve(reader, request, changes, base, stamp)
         case Append(request=request, added=added) | Adopt(request=request, added=added):
             return _commit(reader, request, "append", base, stamp, added)
-        case Overwrite(request=request, added=added, scope=scope, kind=kind):
+        case Overwrite(request=request, added=added, scope=scope, kind=kind, is_dynamic=is_dynamic):
             gone = conflict.overwritten(reader, base, scope)
             useless = conflict.useless(reader, base, scope)
-            return _commit(reader, request, kind, base, stamp, added, gone, useless)
+            return _commit(reader, request, kind, base, stamp, added, gone, useless, is_dynamic=is_dynamic)
         case Rewrite(request=request, added=added, kind=kind):
             gone = conflict.removed(reader, base, operation)
             return _commit(
@@ -302,9 +302,10 @@ def _commit(
     gone: pa.Table | None = None,
     useless: pa.Table | None = None,
     added_as: int | None = None,
+    is_dynamic: bool = False,
 ) -> Plan:
     """A snapshot in which the data files `gone` and the files of deletes `useless` are no more, and `added` are; new data
-    counts as of the sequence number `added_as`, if there is one."""
+    counts as of the sequence number `added_as`, if there is one. `is_dynamic`: see `Overwrite`."""
     metadata.require_writable(base, reader.root)
     snapshot_id, sequence_number = _snapshot_id(base, stamp), base.document["last-sequence-number"] + 1
     before = manifest.metas_of(reader, base.snapshot_document)
@@ -330,13 +331,14 @@ def _commit(
     named = set(merged.metas["manifest_path"].to_pylist())
     files = {path: data for path, data in files.items() if f"{reader.root}/{path}" in named}
     summary = {
+        **({"replace-partitions": "true"} if is_dynamic else {}),
         **_summary(base, fresh, deleted),
         "manifests-created": str(len(files)),
         "manifests-kept": str(len(named & set(before["manifest_path"].to_pylist()))),
         "manifests-replaced": str(len(set(before["manifest_path"].to_pylist()) - named)),
     }
     partitions = _changes(pa.concat_tables([fresh, deleted]), base)
-    operation = _OPERATIONS.get(kind)
+    operation = "overwrite" if is_dynamic else _OPERATIONS.get(kind)
     by_row = np.asarray(fresh["content"]) != FileContent.DATA
     if by_row.any() and operation != "replace":  # BaseRowDelta.operation
         operation = "delete" if by_row.all() else "overwrite"
@@ -497,7 +499,7 @@ def _snapshot(
     own = {OPERATION_ID: request.id} | ({VERB: kind} if kind != operation else {})
     if request.watermark is not None:
         own["lakeformat.watermark"] = str(request.watermark)
-    clash = sorted(k for k in request.properties if k == "operation" or k in summary or k in own)
+    clash = sorted(filter(metadata.is_own, request.properties))
     if clash:
         raise InvalidInput(f"properties: {clash[0]!r} is a name that a snapshot's summary keeps for itself")
     made: dict[str, Any] = {
@@ -635,11 +637,13 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
         if mode is StatsMode.COUNTS:
             continue
         low, high = [s.minimum for s in told], [s.maximum for s in told]
-        if mode is StatsMode.TRUNCATE:
+        if mode is StatsMode.TRUNCATE and field.type.kind is not Kind.UUID:
             high = [_cut_high(v, length) for v in high]
             low = [v[:length] if isinstance(v, str | bytes) else v for v in low]
+        # What is left of bytes of a fixed length is shorter.
+        kind = scalar(Kind.BYTES) if field.type.kind is Kind.FIXED else field.type
         for name, values in (("lower_bounds", low), ("upper_bounds", high)):
-            columns[name].append((field.id, single_value.encode(waist.column(values, field.type), field.type)))
+            columns[name].append((field.id, single_value.encode(waist.column(values, kind), kind)))
     return {name: _map_column(parts, len(added), ENTRY.field(name).type) for name, parts in columns.items()}
 
 
@@ -674,7 +678,11 @@ def _summary(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:
     """The figures of a snapshot's summary (SnapshotSummary): those that are 0 are left out, totals go on."""
     counts = _counts(added, "added", "added") | _counts(deleted, "deleted", "removed")
     found = {name: str(count) for name, count in counts.items() if count}
-    found["changed-partition-count"] = str(len(_changes(pa.concat_tables([added, deleted]), base)))
+    changed = pa.concat_tables([added, deleted])
+    count = len(np.unique(manifest.places(changed, base)))
+    found["changed-partition-count"] = str(count)
+    if 0 < count <= options.integer(base.schema.properties, "write.summary.partition-limit", 0):
+        found |= {"partition-summaries-included": "true", **_by_partition(base, added, deleted)}
     before = None if base.snapshot_document is None else base.snapshot_document.get("summary") or {}
     for name, delta in _TOTALS.items():
         old = "0" if before is None else before.get(name)
@@ -683,8 +691,27 @@ def _summary(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:
     return found
 
 
+def _by_partition(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:
+    """`partitions.<path>` -> the figures of each partition that changed, as one text."""
+    parts: dict[str, list[pa.Table]] = {}
+    for side, entries in enumerate((added, deleted)):
+        for spec_id in np.unique(np.asarray(entries["_spec"])).tolist():
+            own = entries.filter(pc.equal(entries["_spec"], spec_id))
+            codes, values = manifest.partitions(own, base.specs[spec_id])
+            folder = layout.directory(base.specs[spec_id])
+            for code, value in enumerate(values):
+                both = parts.setdefault("/".join(folder.partition(value)), [added.slice(0, 0), deleted.slice(0, 0)])
+                both[side] = own.filter(pa.array(codes == code))
+    found = {}
+    for path, (came, went) in parts.items():
+        counts = zip(_counts(came, "added", "added").items(), _counts(went, "deleted", "removed").items(), strict=True)
+        figures = ",".join(f"{name}={count}" for pair in counts for name, count in pair if count)
+        found[f"partitions.{path}"] = figures
+    return found
+
+
 def _counts(entries: pa.Table, verb: str, verb_of_deletes: str) -> dict[str, int]:
-    """What came or went; of a deletion vector its own bytes count, not those of the file that it shares."""
+    """What came or went, in Java's order; of a deletion vector its own bytes count, not those of the file that it shares."""
     content = np.asarray(entries["content"])
     rows = np.asarray(entries["record_count"])
     sizes = np.asarray(pc.coalesce(entries["content_size_in_bytes"], entries["file_size_in_bytes"]))
@@ -692,13 +719,13 @@ def _counts(entries: pa.Table, verb: str, verb_of_deletes: str) -> dict[str, int
     is_data, by_place, by_key = (content == each for each in FileContent)
     return {
         f"{verb}-data-files": int(is_data.sum()),
+        f"{verb_of_deletes}-equality-delete-files": int(by_key.sum()),
+        f"{verb_of_deletes}-position-delete-files": int((by_place & ~vectors).sum()),
+        f"{verb_of_deletes}-delete-files": int((~is_data).sum()),
+        f"{verb_of_deletes}-dvs": int(vectors.sum()),
         f"{verb}-records": int(rows[is_data].sum()),
         f"{verb_of_deletes}-files-size": int(sizes.sum()),
-        f"{verb_of_deletes}-delete-files": int((~is_data).sum()),
-        f"{verb_of_deletes}-position-delete-files": int((by_place & ~vectors).sum()),
-        f"{verb_of_deletes}-dvs": int(vectors.sum()),
         f"{verb_of_deletes}-position-deletes": int(rows[by_place].sum()),
-        f"{verb_of_deletes}-equality-delete-files": int(by_key.sum()),
         f"{verb_of_deletes}-equality-deletes": int(rows[by_key].sum()),
     }
 

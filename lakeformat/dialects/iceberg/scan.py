@@ -253,10 +253,49 @@ def delete_files(reader: Reader, base: State, found: Files) -> tuple[tuple[Delet
     if not len(left):
         return ((),) * len(found)
     chosen, codes = np.unique(right, return_inverse=True)
-    made = _delete_files(reader, base, found.deletes.take(pa.array(chosen)))
+    made = all_delete_files(reader, base, found.deletes.take(pa.array(chosen)))
     starts = np.searchsorted(left, np.arange(len(found) + 1)).tolist()
     places = codes.tolist()
     return tuple(tuple(made[i] for i in places[a:b]) for a, b in pairwise(starts))
+
+
+def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[DeleteFile]:
+    """Files of deletes, as the waist has them, in order."""
+    vectors = is_vector(deletes).tolist()
+    known: dict[tuple[int, ...], tuple[Field, ...]] = {}
+    names = (
+        "file_path",
+        "file_format",
+        "content",
+        "content_offset",
+        "content_size_in_bytes",
+        "equality_ids",
+        "record_count",
+    )
+    made = []
+    for vector, row in zip(vectors, zip(*(deletes[n].to_pylist() for n in names), strict=True), strict=True):
+        path, format, content, offset, size, ids, rows = row
+        if vector:
+            if offset is None or size is None:
+                raise CorruptTable(f"{path}: a deletion vector of which the table does not say where it lies")
+            made.append(DeleteFile(path, Content.DELETION_VECTORS, offset, size, row_count=rows, file_format="puffin"))
+            continue
+        format = format.lower()
+        if format not in options.FORMATS:
+            raise UnsupportedFeature(
+                f"{path}: files of deletes in {format}: lakeformat reads Parquet, ORC and Avro in Iceberg tables; let the engine that "
+                "wrote them rewrite the data files"
+            )
+        if content == FileContent.POSITION_DELETES:
+            made.append(DeleteFile(path, Content.POSITION_DELETES, file_format=format, row_count=rows))
+            continue
+        key = tuple(ids or ())
+        if not key:
+            raise CorruptTable(f"{path}: equality deletes that name no column")
+        if key not in known:
+            known[key] = tuple(_compared(base, id, path) for id in key)
+        made.append(DeleteFile(path, Content.EQUALITY_DELETES, fields=known[key], file_format=format, row_count=rows))
+    return made
 
 
 def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
@@ -413,44 +452,6 @@ def _path_in(fields: tuple[Field, ...], id: int) -> tuple[Field, ...] | None:
         if isinstance(each.type, Row) and (rest := _path_in(each.type.fields, id)) is not None:
             return (each, *rest)
     return None
-
-
-def _delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[DeleteFile]:
-    vectors = is_vector(deletes).tolist()
-    known: dict[tuple[int, ...], tuple[Field, ...]] = {}
-    names = (
-        "file_path",
-        "file_format",
-        "content",
-        "content_offset",
-        "content_size_in_bytes",
-        "equality_ids",
-        "record_count",
-    )
-    made = []
-    for vector, row in zip(vectors, zip(*(deletes[n].to_pylist() for n in names), strict=True), strict=True):
-        path, format, content, offset, size, ids, rows = row
-        if vector:
-            if offset is None or size is None:
-                raise CorruptTable(f"{path}: a deletion vector of which the table does not say where it lies")
-            made.append(DeleteFile(path, Content.DELETION_VECTORS, offset, size, row_count=rows, file_format="puffin"))
-            continue
-        format = format.lower()
-        if format not in options.FORMATS:
-            raise UnsupportedFeature(
-                f"{path}: files of deletes in {format}: lakeformat reads Parquet, ORC and Avro in Iceberg tables; let the engine that "
-                "wrote them rewrite the data files"
-            )
-        if content == FileContent.POSITION_DELETES:
-            made.append(DeleteFile(path, Content.POSITION_DELETES, file_format=format, row_count=rows))
-            continue
-        key = tuple(ids or ())
-        if not key:
-            raise CorruptTable(f"{path}: equality deletes that name no column")
-        if key not in known:
-            known[key] = tuple(_compared(base, id, path) for id in key)
-        made.append(DeleteFile(path, Content.EQUALITY_DELETES, fields=known[key], file_format=format, row_count=rows))
-    return made
 
 
 def _compared(base: State, id: int, path: str) -> Field:

@@ -22,7 +22,9 @@ from lakeformat.model.work import (
     SEQUENCE,
     VALUE_KIND,
     Content,
+    DeleteFile,
     DeleteTask,
+    MarkTask,
     ReadTask,
     RewriteTask,
     Upkeep,
@@ -111,6 +113,13 @@ def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
 def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[DeleteTask]:
     """None: Paimon has no files of position deletes."""
     return []
+
+
+def conversion(
+    reader: Reader, base: State, scope: Expression = ALWAYS
+) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
+    """None: Paimon has no equality deletes."""
+    return [], (), ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,13 @@
 """Apache Paimon, under the names that every format goes by."""
 
-from lakeformat.dialects.paimon.compaction import compaction, delete_compaction, has_many_manifests, sorting, upkeep
+from lakeformat.dialects.paimon.compaction import (
+    compaction,
+    conversion,
+    delete_compaction,
+    has_many_manifests,
+    sorting,
+    upkeep,
+)
 from lakeformat.dialects.paimon.conflict import check, isolation
 from lakeformat.dialects.paimon.expire import (
     default_retention,
@@ -64,6 +71,7 @@ __all__ = [
     "complete",
     "consumer",
     "consumer_path",
+    "conversion",
     "count",
     "default_retention",
     "delete_compaction",
