@@ -38,34 +38,28 @@ class ArrowSource:
         self._table = outcomes.named(SOURCE, table.combine_chunks())
 
     def keep_last(self, key: tuple[str, ...]) -> None:
-        codes = rows.key_codes([casts.flat(self._table[flat_name(SOURCE, name)]) for name in key])
-        _, last = np.unique(codes[::-1], return_index=True)
-        if len(last) < len(codes):
-            self._table = self._table.take(pa.array(np.sort(len(codes) - 1 - last)))
+        self._table = last_of_each(self._table, key)
 
     def spread(self, merge: Merge, limit: int) -> list[Spread]:
         return outcomes.spread(merge, self._table, limit)
 
     def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
         index = outcomes.Index(merge, self._table)
-        found = self._run(lambda task: _decide(self._store, index, task), tasks)
+        found = self._run(lambda task: decide(self._store, index, task), tasks)
         choices = {task.paths[0]: each for task, each in zip(tasks, found, strict=True) if each is not None}
-        unmatched = index.unmatched() if merge.of(Group.NOT_MATCHED) else np.zeros(0, np.int64)
+        unmatched = rest(self._table, index.matched()) if merge.of(Group.NOT_MATCHED) else np.zeros(0, np.int64)
         return Decided(frozenset(choices), (choices, unmatched))
 
     def write(
         self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
     ) -> list[WrittenFile]:
         choices, unmatched = decided.choices
-        updates = [place for place, each in enumerate(merge.clauses) if each.act is Act.UPDATE]
 
         def work(task: ReadTask | None) -> list[WrittenFile]:
             if task is None:
-                return worker.write(self._store, self._inserted(merge, unmatched), layout)
-            choice = choices[task.paths[0]]
-            if not whole and not np.isin(choice.clauses, updates).any():
-                return []
-            return worker.write(self._store, self._changed(merge, task, choice, whole), layout)
+                return worker.write(self._store, inserted(merge, self._table, unmatched), layout)
+            batches = changed(self._store, merge, self._table, task, choices[task.paths[0]], whole)
+            return worker.write(self._store, batches, layout)
 
         written = self._run(work, [*([None] if len(unmatched) else []), *tasks])
         return [file for files in written for file in files]
@@ -74,7 +68,7 @@ class ArrowSource:
         choices, _ = decided.choices
 
         def work(targets: tuple[Target, ...]) -> list[WrittenFile]:
-            placed = (_places(each.path, choices[each.path]) for each in targets)
+            placed = (places(each.path, choices[each.path]) for each in targets)
             return marks.write(self._store, placed, replace(layout, targets=targets))
 
         alone = layout.per_file and layout.content is not Content.DELETION_VECTORS  # Of which one file holds many.
@@ -86,10 +80,6 @@ class ArrowSource:
 
     def close(self) -> None:
         self._table = self._table.slice(0, 0)
-
-    def _inserted(self, merge: Merge, unmatched: np.ndarray) -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(unmatched), _WRITE_ROWS):
-            yield from outcomes.inserted(merge, self._table.take(pa.array(unmatched[start : start + _WRITE_ROWS])))
 
     def _by_key(self, merge: Merge, tasks: Sequence[ReadTask]) -> Iterator[pa.RecordBatch]:
         index = outcomes.Index(merge, self._table)
@@ -104,23 +94,69 @@ class ArrowSource:
 
                 yield outcomes.by_key(merge, target, choice, source)[0]
         if merge.of(Group.NOT_MATCHED):
-            for batch in self._inserted(merge, index.unmatched()):
+            for batch in inserted(merge, self._table, rest(self._table, index.matched())):
                 yield outcomes.of_kind(batch, RowKind.INSERT)
 
-    def _changed(self, merge: Merge, task: ReadTask, choice: Choice, whole: bool) -> Iterator[pa.RecordBatch]:
-        needed = [flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)]
-        right = self._table.select(needed)
-        for batch in worker.read(self._store, task):
-            target, positions = _target(batch)
 
-            def source(rows: np.ndarray, positions: np.ndarray = positions) -> pa.Table:
-                places = np.searchsorted(choice.updated, positions[rows])
-                return right.take(pa.array(choice.source[places]))
-
-            yield outcomes.changed(merge, target, choice.clauses[positions], source, whole)
+def last_of_each(source: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Of rows that are equal in these columns of the source, the last one; those that are left in their order."""
+    codes = rows.key_codes([casts.flat(source[flat_name(SOURCE, name)]) for name in key])
+    _, last = np.unique(codes[::-1], return_index=True)
+    return source if len(last) == len(codes) else source.take(pa.array(np.sort(len(codes) - 1 - last)))
 
 
-def _places(path: str, choice: Choice) -> pa.RecordBatch:
+def rest(source: pa.Table, matched: np.ndarray) -> np.ndarray:
+    """The rows of the source that are not among `matched`."""
+    alone = np.ones(source.num_rows, bool)
+    alone[matched] = False
+    return np.flatnonzero(alone)
+
+
+def inserted(merge: Merge, source: pa.Table, unmatched: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """The rows that come of these rows of the source."""
+    for start in range(0, len(unmatched), _WRITE_ROWS):
+        yield from outcomes.inserted(merge, source.take(pa.array(unmatched[start : start + _WRITE_ROWS])))
+
+
+def decide(store: Store, index: outcomes.Index, task: ReadTask) -> Choice | None:
+    """What becomes of the rows of one file; None where nothing does."""
+    merge = index.merge
+    clauses = np.full(task.row_count, outcomes.NONE, np.int8)
+    updates = [p for p, each in enumerate(merge.clauses) if (each.act, each.group) == (Act.UPDATE, Group.MATCHED)]
+    updated, source = [], []
+    for batch in worker.read(store, task):
+        target, positions = _target(batch)
+        choice, beside = outcomes.decide(index, target)
+        clauses[positions] = choice
+        rows = np.flatnonzero(np.isin(choice, updates))
+        updated.append(positions[rows])
+        source.append(beside[rows])
+    if (clauses == outcomes.NONE).all():
+        return None
+    return Choice(clauses, np.concatenate(updated), np.concatenate(source))
+
+
+def changed(
+    store: Store, merge: Merge, table: pa.Table, task: ReadTask, choice: Choice, whole: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one file after the merge: all that are left, or (unless `whole`) those updated. `table` is the source: the
+    columns that matched rows are given values from."""
+    updates = [place for place, each in enumerate(merge.clauses) if each.act is Act.UPDATE]
+    if not whole and not np.isin(choice.clauses, updates).any():
+        return
+    right = table.select([flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)])
+    for batch in worker.read(store, task):
+        target, positions = _target(batch)
+
+        def source(rows: np.ndarray, positions: np.ndarray = positions) -> pa.Table:
+            at = np.searchsorted(choice.updated, positions[rows])
+            return right.take(pa.array(choice.source[at]))
+
+        yield outcomes.changed(merge, target, choice.clauses[positions], source, whole)
+
+
+def places(path: str, choice: Choice) -> pa.RecordBatch:
+    """Where the rows lie that a clause decides about."""
     positions = pa.array(np.flatnonzero(choice.clauses != outcomes.NONE))
     return pa.record_batch([pa.repeat(path, len(positions)), positions], names=[FILE.name, POSITION.name])
 
@@ -138,24 +174,6 @@ def typed(table: pa.Table, hints: tuple[Field, ...]) -> pa.Table:
             column = casts.flat(column)
         columns.append(column)
     return pa.table(columns, names=table.column_names)
-
-
-def _decide(store: Store, index: outcomes.Index, task: ReadTask) -> Choice | None:
-    """What becomes of the rows of one file; None where nothing does."""
-    merge = index.merge
-    clauses = np.full(task.row_count, outcomes.NONE, np.int8)
-    updates = [p for p, each in enumerate(merge.clauses) if (each.act, each.group) == (Act.UPDATE, Group.MATCHED)]
-    updated, source = [], []
-    for batch in worker.read(store, task):
-        target, positions = _target(batch)
-        choice, beside = outcomes.decide(index, target)
-        clauses[positions] = choice
-        rows = np.flatnonzero(np.isin(choice, updates))
-        updated.append(positions[rows])
-        source.append(beside[rows])
-    if (clauses == outcomes.NONE).all():
-        return None
-    return Choice(clauses, np.concatenate(updated), np.concatenate(source))
 
 
 def _target(batch: pa.RecordBatch) -> tuple[pa.Table, np.ndarray]:

@@ -132,12 +132,12 @@ class Index:
             found.append((np.delete(left, again), np.delete(right, again)))
         return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
 
-    def unmatched(self) -> np.ndarray:
-        """The rows of the source that no row looked up so far has matched."""
+    def matched(self) -> np.ndarray:
+        """The rows of the source that a row looked up so far has matched."""
         matched = self._matched_rows.copy()
         alive = self._codes >= 0
         matched[alive] |= self._matched_codes[self._codes[alive]]
-        return np.flatnonzero(~matched)
+        return np.flatnonzero(matched)
 
     def _look_up(self, target: pa.Table) -> np.ndarray:
         """For each row of the table, the code of its key among the source's; NONE where it has none."""

@@ -42,7 +42,9 @@ from lakeformat.engines import (
 )
 from lakeformat.engines.arrow_merge import ArrowSource, typed
 from lakeformat.engines.engine import Decided, Spread
+from lakeformat.engines.merge_parts import Made, MergeByParts, Staged, read_back
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.model.evolution import number
 from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
 from lakeformat.model.order import SortField
 from lakeformat.model.partition import PartitionField, TransformKind
@@ -352,34 +354,32 @@ class SparkSource:
             (), _Folder(self._folder), file_format="parquet", compression="zstd", name_prefix=layout.name_prefix
         )
         self._paths: list[str] = []
-        self._last: DataFrame | None = None  # The rows that count; None: all.
+        self._key: tuple[str, ...] = ()  # Of rows that are equal in these columns only the last counts.
         if not isinstance(data, DataFrame):
             found = list(arrow.batches(data, hints))
             table = typed(pa.Table.from_batches(found) if found else arrow_schema(hints).empty_table(), hints)
             data = engine.spark.createDataFrame(table, spark_schema(fields_from_arrow(table.schema)))
         frame = _hinted(data, hints)
         self.fields = fields_from_spark(frame.schema)
-        held = tuple(Field(i, f"c{i}", each.type) for i, each in enumerate(self.fields))
-        row = Field(len(held), outcomes.ROW, scalar(Kind.BIGINT))
+        held, last = number(tuple(Field(NO_ID, f"c{i}", each.type) for i, each in enumerate(self.fields)), -1, True)
+        row = Field(last + 1, outcomes.ROW, scalar(Kind.BIGINT))
         parted = _parted_as_table(self._task, layout, dict(zip((f.name for f in self.fields), held, strict=True)))
         self._is_parted = parted is not None
         numbered = frame.toDF(*(each.name for each in held)).withColumn(row.name, F.monotonically_increasing_id())
         layout = replace(parted or self._task, fields=(*held, row))
         self._files = self._kept((*held, row), engine.write(store, numbered, layout))
+        self._by_parts: MergeByParts | None = None
         self._columns = {flat_name(SOURCE, f.name): h.name for f, h in zip(self.fields, held, strict=True)}
         self._settings = ExitStack()
         self._settings.enter_context(_unbroadcast(engine.spark))
 
     def keep_last(self, key: tuple[str, ...]) -> None:
-        names = [flat_name(SOURCE, name) for name in key]
-        rows = self._source(tuple(find_field(self.fields, name) for name in key))
-        last = rows.groupBy(*map(_quoted, names)).agg(F.max(outcomes.ROW).alias(outcomes.ROW))
-        self._last = last.select(outcomes.ROW)
+        self._key = key
 
     def spread(self, merge: Merge, limit: int) -> list[Spread]:
         """As the footers say where there are many rows, so that the driver does not read them."""
         needed = sorted({name for key in merge.keys for name in columns_of(key.source)})
-        if sum(task.row_count for task in self._files) > _FEW_ROWS:
+        if self._row_count > _FEW_ROWS:
             return [Spread(None) for _ in merge.keys]
         fields = tuple(find_field(self._files[0].fields, self._columns[name]) for name in needed) if self._files else ()
         found = [
@@ -393,6 +393,10 @@ class SparkSource:
         )
 
     def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
+        if sum(task.size_bytes for task in self._files) <= _PART_BYTES and self._row_count <= _PART_ROWS:
+            staged = Staged(self.fields, tuple(self._files), self._key)
+            self._by_parts = MergeByParts(self._store, staged, self._task, _Workers(self._engine))
+            return self._by_parts.decide(merge, tasks)
         _require_whole(merge.target)
         source = self._small(self._source(merge.deciding(SOURCE)))
         kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
@@ -425,6 +429,8 @@ class SparkSource:
     def write(
         self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
     ) -> list[WrittenFile]:
+        if self._by_parts is not None:
+            return self._by_parts.write(merge, decided, tasks, layout, whole)
         choices: DataFrame = decided.choices
         schema, frames = spark_schema(merge.target), []
         if tasks:
@@ -446,6 +452,8 @@ class SparkSource:
         return self._engine.write(self._store, reduce(DataFrame.unionAll, frames), layout)
 
     def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:
+        if self._by_parts is not None:
+            return self._by_parts.mark(merge, decided, layout)
         choices: DataFrame = decided.choices
         rows = choices.filter(F.col(outcomes.CHOICE) >= 0).select(*_PLACE).distinct()
         if layout.per_file:
@@ -497,7 +505,7 @@ class SparkSource:
     def close(self) -> None:
         self._settings.close()
         with suppress(LakeError):
-            self._store.delete(self._paths)
+            self._store.delete([*self._paths, *(self._by_parts.paths if self._by_parts else ())])
             self._store.remove_empty_folders([self._folder])
 
     def _units(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[_Unit] | None:
@@ -527,11 +535,25 @@ class SparkSource:
         every = bool(merge.of(Group.NOT_MATCHED_BY_SOURCE))
         return [each for each in units.values() if each.source or every]
 
+    @property
+    def _row_count(self) -> int:
+        return sum(task.row_count for task in self._files)
+
     def _small(self, source: DataFrame) -> DataFrame:
         """The source as every task has it, where it is small: its files tell."""
         return source.hint("broadcast") if sum(task.size_bytes for task in self._files) <= _SMALL_BYTES else source
 
     def _source(self, fields: tuple[Field, ...]) -> DataFrame:
+        """These columns and `ROW` of the rows that count."""
+        frame = self._every(fields)
+        if not self._key:
+            return frame
+        names = [_quoted(flat_name(SOURCE, name)) for name in self._key]
+        rows = self._every(tuple(find_field(self.fields, name) for name in self._key))
+        last = rows.groupBy(*names).agg(F.max(outcomes.ROW).alias(outcomes.ROW)).select(outcomes.ROW)
+        return frame.join(last, outcomes.ROW, "left_semi")
+
+    def _every(self, fields: tuple[Field, ...]) -> DataFrame:
         names = [flat_name(SOURCE, each.name) for each in fields]
         wanted = tuple(Field(NO_ID, self._columns[name], each.type) for name, each in zip(names, fields, strict=True))
         row = Field(NO_ID, outcomes.ROW, scalar(Kind.BIGINT))
@@ -539,9 +561,7 @@ class SparkSource:
             replace(task, fields=tuple(find_field(task.fields, each.name) for each in (*wanted, row)))
             for task in self._files
         ]
-        frame = self._engine.read(self._store, tasks, (*wanted, row))
-        frame = frame.toDF(*names, row.name)
-        return frame if self._last is None else frame.join(self._last, outcomes.ROW, "left_semi")
+        return self._engine.read(self._store, tasks, (*wanted, row)).toDF(*names, row.name)
 
     def _target(self, tasks: Sequence[ReadTask], fields: tuple[Field, ...]) -> DataFrame:
         placed = [replace(task, fields=(*task.fields, FILE)) for task in tasks]
@@ -554,25 +574,40 @@ class SparkSource:
 
     def _kept(self, fields: tuple[Field, ...], files: Sequence[WrittenFile]) -> list[ReadTask]:
         self._paths += [each.path for each in files]
-        return [
-            ReadTask(
-                (f.path,),
-                (f.row_count,),
-                (f.size_bytes,),
-                f.file_format,
-                fields,
-                fields,
-                partition=f.partition,
-                bucket=f.bucket,
-            )
-            for f in files
-        ]
+        return [read_back(each, fields) for each in files]
 
     def _several(self, merge: Merge, row: int) -> InvalidInput:
         names = {name for key in merge.keys for name in columns_of(key.source)}
         keys = tuple(f for f in self.fields if flat_name(SOURCE, f.name) in names)
         example = self._source(keys).filter(F.col(outcomes.ROW) == row).drop(outcomes.ROW).collect()[0]
         return outcomes.several(merge, example.asDict())
+
+
+@dataclass(frozen=True, slots=True)
+class _Workers:
+    """Spark's tasks, for a merge by parts."""
+
+    engine: SparkEngine
+
+    @property
+    def count(self) -> int:
+        try:
+            return int(self.engine.spark.sparkContext.defaultParallelism)
+        except Exception:  # Spark Connect does not tell.
+            return _SOME_WORKERS
+
+    def each(self, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
+        return self.engine._each(store, tasks, work)
+
+    def spread(self, store: Store, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile] | None:
+        try:
+            _require_whole(layout.fields)
+            frame = self.engine.read(store, tasks, tasks[0].fields)
+        except UnsupportedFeature:  # Values that Spark has no form for.
+            return None
+        if layout.partition_by and layout.distribution == "auto":
+            layout = replace(layout, distribution="hash")
+        return self.engine.write(store, frame, layout)
 
 
 _OURS = "_lakeformat_"  # What columns begin with that are not the data's.
@@ -587,6 +622,8 @@ class _Unit:
 
 
 _PART_BYTES = 64 << 20  # Of the source in files, up to which a part of it is merged in a worker's memory.
+_PART_ROWS = 10_000_000  # Of a source, up to which each worker holds it whole.
+_SOME_WORKERS = 8  # Where nobody tells how many there are.
 _SMALL_BYTES = 8 << 20  # Of a merge's source in files, up to which every task is sent it.
 _FEW_ROWS = 1_000_000  # Of a source, up to which the driver looks at its keys.
 _PLACE = (outcomes.FILE_NAME, outcomes.POSITION_NAME)
@@ -992,7 +1029,11 @@ def _named(collect: Callable[[], Any]) -> Any:
 
 def _files(answer: Any) -> list[WrittenFile]:
     match answer:
-        case (int(), list(files)) | list(files):
+        case (int(), made):
+            return _files(made)
+        case Made(files, beside):
+            return [*files, *beside]
+        case list(files):
             return files
         case _:
             return []

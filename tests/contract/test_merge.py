@@ -38,12 +38,19 @@ def format(mode):
     return mode.partition(" ")[0]
 
 
-@pytest.fixture(params=["arrow", pytest.param("spark", marks=pytest.mark.spark)])
+ENGINES = ("arrow", pytest.param("spark", marks=pytest.mark.spark))
+BY_JOIN = pytest.param("spark by join", marks=pytest.mark.spark)
+each_plan = pytest.mark.parametrize("frame", [*ENGINES, BY_JOIN], indirect=True)
+
+
+@pytest.fixture(params=ENGINES)
 def frame(request):
-    """Rows as the engine's own kind of frame."""
+    """Rows as the engine's own kind of frame; Spark merges small sources part by part, unless by join."""
     if request.param == "arrow":
         return lambda rows, schema=SOURCE: pa.Table.from_pylist(rows, schema)
     spark = request.getfixturevalue("spark")
+    if request.param == "spark by join":
+        request.getfixturevalue("monkeypatch").setattr("lakeformat.engines.spark._PART_BYTES", -1)
     return lambda rows, schema=SOURCE: on_spark(spark, rows, schema)
 
 
@@ -136,17 +143,18 @@ def test_a_random_merge_does_what_a_merge_row_by_row_does(lake, format, seed):
         run_case(table, again, lambda rows: pa.Table.from_pylist(rows, SOURCE), fill=False)
 
 
-@pytest.mark.spark
-def test_a_random_merge_on_spark_does_what_a_merge_row_by_row_does(lake, format, spark):
+@pytest.mark.parametrize("frame", [*ENGINES[1:], BY_JOIN], indirect=True)
+def test_a_random_merge_on_spark_does_what_a_merge_row_by_row_does(lake, format, frame):
     rng = random.Random(f"spark {format}")
     for number in range(3):
         table = lake.create_table(f"a.t{number}", SCHEMA, format=format, partition_by=rng.choice([[], ["dt"]]))
-        run_case(table, random_case(rng), lambda rows: on_spark(spark, rows))
+        run_case(table, random_case(rng), frame)
 
 
 # --- clauses ----------------------------------------------------------------------------------------------------------
 
 
+@each_plan
 def test_all_kinds_of_clauses_in_one_snapshot(table, frame):
     table.append(pa.Table.from_pylist([row(1), row(2), row(3, dt="b"), row(4, dt="c")], SCHEMA))
     source = [
@@ -186,6 +194,7 @@ def test_all_kinds_of_clauses_in_one_snapshot(table, frame):
     )
 
 
+@each_plan
 def test_only_files_with_rows_that_change_are_rewritten(table, frame, mode):
     for number in range(4):
         table.append(pa.Table.from_pylist([row(number * 10 + i, dt="ab"[number % 2]) for i in range(5)], SCHEMA))
@@ -217,6 +226,7 @@ def test_a_merge_that_changes_nothing_makes_no_snapshot_and_leaves_no_file(table
     assert stored(table) == before
 
 
+@each_plan
 def test_a_row_may_move_to_another_partition(table, frame):
     table.append(pa.Table.from_pylist([row(1), row(2)], SCHEMA))
     table.merge_into(frame([row(1, 7, "z", op="u")]), on="t.id = s.id").when_matched().update_all().merge()
@@ -224,6 +234,7 @@ def test_a_row_may_move_to_another_partition(table, frame):
     assert table.scan(where="dt = 'z'").to_arrow()["id"].to_pylist() == [1]
 
 
+@each_plan
 def test_null_keys_match_nothing_unless_asked(table, frame):
     table.append(pa.Table.from_pylist([row(None, 1), row(1, 1)], SCHEMA))
     source = [row(None, 5, op="u"), row(1, 5, op="u")]
@@ -242,6 +253,7 @@ def test_the_same_request_lands_once(table, frame):
     assert values(table) == {1: 1}
 
 
+@each_plan
 def test_types_are_those_of_the_columns(lake, format, frame):
     schema = pa.schema(
         [
@@ -267,6 +279,24 @@ def test_types_are_those_of_the_columns(lake, format, frame):
     assert found[1] == {**first, "price": Decimal("3.75"), "tags": [], "spot": {"x": 1, "y": "z"}}
     assert found[2] == {**first, "id": 2}
     assert str(found[3]) == str({**new, "id": 3})
+
+
+@pytest.mark.spark
+def test_spark_leaves_digits_alone_that_it_does_not_hold(lake, format, spark, monkeypatch):
+    schema = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("at", pa.timestamp("ns")), ("dt", pa.string())])
+    properties = {"format-version": "3"} if format == "iceberg" else {}
+    t = lake.create_table("d.exact", schema, format=format, partition_by=["dt"], properties=properties)
+    at = pa.array([1, 1001, 1_000_000_007, None], pa.timestamp("ns"))
+    t.append(pa.table({"id": [1, 2, 3, 4], "v": [0] * 4, "at": at, "dt": list("aabb")}, schema=schema))
+    source = spark.createDataFrame([(1, 5, "c"), (2, 5, "a"), (9, 5, "a")], "id long, v long, dt string")
+    chain = t.merge_into(source, on="t.id = s.id").when_matched().update({"v": "s.v", "dt": "s.dt"})
+    chain.when_not_matched().insert({"id": "s.id"}).merge()
+    found = t.scan().to_arrow().sort_by("id")
+    assert found["at"].cast(pa.int64()).to_pylist() == [1, 1001, 1_000_000_007, None, None]
+    assert (found["v"].to_pylist(), found["dt"].to_pylist()) == ([5, 5, 0, 0, None], ["c", "a", "b", "b", None])
+    monkeypatch.setattr("lakeformat.engines.spark._PART_BYTES", -1)
+    with pytest.raises(UnsupportedFeature, match=r"column at is .* would lose digits"):
+        t.merge_into(source, on="t.id = s.id").when_matched().delete().merge()
 
 
 def test_new_columns_of_the_source_are_added_where_that_is_asked_for(table, frame):
@@ -416,6 +446,7 @@ def identified(lake, request):
     )
 
 
+@each_plan
 def test_an_upsert_replaces_and_adds_by_the_identifier_fields(identified, frame):
     assert identified.schema.primary_key == ("id", "dt")
     assert [f.name for f in identified.schema.fields if not f.nullable] == ["id", "dt"]
@@ -426,6 +457,7 @@ def test_an_upsert_replaces_and_adds_by_the_identifier_fields(identified, frame)
     assert identified.upsert(frame([], SCHEMA)) is None
 
 
+@each_plan
 def test_rows_of_an_upsert_may_say_what_they_do(identified, frame):
     identified.append(pa.Table.from_pylist([row(1), row(2)], SCHEMA))
     schema = pa.schema([*SCHEMA, ("rowkind", pa.string())])
@@ -461,6 +493,7 @@ def test_an_upsert_touches_only_files_that_may_hold_its_keys(lake):
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
+@each_plan
 def test_two_rows_of_the_source_for_one_row_are_a_mistake_that_is_shown(table, frame):
     table.append(pa.Table.from_pylist([row(1), row(2)], SCHEMA))
     before = stored(table)

@@ -88,3 +88,28 @@ def test_rows_are_marked_found_again_and_compacted_on_either_engine(tmp_path, sp
     assert seen() == expected
     assert not [path for path in tmp_path.rglob("*index-*") if path.is_file()]
     assert t.remove_orphan_files(older_than=datetime.timedelta(days=-1)) == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", KINDS)
+def test_spark_marks_the_same_rows_part_by_part_and_by_join(tmp_path, spark, monkeypatch, kind):
+    table_format, properties, _ = KINDS[kind]
+    source = pa.table({"id": range(0, 60, 7), "v": ["m"] * 9, "dt": ["b"] * 9}, schema=SCHEMA)
+    found = []
+    for limit in (1 << 20, -1):
+        monkeypatch.setattr("lakeformat.engines.spark._PART_BYTES", limit)
+        lake = Lake(tmp_path / str(limit))
+        t = lake.create_table("d.t", SCHEMA, format=table_format, partition_by=["dt"], properties=properties)
+        for start in (0, 20):
+            ids = range(start, start + 20)
+            t.append(pa.table({"id": ids, "v": ["v"] * 20, "dt": ["ab"[i % 2] for i in ids]}, schema=SCHEMA))
+        t.delete("id = 8")
+        chain = t.merge_into(spark.createDataFrame(source), "t.id = s.id").when_matched("s.id < 10").delete()
+        chain = chain.when_matched().update({"v": "s.v"}).when_not_matched_by_source("t.id = 9").update({"dt": "'c'"})
+        made = chain.when_not_matched().insert_all().merge()
+        deleted = sum(t.inspect.partitions()["deleted_row_count"].to_pylist())
+        rows = sorted(map(tuple, (row.values() for row in t.scan().to_arrow().to_pylist())))
+        found.append((rows, made.rows_added, made.rows_removed, deleted))
+        assert not list(tmp_path.rglob("merge-*"))
+    assert found[0] == found[1]
+    assert found[0][1:3] == (8, 7)

@@ -13,9 +13,15 @@ MODES = ("copy-on-write", "merge-on-read")
 ROW_ID, UPDATED = "_row_id", "_last_updated_sequence_number"
 
 
-@pytest.fixture(params=["arrow", pytest.param("spark", marks=pytest.mark.spark)])
+ENGINES = ("arrow", pytest.param("spark", marks=pytest.mark.spark))
+BY_JOIN = pytest.param("spark by join", marks=pytest.mark.spark)  # As Spark merges sources that are not small.
+
+
+@pytest.fixture(params=ENGINES)
 def session(request):
-    return request.getfixturevalue("spark") if request.param == "spark" else None
+    if request.param == "spark by join":
+        request.getfixturevalue("monkeypatch").setattr("lakeformat.engines.spark._PART_BYTES", -1)
+    return request.getfixturevalue("spark") if request.param.startswith("spark") else None
 
 
 @pytest.fixture(params=MODES)
@@ -61,6 +67,7 @@ def given(session, data):
     return data if session is None else session.createDataFrame(data.to_pylist(), "id long, v string, dt string")
 
 
+@pytest.mark.parametrize("session", [*ENGINES, BY_JOIN], indirect=True)
 def test_a_merge_keeps_the_ids_of_rows_that_were_there(table, session):
     before = lineage(table)
     assert sorted(row_id for row_id, _ in before.values()) == list(range(20))
@@ -138,6 +145,7 @@ def test_lineage_is_read_where_it_is_asked_for_and_there(table, tmp_path, sessio
 
 
 @pytest.mark.parametrize("mode", ["merge-on-read"], indirect=True)
+@pytest.mark.parametrize("session", [*ENGINES, BY_JOIN], indirect=True)
 def test_vectors_take_in_the_ones_before(table, session):
     table.delete("id % 5 = 1", spark=session)
     assert vectors(table) == (4, {"deletion_vectors"})

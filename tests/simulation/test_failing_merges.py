@@ -12,10 +12,12 @@ import pytest
 
 from lakeformat import LakeError
 from lakeformat.dialects.iceberg import dialect
+from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests.contract.in_parts import Workers, by_parts
 from tests.simulation.test_failing import NthCallFails, rows
 
 AT_ONCE = datetime.timedelta(days=-1)
@@ -84,6 +86,23 @@ def swept(store):
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_nth_call_of_a_merge_fails(verb, after):
+    each_call_fails_once(verb, after)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("verb", ["copy-on-write", "merge-on-read"])
+def test_the_nth_call_of_a_merge_by_parts_fails(verb, after, monkeypatch):
+    """As Spark's tasks do it."""
+    workers = Workers(2)
+    monkeypatch.setattr(ArrowEngine, "stage", by_parts(ArrowEngine.stage, workers))
+    each_call_fails_once(verb, after)
+    assert {name for name, _ in workers.worked} == {
+        "copy-on-write": {"_decide", "_write", "_settle"},
+        "merge-on-read": {"_decide", "_write", "_settle", "_mark"},
+    }[verb]
+
+
+def each_call_fails_once(verb, after):
     act = VERBS[verb][1]
     clean = copy(verb)
     old = content(clean)

@@ -130,7 +130,8 @@ def tasks(
     predicate: Expression = ALWAYS,
     alone: bool = False,
 ) -> list[ReadTask]:
-    """Files -> tasks of about `read.split.target-size`. With `alone`, a task for each file, in the order of the files."""
+    """Files -> tasks of about `read.split.target-size`. With `alone`, a task for each file, in the order of the files, which
+    says of which partition (under the file's own spec)."""
     formats = pc.utf8_lower(found.entries["file_format"]).to_pylist()
     for format in set(formats):
         if format not in options.FORMATS:
@@ -150,6 +151,7 @@ def tasks(
     if ROW_ID in fields or LAST_UPDATED in fields:
         numbers = (found.entries[n].to_pylist() for n in ("first_row_id", "sequence_number"))
         lineage = tuple(zip(*numbers, strict=True))
+    partitions = manifest.partition_of_each(found.entries, base) if alone else []
     result = []
     start, before = 0, 0
     while start < len(found):
@@ -169,6 +171,7 @@ def tasks(
                 predicate=predicate,
                 deletes=deletes[start:end] if any(deletes[start:end]) else (),
                 lineage=lineage[start:end],
+                partition=partitions[start] if alone else (),
             )
         )
         start, before = end, int(weights[end - 1])

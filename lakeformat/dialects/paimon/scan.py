@@ -202,11 +202,17 @@ def tasks(
     alone: bool = False,
 ) -> list[ReadTask]:
     """Files -> tasks of about `source.split.target-size`; the files of a task share format and columns, and all or none of
-    them have lost rows. With `alone`, a task for each file, in the order of the files."""
+    them have lost rows. With `alone`, a task for each file, in the order of the files, which says of which partition and
+    bucket."""
     given = base.schema.properties
     target = 0 if alone else options.size(given, "source.split.target-size", 128 << 20)
     opening = options.size(given, "source.split.open-file-cost", 4 << 20)
     deletes = delete_files(reader, base, found)
+    places = (
+        list(zip(_partitions_of(base, found.entries), found.entries["_BUCKET"].to_pylist(), strict=True))
+        if alone
+        else []
+    )
     result: list[tuple[int, ReadTask]] = []
     for schema_id, format, rows in _kinds(found, deletes):
         file_fields = metadata.schema_at(reader, base, schema_id).fields
@@ -228,6 +234,9 @@ def tasks(
                 predicate=predicate,
                 deletes=tuple(gone[start:end]),
             )
+            if alone:
+                partition, bucket = places[int(rows[start])]
+                task = replace(task, partition=partition, bucket=bucket)
             result.append((int(rows[start]), task))
             start, before = end, int(weights[end - 1])
     if alone:

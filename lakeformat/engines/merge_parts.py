@@ -1,0 +1,349 @@
+"""Merging part by part: each part of a table's files is read, decided and written by one worker, which reads the whole source
+from files. No row of the table goes elsewhere, but those whose new place others have rows for too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec import bitmap
+from lakeformat.codec.arrow import arrow_schema
+from lakeformat.engines import arrow_merge, casts, marks, outcomes, worker
+from lakeformat.engines.arrow_merge import Choice
+from lakeformat.engines.engine import Decided
+from lakeformat.errors import LakeError
+from lakeformat.model.merge import SOURCE, Act, Group, Merge
+from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar
+from lakeformat.model.work import FILE, DeleteTask, ReadTask, Target, WriteTask, WrittenFile
+from lakeformat.storage.store import Store
+
+PART_BYTES = 256 << 20  # Of files of the table, up to which one worker merges them.
+LOOSE_BYTES = 64 << 20  # Of rows in files, up to which one worker writes them to where they belong.
+_OPENING = 4 << 20  # What a file costs beside its own size.
+_ASIDE_BYTES = 64 << 20  # Of rows in memory that are put aside together.
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A merge's source in files, with columns `c0`, `c1`, ... for `fields`, and `ROW`, which orders its rows. With `key`, of
+    rows that are equal in these columns only the last one counts. A row is known by its place among those that count."""
+
+    fields: tuple[Field, ...]
+    tasks: tuple[ReadTask, ...]
+    key: tuple[str, ...] = ()
+
+    def load(self, store: Store, fields: tuple[Field, ...]) -> pa.Table:
+        """These columns (and those of the key), called as expressions of a merge call them."""
+        wanted = {*(each.name for each in fields), *self.key}
+        kept = [(f"c{place}", each) for place, each in enumerate(self.fields) if each.name in wanted]
+        held = (
+            *(Field(NO_ID, name, each.type) for name, each in kept),
+            Field(NO_ID, outcomes.ROW, scalar(Kind.BIGINT)),
+        )
+        read = [replace(task, fields=tuple(find_field(task.fields, f.name) for f in held)) for task in self.tasks]
+        table = pa.Table.from_batches(_read(store, read), arrow_schema(held))
+        rows = casts.flat(table[outcomes.ROW]).to_numpy()
+        table = table.drop_columns([outcomes.ROW]).rename_columns([each.name for _, each in kept])
+        if not (rows[1:] > rows[:-1]).all():
+            table = table.take(pa.array(np.argsort(rows)))
+        table = outcomes.named(SOURCE, table.combine_chunks())
+        return arrow_merge.last_of_each(table, self.key) if self.key else table
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Files of the table that one worker merges, one a task; and of those with rows that change, in the same order, the files that
+    tell what was decided."""
+
+    tasks: tuple[ReadTask, ...]
+    decisions: tuple[ReadTask, ...] = ()
+    targets: tuple[Target, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a worker made of a part."""
+
+    files: list[WrittenFile]  # Of the table.
+    beside: list[WrittenFile]  # That are gone when the merge is over.
+    touched: tuple[str, ...] = ()  # As in `ReadTask.paths`: files with rows that change.
+    matched: bytes = b""  # The rows of the source that were matched.
+
+
+@dataclass(frozen=True, slots=True)
+class Loose:
+    """Rows to be written to where they belong: those in files, and those that are inserted, unless `matched` is None."""
+
+    tasks: tuple[ReadTask, ...]
+    matched: tuple[bytes, ...] | None
+
+
+class Workers(Protocol):
+    """What an engine does for a merge by parts."""
+
+    @property
+    def count(self) -> int:
+        """How many work at the same time, as far as that is known."""
+        ...
+
+    def each(self, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
+        """What `work` makes of each, in order; when one fails, the files that others answered with are deleted."""
+        ...
+
+    def spread(self, store: Store, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile] | None:
+        """The rows of these, written by as many workers as they are worth; None where they cannot go from one to another."""
+        ...
+
+
+class MergeByParts:
+    """`decide`, `write` and `mark` of a merge's source that each worker can hold. `beside` is how files are written that are gone
+    when the merge is over; `paths` tells them."""
+
+    def __init__(self, store: Store, staged: Staged, beside: WriteTask, workers: Workers) -> None:
+        self._store, self._staged, self._beside, self._workers = store, staged, beside, workers
+        self.paths: list[str] = []
+
+    def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
+        layout = replace(self._beside, fields=outcomes.DECISIONS)
+        work = partial(_decide, merge, self._staged, layout)
+        parts = divided(tasks, self._workers.count)
+        made: list[Made] = self._workers.each(self._store, parts, work)
+        decided = []
+        for part, each in zip(parts, made, strict=True):
+            told = set(each.touched)
+            touched = tuple(task for task in part.tasks if task.paths[0] in told)
+            decided.append(Part(touched, self._kept(outcomes.DECISIONS, each.beside)))
+        paths = frozenset(path for each in made for path in each.touched)
+        return Decided(paths, ([each for each in decided if each.tasks], tuple(each.matched for each in made)))
+
+    def write(
+        self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
+    ) -> list[WrittenFile]:
+        parts, matched = decided.choices
+        by_path = {task.paths[0]: task for task in tasks}
+        parts = [replace(each, tasks=tuple(by_path[task.paths[0]] for task in each.tasks)) for each in parts]
+        written: list[WrittenFile] = []
+        loose: list[ReadTask] = []
+        held = tuple(replace(each, nullable=True) for each in layout.fields)
+        try:
+            if whole or any(each.act is Act.UPDATE for each in merge.clauses):
+                work = partial(_write, merge, self._staged, layout, replace(self._beside, fields=held), whole)
+                for each in self._workers.each(self._store, parts, work):
+                    written += each.files
+                    loose += self._kept(held, each.beside)
+            written += self._settled(merge, loose, matched, layout)
+        except BaseException:
+            with suppress(LakeError):
+                self._store.delete([each.path for each in written])
+            raise
+        return written
+
+    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:
+        parts, _ = decided.choices
+        targets = {each.path: each for each in layout.targets}
+        parts = [replace(each, targets=tuple(targets[task.paths[0]] for task in each.tasks)) for each in parts]
+        if not layout.per_file and parts:
+            decisions = tuple(each for part in parts for each in part.decisions)
+            parts = [Part((), decisions, layout.targets)]
+        made = self._workers.each(self._store, parts, partial(_mark, layout))
+        return [file for files in made for file in files]
+
+    def _settled(
+        self, merge: Merge, loose: list[ReadTask], matched: tuple[bytes, ...], layout: WriteTask
+    ) -> list[WrittenFile]:
+        """The rows that are not written yet: by one worker, unless they are many."""
+        written: list[WrittenFile] | None = None
+        if sum(each.size_bytes for each in loose) > LOOSE_BYTES:
+            written = self._workers.spread(self._store, loose, layout)
+        try:
+            units = _cut(loose) if written is None else []
+            if merge.of(Group.NOT_MATCHED):
+                units[:1] = [Loose(units[0].tasks if units else (), matched)]
+            found = self._workers.each(self._store, units, partial(_settle, merge, self._staged, layout))
+        except BaseException:
+            with suppress(LakeError):
+                self._store.delete([each.path for each in written or []])
+            raise
+        return [*(written or []), *(file for files in found for file in files)]
+
+    def _kept(self, fields: tuple[Field, ...], files: Sequence[WrittenFile]) -> tuple[ReadTask, ...]:
+        self.paths += [each.path for each in files]
+        return tuple(read_back(each, fields) for each in files)
+
+
+def read_back(file: WrittenFile, fields: tuple[Field, ...]) -> ReadTask:
+    """The task that reads a file which a worker wrote with these columns."""
+    return ReadTask(
+        (file.path,),
+        (file.row_count,),
+        (file.size_bytes,),
+        file.file_format,
+        fields,
+        fields,
+        partition=file.partition,
+        bucket=file.bucket,
+    )
+
+
+def divided(tasks: Sequence[ReadTask], workers: int) -> list[Part]:
+    """Tasks by partition, in as many parts of about the same size as there are workers; in more where they would be large."""
+    if not tasks:
+        return []
+    ordered = sorted(tasks, key=lambda task: (repr(task.partition), task.bucket or 0))
+    weights = np.array([task.size_bytes + _OPENING for task in ordered], float)
+    count = min(len(ordered), max(workers, -(-int(weights.sum()) // PART_BYTES)))
+    numbers = ((np.cumsum(weights) - weights / 2) * count / weights.sum()).astype(np.int64)
+    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(ordered)]
+    return [Part(tuple(ordered[start:end])) for start, end in pairwise(edges)]
+
+
+# --- On the workers. ---
+
+
+def _decide(merge: Merge, staged: Staged, layout: WriteTask, store: Store, part: Part) -> Made:
+    index = outcomes.Index(merge, staged.load(store, merge.deciding(SOURCE)))
+    touched: list[str] = []
+
+    def decisions() -> Iterator[pa.RecordBatch]:
+        for task in part.tasks:
+            choice = arrow_merge.decide(store, index, task)
+            if choice is not None:
+                touched.append(task.paths[0])
+                yield _told(task.paths[0], choice)
+
+    written = worker.write(store, decisions(), layout)
+    return Made([], written, tuple(touched), bitmap.encode(index.matched()) if merge.of(Group.NOT_MATCHED) else b"")
+
+
+def _write(
+    merge: Merge, staged: Staged, layout: WriteTask, beside: WriteTask, whole: bool, store: Store, part: Part
+) -> Made:
+    """Rows that stay in the part's partitions to files of the table, all others beside; so too, unless files are written as a
+    whole, all rows: there are few of them in each."""
+    source = staged.load(store, merge.assigning(SOURCE))
+    tasks = {task.paths[0]: task for task in part.tasks}
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for path, choice in _choices(store, part.decisions, {path: task.row_count for path, task in tasks.items()}):
+            yield from arrow_merge.changed(store, merge, source, tasks[path], choice, whole)
+
+    if not whole:
+        return Made([], worker.write(store, rows(), beside))
+    if not layout.partition_by and layout.bucket is None:
+        return Made(worker.write(store, rows(), layout), [])
+    aside = _Aside(store, beside)
+    homes = {(task.partition, task.bucket if layout.bucket else None) for task in part.tasks}
+    try:
+        return Made(worker.write(store, _staying(rows(), layout, homes, aside), layout), aside.written)
+    except BaseException:
+        with suppress(LakeError):
+            store.delete([each.path for each in aside.written])
+        raise
+
+
+def _mark(layout: DeleteTask, store: Store, part: Part) -> list[WrittenFile]:
+    placed = (replace(task, fields=outcomes.DECISIONS[:2]) for task in part.decisions)
+    batches = (batch for task in placed for batch in worker.read(store, task))
+    return marks.write(store, batches, replace(layout, targets=part.targets))
+
+
+def _settle(merge: Merge, staged: Staged, layout: WriteTask, store: Store, loose: Loose) -> list[WrittenFile]:
+    return worker.write(store, chain(_read(store, loose.tasks), _inserted(merge, staged, store, loose)), layout)
+
+
+def _inserted(merge: Merge, staged: Staged, store: Store, loose: Loose) -> Iterator[pa.RecordBatch]:
+    if loose.matched is None:
+        return
+    source = staged.load(store, staged.fields)
+    matched = [bitmap.decode(each, "the rows that were matched") for each in loose.matched]
+    yield from arrow_merge.inserted(
+        merge, source, arrow_merge.rest(source, np.concatenate([np.zeros(0, np.int64), *matched]))
+    )
+
+
+def _read(store: Store, tasks: Iterable[ReadTask]) -> Iterator[pa.RecordBatch]:
+    for task in tasks:
+        yield from worker.read(store, task)
+
+
+def _told(path: str, choice: Choice) -> pa.RecordBatch:
+    """What becomes of a file's rows, as `outcomes.DECISIONS`: of those that something becomes of."""
+    positions = np.flatnonzero(choice.clauses != outcomes.NONE)
+    source = np.full(len(positions), outcomes.NONE, np.int64)
+    source[np.searchsorted(positions, choice.updated)] = choice.source
+    numbers = (positions, source, choice.clauses[positions].astype(np.int32))
+    columns = [pa.repeat(path, len(positions)), *(pa.array(each) for each in numbers)]
+    return pa.RecordBatch.from_arrays(columns, [f.name for f in outcomes.DECISIONS])
+
+
+def _choices(store: Store, decisions: Sequence[ReadTask], counts: dict[str, int]) -> Iterator[tuple[str, Choice]]:
+    """What `_told` told, a file at a time."""
+    for path, table in _by_file(_read(store, decisions)):
+        positions, source, clause = (casts.flat(table[f.name]).to_numpy() for f in outcomes.DECISIONS[1:])
+        clauses = np.full(counts[path], outcomes.NONE, np.int8)
+        clauses[positions] = clause
+        updated = source != outcomes.NONE
+        yield path, Choice(clauses, positions[updated], source[updated])
+
+
+def _by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each file, which stand together."""
+    path = ""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        paths = batch.column(FILE.name).dictionary_encode()
+        codes = np.asarray(paths.indices)
+        for start, end in pairwise([0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]):
+            found = paths.dictionary[codes[start]].as_py()
+            if found != path and waiting:
+                yield path, pa.Table.from_batches(waiting)
+                waiting = []
+            path = found
+            waiting.append(batch.slice(start, end - start))
+    if waiting:
+        yield path, pa.Table.from_batches(waiting)
+
+
+def _staying(
+    batches: Iterable[pa.RecordBatch], layout: WriteTask, homes: set[tuple[Any, ...]], aside: _Aside
+) -> Iterator[pa.RecordBatch]:
+    """The rows whose partition and bucket is one of `homes`; the others are put aside."""
+    for batch in batches:
+        for partition, bucket, rows in worker.placed(batch, layout) if batch.num_rows else ():
+            if (partition, bucket) in homes:
+                yield rows
+            else:
+                aside.put(rows)
+    aside.finish()
+
+
+class _Aside:
+    """Rows that are written to files of their own as they become many."""
+
+    def __init__(self, store: Store, layout: WriteTask) -> None:
+        self._store, self._layout = store, layout
+        self._waiting: list[pa.RecordBatch] = []
+        self.written: list[WrittenFile] = []
+
+    def put(self, rows: pa.RecordBatch) -> None:
+        self._waiting.append(rows)
+        if sum(each.nbytes for each in self._waiting) > _ASIDE_BYTES:
+            self.finish()
+
+    def finish(self) -> None:
+        self.written += worker.write(self._store, self._waiting, self._layout)
+        self._waiting = []
+
+
+def _cut(tasks: Sequence[ReadTask]) -> list[Loose]:
+    """Files of rows for one worker each."""
+    numbers = np.cumsum([each.size_bytes for each in tasks]) // LOOSE_BYTES
+    groups = (np.flatnonzero(numbers == number).tolist() for number in np.unique(numbers))
+    return [Loose(tuple(tasks[place] for place in group), None) for group in groups]
