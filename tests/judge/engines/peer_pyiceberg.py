@@ -12,6 +12,7 @@ from protocol import rows, serve
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions.literals import literal
 from pyiceberg.table import StaticTable
+from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import parse_transform
 
 from tests.golden import wire
@@ -46,6 +47,12 @@ def describe(request: dict) -> dict:
     return {
         "columns": [{"id": f.field_id, "name": f.name, "type": str(f.field_type)} for f in table.schema().fields],
         "partitions": [f"{f.name}: {f.transform}" for f in table.spec().fields],
+        "order": [
+            f"{f.transform}({table.schema().find_column_name(f.source_id)}) {f.direction} {f.null_order}"
+            for f in table.sort_order().fields
+        ],
+        "order_id": table.sort_order().order_id,
+        "file_orders": sorted(entry["data_file"]["sort_order_id"] or 0 for entry in entries if entry["status"] != 2),
         "snapshots": [
             {
                 "id": one.snapshot_id,
@@ -114,6 +121,10 @@ def continue_(request: dict) -> dict:
         there.create_namespace_if_not_exists(request["name"].rpartition(".")[0])
         there.create_table(request["name"], wire.arrow_schema(request["fields"]))
     table = there.load_table(request["name"])
+    if "sort_by" in request:
+        with table.update_sort_order() as update:
+            for column, transform in request["sort_by"]:
+                update.desc(column, parse_transform(transform), NullOrder.NULLS_FIRST)
     table.append(wire.to_arrow(request["fields"], request["rows"]))
     if "files" in request:
         table.add_files(request["files"])
