@@ -1,9 +1,9 @@
-"""Compaction that looks into files before it writes: whether one may stay as it is; and, where deletion vectors take the older
-rows of a key, what there is of these on higher levels, which stay where they are."""
+"""Compaction that looks into files before it writes: whether one may stay as it is; and what there is on higher levels of keys that
+come again, for a changelog or to be marked by deletion vectors: it stays where it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,22 +14,32 @@ from lakeformat.codec import expression
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import casts, marks, merge, rows, worker
 from lakeformat.errors import LakeError
-from lakeformat.model.schema import find_field
+from lakeformat.model.predicate import ALWAYS, Expression, between, is_in
+from lakeformat.model.schema import Field, Kind, Scalar, find_field
 from lakeformat.model.work import FILE, POSITION, MergeSpec, ReadTask, RewriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
+_FEW = 1000  # Keys that files are asked for one by one.
+_TOLD = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.DATE, Kind.CHAR, Kind.VARCHAR, Kind.STRING)
+
 
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
-    """Read, change, write again; with `task.marks`, what the new rows replace on higher levels is merged in and marked. Nothing is
-    written where `task.lifts` and the keys rise."""
+    """Read, change, write again; what the new rows replace on higher levels (`task.older`) is merged in, told and marked. Nothing
+    is written where `task.lifts` and the keys rise."""
     if task.lifts and all(_rises(store, each) for each in task.read):
         return []
-    if task.marks is None:
+    if not task.older:
         return worker.rewrite(store, task)
     replaced: list[pa.RecordBatch] = []
-    written = worker.write(store, _rows(store, task, replaced), task.write)
+    told: list[pa.RecordBatch] = []
+    found = _settled(store, task, told) if task.marks is None else _rows(store, task, replaced)
+    written = worker.write(store, found, task.write)
     try:
-        return [*written, *(marks.write(store, replaced, task.marks) if replaced else [])]
+        if task.marks is not None and replaced:
+            written += marks.write(store, replaced, task.marks)
+        if task.changelog is not None and told:
+            written += worker.write(store, told, task.changelog)
+        return written
     except BaseException:
         with suppress(LakeError):
             store.delete([file.path for file in written])
@@ -52,6 +62,66 @@ def _rises(store: Store, task: ReadTask) -> bool:
     return True
 
 
+def _settled(store: Store, task: RewriteTask, told: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of each section, those of new keys merged with what the levels above have of them; `told` gets what became of the
+    rows there were."""
+    for each, earlier, older in zip(task.read, task.before, task.older, strict=True):
+        assert each.merge is not None, each
+        schema = arrow_schema(each.fields)
+        new, before = (
+            pa.Table.from_batches([] if one is None else list(worker.read(store, one)), schema)
+            for one in (each, earlier)
+        )
+        if older and (found := _under(store, older, new, before, each.merge)).num_rows:
+            before = pa.concat_tables([before, found])
+            new = merge.merge(pa.concat_tables([found, new]), each.merge)
+        told += merge.difference(before, new, each.merge, task.compared).to_batches(worker.BATCH_ROWS)
+        yield from _kept(task, new.to_batches(worker.BATCH_ROWS))
+
+
+def _under(store: Store, older: tuple[ReadTask, ...], new: pa.Table, before: pa.Table, spec: MergeSpec) -> pa.Table:
+    """The rows that the levels above have of the keys that come `new`, and have none `before`: the lowest level's."""
+    fields = tuple(find_field(older[0].fields, name) for name in spec.key)
+    if before.num_rows:
+        known = _key_set(fields, before)
+        new = new.filter(pa.array(~known.contains(_key_columns(fields, new))))
+    found = [new.schema.empty_table()]
+    if new.num_rows:
+        keys, near = _key_set(fields, new), _near(fields[0], new)
+        for each in older:
+            for batch in worker.read(store, replace(each, predicate=near)):
+                batch = batch.filter(pa.array(keys.contains([batch.column(f.name) for f in fields])))
+                if batch.num_rows:
+                    found.append(pa.Table.from_batches([batch]))
+    return merge.last_of_each(pa.concat_tables(found), spec)
+
+
+def _key_columns(fields: tuple[Field, ...], table: pa.Table) -> list[pa.Array]:
+    return [table.column(f.name).combine_chunks() for f in fields]
+
+
+def _key_set(fields: tuple[Field, ...], table: pa.Table) -> rows.KeySet:
+    return rows.KeySet(fields, _key_columns(fields, table))
+
+
+def _near(field: Field, table: pa.Table) -> Expression:
+    """What holds of a key column in all rows of `table`, for files to leave out what is far from them."""
+    if not isinstance(field.type, Scalar) or field.type.kind not in _TOLD:
+        return ALWAYS
+    values = pc.unique(table.column(field.name))
+    if len(values) <= _FEW:
+        return is_in(field.name, values.to_pylist())
+    bounds = pc.min_max(values).as_py()
+    return between(field.name, bounds["min"], bounds["max"])
+
+
+def _kept(task: RewriteTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if task.delete_where is not None:
+            batch = rows.keep(batch, pc.invert(expression.mask(task.delete_where, batch)))
+        yield batch
+
+
 def _rows(store: Store, task: RewriteTask, replaced: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of each section; `replaced` gets the places of those on higher levels that have their keys."""
     for each, older in zip(task.read, task.older, strict=True):
@@ -60,18 +130,14 @@ def _rows(store: Store, task: RewriteTask, replaced: list[pa.RecordBatch]) -> It
         if older:
             merged = _merged(store, each, each.merge, older, replaced)
             found = iter(merged.to_batches(worker.BATCH_ROWS))
-        for batch in found:
-            if task.delete_where is not None:
-                batch = rows.keep(batch, pc.invert(expression.mask(task.delete_where, batch)))
-            yield batch
+        yield from _kept(task, found)
 
 
 def _merged(
     store: Store, task: ReadTask, spec: MergeSpec, older: tuple[ReadTask, ...], replaced: list[pa.RecordBatch]
 ) -> pa.Table:
     new = pa.Table.from_batches(list(worker.read(store, task)), arrow_schema(task.fields))
-    fields = tuple(find_field(task.fields, name) for name in spec.key)
-    keys = rows.KeySet(fields, [new.column(name).combine_chunks() for name in spec.key])
+    keys = _key_set(tuple(find_field(task.fields, name) for name in spec.key), new)
     under: list[pa.Table] = []
     for each in older:
         for batch in worker.read(store, each):

@@ -109,6 +109,14 @@ def difference(before: pa.Table, after: pa.Table, spec: MergeSpec, compared: Seq
     return rows.take(pa.array(order[changed])).set_column(place, rows.schema.field(place), pa.array(kinds))
 
 
+def last_of_each(rows: pa.Table, spec: MergeSpec) -> pa.Table:
+    """Of each key the row that stands last, whatever it says of its age; in the order in which they stand."""
+    keys = ranks.ranks([rows.column(name) for name in spec.key])
+    order = np.argsort(keys, kind="stable")
+    is_last = np.append(keys[order][1:] != keys[order][:-1], True)[: len(order)]
+    return rows if is_last.all() else rows.take(pa.array(np.sort(order[is_last])))
+
+
 @dataclass(frozen=True, slots=True)
 class Keyed:
     """Rows in the order of their keys, and those of a key the oldest first: as places 0, 1, ..."""

@@ -23,6 +23,8 @@ PIECE_OPTION = "parquet.block.size"
 
 _MICROS = (2**63 - 1) // 1000  # As far as nanoseconds reach on either side of 1970.
 
+GROUP_ROWS = 1 << 17  # Of a row group of files whose rows are in an order, by which readers leave groups out.
+
 _SAMPLES, _SAMPLE_ROWS = 8, 1 << 12  # Pieces and rows of a sample.
 
 _ID = b"PARQUET:field_id"
@@ -126,7 +128,7 @@ class File:
 
 
 class Output:
-    """A Parquet file being written to `sink`; each `add` ends a row group."""
+    """A Parquet file being written to `sink`; each `add` ends a row group, and of rows in an order so do `GROUP_ROWS`."""
 
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
         self._sink, self._task, self._fields = sink, task, task.fields
@@ -135,18 +137,21 @@ class Output:
         # Java Paimon has INT96 for more than 6 digits, and reads it into any TIMESTAMP; pyarrow has a switch per file.
         self._int96 = task.options.get(NANOS) != "int64" and any(_digits(each.type) > 6 for each in walk(task.fields))
         self._has_uuids = any(each.type == scalar(Kind.UUID) for each in walk(task.fields))
+        self._is_ordered = task.keyed is not None or bool(task.sort_by)
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, table: pa.Table) -> None:
         if self._int96 and _ARROW < 23:
             self._refuse_before_1970(table)
         writer = self._writer = self._writer or self._opened(table)
-        self._extra.append(statistics.beside_footer(table, self._fields, self._int96))
+        rows = max(1, min(table.num_rows, GROUP_ROWS) if self._is_ordered else table.num_rows)
+        for start in range(0, max(1, table.num_rows), rows):
+            self._extra.append(statistics.beside_footer(table.slice(start, rows), self._fields, self._int96))
         if self._has_uuids:
             given = zip(table.columns, self._fields, strict=True)
             columns = [casts.rebuilt(casts.flat(column), each.type, _marked) for column, each in given]
             table = pa.Table.from_arrays(columns, schema=self._schema)
-        writer.write_table(table, row_group_size=max(1, table.num_rows))
+        writer.write_table(table, row_group_size=rows)
 
     def give_up(self) -> None:
         """The file will not be; nothing is written for it any more."""

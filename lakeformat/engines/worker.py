@@ -6,7 +6,7 @@ import itertools
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -221,11 +221,19 @@ def _table_of(table: pa.Table, fields: tuple[Field, ...], kept: tuple[Field, ...
 
 def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> Iterator[pa.RecordBatch]:
     held = task.parts[0].fields
-    found = (batch for part in task.parts for batch in read(store, part, batch_rows))
+
+    def rows_of(parts: Sequence[ReadTask]) -> pa.Table:
+        found = (batch for part in parts for batch in read(store, part, batch_rows))
+        return pa.Table.from_batches(found, arrow_schema(held))
+
+    def given() -> pa.Table:
+        if not task.settled_parts:
+            return rows_of(task.parts)
+        settled, rest = task.parts[: task.settled_parts], task.parts[task.settled_parts :]
+        return pa.concat_tables([merge.last_of_each(rows_of(settled), spec), rows_of(rest)])
+
     # Nothing but the merge holds the rows, so that it can let go of them.
-    for batch in merge.merge_in_batches(
-        pa.Table.from_batches(found, arrow_schema(held)), spec, batch_rows, VALUE_KIND in task.fields
-    ):
+    for batch in merge.merge_in_batches(given(), spec, batch_rows, VALUE_KIND in task.fields):
         result = columns(batch, task.fields, held)
         if task.predicate != ALWAYS:
             result = rows.keep(result, expression.mask(task.predicate, result))

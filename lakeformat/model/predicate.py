@@ -7,6 +7,7 @@ double, division by zero null. A timestamp text without a zone, where an instant
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import math
 import re
 import struct
@@ -378,6 +379,20 @@ def split(expression: Expression, names: Iterable[str]) -> tuple[Expression, Exp
     return and_(*inside), and_(*outside)
 
 
+def listed(expression: Expression, names: Sequence[str], limit: int) -> list[tuple[Any, ...]] | None:
+    """Values of the columns `names` among which are all with which the condition (bound) can be true; None where it does not
+    list them for each column, or they are more than `limit`."""
+    found = []
+    for name in names:
+        values = _values(expression, name)
+        if values is None:
+            return None
+        found.append(values)
+    if math.prod(map(len, found)) > limit:
+        return None
+    return list(itertools.product(*found))
+
+
 def push_not(expression: Expression, negate: bool = False) -> Expression:
     """The same condition with every `not` moved inward as far as it goes."""
     match expression:
@@ -597,6 +612,28 @@ def _junction(name: str, conditions: Iterable[Expression], neutral: bool) -> Exp
 
 def _prefix(name: Any) -> tuple[str, ...]:
     return (name,) if isinstance(name, str) else tuple(name)
+
+
+def _values(expression: Expression, name: str) -> frozenset[Any] | None:
+    """The values of a column with which the condition can be true; None where it does not list them."""
+    match expression:
+        case Literal(value) if value is not True:
+            return frozenset()
+        case Call("eq" | "eq_null_safe", (Column((column,)), Literal(value))) if column == name:
+            return frozenset({value})
+        case Call("in", (Column((column,)), Literal(values))) if column == name:
+            return frozenset(values)
+        case Call("in_tuples", (*columns, Literal(tuples))) if Column((name,)) in columns:
+            place = columns.index(Column((name,)))
+            return frozenset(each[place] for each in tuples)
+        case Call("and", arguments):
+            told = [values for each in arguments if (values := _values(each, name)) is not None]
+            return min(told, key=len, default=None)
+        case Call("or", arguments):
+            parts = [_values(each, name) for each in arguments]
+            known = [each for each in parts if each is not None]
+            return frozenset().union(*known) if len(known) == len(parts) else None
+    return None
 
 
 def _path(expression: Expression) -> tuple[str, ...]:

@@ -257,6 +257,8 @@ class ReadTask:
     # `VALUE_KIND`. Rows that retract are left out, unless `fields` asks for `VALUE_KIND`. Results are in key order.
     merge: MergeSpec | None = None
     parts: tuple[ReadTask, ...] = ()
+    # Of `parts` the first that hold rows merged with all that are older: of a key the last one of these counts.
+    settled_parts: int = 0
     partition: tuple[Any, ...] = ()
     bucket: int | None = None
 
@@ -386,8 +388,9 @@ class RewriteTask:
     changelog: WriteTask | None = None
     before: tuple[ReadTask | None, ...] = ()
     compared: tuple[str, ...] = ()  # With these, updates that leave all of these columns as they were are not told.
-    # Keyed tables with deletion vectors: for each of `read`, what reads the older rows of higher levels, with their places;
-    # those whose keys come again are merged in and marked.
+    # Keyed tables: for each of `read`, what reads the older rows of higher levels, which stay; those whose keys come again are
+    # merged in. With deletion vectors (`marks`) they are marked, by their places. Without, they stand in the order of levels,
+    # the highest first, and the last row of a key there counts, where `before` has none.
     older: tuple[tuple[ReadTask, ...], ...] = ()
     marks: DeleteTask | None = None
 

@@ -134,7 +134,7 @@ class Rules:
     full_above_bytes: int | None = None  # Of all runs that are not on the highest level.
     full_after_ms: int | None = None
     large_bytes: int = 0  # A file as large as that is lifted, where no other shares its keys.
-    lifts_level_0: bool = False  # Rows of level 0 cannot wait, for nobody sees them there (ForceUpLevel0Compaction).
+    lifts_level_0: bool = False  # Rows of level 0 cannot wait to be seen, or told of (ForceUpLevel0Compaction).
 
     @classmethod
     def of(cls, schema: Schema, now_ms: int | None = None) -> Rules:
@@ -149,7 +149,7 @@ class Rules:
             full_above_bytes=options.size(given, "compaction.incremental-size-threshold", None),
             full_after_ms=options.duration(given, "compaction.optimization-interval", None),
             large_bytes=options.size(given, "compaction.file-size", int(target * _SMALL)),
-            lifts_level_0=options.has_vectors(given),
+            lifts_level_0=options.has_vectors(given) or options.looks_up(given),
         )
 
 
@@ -234,7 +234,7 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
     enough = 0.0 if full else options.share(schema.properties, "compaction.delete-ratio-threshold", 0.2)
     worn = lost > enough * np.asarray(entries["_ROW_COUNT"])
     worn_names = entries["_FILE_NAME"].filter(pa.array(worn)).combine_chunks()
-    marked = general.lifts_level_0
+    marked, looks_up = options.has_vectors(schema.properties), options.looks_up(schema.properties)
     result: list[RewriteTask] = []
     for rows in np.split(np.arange(len(places)), np.flatnonzero(np.diff(places)) + 1):
         order = rows[np.lexsort((-newest[rows], levels[rows]))]
@@ -243,10 +243,10 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
         )
         # Files stay where they are when there are fewer levels than there were.
         rules = replace(general, levels=max(general.levels, int(levels[rows].max()) + 1))
-        tells = producer == "lookup" and bool(
-            (levels[rows] == 0).any()
-        )  # Of what the rows on level 0 change, all at once.
-        is_full = full or tells or (len(begins) > 1 and _is_due(created[rows], levels[rows], rules, now_ms))
+        # Of rows on level 0 all at once: what they change, and what is there already.
+        settles = looks_up and bool((levels[rows] == 0).any())
+        is_full = full or (len(begins) > 1 and _is_due(created[rows], levels[rows], rules, now_ms))
+        is_full |= settles and (marked or producer == "full-compaction")
         picked = pick(levels[order][begins], np.add.reduceat(sizes[order], begins), rules, is_full)
         if picked is None and full and worn[rows].any():
             picked = len(begins), rules.levels - 1
@@ -260,12 +260,18 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
         keyed = replace(given, is_numbered=True, level=level)
         into = replace(write, keyed=keyed, default_bucket=entries["_BUCKET"][int(rows[0])].as_py())
         part = Sections.of(sections.files.take(chosen), schema)
-        known: int | None = None  # The level from which on rows have been told of.
-        if producer in {"lookup", "full-compaction"} and level == rules.levels - 1 and (tells or producer != "lookup"):
-            known = 1 if producer == "lookup" else level
+        known: int | None = None  # The level from which on rows are settled, and have been told of.
+        if settles and producer != "full-compaction":
+            known = 1
+        elif producer == "full-compaction" and level == rules.levels - 1:
+            known = level
+        above = sections.files.take(higher)
         for task in _unit(reader, base, part, into, drops, rules, known, worn_names):
-            above = sections.files.take(higher)
-            result.append(_looking(reader, base, task, part, above) if marked and task.read else task)
+            if task.read and marked:
+                task = _looking(reader, base, task, part, above)
+            elif task.read and settles:
+                task = _settling(reader, base, task, part, above)
+            result.append(task)
     return result
 
 
@@ -298,6 +304,26 @@ def _looking(reader: Reader, base: State, task: RewriteTask, sections: Sections,
     return replace(task, older=tuple(older), marks=marks, lifts=False)
 
 
+def _settling(reader: Reader, base: State, task: RewriteTask, sections: Sections, above: Files) -> RewriteTask:
+    """The task whose new rows are also merged with those of their keys in the files `above`, which stay."""
+    if len(above) == 0:
+        return task
+    above = above.take(np.argsort(-np.asarray(above.entries["_LEVEL"]), kind="stable"))
+    low, high = scan.key_ranks(pa.concat_tables([sections.files.entries, above.entries]), base.schema)
+    count, starts = len(sections.files), sections.starts
+    is_new = np.asarray(sections.files.entries["_LEVEL"]) == 0
+    nothing = np.iinfo(np.int64).max
+    first = np.minimum.reduceat(np.where(is_new, low[:count], nothing), starts)
+    last = np.maximum.reduceat(np.where(is_new, high[:count], -1), starts)
+    place = {path: i for i, path in enumerate(sections.files.paths.take(pa.array(starts)).to_pylist())}
+    older = []
+    for each in task.read:
+        section = place[each.paths[0]]
+        meets = (low[count:] <= last[section]) & (high[count:] >= first[section])
+        older.append(tuple(scan.standing(reader, base, above.filter(pa.array(meets)), each.fields)))
+    return replace(task, older=tuple(older)) if any(older) else task
+
+
 def _unit(
     reader: Reader,
     base: State,
@@ -310,11 +336,12 @@ def _unit(
 ) -> Iterator[RewriteTask]:
     """The sections of one bucket, in key order: neighbours are rewritten together, large files in between lifted.
 
-    With `known`, what becomes of the rows on levels from there on goes into the changelog. Files of
+    With `known`, what becomes of the rows on levels from there on goes into the changelog, where there is one. Files of
     `worn_names` are written anew wherever they are.
     """
     assert write.keyed is not None, write
     level, fields = write.keyed.level, (*base.schema.fields, SEQUENCE, VALUE_KIND)
+    producer = options.changelog_producer(base.schema.properties)
     entries, starts = sections.files.entries, sections.starts
     alone = sections.sizes == 1
     sizes = np.asarray(entries["_FILE_SIZE"])[starts]
@@ -341,7 +368,7 @@ def _unit(
         if known is not None:
             task = replace(
                 task,
-                changelog=_log(base, write),
+                changelog=_log(base, write) if producer in {"lookup", "full-compaction"} else None,
                 before=_before(reader, base, part, known, fields),
                 compared=options.compared(base.schema),
             )

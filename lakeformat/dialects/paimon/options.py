@@ -306,6 +306,13 @@ def hides_level_0(options: Options) -> bool:
     return has_vectors(options) and not boolean(options, "deletion-vectors.merge-on-read", False)
 
 
+def looks_up(options: Options) -> bool:
+    """Whether rows leave level 0 merged with those of their keys on all levels above (CoreOptions.needLookup): then the lowest
+    of these levels says what was there. Where deletion vectors take the rows of the others, or the first row of a key stays
+    whatever comes, that makes no difference."""
+    return changelog_producer(options) == "lookup" or boolean(options, "force-lookup", False)
+
+
 def compared(schema: Schema) -> tuple[str, ...]:
     """The columns of which one must differ for an update to be told (`changelog-producer.row-deduplicate`); none: every update
     is."""

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import binary_row, bitmap, expression, vector_file
+from lakeformat.codec import binary_row, bitmap, expression, murmur, vector_file
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import manifest, metadata, options
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
 from lakeformat.dialects.paimon.manifest import EntryKind
 from lakeformat.dialects.paimon.metadata import State
-from lakeformat.errors import NotFound, UnsupportedFeature
+from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Field, Row, Scalar, Schema, find_field
+from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, find_field
 from lakeformat.model.work import (
     BUCKET,
     FILE,
@@ -37,6 +37,9 @@ from lakeformat.model.work import (
     Target,
 )
 from lakeformat.storage.store import Reader
+
+_FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
+_LISTED = 10_000  # Keys that a condition lists, up to which their buckets are looked up.
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +299,14 @@ def with_places(reader: Reader, base: State, found: Files, fields: tuple[Field, 
     return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in made]
 
 
+def standing(
+    reader: Reader, base: State, found: Files, fields: tuple[Field, ...], predicate: Expression = ALWAYS
+) -> list[ReadTask]:
+    """For each of these key-value files, in their order, the task that reads its rows as they stand; `fields` as in `merges`."""
+    made = tasks(reader, base, found, fields, predicate, alone=True)
+    return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in made]
+
+
 def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> DeleteTask | None:
     """How rows of the data files `found` become deletion vectors; None where whole files are written again."""
     schema = base.schema
@@ -327,20 +338,28 @@ def marking(reader: Reader, base: State, found: Files) -> DeleteTask:
 def merges(
     reader: Reader, base: State, sections: Sections, fields: tuple[Field, ...], predicate: Expression = ALWAYS
 ) -> list[ReadTask]:
-    """For each section, the task that merges its files. `fields` may hold `SEQUENCE` and `VALUE_KIND`."""
+    """For each section, the task that merges its files. `fields` may hold `SEQUENCE` and `VALUE_KIND`.
+
+    What `predicate` says of the key alone already the parts are read by: it is the same for all rows of a key."""
     spec = options.merging(base.schema, reader.root)
+    of_key, _ = conditions.split(predicate, spec.key)
     deletes = delete_files(reader, base, sections.files)
     system = (SEQUENCE, VALUE_KIND)
     held = (*system, *_merged_fields(spec, tuple(f for f in fields if f not in system), base.schema))
     entries = sections.files.entries
     names = sections.files.paths.to_pylist()
     row_counts, sizes = entries["_ROW_COUNT"].to_pylist(), entries["_FILE_SIZE"].to_pylist()
+    levels = entries["_LEVEL"].to_pylist()
+    settles = options.looks_up(base.schema.properties) and not spec.replaces
     schema_ids, formats = entries["_SCHEMA_ID"].to_pylist(), file_formats(entries).to_pylist()
     result = []
     for start, size in zip(sections.starts.tolist(), sections.sizes.tolist(), strict=True):
-        parts = []
-        for (schema_id, format), places in groupby(range(start, start + size), lambda i: (schema_ids[i], formats[i])):
+        parts, settled = [], 0
+        for (schema_id, format, is_settled), places in groupby(
+            range(start, start + size), lambda i: (schema_ids[i], formats[i], settles and levels[i] > 0)
+        ):
             run = list(places)
+            settled += is_settled
             _require_format(format)
             parts.append(
                 ReadTask(
@@ -350,6 +369,7 @@ def merges(
                     file_format=format,
                     fields=held,
                     file_fields=(*system, *metadata.schema_at(reader, base, schema_id).fields),
+                    predicate=of_key,
                     deletes=tuple(deletes.get(i, ()) for i in run) if deletes.keys() & set(run) else (),
                 )
             )
@@ -364,6 +384,7 @@ def merges(
                 predicate=predicate,
                 merge=spec,
                 parts=tuple(parts),
+                settled_parts=settled,
                 bucket=entries["_BUCKET"][start].as_py(),
             )
         )
@@ -559,7 +580,7 @@ def _raw(
     order = np.lexsort((np.asarray(entries["_MIN_SEQUENCE_NUMBER"]), bucket_codes(entries)))
     entries = entries.take(pa.array(order))
     found = Files(entries, paths(entries, base.schema))
-    return _key_values(tasks(reader, base, found, (*fields, VALUE_KIND), predicate, alone=True))
+    return standing(reader, base, found, (*fields, VALUE_KIND), predicate)
 
 
 def _key_values(found: list[ReadTask]) -> list[ReadTask]:
@@ -636,6 +657,7 @@ def _entries(reader: Reader, base: State, predicate: Expression) -> pa.Table:
     schema = base.schema
     scope, rest = conditions.split(predicate, schema.partitioning.names)
     entries = manifest.live_entries(reader, base.document, schema, scope)
+    entries = entries.filter(_in_buckets(reader, base, entries, predicate))
     if schema.primary_key:
         entries = entries.filter(pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
         predicate, _ = conditions.split(predicate, {*schema.partitioning.names, *schema.primary_key})
@@ -643,6 +665,37 @@ def _entries(reader: Reader, base: State, predicate: Expression) -> pa.Table:
     if rest != ALWAYS and len(entries):
         entries = entries.filter(_may_match(reader, base, entries, predicate))
     return entries
+
+
+def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Array:
+    """For each file, whether its bucket is one of those of rows for which `predicate` is true: those that the values that it
+    lists of the bucket key hash to."""
+    schema, keep = base.schema, np.ones(len(entries), bool)
+    fields = [schema.field(name) for name in metadata.bucket_key(schema)]
+    if options.integer(schema.properties, "bucket", -1) < 1 or any(f.type in _FLOATS for f in fields):  # -0.0 is 0.0.
+        return pa.array(keep)
+    found = conditions.listed(predicate, [f.name for f in fields], _LISTED) if fields else None
+    if found is None:
+        return pa.array(keep)
+    try:
+        columns = [pa.array([row[i] for row in found], to_arrow(f.type)) for i, f in enumerate(fields)]
+    except (pa.ArrowException, OverflowError):
+        return pa.array(keep)
+    types = {f.id: f.type for f in fields}
+    counts, buckets = np.asarray(pc.fill_null(entries["_TOTAL_BUCKETS"], 1)), np.asarray(entries["_BUCKET"])
+    schemas = np.asarray(entries["_SCHEMA_ID"])
+    hashed = np.zeros(len(entries), bool)  # By the values as they are typed now.
+    for id in np.unique(schemas):
+        then = {f.id: f.type for f in metadata.schema_at(reader, base, int(id)).fields}
+        hashed |= (schemas == id) & all(then.get(each) == type for each, type in types.items())
+    for count in np.unique(counts[hashed & (counts > 1)]).tolist():
+        given = schema.properties.get("bucket-function.type", "default")
+        try:
+            possible = murmur.buckets(columns, list(types.values()), count, given) if found else ()
+        except (InvalidInput, UnsupportedFeature):  # Types that are hashed by nobody here can still be read.
+            continue
+        keep &= ~hashed | (counts != count) | np.isin(buckets, possible)
+    return pa.array(keep)
 
 
 def _may_match(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Array:
@@ -698,7 +751,31 @@ def _bounds(
                 continue
             nulls = pc.list_element(counts, place) if complete else pa.nulls(len(rows), pa.int64())
             bounds[field.name] = expression.Bounds(low[place], high[place], nulls, row_count)
-        yield rows, bounds
+        yield rows, {**bounds, **_key_bounds(base.schema, schema, entries, rows, names)}
+
+
+def _key_bounds(
+    now: Schema, then: Schema, entries: pa.Table, rows: np.ndarray, names: Sequence[str] | frozenset[str]
+) -> dict[str, expression.Bounds]:
+    """The bounds of key columns in files of the schema `then`, which those of a table with a primary key have whatever its
+    statistics are."""
+    wanted = {f.id: f for name in metadata.key_of(now) if name in names for f in (now.field(name),)}
+    kinds = [then.field(name) for name in metadata.key_of(then)]
+    if not wanted:
+        return {}
+    stats = entries["_KEY_STATS"].combine_chunks()
+    low_rows, high_rows = (_rows(pc.struct_field(stats, name), rows) for name in ("_MIN_VALUES", "_MAX_VALUES"))
+    arity = len(kinds).to_bytes(binary_row.ARITY_BYTES, "big")
+    if not all(pc.all(pc.fill_null(pc.starts_with(each, arity), False)).as_py() for each in (low_rows, high_rows)):
+        return {}
+    low, high = (binary_row.decode(each, [f.type for f in kinds]) for each in (low_rows, high_rows))
+    row_count = _rows(entries["_ROW_COUNT"].combine_chunks(), rows)
+    nothing = pa.array(np.zeros(len(rows), np.int64))
+    return {
+        wanted[f.id].name: expression.Bounds(low[place], high[place], nothing, row_count)
+        for place, f in enumerate(kinds)
+        if f.id in wanted and f.type == wanted[f.id].type
+    }
 
 
 def _stat_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:
