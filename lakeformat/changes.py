@@ -57,7 +57,7 @@ class Changes:
             return [
                 each for each in self.dialect.audit(self.store, self.base, self.fields, self.predicate) if each.tasks
             ]
-        kept = [each.id for each in self.dialect.history(self.store, self.base, self.after)]
+        kept = self.dialect.told(self.store, self.base, self.after)
         kept = kept[: kept.index(self.until) + 1] if self.until in kept else []
         return [
             delta

@@ -138,7 +138,7 @@ class Table:
         has still to read. A new one begins at `from_snapshot`, or else with the oldest snapshot that is kept. `where` is
         true or not of each row alone. Consumers: Paimon tables only.
         """
-        base = self._version(_whole("to_snapshot", to_snapshot, 1), None, None)
+        base = self._until(to_snapshot)
         self._dialect.require_readable(base.schema, self._store.root)
         after = _whole("from_snapshot", from_snapshot, 0)
         if consumer is not None:
@@ -716,6 +716,11 @@ class Table:
             return self._dialect.at_tag(self._store, tag)
         return self._base()
 
+    def _until(self, to_snapshot: int | None) -> TableState:
+        """The table up to which changes are told."""
+        chosen = _whole("to_snapshot", to_snapshot, 1)
+        return self._base() if chosen is None else self._dialect.until(self._store, chosen)
+
     def _asked(
         self, base: TableState, id: str | None, properties: Mapping[str, str] | None, watermark: int | None = None
     ) -> tuple[Request, Snapshot | None]:
@@ -809,9 +814,9 @@ class Table:
         where: str | Expression | None,
     ) -> Changes:
         """What came and went after `after` up to `until`; without `after`, the rows themselves."""
-        base = self._version(_whole("to_snapshot", until, 1), None, None)
-        self._dialect.require_readable(base.schema, self._store.root)
         after = _whole("from_snapshot", after, 0)
+        base = self._version(_whole("to_snapshot", until, 1), None, None) if after is None else self._until(until)
+        self._dialect.require_readable(base.schema, self._store.root)
         fields = self._dialect.project(base, columns)
         return Changes(self._store, self._dialect, base, after, fields, self._condition(where, base.schema))
 

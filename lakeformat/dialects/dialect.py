@@ -81,6 +81,15 @@ class Dialect(Protocol):
         """The snapshots that led to the current one, as far as they are kept, oldest first: those after `after`."""
         ...
 
+    def told(self, reader: Reader, base: Any, after: int) -> list[int]:
+        """The snapshots after `after` that led to `base` and of which changes can be told, oldest first: also those of which only
+        their changelog is kept."""
+        ...
+
+    def until(self, reader: Reader, version: int) -> TableState:
+        """As `at`; of a snapshot of which only its changelog is kept, what that says. Raises `NotFound`."""
+        ...
+
     def scope_of(self, schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
         """The condition on partition columns that holds for these partitions only."""
         ...

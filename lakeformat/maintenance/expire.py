@@ -43,7 +43,9 @@ def release(store: Store, dialect: Dialect, base: TableState, found: Expiry) -> 
 
 
 def remove(store: Store, found: Expiry) -> None:
-    """Delete the waves in their order, then empty folders, then write the hints, which may fail."""
+    """Write what stays of what goes, delete the waves in their order, then empty folders, then write the hints, which may fail."""
+    for path, data in found.files.items():
+        store.write(path, data)
     for wave in found.waves:
         _delete(store, wave)
     store.remove_empty_folders(found.folders)

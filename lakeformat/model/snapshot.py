@@ -134,6 +134,7 @@ class Expiry:
 
     snapshots: tuple[int, ...]
     waves: tuple[tuple[str, ...], ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)  # Written before anything is deleted.
     folders: tuple[str, ...] = ()  # Removed afterwards where they are empty.
     hints: Mapping[str, bytes] = field(default_factory=dict)
     operation: Any = None  # of model.operation

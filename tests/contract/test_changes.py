@@ -147,6 +147,105 @@ def test_changelog_files_go_with_their_snapshots(lake):
     assert table.scan().count() == 5
 
 
+LIFE = {
+    "files": {},
+    "input": {"changelog-producer": "input"},
+    "lookup": {"changelog-producer": "lookup"},
+    "full-compaction": {"changelog-producer": "full-compaction", "write-only": "true"},
+    "vectors": {"deletion-vectors.enabled": "true"},
+    "no key": None,
+}
+LATER = datetime.timedelta(days=-1)
+
+
+def steps(table):
+    """Snapshots with changelogs and without, whose files compaction replaced, lifted and left."""
+    for n in range(3):
+        table.append(rows((n, "a", "x"), (n + 10, "a", "y")))
+        table.append(rows((n, f"b{n}", "x"), (7, f"b{n}", "x")))
+        table.compact(full=n == 1)
+    if table.schema.primary_key:
+        table.delete("id = 7")
+        table.update({"v": "'u'"}, where="id = 1")
+        table.compact(full=True)
+
+
+def read(table, first, last):
+    return [
+        sorted(told(table.changes(start, stop)), key=str) for start in range(first, last) for stop in (start + 1, last)
+    ]
+
+
+@pytest.mark.parametrize("properties", LIFE.values(), ids=LIFE)
+def test_changelogs_outlive_their_snapshots(lake, properties):
+    kept = {"changelog.num-retained.min": "100"}
+    table = make(lake, keyed=properties is not None, **{**(properties or {}), **kept})
+    table.alter().set_properties(kept).commit()
+    home = Path(table.uri.removeprefix("file://"))
+    steps(table)
+    last, content = table.current_snapshot().id, multiset(table, table.current_snapshot().id)
+    before = read(table, 0, last)
+    assert any(before)
+    for most in (last - 2, 3, 1):
+        gone = table.expire_snapshots(retain_last=most)
+        assert [each.id for each in table.snapshots()] == list(range(last - most + 1, last + 1))
+        assert set(gone.snapshots) <= {int(path.name[10:]) for path in home.glob("changelog/changelog-*")}
+        table.remove_orphan_files(older_than=LATER)
+        assert read(table, 0, last) == before
+        assert multiset(table, last) == content
+    assert (home / "changelog/EARLIEST").read_text() == "1"
+    assert (home / "changelog/LATEST").read_text() == str(last - 1)
+    with pytest.raises(NotFound):
+        table.scan(snapshot_id=1)
+    log = table.changes(1, consumer="etl")
+    assert log.to_arrow().num_rows == len(told(table.changes(1)))
+    over = {"changelog.num-retained.min": "1", "changelog.num-retained.max": "4"}
+    table.alter().set_properties(over).commit()
+    table.expire_snapshots(retain_last=1)
+    assert sorted(int(path.name[10:]) for path in home.glob("changelog/changelog-*")) == list(range(2, last))
+    table.drop_consumer("etl")
+    table.expire_snapshots(retain_last=1)
+    assert sorted(int(path.name[10:]) for path in home.glob("changelog/changelog-*")) == list(range(last - 3, last))
+    assert read(table, last - 4, last) == before[2 * (last - 4) :]
+    with pytest.raises(NotFound):
+        table.changes(last - 5).to_arrow()
+    assert table.remove_orphan_files(older_than=LATER, dry_run=True) == [], "expiry leaves nothing behind"
+    table.alter().set_properties({"changelog.num-retained.max": "1"}).commit()
+    table.expire_snapshots(retain_last=1)
+    assert list(home.glob("changelog/changelog-*")) == []
+    assert table.remove_orphan_files(older_than=LATER, dry_run=True) == []
+    assert multiset(table, last) == content
+
+
+def test_an_overwrite_that_expired_is_told_by_its_changelog_or_not_at_all(lake):
+    table = make(lake, keyed=True, **{"changelog.time-retained": "7 d"})
+    table.upsert(rows((1, "a", "x")))
+    table.overwrite_partitions(rows((2, "b", "x")))
+    table.upsert(rows((3, "c", "x")))
+    table.upsert(rows((4, "d", "x")))
+    table.expire_snapshots(retain_last=1)
+    assert told(table.changes(0, 1)) == [("+I", 1, "a", "x")]
+    with pytest.raises(NotFound, match="snapshot 2 has expired, and its rows were not written to a changelog"):
+        table.changes(0).to_arrow()
+    assert told(table.changes(2)) == [("+I", 3, "c", "x"), ("+I", 4, "d", "x")]
+
+
+def test_a_consumer_may_protect_changelogs_alone(lake):
+    table = make(lake, keyed=True, **{"changelog.num-retained.min": "2", "consumer.changelog-only": "true"})
+    for n in range(6):
+        table.upsert(rows((n, "a", "x")))
+    changes = table.changes(2, consumer="etl")
+    assert [row[1] for row in told(changes)] == [2, 3, 4, 5]
+    table.alter().set_properties(
+        {"changelog.num-retained.max": "3", "snapshot.num-retained.max": "1", "snapshot.num-retained.min": "1"}
+    ).commit()
+    table.expire_snapshots()
+    assert [each.id for each in table.snapshots()] == [6]
+    assert [row[1] for row in told(table.changes(consumer="etl"))] == [2, 3, 4, 5]
+    with pytest.raises(NotFound):
+        table.changes(1).to_arrow()
+
+
 def test_producers_have_names(lake):
     with pytest.raises(InvalidInput, match="must be none, input, lookup or full-compaction"):
         make(lake, keyed=True, **{"changelog-producer": "all"})

@@ -2,7 +2,7 @@
 
 import copy
 import datetime
-import json
+import itertools
 import threading
 import time
 
@@ -25,6 +25,7 @@ from lakeformat.storage.memory import MemoryFiles
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 ONE = Retention(1, 1)
+LONGER = {"snapshot.num-retained.min": "3", "changelog.num-retained.min": "8", "changelog.num-retained.max": "8"}
 
 
 def rows(*ids, dt="x"):
@@ -381,15 +382,50 @@ def test_empty_folders_go_only_when_asked(tmp_path):
         assert ids(t) == [2]
 
 
-def test_changelogs_that_outlive_snapshots_are_not_touched(table, home):
-    for i in range(3):
-        table.append(rows(i))
-    document = json.loads((home / "schema/schema-0").read_text())
-    document["options"]["changelog.num-retained.min"] = "20"
-    (home / "schema/schema-0").write_text(json.dumps(document))
-    with pytest.raises(UnsupportedFeature, match=r"changelog\.num-retained"):
-        table.expire_snapshots(retain_last=1)
-    assert len(table.snapshots()) == 3
+def test_an_interrupted_expiry_loses_no_changelog_and_the_next_finishes():
+    """The plug is pulled before every single file in turn, and before the copies of what goes."""
+    whole = World(**LONGER)
+    story(whole)
+    whole.expire(Retention(10, 10))
+    assert metadata.changelog_ids(whole.store) == []  # The oldest two are beyond the eight.
+    came = whole.at[7] - whole.at[6]
+    assert len(came) == 2
+    for n in itertools.count():
+        world = whole.copy()
+        world.store.left, was_cut = n, False
+        try:
+            world.expire(Retention(3, 3))
+        except StoreError:
+            was_cut = True
+            world.store.left = -1
+            there = {*metadata.snapshot_ids(world.store), *metadata.changelog_ids(world.store)}
+            assert there >= {*range(5, 13)}
+            assert all(world.store.exists(path) for path in world.at[10] | came)
+            base = dialect.load(world.store, 12)
+            told = dialect.delta(world.store, base, 6, 7, base.schema.fields)
+            assert {path for each in told for task in each.tasks for path in task.paths} == came
+            world.expire(Retention(3, 3))
+        assert metadata.snapshot_ids(world.store) == [10, 11, 12]
+        assert metadata.changelog_ids(world.store) == [5, 6, 7, 8, 9]
+        assert world.data() == world.check() | came
+        assert dialect.orphans(world.store, base, 2) == []
+        if not was_cut:
+            break
+    assert n > 30
+
+
+def test_a_tag_that_goes_leaves_what_tells_a_changelog():
+    world = World(**{"changelog.num-retained.min": "20"})
+    story(world)
+    world.tag("t", 7)
+    world.expire()
+    came = world.at[7] - world.at[6]
+    base = dialect.load(world.store, 12)
+    maintenance.release(world.store, dialect, base, dialect.expiry_of_tag(world.store, base, "t"))
+    assert all(world.store.exists(path) for path in came)
+    assert dialect.orphans(world.store, base, 2) == []
+    told = dialect.delta(world.store, base, 6, 7, base.schema.fields)
+    assert {path for each in told for task in each.tasks for path in task.paths} == came
 
 
 def test_branches_keep_what_they_reach():

@@ -36,6 +36,8 @@ from lakeformat.dialects.iceberg.metadata import (
     progress,
     require_readable,
     tag,
+    told,
+    until,
 )
 from lakeformat.dialects.iceberg.plan import changes, find, plan
 from lakeformat.dialects.iceberg.scan import (
@@ -108,5 +110,7 @@ __all__ = [
     "sorting",
     "tag",
     "tasks",
+    "told",
+    "until",
     "upkeep",
 ]

@@ -428,6 +428,16 @@ def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:
     return found[::-1]
 
 
+def told(reader: Reader, base: State, after: int) -> list[int]:
+    """The ids of the snapshots that came after that one, oldest first."""
+    return [each.id for each in history(reader, base, after)]
+
+
+def until(reader: Reader, version: int) -> State:
+    """As `at`: changes are told as long as their snapshots are there."""
+    return at(reader, version)
+
+
 def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
     """What a snapshot says in the nouns that both formats share."""
     summary = document.get("summary") or {}

@@ -36,6 +36,8 @@ from lakeformat.dialects.paimon.metadata import (
     progress,
     require_readable,
     tag,
+    told,
+    until,
 )
 from lakeformat.dialects.paimon.plan import changes, find, plan
 from lakeformat.dialects.paimon.scan import (
@@ -109,5 +111,7 @@ __all__ = [
     "sorting",
     "tag",
     "tasks",
+    "told",
+    "until",
     "upkeep",
 ]

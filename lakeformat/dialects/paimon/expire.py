@@ -1,15 +1,20 @@
 """What a retention drops, and what nobody can reach any more. Nothing is listed here without proof.
 
-Proof, for a data file: it is live in no snapshot that stays and in no tag. For metadata: no snapshot that stays, tag,
-changelog or branch names it. Whatever cannot be read ends the work with an error, and nothing is deleted.
+Proof, for a data file: it is live in no snapshot that stays and in no tag, and no changelog that stays is told by it. For metadata:
+no snapshot that stays, tag, changelog or branch names it. Whatever cannot be read ends the work with an error, and nothing is
+deleted.
+
+A changelog may outlive its snapshot: `changelog/changelog-N` is a copy of the snapshot's file, and keeps what tells the changes: its
+changelog files, or, where none were written, the files that an append added.
 """
 
 from __future__ import annotations
 
 import calendar
 import datetime
+import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,23 +53,38 @@ def default_retention(schema: Schema, now_ms: int) -> Retention:
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
     """The snapshots that `retention` lets go, oldest first, and the files that only they can reach."""
     metadata.require_readable(base.schema, reader.root)
-    _require_plain_lifecycle(base.schema, reader.root)
     ids = metadata.snapshot_ids(reader)
     documents = {d["id"]: d for d in metadata.read_snapshots(reader, ids)}
     ids = [i for i in ids if i in documents]
-    expired = _replaced(documents) | set(_old(reader, ids, documents, retention))
-    if not expired:
-        return NOTHING
+    replaced = _replaced(documents)
+    expired = replaced | set(_old(reader, base.schema, ids, documents, retention))
     kept = [documents[i] for i in ids if i not in expired]
     gone = [documents[i] for i in ids if i in expired]
+    left = {d["id"]: d for d in metadata.read_changelogs(reader, metadata.changelog_ids(reader))}
+    if options.outlives_snapshots(base.schema.properties):
+        left = {d["id"]: d for d in gone if d["id"] not in replaced} | left
+    over = _over(reader, base.schema, left, documents, ids, now_ms)
+    logs = [left[i] for i in sorted(left.keys() - over)]
+    silent = [left[i] for i in sorted(over)]
+    if not gone and not silent:
+        return NOTHING
     keepers = [*kept, *metadata.tags(reader).values(), *_branch_documents(reader)]
-    found = _unreachable(reader, base, gone, kept, keepers)
+    found = _unreachable(reader, base, gone, kept, keepers, silent, logs)
     clean = options.boolean(base.schema.properties, "snapshot.clean-empty-directories", False)
+    hints = {f"{metadata.SNAPSHOT_FOLDER}/EARLIEST": str(kept[0]["id"]).encode()}
+    if logs:
+        ends = zip(("EARLIEST", "LATEST"), (logs[0]["id"], logs[-1]["id"]), strict=True)
+        hints |= {f"{metadata.CHANGELOG_FOLDER}/{name}": str(id).encode() for name, id in ends}
     return Expiry(
         snapshots=tuple(d["id"] for d in gone),
-        waves=(*found, tuple(metadata.snapshot_path(d["id"]) for d in gone)),
+        waves=(
+            *found,
+            tuple(metadata.snapshot_path(d["id"]) for d in gone),
+            tuple(metadata.changelog_path(d["id"]) for d in silent),
+        ),
+        files={metadata.changelog_path(d["id"]): metadata.emit_snapshot(d) for d in logs if d["id"] in expired},
         folders=tuple(sorted({p.rsplit("/", 1)[0] for p in found[0]})) if clean else (),
-        hints={f"{metadata.SNAPSHOT_FOLDER}/EARLIEST": str(kept[0]["id"]).encode()},
+        hints=hints,
     )
 
 
@@ -78,12 +98,14 @@ def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
     if any(d["id"] == document["id"] for d in kept):
         return Expiry((), ((metadata.tag_path(name),),))
     keepers = [*kept, *tags.values(), *_branch_documents(reader)]
+    logs = _logs(reader)
     data = (
-        *_data_paths(reader, base, _live(reader, document), keepers),
-        *_changelog_paths(reader, base, [document], keepers),
+        *_data_paths(reader, base, _live(reader, document), keepers, logs),
+        *_changelog_paths(reader, base, [document], [*keepers, *logs]),
     )
     named = _names(reader, [document])
-    return Expiry((), ((metadata.tag_path(name),), data, _metadata_paths(named - _names(reader, keepers))))
+    still = _names(reader, keepers) | _names_of_changes(reader, logs)
+    return Expiry((), ((metadata.tag_path(name),), data, _metadata_paths(named - still)))
 
 
 def replaced_history(reader: Reader, version: int) -> Expiry:
@@ -177,10 +199,14 @@ def _strptime_form(pattern: str) -> str:
     return "".join(words.get(p, p.strip("'").replace("%", "%%")) for p in parts)
 
 
-def _old(reader: Reader, ids: Sequence[int], documents: Mapping[int, Any], retention: Retention) -> list[int]:
+def _old(
+    reader: Reader, schema: Schema, ids: Sequence[int], documents: Mapping[int, Any], retention: Retention
+) -> list[int]:
     """The ids that a retention lets go: a run from the oldest on. A snapshot is as old as its successor, for until then it
     was the current one (ExpireSnapshotsImpl)."""
-    consumed = min(metadata.consumers(reader).values(), default=None)
+    given = schema.properties
+    waits = not (options.outlives_snapshots(given) and options.boolean(given, "consumer.changelog-only", False))
+    consumed = min(metadata.consumers(reader).values(), default=None) if waits else None
     expired: list[int] = []
     for place, snapshot_id in enumerate(ids[: max(len(ids) - max(retention.retain_min, 1), 0)]):
         if consumed is not None and snapshot_id >= consumed:
@@ -196,6 +222,42 @@ def _old(reader: Reader, ids: Sequence[int], documents: Mapping[int, Any], reten
             break
         expired.append(snapshot_id)
     return expired
+
+
+def _over(
+    reader: Reader,
+    schema: Schema,
+    left: Mapping[int, Mapping[str, Any]],
+    documents: Mapping[int, Mapping[str, Any]],
+    ids: Sequence[int],
+    now_ms: int,
+) -> set[int]:
+    """The changelogs among `left` that the table's options let go (ExpireChangelogImpl). They are counted with the snapshots
+    after them, and each lasts until its successor is too old; without options of their own, they go as snapshots do."""
+    given = schema.properties
+    latest = ids[-1] if ids else 0
+    snapshot_least = options.integer(given, "snapshot.num-retained.min", 10)
+    snapshot_most = options.integer(given, "snapshot.num-retained.max", None)
+    snapshot_ms = options.duration(given, "snapshot.time-retained", 3_600_000)
+    least = options.integer(given, "changelog.num-retained.min", snapshot_least)
+    most = options.integer(given, "changelog.num-retained.max", snapshot_most)
+    old_ms = now_ms - options.duration(given, "changelog.time-retained", snapshot_ms)
+    consumed = min(metadata.consumers(reader).values(), default=None)
+    limit = options.integer(given, "snapshot.expire.limit", 50)
+    every = {**documents, **left}
+    successor = dict(itertools.pairwise(sorted(every)))
+    over: set[int] = set()
+    for id in sorted(left)[:limit]:
+        too_many = most is not None and id <= latest - most
+        too_old = id <= latest - least and id in successor and every[successor[id]]["timeMillis"] < old_ms
+        if (consumed is not None and id >= consumed) or not (too_many or too_old):
+            break
+        over.add(id)
+    return over
+
+
+def _logs(reader: Reader) -> list[dict[str, Any]]:
+    return metadata.read_changelogs(reader, metadata.changelog_ids(reader))
 
 
 def _replaced(documents: Mapping[int, Mapping[str, Any]]) -> set[int]:
@@ -214,17 +276,25 @@ def _unreachable(
     gone: Sequence[Mapping[str, Any]],
     kept: Sequence[Mapping[str, Any]],
     keepers: Sequence[Mapping[str, Any]],
+    silent: Sequence[Mapping[str, Any]],
+    logs: Sequence[Mapping[str, Any]],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(data files, metadata files) that only the snapshots `gone` can reach."""
+    """(data files, metadata files) that only the snapshots `gone` and the changelogs `silent` can reach; `logs` stay."""
     # What a snapshot's delta adds or deletes; the first that stays tells of the deletes that made it.
-    tellers = [*gone, *kept[:1]]
+    ids = {document["id"] for document in gone}
+    tellers = [*gone, *(kept[:1] if gone else ()), *(d for d in silent if d["id"] not in ids and _is_told_by_files(d))]
     tables = []
     for document in tellers:
         names = _manifest_names(reader, document, ["deltaManifestList"], missing_ok=True)
         tables += manifest.read_entries(reader, names, missing_ok=True)
     candidates = pa.concat_tables(tables) if tables else manifest.EMPTY_ENTRIES
-    data = (*_data_paths(reader, base, candidates, keepers), *_changelog_paths(reader, base, gone, keepers))
-    return data, _metadata_paths(_names(reader, gone, missing_ok=True) - _names(reader, keepers))
+    told = [*gone, *(d for d in silent if d["id"] not in ids)]
+    data = (
+        *_data_paths(reader, base, candidates, keepers, logs),
+        *_changelog_paths(reader, base, told, [*keepers, *logs]),
+    )
+    named = _names(reader, gone, missing_ok=True) | _names_of_changes(reader, silent, missing_ok=True)
+    return data, _metadata_paths(named - _names(reader, keepers) - _names_of_changes(reader, logs))
 
 
 def _changelog_paths(
@@ -240,9 +310,14 @@ def _changelog_paths(
 
 
 def _data_paths(
-    reader: Reader, base: State, candidates: pa.Table, keepers: Sequence[Mapping[str, Any]]
+    reader: Reader,
+    base: State,
+    candidates: pa.Table,
+    keepers: Sequence[Mapping[str, Any]],
+    logs: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[str, ...]:
-    """The paths of those `candidates` (rows of ENTRY) that are live in none of `keepers`, with their extra files."""
+    """The paths of those `candidates` (rows of ENTRY) that are live in none of `keepers` and that tell the changes of none of
+    `logs`, with their extra files."""
     if len(candidates) == 0:
         return ()
     names = pc.unique(candidates["_FILE_NAME"])
@@ -262,6 +337,10 @@ def _data_paths(
         told = [small[n] for n in chain if len(small[n])]
         if told:
             reachable.append(pc.unique(manifest.fold(told)[0]["_FILE_NAME"]))
+    for document in filter(_is_told_by_files, logs):
+        for table in manifest.read_entries(reader, _manifest_names(reader, document, ["deltaManifestList"], False)):
+            added = table.filter(pc.equal(table["_KIND"], int(manifest.EntryKind.ADD)))
+            reachable.append(pc.unique(added["_FILE_NAME"]))
     in_use = pa.chunked_array(reachable, pa.string()).combine_chunks() if reachable else pa.array([], pa.string())
     free = candidates.filter(pc.invert(pc.is_in(candidates["_FILE_NAME"], value_set=in_use)))
     paths = scan.paths(free, base.schema).to_pylist()
@@ -273,6 +352,22 @@ def _data_paths(
 
 def _live(reader: Reader, document: Mapping[str, Any]) -> pa.Table:
     return manifest.fold(manifest.read_all(reader, manifest.read_metas(reader, document)))[0]
+
+
+def _is_told_by_files(document: Mapping[str, Any]) -> bool:
+    """Whether the files that came with a snapshot tell its changes: no changelog was written."""
+    is_append = document["commitKind"] == "APPEND" and bool(document.get("deltaManifestList"))
+    return is_append and not document.get("changelogManifestList")
+
+
+def _names_of_changes(reader: Reader, logs: Iterable[Mapping[str, Any]], missing_ok: bool = False) -> set[str]:
+    """Names of the metadata files that tell the changes of `logs`."""
+    names: set[str] = set()
+    for document in logs:
+        keys = ["deltaManifestList"] if _is_told_by_files(document) else ["changelogManifestList"]
+        names |= {document[key] for key in keys if document.get(key)}
+        names |= set(_manifest_names(reader, document, keys, missing_ok))
+    return names
 
 
 def _names(reader: Reader, documents: Iterable[Mapping[str, Any]], missing_ok: bool = False) -> set[str]:
@@ -330,22 +425,24 @@ def _branch_documents(reader: Reader) -> list[dict[str, Any]]:
     return documents
 
 
-def _documents(reader: Reader, prefix: str) -> list[dict[str, Any]]:
+def _documents(
+    reader: Reader, prefix: str, parse: Callable[[bytes, str], dict[str, Any]] = metadata.parse_snapshot
+) -> list[dict[str, Any]]:
     found = [f.path for f in reader.list(prefix.rsplit("/", 1)[0]) if f.path.startswith(prefix)]
     found = [p for p in found if p[len(prefix) :].isdecimal()]
     read = zip(found, reader.read_many(found), strict=True)
-    return [metadata.parse_snapshot(data, f"{reader.root}/{path}") for path, data in read if data is not None]
+    return [parse(data, f"{reader.root}/{path}") for path, data in read if data is not None]
 
 
 def _used(reader: Reader, branch: str) -> set[str]:
     """Names of all files that a branch's snapshots, tags and changelogs reach."""
     documents = [
         *_documents(reader, f"{branch}{metadata.SNAPSHOT_FOLDER}/snapshot-"),
-        *_documents(reader, f"{branch}{metadata.CHANGELOG_FOLDER}/changelog-"),
         *metadata.tags(reader, branch).values(),
     ]
+    logs = _documents(reader, f"{branch}{metadata.CHANGELOG_FOLDER}/changelog-", metadata.parse_changelog)
     try:
-        names = _names(reader, documents)
+        names = _names(reader, documents) | _names_of_changes(reader, logs)
         manifests = [n for n in names if n.startswith("manifest-") and not n.startswith("manifest-list-")]
         for table in manifest.read_entries(reader, manifests):
             names |= set(table["_FILE_NAME"].to_pylist())
@@ -367,9 +464,3 @@ def _is_ours(path: str) -> bool:
                metadata.CHANGELOG_FOLDER, metadata.BRANCH_FOLDER}:  # fmt: skip
         return False
     return folder.rsplit("/", 1)[-1].startswith("bucket-") and bool(_DATA_NAME.fullmatch(name))
-
-
-def _require_plain_lifecycle(schema: Schema, where: str) -> None:
-    for key in ("changelog.num-retained.min", "changelog.num-retained.max", "changelog.time-retained"):
-        if key in schema.properties:
-            raise UnsupportedFeature(f"{where}: {key}: changelogs that outlive their snapshots are not supported yet")

@@ -56,6 +56,10 @@ _SNAPSHOT_KEYS: dict[str, type | UnionType] = {
     "properties": dict | None, "nextRowId": int | None, "tagCreateTime": list | None,
     "tagTimeRetained": int | float | None,
 }  # fmt: skip
+# A changelog's file is a copy of its snapshot's; those of Paimon 0.8 said less.
+_CHANGELOG_KEYS: dict[str, type | UnionType] = _SNAPSHOT_KEYS | {
+    "baseManifestList": str | None, "deltaManifestList": str | None, "commitUser": str | None, "commitIdentifier": int | None,
+}  # fmt: skip
 _RESERVED = {"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID"}
 _TEXTS = {scalar(Kind.STRING)}
 _BYTES = {Kind.BINARY, Kind.VARBINARY, Kind.BYTES}
@@ -137,6 +141,33 @@ def earlier(reader: Reader, base: State, snapshot_id: int) -> State:
         return replace(base, version=snapshot_id, document=read_snapshot(reader, snapshot_id))
     except NoSuchFile:
         raise NotFound(f"{reader.root}: snapshot {snapshot_id} is not there: it may have expired") from None
+
+
+def changed(reader: Reader, base: State, snapshot_id: int) -> tuple[State, bool]:
+    """(as `earlier`, whether the snapshot itself is there): one that expired may have left its changelog. Raises `NotFound`."""
+    try:
+        return earlier(reader, base, snapshot_id), True
+    except NotFound:
+        left = read_changelogs(reader, [snapshot_id])
+        if not left:
+            raise
+        return replace(base, version=snapshot_id, document=left[0]), False
+
+
+def told(reader: Reader, base: State, after: int) -> list[int]:
+    """The ids of the snapshots after `after` of which changes can be told, rising: also of those that left their changelog."""
+    return sorted(i for i in {*snapshot_ids(reader), *changelog_ids(reader)} if i > after)
+
+
+def until(reader: Reader, version: int) -> State:
+    """As `at`; of a snapshot that expired and left its changelog, what that says. Raises `NotFound`."""
+    try:
+        return at(reader, version)
+    except NotFound:
+        left = read_changelogs(reader, [version])
+        if not left:
+            raise
+        return _historical(reader, left[0])
 
 
 def schema_at(reader: Reader, state: State, schema_id: int) -> Schema:
@@ -421,9 +452,33 @@ def read_snapshots(reader: Reader, ids: list[int]) -> list[dict[str, Any]]:
     return [_snapshot(reader, i, data) for i, data in found if data is not None]
 
 
+def changelog_path(snapshot_id: int) -> str:
+    return f"{CHANGELOG_FOLDER}/changelog-{snapshot_id}"
+
+
+def changelog_ids(reader: Reader) -> list[int]:
+    """The ids of the snapshots that expired and left their changelog, rising."""
+    return _numbered(reader, CHANGELOG_FOLDER, "changelog-")
+
+
+def read_changelogs(reader: Reader, ids: list[int]) -> list[dict[str, Any]]:
+    """What those snapshots left that did, in the order of `ids`."""
+    paths = [changelog_path(i) for i in ids]
+    found = zip(paths, reader.read_many(paths), strict=True)
+    return [parse_changelog(data, f"{reader.root}/{path}") for path, data in found if data is not None]
+
+
+def parse_changelog(data: bytes, where: str) -> dict[str, Any]:
+    return _checked(data, where, _CHANGELOG_KEYS)
+
+
 def parse_snapshot(data: bytes, where: str) -> dict[str, Any]:
     """A snapshot or tag file -> its document, checked for what every reader needs."""
-    document = _json(data, where, _SNAPSHOT_KEYS)
+    return _checked(data, where, _SNAPSHOT_KEYS)
+
+
+def _checked(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> dict[str, Any]:
+    document = _json(data, where, keys)
     if (document.get("version") or 1) > _SNAPSHOT_VERSION:
         raise UnsupportedFeature(
             f"{where}: snapshot version {document['version']}; lakeformat knows up to {_SNAPSHOT_VERSION}"

@@ -313,6 +313,18 @@ def looks_up(options: Options) -> bool:
     return changelog_producer(options) == "lookup" or boolean(options, "force-lookup", False)
 
 
+def outlives_snapshots(options: Options) -> bool:
+    """Whether changelogs are kept longer than snapshots (`changelog.num-retained.*`, `changelog.time-retained`)."""
+    more = ("changelog.num-retained.min", "snapshot.num-retained.min", 10)
+    most = integer(options, "snapshot.num-retained.max", 2**31 - 1)
+    kept_ms = duration(options, "snapshot.time-retained", 3_600_000)
+    return (
+        integer(options, more[0], 0) > integer(options, more[1], more[2])
+        or integer(options, "changelog.num-retained.max", most) > most
+        or duration(options, "changelog.time-retained", kept_ms) > kept_ms
+    )
+
+
 def compared(schema: Schema) -> tuple[str, ...]:
     """The columns of which one must differ for an update to be told (`changelog-producer.row-deduplicate`); none: every update
     is."""
@@ -393,6 +405,10 @@ _TYPED: dict[str, Callable[..., object]] = {
     "snapshot.num-retained.max": integer,
     "snapshot.time-retained": duration,
     "snapshot.expire.limit": integer,
+    "changelog.num-retained.min": integer,
+    "changelog.num-retained.max": integer,
+    "changelog.time-retained": duration,
+    "consumer.changelog-only": boolean,
     "compaction.min.file-num": integer,
     "commit.max-retries": integer,
     "commit.timeout": duration,

@@ -471,9 +471,9 @@ def delta(
 
     From the changelog where the table has one; else from the files that came, and for an overwrite those that went. What
     an overwrite did to a table with a primary key is told by its rows before and after, and what deletion vectors did to a
-    file by all of its rows before and after. Raises `NotFound`.
+    file by all of its rows before and after. Of a snapshot that expired, by the changelog that it left. Raises `NotFound`.
     """
-    state, schema = metadata.earlier(reader, base, snapshot_id), base.schema
+    (state, is_there), schema = metadata.changed(reader, base, snapshot_id), base.schema
     document = state.document or {}
     restored = metadata.RESTORED_FROM in (document.get("properties") or {})
     if since != snapshot_id - 1 and not restored:  # Going back leaves a gap.
@@ -488,6 +488,11 @@ def delta(
         return [Delta(None, tuple(_raw(reader, base, _listed(reader, base, name, scope), fields, residual)))]
     if document["commitKind"] in {"COMPACT", "ANALYZE"}:
         return []
+    if not is_there and (restored or document["commitKind"] != "APPEND"):
+        raise NotFound(
+            f"{reader.root}: snapshot {snapshot_id} has expired, and its rows were not written to a changelog (an overwrite): read "
+            f"the table from a later one on"
+        )
     entries = _listed(reader, base, document["deltaManifestList"], scope)
     kinds = entries["_KIND"]
     if restored or (keyed and document["commitKind"] == "OVERWRITE"):
