@@ -38,7 +38,7 @@ from lakeformat.model.operation import (
     Restore,
     RewriteManifests,
 )
-from lakeformat.model.order import SortField
+from lakeformat.model.order import Sort
 from lakeformat.model.partition import parse_field
 from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
 from lakeformat.model.schema import Schema, Type, find_field
@@ -492,7 +492,7 @@ class Table:
         """Make small files into large ones; None when nothing is worth it. `where` chooses partitions.
 
         With `sort_by`, all files are written anew, the rows of each partition in this order ("id", "days(ts) DESC NULLS LAST", as
-        in `create_table`; True: the table's own), so that no two files overlap and conditions on it leave files out. A concurrent overwrite always wins: the
+        in `create_table`, or "zorder(a, b)"; True: the table's own), so that no two files overlap and conditions on it leave files out. A concurrent overwrite always wins: the
         compaction starts over without what was replaced, at most three times, then raises `Conflict`. With
         `partial_progress` there are up to `max_commits` snapshots, the last of which is returned: a part that fails is left out,
         and loses nothing of the others.
@@ -830,7 +830,7 @@ class Table:
             raise InvalidInput(f"{verb}(where={where!r}): the condition must speak of partition columns only")
         return scope
 
-    def _sortable(self, base: TableState, sort_by: Sequence[str] | bool | None) -> tuple[SortField, ...]:
+    def _sortable(self, base: TableState, sort_by: Sequence[str] | bool | None) -> tuple[Sort, ...]:
         schema = base.schema
         if sort_by is None or sort_by is False:
             return ()
@@ -839,7 +839,7 @@ class Table:
             if not schema.sort_order:
                 raise InvalidInput(f"sort_by=True: {self.name} has no sort order; say which, e.g. ['id']")
             return schema.sort_order.fields
-        found = order.parse(sort_by, schema.names, "sort_by")
+        found = order.parse_any(sort_by, schema.names, "sort_by")
         if not found:
             raise InvalidInput(f"sort_by={sort_by!r}: give a list of columns, e.g. ['id']")
         order.check(found, schema.fields, self.name)

@@ -10,7 +10,7 @@ from sqlglot.errors import SqlglotError
 
 from lakeformat.codec import transform
 from lakeformat.errors import InvalidInput
-from lakeformat.model.order import SortField
+from lakeformat.model.order import Sort, SortField, ZOrder
 from lakeformat.model.partition import Transform, TransformKind, parse_field
 from lakeformat.model.schema import Field, Scalar, find_part
 
@@ -21,20 +21,32 @@ def parse(texts: Iterable[str], columns: Collection[str], what: str) -> tuple[So
     Without a word, ascending; nulls first where ascending, last where descending. What is the name of one of `columns` is
     that column. Raises `InvalidInput` that says `what` it is of.
     """
+    found = parse_any(texts, columns, what)
+    fields = tuple(each for each in found if isinstance(each, SortField))
+    if len(fields) < len(found):
+        raise InvalidInput(
+            f"{what}: a table's sort order is of columns and transforms; compact(sort_by=['zorder(...)'])"
+        )
+    return fields
+
+
+def parse_any(texts: Iterable[str], columns: Collection[str], what: str) -> tuple[Sort, ...]:
+    """As `parse`; also `zorder(a, b)`."""
     if isinstance(texts, str) or not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"{what}={texts!r}: give a list, e.g. ['id', 'days(ts) DESC NULLS LAST']")
-    return tuple(dict.fromkeys(_field(text, columns, what) for text in texts))
+    return tuple(dict.fromkeys(_sort(text, columns, what) for text in texts))
 
 
-def check(order: Iterable[SortField], fields: tuple[Field, ...], where: str) -> None:
+def check(order: Iterable[Sort], fields: tuple[Field, ...], where: str) -> None:
     """Raise `NotFound` for what is no column, `InvalidInput` for columns that have no order, or not as the transform has it,
     and for what comes twice."""
     seen = set()
     for each in order:
-        name = ".".join(each.source)
-        kind = find_part(fields, each.source).type
-        if not isinstance(kind, Scalar):
-            raise InvalidInput(f"{where}: sort_by names {name!r}, of type {kind}; it must be a plain value")
+        if isinstance(each, ZOrder):
+            for source in each.sources:
+                _plain(source, fields, where)
+            continue
+        name, kind = ".".join(each.source), _plain(each.source, fields, where)
         if each.transform.kind is TransformKind.VOID:
             raise InvalidInput(f"{where}: sort_by names void({name}), which is the same for all rows; leave it out")
         transform.result_type(each.transform, kind, name)
@@ -43,7 +55,14 @@ def check(order: Iterable[SortField], fields: tuple[Field, ...], where: str) -> 
         seen.add((each.source, each.transform))
 
 
-def _field(text: str, columns: Collection[str], what: str) -> SortField:
+def _plain(source: tuple[str, ...], fields: tuple[Field, ...], where: str) -> Scalar:
+    kind = find_part(fields, source).type
+    if not isinstance(kind, Scalar):
+        raise InvalidInput(f"{where}: sort_by names {'.'.join(source)!r}, of type {kind}; it must be a plain value")
+    return kind
+
+
+def _sort(text: str, columns: Collection[str], what: str) -> Sort:
     if text in columns:
         return SortField((text,))
     try:
@@ -53,16 +72,24 @@ def _field(text: str, columns: Collection[str], what: str) -> SortField:
             f"{what} {text!r}: write a column or a transform, then ASC or DESC, then NULLS FIRST or NULLS LAST"
         ) from error
     function, source = Transform(), found.this
+    if isinstance(source, exp.Anonymous) and source.name.lower() == "zorder":
+        parts = source.expressions
+        if not parts or not all(isinstance(part, exp.Column | exp.Dot) for part in parts) or text.rstrip()[-1] != ")":
+            raise InvalidInput(f"{what} {text!r}: write columns only, e.g. zorder(a, b); it has no direction")
+        return ZOrder(tuple(_path(part, columns) for part in parts))
     if isinstance(source, exp.Func):
         parsed = parse_field(text[: text.rfind(")") + 1], what)
         function = parsed.transform
         source = _column(parsed.source)
     if not isinstance(source, exp.Column | exp.Dot):
         raise InvalidInput(f"{what} {text!r}: write a column or a transform, e.g. days(ts)")
-    path = tuple(part.name for part in source.parts)
-    path = (".".join(path),) if ".".join(path) in columns else path
     descending = bool(found.args.get("desc"))
-    return SortField(path, function, descending, not found.args.get("nulls_first"))
+    return SortField(_path(source, columns), function, descending, not found.args.get("nulls_first"))
+
+
+def _path(source: exp.Column | exp.Dot, columns: Collection[str]) -> tuple[str, ...]:
+    path = tuple(part.name for part in source.parts)
+    return (".".join(path),) if ".".join(path) in columns else path
 
 
 def _column(text: str) -> exp.Expression | None:

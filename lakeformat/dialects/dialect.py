@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.model.operation import Operation
-from lakeformat.model.order import SortField
+from lakeformat.model.order import Sort
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, PartitionChange, Plan, Retention, Snapshot, Stamp, TableState
@@ -225,9 +225,7 @@ class Dialect(Protocol):
         """What is worth writing anew; without `now_ms`, whatever the time is."""
         ...
 
-    def sorting(
-        self, reader: Reader, base: Any, scope: Expression, sort_by: tuple[SortField, ...]
-    ) -> list[RewriteTask]:
+    def sorting(self, reader: Reader, base: Any, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
         """All files of each partition in `scope`, to be written anew in that order. Raises
         `UnsupportedFeature` where the order of rows is not free."""
         ...

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import transform
-from lakeformat.engines import ranks
-from lakeformat.model.order import SortField
+from lakeformat.engines import curve, ranks
+from lakeformat.model.order import Sort, ZOrder
 from lakeformat.model.schema import Field, find_part
 
 BATCH_ROWS = 1 << 17
@@ -23,7 +23,7 @@ _RANGES = 200  # Files that are open together.
 
 
 def in_order(
-    batches: Iterable[pa.RecordBatch], order: Sequence[SortField], fields: tuple[Field, ...], memory_bytes: int
+    batches: Iterable[pa.RecordBatch], order: Sequence[Sort], fields: tuple[Field, ...], memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows, of columns `fields`, by `order`; about `memory_bytes` of them are in memory at a time, besides a sample of the
     key. Equal rows stay in their order."""
@@ -31,18 +31,24 @@ def in_order(
         yield from _in_order(batches, (tuple(order), fields), memory_bytes, Path(folder) / "rows")
 
 
-def keys(batch: pa.RecordBatch, order: Sequence[SortField], fields: tuple[Field, ...]) -> list[pa.Array]:
-    """What each field of the order makes of the rows."""
+def keys(batch: pa.RecordBatch, order: Sequence[Sort], fields: tuple[Field, ...]) -> list[pa.Array]:
+    """What each part of the order makes of the rows."""
     found = []
     for each in order:
-        values = batch.column(each.source[0])
-        if len(each.source) > 1:
-            values = pc.struct_field(values, list(each.source[1:]))
-        found.append(transform.apply(each.transform, values, find_part(fields, each.source).type))
+        if isinstance(each, ZOrder):
+            found.append(curve.interleaved([_values(batch, source) for source in each.sources]))
+        else:
+            kind = find_part(fields, each.source).type
+            found.append(transform.apply(each.transform, _values(batch, each.source), kind))
     return found
 
 
-_By = tuple[tuple[SortField, ...], tuple[Field, ...]]  # An order, and the columns that rows have.
+def _values(batch: pa.RecordBatch, source: tuple[str, ...]) -> pa.Array:
+    values = batch.column(source[0])
+    return values if len(source) == 1 else pc.struct_field(values, list(source[1:]))
+
+
+_By = tuple[tuple[Sort, ...], tuple[Field, ...]]  # An order, and the columns that rows have.
 
 
 def _in_order(batches: Iterable[pa.RecordBatch], by: _By, memory_bytes: int, path: Path) -> Iterator[pa.RecordBatch]:

@@ -46,7 +46,7 @@ from lakeformat.engines.merge_parts import Made, MergeByParts, Staged, read_back
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.evolution import number
 from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
-from lakeformat.model.order import SortField
+from lakeformat.model.order import Sort, ZOrder
 from lakeformat.model.partition import PartitionField, TransformKind
 from lakeformat.model.predicate import ALWAYS, columns_of, to_sql
 from lakeformat.model.schema import (
@@ -1076,7 +1076,7 @@ def _distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
 def _ranged(frame: DataFrame, task: WriteTask, count: int | None = None) -> DataFrame:
     """Rows to `count` tasks by ranges of what the write sorts by: partitions, then its order."""
     names = frame.columns
-    order = [each for each in worker.ordering(task) if _reaches(frame.schema, each.source)]
+    order = [each for each in worker.ordering(task) if all(_reaches(frame.schema, path) for path in _paths(each))]
     if not order:
         return frame
     keys = {f"{_OURS}key_{place}": _order_key(task, each) for place, each in enumerate(order)}
@@ -1086,9 +1086,18 @@ def _ranged(frame: DataFrame, task: WriteTask, count: int | None = None) -> Data
     return found.select(*map(_quoted, names))
 
 
-def _order_key(task: WriteTask, by: SortField) -> Column:
-    """What stands in the order of the sort field; where Spark cannot have it, what rows of like value are near by."""
-    column = reduce(lambda held, part: held.getField(part), by.source[1:], F.col(_quoted(by.source[0])))
+def _paths(by: Sort) -> tuple[tuple[str, ...], ...]:
+    return by.sources if isinstance(by, ZOrder) else (by.source,)
+
+
+def _order_key(task: WriteTask, by: Sort) -> Column:
+    """What stands in the order asked for; where Spark cannot have it, what rows of like value are near by."""
+    first, *inside = _paths(by)[0]
+    column = reduce(lambda held, part: held.getField(part), inside, F.col(_quoted(first)))
+    if isinstance(by, ZOrder):
+        names = tuple(dict.fromkeys(path[0] for path in by.sources))
+        work = partial(worker.order_key, task=task, by=by)
+        return _by_rows(work, names, scalar(Kind.BYTES)) if hasattr(F, "arrow_udf") else column
     if by.transform.kind is TransformKind.IDENTITY or not hasattr(F, "arrow_udf"):
         return F.hash(column) if by.transform.kind is TransformKind.BUCKET else column
     kind = transform.result_type(by.transform, find_part(task.fields, by.source).type)
@@ -1102,7 +1111,7 @@ def _reaches(kind: T.DataType, path: tuple[str, ...]) -> bool:
     return isinstance(kind, T.StructType) and path[0] in kind.names and _reaches(kind[path[0]].dataType, path[1:])
 
 
-def _directed(column: Column, by: SortField) -> Column:
+def _directed(column: Column, by: Sort) -> Column:
     if by.descending:
         return column.desc_nulls_last() if by.nulls_last else column.desc_nulls_first()
     return column.asc_nulls_last() if by.nulls_last else column.asc_nulls_first()

@@ -41,7 +41,7 @@ from lakeformat.errors import (
     StoreError,
     UnsupportedFeature,
 )
-from lakeformat.model.order import SortField
+from lakeformat.model.order import Sort, SortField, ZOrder
 from lakeformat.model.partition import PartitionField
 from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, and_, columns_of, conjuncts, rename
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field, rebuild
@@ -181,16 +181,17 @@ def partition_keys(keys: pa.RecordBatch, task: WriteTask, by: PartitionField) ->
     return found if pa.types.is_binary(found.type) else found.cast(pa.string()).cast(pa.binary())
 
 
-def ordering(task: WriteTask) -> tuple[SortField, ...]:
+def ordering(task: WriteTask) -> tuple[Sort, ...]:
     """By what a write that sorts puts all of its rows in order: the partitions one after the other."""
     return (*(SortField((each.source,), each.transform) for each in task.partition_by), *task.sort_by)
 
 
-def order_key(rows: pa.RecordBatch, task: WriteTask, by: SortField) -> pa.Array:
-    """What rows of the one column that `by` speaks of are sorted by."""
-    fields = (find_field(task.fields, by.source[0]),)
+def order_key(rows: pa.RecordBatch, task: WriteTask, by: Sort) -> pa.Array:
+    """What rows of the columns that `by` speaks of are sorted by."""
+    fields = tuple(find_field(task.fields, name) for name in rows.schema.names)
     assign.check(rows.schema, fields)
-    return sorting.keys(assign.assign(rows, fields), (by,), fields)[0]
+    (found,) = sorting.keys(assign.assign(rows, fields), (by,), fields)
+    return found.cast(pa.binary()) if isinstance(by, ZOrder) else found
 
 
 def stored(fields: tuple[Field, ...]) -> tuple[Field, ...]:

@@ -14,7 +14,7 @@ from lakeformat.engines.engine import Engine
 from lakeformat.errors import CommitLost, Conflict, LakeError, StoreError
 from lakeformat.maintenance.progress import track
 from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
-from lakeformat.model.order import SortField
+from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Snapshot, TableState
@@ -42,7 +42,7 @@ def compact(
     scope: Expression,
     attempts: int,
     starts: int = _STARTS,
-    sort_by: tuple[SortField, ...] = (),
+    sort_by: tuple[Sort, ...] = (),
 ) -> Snapshot | None:
     """Small files become large ones, or with `sort_by` all files sorted ones, in one snapshot; None when there is nothing worth
     it.
@@ -70,7 +70,7 @@ def compact_in_parts(
     full: bool,
     scope: Expression,
     attempts: int,
-    sort_by: tuple[SortField, ...],
+    sort_by: tuple[Sort, ...],
     most: int,
 ) -> Snapshot | None:
     """As `compact`, in at most `most` snapshots, of which the last is returned. A part that fails leaves the others as they
@@ -98,7 +98,7 @@ def compact_in_parts(
 
 
 def _worth_it(
-    store: Store, dialect: Dialect, branch: str | None, full: bool, scope: Expression, sort_by: tuple[SortField, ...]
+    store: Store, dialect: Dialect, branch: str | None, full: bool, scope: Expression, sort_by: tuple[Sort, ...]
 ) -> tuple[Head, TableState, list[RewriteTask]]:
     """The table as it is now, and what of it is written anew."""
     head = dialect.head(store)

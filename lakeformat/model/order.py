@@ -28,6 +28,27 @@ class SortField:
 
 
 @dataclass(frozen=True, slots=True)
+class ZOrder:
+    """Rows that are alike in several columns, or parts of rows, near each other: by the bits of their values in turn.
+
+    Of text and binary the first 8 bytes count; nulls come first. Only what is there is sorted so: no table's order is this.
+    """
+
+    sources: tuple[tuple[str, ...], ...]
+
+    @property
+    def descending(self) -> bool:
+        return False
+
+    @property
+    def nulls_last(self) -> bool:
+        return False
+
+
+Sort = SortField | ZOrder
+
+
+@dataclass(frozen=True, slots=True)
 class SortOrder:
     """By what the rows of a table's files are sorted; without fields, by nothing."""
 

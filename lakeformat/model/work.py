@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
-from lakeformat.model.order import SortField
+from lakeformat.model.order import Sort
 from lakeformat.model.partition import PartitionField
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, scalar
@@ -318,7 +318,7 @@ class WriteTask:
     partition_by: tuple[PartitionField, ...] = ()
     bucket: BucketRule | None = None
     default_bucket: int = 0  # What `WrittenFile.bucket` says when there is no rule.
-    sort_by: tuple[SortField, ...] = ()  # The rows of each file are in this order; those of no two files overlap.
+    sort_by: tuple[Sort, ...] = ()  # The rows of each file are in this order; those of no two files overlap.
     sort_order_id: int = 0  # What the table calls that order.
     content: Content = Content.DATA
     file_format: str = "parquet"

@@ -168,6 +168,25 @@ def test_files_of_one_write_do_not_overlap(lake):
         assert [i for ids in found for i in ids] == sorted(row["id"] for row in data if row["dt"] == dt)
 
 
+def test_an_order_that_others_change_meanwhile_is_not_claimed(lake):
+    t = lake.create_table("d.t", SCHEMA, format="iceberg", sort_by=["id"])
+
+    def batches():
+        yield from pa.Table.from_pylist(rows(60), SCHEMA).to_batches()
+        lake.table("d.t").alter().set_sort_order(["x desc"]).commit()
+
+    t.append(batches())
+    assert_sorted(t, [(lambda r: r["id"], False, False)], order_id=1)
+    branch = t.create_branch("audit")
+    branch.append(pa.Table.from_pylist(rows(60), SCHEMA))
+    t.fast_forward("audit")
+    assert [told for told, held in files(t)] == [2, 1]
+    t.delete("id = 0")
+    t.rewrite_manifests()
+    t.compact(full=True)
+    assert_sorted(t, [(lambda r: r["x"], True, True)], order_id=2)
+
+
 @pytest.mark.spark
 def test_spark_spreads_rows_by_ranges_of_the_order(lake, spark):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", sort_by=["truncate(10, id) desc", "x"])
@@ -282,6 +301,7 @@ def test_what_cannot_be_an_order_is_refused(lake):
         (["days(id)"], InvalidInput, "which day does not take"),
         (["id desc up"], InvalidInput, "sort_by 'id desc up'"),
         ([3], InvalidInput, "sort_by"),
+        (["zorder(id, x)"], InvalidInput, r"compact\(sort_by=\['zorder"),
     ):
         with pytest.raises(error, match=told):
             lake.create_table("d.t", SCHEMA, format="iceberg", sort_by=asked)

@@ -4,6 +4,7 @@ import itertools
 import random
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import InvalidInput, Lake, NotFound, StoreError, UnsupportedFeature
@@ -88,6 +89,30 @@ def test_by_several_columns_in_chosen_partitions(table):
     assert seen(table) == before
 
 
+def test_along_the_z_order_conditions_on_each_column_leave_files_out(tmp_path, format, session):
+    schema = pa.schema([("x", pa.int64()), ("a", pa.struct([("y", pa.int32())])), ("n", pa.int64())])
+    t = Lake(tmp_path).create_table("d.z", schema, format=format, properties=TARGET[format])
+    chance = random.Random(4)
+    pairs = [(x, y) for x in range(100) for y in range(100)]
+    chance.shuffle(pairs)
+    rows = [{"x": x, "a": {"y": y}, "n": chance.randrange(2**60)} for x, y in pairs]
+    for start in range(0, 10_000, 2_500):
+        t.append(pa.Table.from_pylist(rows[start : start + 2_500], schema))
+    t.compact(sort_by=["zorder(x, a.y)"], spark=session)
+    found = t.scan().to_arrow().to_pylist()
+    assert sorted(map(repr, found)) == sorted(map(repr, rows))
+    count = len(t.inspect.files())
+    assert count >= 4
+    paths = [path for task in t.scan().plan() for path in task.paths]
+    store = t._store
+    held = [pq.ParquetFile(pa.BufferReader(store.read(path))).read().to_pylist() for path in paths]
+    for value in (3, 50, 97):
+        for make in (lambda row: row["x"], lambda row: row["a"]["y"]):
+            touched = [each for each in held if min(map(make, each)) <= value <= max(map(make, each))]
+            assert len(touched) <= 0.75 * count
+    assert sum(len(task.paths) for task in t.scan(where="x = 3").plan()) <= 0.75 * count
+
+
 def test_what_cannot_be_sorted_by_is_named(table, tmp_path, format):
     with pytest.raises(NotFound, match="'nope'"):
         table.compact(sort_by=["nope"])
@@ -97,6 +122,11 @@ def test_what_cannot_be_sorted_by_is_named(table, tmp_path, format):
     nested = Lake(tmp_path).create_table("d.n", pa.schema([("l", pa.list_(pa.int64()))]), format=format)
     with pytest.raises(InvalidInput, match="sort_by names 'l'"):
         nested.compact(sort_by=["l"])
+    with pytest.raises(InvalidInput, match="sort_by names 'l'"):
+        nested.compact(sort_by=["zorder(l)"])
+    for wrong in ("zorder(id) desc", "zorder(days(id))", "zorder()"):
+        with pytest.raises(InvalidInput, match="write columns only"):
+            table.compact(sort_by=[wrong])
     assert Lake(tmp_path).create_table("d.e", SCHEMA, format=format).compact(sort_by=["id"]) is None
     if format == "paimon":
         buckets = {"bucket": "2", "bucket-key": "id"}

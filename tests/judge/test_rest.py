@@ -74,8 +74,15 @@ def seen_by_all(engines: dict, lake: Lake, table: Table) -> None:
 def test_every_verb_is_a_commit_that_the_server_takes(engines: dict, server: str, tmp_path: Path) -> None:
     lake = opened(server, tmp_path)
     t = lake.create_table(
-        "shop.orders", SCHEMA, format="iceberg", partition_by=["dt"], properties={"k": "v"}, comment="c"
+        "shop.orders",
+        SCHEMA,
+        format="iceberg",
+        partition_by=["dt"],
+        properties={"k": "v"},
+        comment="c",
+        sort_by=["id desc"],
     )
+    assert (t.schema.sort_order.id, str(t.schema.sort_order.fields[0])) == (1, "id DESC NULLS LAST")
     lake.create_table("shop.items", SCHEMA).append(rows(1))
     assert lake.tables("shop") == ["shop.items", "shop.orders"]
     assert (t.schema.names, t.properties["k"], t.schema.comment) == (("id", "dt"), "v", "c")
@@ -103,9 +110,12 @@ def test_every_verb_is_a_commit_that_the_server_takes(engines: dict, server: str
     seen_by_all(engines, lake, t)
     t.fast_forward("audit")
     seen_by_all(engines, lake, t)
+    for asked, expected in ((["dt", "bucket(4, id)"], 2), ([], 0), (["id desc"], 1)):
+        assert t.alter().set_sort_order(asked).commit().sort_order.id == expected
     t.delete_branch("audit")
     assert t.inspect.branches()["branch_name"].to_pylist() == ["main"]
-    t.compact(full=True)
+    t.compact(sort_by=True)
+    assert set(t.inspect.files()["sort_order_id"].to_pylist()) == {1}
     t.rollback_to(tag="one")
     seen_by_all(engines, lake, t)
     t.delete_tag("one")

@@ -120,6 +120,33 @@ def test_spark_and_we_sort_alike(engines: dict, sql: Sql, lake: Lake, name: str)
     assert own.scan().count() > 1100
 
 
+@pytest.mark.parametrize("columns", [("id", "x"), ("s", "id"), ("x", "s", "id"), ("b", "id")])
+def test_along_the_z_order_as_spark(sql: Sql, lake: Lake, columns: tuple[str, ...]) -> None:
+    name, asked = f"z_{'_'.join(columns)}", f"zorder({', '.join(columns)})"
+    table = f"lake.`d.db`.{name}"
+    rows = f"select id, x, s, id % 3 = 0 as b from ({ROWS}) where s is null or ascii(s) < 128"
+    sql(
+        f"create table {table} (id bigint, x double, s string, b boolean) using iceberg",
+        f"insert into {table} {rows}",
+        f"call lake.system.rewrite_data_files(table => '`d.db`.{name}', strategy => 'sort', "
+        f"sort_order => '{asked}', options => map('rewrite-all', 'true'))",
+    )
+    t = lake.table(f"d.{name}")
+    by = order.parse_any([asked], t.schema.names, "sort_by")
+
+    def keys() -> list:
+        paths = [path for task in t.scan().plan() for path in task.paths]
+        held = pa.concat_tables([pq.ParquetFile(path.removeprefix("file://")).read() for path in paths])
+        return sorting.keys(held.combine_chunks().to_batches()[0], by, t.schema.fields)[0].to_pylist()
+
+    theirs = keys()
+    assert len(set(theirs)) > 100
+    assert theirs == sorted(theirs)
+    t.compact(sort_by=[asked])
+    assert keys() == theirs
+    assert counted(sql(f"select * from {table}")) == ours(t)
+
+
 def test_an_order_that_spark_changes_is_ours(sql: Sql, lake: Lake) -> None:
     t = lake.create_table("d.changed", SCHEMA, format="iceberg", sort_by=["id"])
     name = "lake.`d.db`.changed"

@@ -13,6 +13,7 @@ import pytest
 from lakeformat import LakeError, NotFound
 from lakeformat.dialects.iceberg import dialect, metadata
 from lakeformat.model import evolution
+from lakeformat.model.order import SortField
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
@@ -61,6 +62,7 @@ MORE_VERBS: dict[str, Callable[[Table], object]] = {
     "convert equality deletes": lambda t: t.convert_equality_deletes(id="op"),
     "compact in parts": lambda t: t.compact(full=True, partial_progress=True),
     "upgrade": lambda t: t.evolve([evolution.SetProperties({"format-version": "3"})], id="op"),
+    "set the sort order": lambda t: t.evolve([evolution.SetSortOrder((SortField(("v",)),))], id="op"),
     "write to a branch": lambda t: t.branch("audit").append(rows(31), id="on a branch"),
     "fast-forward": lambda t: t.fast_forward("ahead"),
     "delete a branch": lambda t: once(lambda: t.delete_branch("audit"), NotFound),

@@ -14,7 +14,7 @@ from lakeformat.dialects.iceberg.layout import beside, rewriting, rewritten_dele
 from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
-from lakeformat.model.order import SortField
+from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.work import DeleteFile, DeleteTask, MarkTask, RewriteTask, Upkeep
@@ -54,7 +54,7 @@ def compaction(
     return result
 
 
-def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[SortField, ...]) -> list[RewriteTask]:
+def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
     """All files of each partition, to be sorted; all together, where some lie in partitions of earlier specs."""
     fields, write = rewriting(base)
     write = replace(write, sort_by=sort_by, sort_order_id=metadata.order_id(base, sort_by))

@@ -26,7 +26,7 @@ from lakeformat.errors import (
 )
 from lakeformat.model import evolution
 from lakeformat.model.operation import Operation, Request, SetTag, WithoutSnapshot
-from lakeformat.model.order import SortField, SortOrder
+from lakeformat.model.order import Sort, SortField, SortOrder
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, Type, children, find_part, walk
 from lakeformat.model.snapshot import Snapshot, Stamp, utc
@@ -259,8 +259,11 @@ def known_order(base: State) -> SortOrder:
     return found
 
 
-def order_id(base: State, fields: tuple[SortField, ...]) -> int:
+def order_id(base: State, sort_by: tuple[Sort, ...]) -> int:
     """What the table calls this order; 0 where it has none like it."""
+    fields = tuple(each for each in sort_by if isinstance(each, SortField))
+    if len(fields) < len(sort_by):
+        return 0
     asked = emit_order(SortOrder(fields), base.schema.fields)
     return next((each["order-id"] for each in base.document["sort-orders"] if each["fields"] == asked), 0)
 

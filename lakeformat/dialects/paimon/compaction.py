@@ -14,7 +14,7 @@ from lakeformat.dialects.paimon.layout import layout
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
 from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.order import SortField
+from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, bind, is_in
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.work import (
@@ -74,7 +74,7 @@ def compaction(
     return result
 
 
-def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[SortField, ...]) -> list[RewriteTask]:
+def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
     """All files of each partition, to be sorted (Paimon's `sort_compact`): of append tables without buckets only."""
     if base.schema.primary_key or options.integer(base.schema.properties, "bucket", -1) > 0:
         raise UnsupportedFeature(
