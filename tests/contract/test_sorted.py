@@ -95,21 +95,21 @@ def test_along_the_z_order_conditions_on_each_column_leave_files_out(tmp_path, f
     chance = random.Random(4)
     pairs = [(x, y) for x in range(100) for y in range(100)]
     chance.shuffle(pairs)
-    rows = [{"x": x, "a": {"y": y}, "n": f"{chance.random():.15f}" * 2} for x, y in pairs]
+    rows = [{"x": x, "a": {"y": y}, "n": chance.randbytes(32).hex()} for x, y in pairs]
     for start in range(0, 10_000, 2_500):
         t.append(pa.Table.from_pylist(rows[start : start + 2_500], schema))
     t.compact(sort_by=["zorder(x, a.y)"], spark=session)
     found = t.scan().to_arrow().to_pylist()
     assert sorted(map(repr, found)) == sorted(map(repr, rows))
     count = len(t.inspect.files())
-    assert count >= 4
+    assert count >= 8
     paths = [path for task in t.scan().plan() for path in task.paths]
     store = t._store
     held = [pq.ParquetFile(pa.BufferReader(store.read(path))).read().to_pylist() for path in paths]
     for make in (lambda row: row["x"], lambda row: row["a"]["y"]):
         spans = [(min(map(make, each)), max(map(make, each))) for each in held]
         touched = [sum(low <= value <= high for low, high in spans) for value in range(100)]
-        assert sum(touched) <= 0.75 * count * 100, (count, touched)
+        assert sum(touched) <= 0.6 * count * 100, (count, touched)
     assert sum(len(task.paths) for task in t.scan(where="x = 3").plan()) < count
 
 
