@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.dialects.dialect import Dialect
-from lakeformat.engines.choose import engine_for
+from lakeformat.engines.choose import engine_for, require_spark
 from lakeformat.errors import InvalidInput
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field
@@ -80,6 +80,7 @@ class Changes:
 
     def to_spark(self, spark: Any) -> Any:
         """The rows as a Spark DataFrame of the session `spark`, in no order."""
+        require_spark(spark)
         engine, frames = engine_for(spark=spark), []
         names = ", ".join(f"'{kind.short}'" for kind in RowKind)
         for delta in self.plan():

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.dialects.dialect import Dialect
-from lakeformat.engines.choose import engine_for
+from lakeformat.engines.choose import engine_for, require_spark
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot, TableState
@@ -78,6 +78,7 @@ class Scan:
 
     def to_spark(self, spark: Any) -> Any:
         """The rows as a Spark DataFrame of the session `spark`, read on its executors."""
+        require_spark(spark)
         return engine_for(spark=spark).read(self.store, self.plan(), self.fields, self.limit)
 
     def count(self) -> int:

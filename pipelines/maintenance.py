@@ -13,6 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.table import RETRY, pool_of
+from lakeformat.errors import LakeError
 from pipelines.tables import TABLE_ASSETS, table_of
 from resources.asset_table import as_dagster_failures
 from resources.io_manager import READS_TAG
@@ -133,7 +134,7 @@ def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, n
     """Drop snapshots that are too many or too old, but none that a run in flight reads."""
     table = table_of(lake, name)
     opened = lake.lake.table(table.name)
-    read = reads(context.instance, table.name)
+    read = reads(context.instance, name, opened)
     with as_dagster_failures(table.asset, []):
         snapshots = opened.snapshots()
         if not snapshots:
@@ -150,14 +151,30 @@ def in_flight(instance: dg.DagsterInstance, name: str) -> dg.DagsterRun | None:
     return runs[0] if runs else None
 
 
-def reads(instance: dg.DagsterInstance, table: str) -> frozenset[int]:
-    """The snapshots of `table` ("db.name") that runs in flight read."""
+def reads(instance: dg.DagsterInstance, name: str, table: Any) -> frozenset[int]:
+    """The snapshots of `table`, that of the asset `name`, that runs in flight read, or will read by their configuration."""
     found = set()
     for run in instance.get_runs(dg.RunsFilter(statuses=IN_FLIGHT)):
         for tag, value in run.tags.items():
-            if tag.startswith(f"{READS_TAG}/") and table in (noted := json.loads(value)):
-                found.add(int(noted[table]))
+            if tag.startswith(f"{READS_TAG}/") and table.name in (noted := json.loads(value)):
+                found.add(int(noted[table.name]))
+        if (pinned := _pinned(run, name, table)) is not None:
+            found.add(pinned)
     return frozenset(found)
+
+
+def _pinned(run: dg.DagsterRun, name: str, table: Any) -> int | None:
+    """The snapshot that the configuration of a run pins the asset's table to, also while it waits in the queue."""
+    at: Any = run.run_config
+    for key in ("resources", "io_manager", "config", "read_at", name):
+        at = (at or {}).get(key)
+    pin = {key: value for key, value in (at or {}).items() if value is not None}
+    if not pin:
+        return None
+    try:
+        return int(table.scan(**pin).snapshot.id)
+    except LakeError:  # That run will say that there is no such state.
+        return None
 
 
 def first_to_keep(snapshots: Sequence[Any], upkeep: Upkeep, read: Collection[int], now_ms: int) -> int:

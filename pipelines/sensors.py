@@ -75,7 +75,7 @@ def snapshot_expiry(context: dg.SensorEvaluationContext, lake: LakeResource, upk
         if not snapshots:
             return Verdict("no snapshot yet")
         now_ms = int(time.time() * 1000)
-        read = reads(context.instance, table.name)
+        read = reads(context.instance, name, table)
         ids = [each.id for each in snapshots]
         keep_from = first_to_keep(snapshots, upkeep, read, now_ms)
         if keep_from == ids[0]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import adopt, lookup, marks, worker
 from lakeformat.engines.arrow_merge import ArrowSource, typed
-from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.schema import Field
 from lakeformat.model.work import (
     Adopted,
@@ -118,6 +118,10 @@ def _batches(data: Any, fields: tuple[Field, ...]) -> Iterable[pa.RecordBatch]:
         return _batches(pa.Table.from_pandas(data, preserve_index=False), fields)
     if hasattr(data, "__arrow_c_stream__"):
         return _batches(pa.RecordBatchReader.from_stream(data), fields)
+    if type(data).__module__.partition(".")[0] == "pyspark":
+        raise UnsupportedFeature(
+            "a Spark DataFrame comes to this process partition by partition from PySpark 4.1 on; before, give frame.toArrow()"
+        )
     if hasattr(data, "__arrow_c_array__"):
         return [pa.record_batch(data)]
     if isinstance(data, Mapping):

@@ -8,6 +8,7 @@ from typing import Any
 
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.engine import Engine
+from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field
 
 
@@ -25,6 +26,12 @@ def register(session: Any, name: str, sink: Callable[[Mapping[str, str], str | N
 def is_spark(value: Any) -> bool:
     """Whether a value is one of PySpark's, classic or Connect."""
     return type(value).__module__.startswith("pyspark.")
+
+
+def require_spark(session: Any) -> None:
+    """Raise `InvalidInput` for what is no Spark session."""
+    if not is_spark(session):
+        raise InvalidInput(f"to_spark({session!r}): give the SparkSession that reads the rows")
 
 
 def fields_from_spark(schema: Any) -> tuple[Field, ...]:

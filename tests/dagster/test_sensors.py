@@ -3,6 +3,7 @@
 import json
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -14,10 +15,12 @@ from lakeformat.commit import commit
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.operation import Append, Request
 from pipelines import sensors
+from pipelines.definitions import definitions
 from pipelines.jobs import MAINTAIN
 from pipelines.maintenance import TABLE_TAG, TASK_TAG, Maintain, Upkeep, first_to_keep
 from pipelines.tables import TABLE_ASSETS
 from resources.io_manager import READS_TAG
+from resources.spark import SparkResource
 
 DAY = "2013-01-01"
 
@@ -189,6 +192,25 @@ def test_expiry_never_goes_past_what_a_run_in_flight_reads(flights, tick, mainta
     (request,) = tick(sensors.snapshot_expiry, **limits).run_requests
     execute(request, maintain, Upkeep(**limits))
     assert [each.id for each in flights.snapshots()] == [8]
+
+
+@pytest.mark.parametrize("pin", [{"snapshot_id": 3}, {"as_of": None}])
+def test_expiry_leaves_what_a_run_that_has_not_begun_is_configured_to_read(flights, tick, lake, instance, pin):
+    limits = {"max_snapshots": 4, "retain_snapshots": 1, "retain_hours": 0}
+    for n in range(8):
+        flights.append(rows(n))
+    third = flights.snapshots()[2]
+    pin = {
+        name: value or datetime.fromtimestamp(third.timestamp_ms / 1000, UTC).isoformat() for name, value in pin.items()
+    }
+    assert flights.scan(**pin).snapshot_id == third.id
+    instance.create_run_for_job(
+        definitions(lake, SparkResource(), Upkeep()).resolve_job_def("daily"),
+        status=dg.DagsterRunStatus.NOT_STARTED,
+        run_config={"resources": {"io_manager": {"config": {"read_at": {"flights": pin, "weather": {"tag": "v1"}}}}}},
+    )
+    (request,) = tick(sensors.snapshot_expiry, **limits).run_requests
+    assert request.run_key == "expire:nyc.flights:1:3"
 
 
 @pytest.mark.parametrize(
