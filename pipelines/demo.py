@@ -92,7 +92,9 @@ class Demo:
             expect(made.properties["dagster/run_id"] == run, f"{name}: written by run {run}")
         rows = self._table("flights").scan().count()
         expect(rows == read_days("flights", JANUARY).num_rows, f"flights has {rows} rows")
-        print(f"  {rows:,} flights in {len(JANUARY)} partitions; {', '.join(named(DAILY))} by run {run[:8]}")
+        print(
+            f"  {rows:,} flights in {len(JANUARY)} partitions. Dagster's run {run[:8]} wrote {', '.join(named(DAILY))}"
+        )
 
     def piecemeal(self) -> None:
         """Another program replaces a day by many small commits, as a stream would."""
@@ -103,7 +105,8 @@ class Demo:
             table.append(rows.filter(pc.equal(rows["hour"], hour)))
         files = self._files("flights")[PIECEMEAL]
         print(
-            f"\nAnother program wrote {PIECEMEAL} hour by hour: {len(hours)} appends, {len(files)} files in its partition"
+            f"\nAnother program wrote the flights of {PIECEMEAL} again, hour by hour: {len(hours)} commits, "
+            f"{len(files)} files in its partition"
         )
 
     def upkeep(self) -> None:
@@ -116,7 +119,7 @@ class Demo:
         expect(len(compacted[PIECEMEAL]) < len(files[PIECEMEAL]), "compaction joins files")
         print(
             f"  compaction: {len(files[PIECEMEAL])} -> {len(compacted[PIECEMEAL])} files in {PIECEMEAL}, "
-            f"snapshot {self._snapshot_id('flights')}, {self.seconds['maintain_flights']:.1f} s"
+            f"in snapshot {self._snapshot_id('flights')}; {self.seconds['maintain_flights']:.1f} s"
         )
         self._maintain("flights", expire=True)
         left = table.snapshots()
@@ -142,10 +145,12 @@ class Demo:
             expect(not after[AGAIN] & before[name][AGAIN], f"{name}: every file of {AGAIN} is new")
             count = self._table(name).scan().count()
             expect(count == rows[name], f"{name}: {count} rows, were {rows[name]}")
-            print(f"  {name}: {len(changed)} of {len(after)} partitions has new files; {count:,} rows as before")
+            print(
+                f"  {name}: new files in {len(changed)} of {len(after)} partitions, {AGAIN}; {count:,} rows as before"
+            )
         for name in sorted(rows.keys() - set(names)):
             expect(self._table(name).scan().count() == rows[name], f"{name}: other rows")
-            print(f"  {name}: nothing of the day was news; {rows[name]:,} rows as before")
+            print(f"  {name}: kept by key, and knew all of that day; {rows[name]:,} rows as before")
 
     def _run(self, job: str, keys: Sequence[str] = (), run_config: Mapping[str, Any] | None = None) -> str:
         """Run a job for no partition, one, or a range; the run's id."""
@@ -199,13 +204,13 @@ class Demo:
             **dict.fromkeys(named(DAILY), "daily"),
         }
         jobs |= dict.fromkeys(named(MONTHLY), "monthly")
-        lines = [("table", "snapshot", "partitions", "files +", "files -", "rows", "MB", "commit", "run")]
+        lines = [("table", "last snapshot", "partitions", "files +", "files -", "rows +", "MB", "commit", "job")]
         for name in names:
             made = self._table(name).current_snapshot()
             run = f"{jobs[name]} {self.seconds[jobs[name]]:.1f} s"
             lines.append(
                 (
-                    f"{DATABASE}.{name}",
+                    f"{DATABASE}.{name} ({self._table(name).format})",
                     f"{made.id} {made.kind}",
                     f"{len(made.partitions):,}" if TABLE_ASSETS[name].partitions_def else "-",
                     f"{made.files_added:,}",
@@ -217,6 +222,9 @@ class Demo:
                 )
             )
         print(aligned(lines))
+        print(
+            "  (+ and -: what that snapshot added and removed; Paimon counts snapshots, Iceberg names them by random numbers)"
+        )
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:

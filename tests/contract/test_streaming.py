@@ -527,7 +527,7 @@ def test_spark_appends_to_tables_of_a_warehouse_as_a_data_source(spark, tmp_path
         with pytest.raises(Exception, match=why):
             write(mode, name)
     with pytest.raises(Exception, match=r"to_spark\(spark\)"):
-        spark.read.format("lake").option("table", "d.t").load()
+        spark.read.format("lake").option("table", "d.t").load().schema  # noqa: B018  Over Spark Connect, not before.
     nameless = spark.readStream.format("rate").load().writeStream.format("lake").option("table", "d.t")
     with pytest.raises(Exception, match="under a name of its own"):
         nameless.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination()
