@@ -71,6 +71,7 @@ from lakeformat.model.work import (
     ROW_KIND,
     Adopted,
     AdoptTask,
+    BucketRule,
     DeleteTask,
     KeyPlaces,
     MarkTask,
@@ -1063,11 +1064,15 @@ def _distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
     columns = [_partition_key(task, each) for each in task.partition_by if each.source in there]
     names = [_quoted(name) for name in frame.columns]
     if task.bucket is not None and set(task.bucket.columns) <= there:
-        columns.append(_by_rows(partial(worker.buckets, task=task), task.bucket.columns, scalar(Kind.INT)))
+        columns.append(_bucket(frame, task, task.bucket))
     keys = {f"_lakeformat_key_{place}": column for place, column in enumerate(columns)}
     if not keys:
         return frame
     found = frame.withColumns(keys)
+    if task.bucket is not None and task.keyed is not None and len(keys) == 1 and hasattr(frame, "repartitionById"):
+        # By hash two buckets of two may well meet in one task, and all others wait.
+        count = min(task.bucket.count, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200))
+        return found.repartitionById(count, F.col(*keys)).select(*names)
     if task.keyed is not None:  # All rows of a key to one task, however many there are.
         return found.repartition(*(F.col(name) for name in keys)).select(*names)
     return found.hint("rebalance", *(F.col(name) for name in keys)).select(*names)
@@ -1122,6 +1127,43 @@ def _partition_key(task: WriteTask, by: PartitionField) -> Column:
     if by.transform.kind is TransformKind.IDENTITY:
         return F.col(_quoted(by.source))
     return _by_rows(partial(worker.partition_keys, task=task, by=by), (by.source,), scalar(Kind.BYTES))
+
+
+def _bucket(frame: DataFrame, task: WriteTask, rule: BucketRule) -> Column:
+    """The bucket of each row: told by Spark itself where it can hash the key as Paimon does, which spares each row a way to Python
+    and back."""
+    fields = [find_field(task.fields, name) for name in rule.columns]
+    found = [_words(frame.schema[each.name].dataType, F.col(_quoted(each.name)), each.type) for each in fields]
+    words = [each for each in found if each is not None]
+    if rule.function != "default" or len(fields) > _HEADED or len(words) < len(fields):
+        return _by_rows(partial(worker.buckets, task=task), rule.columns, scalar(Kind.INT))
+    row = F.unhex(F.concat(F.lit("00" * 8), *words))
+    return F.abs(F.hash(row) % F.lit(rule.count))  # Spark's hash of bytes in whole words is Paimon's, with its seed.
+
+
+_HEADED = 56  # Columns of a BinaryRow whose header is eight bytes.
+_WIDTHS = {
+    Kind.TINYINT: 1,
+    Kind.SMALLINT: 2,
+    Kind.INT: 4,
+    Kind.BIGINT: 8,
+    Kind.DATE: 4,
+}  # Bytes of their eight that are used.
+
+
+def _words(found: T.DataType, column: Column, type: Type) -> Column | None:
+    """The eight bytes of a BinaryRow that hold the column, lowest first, in hexadecimal digits; None for a type of which Spark
+    does not tell them. A null, which keys do not have, counts as 0."""
+    kind = _kind(type)
+    if kind not in _WIDTHS or found != _PLAIN[kind]:
+        return None
+    number = F.coalesce((F.unix_date(column) if kind is Kind.DATE else column).cast("bigint"), F.lit(0).cast("bigint"))
+    if _WIDTHS[kind] < 8:
+        number = number.bitwiseAND(F.lit((1 << 8 * _WIDTHS[kind]) - 1).cast("bigint"))
+    # Backwards, digits are in the order of the bytes wanted once the two of each byte are swapped.
+    low = F.lit(0x0F0F0F0F0F0F0F0F)
+    swapped = F.shiftleft(number.bitwiseAND(low), 4).bitwiseOR(F.shiftrightunsigned(number, 4).bitwiseAND(low))
+    return F.reverse(F.lpad(F.hex(swapped), 16, "0"))
 
 
 def _by_rows(work: Callable[[pa.RecordBatch], pa.Array], names: tuple[str, ...], type: Type) -> Column:

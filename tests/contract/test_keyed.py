@@ -252,6 +252,30 @@ def hashes(table):
     return {(f["_PARTITION"], f["_BUCKET"]): f["_ROW_COUNT"] for f in found}
 
 
+@pytest.mark.parametrize(
+    "types", [("tinyint",), ("smallint",), ("int",), ("bigint",), ("date",), ("int", "date", "bigint")]
+)
+def test_spark_knows_the_buckets_of_whole_numbers_and_dates(lake, spark, types):
+    """Rows of a bucket meet in one task, which writes one file: Spark hashes keys as the writer does."""
+    widths = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+    chance = random.Random(str(types))
+    day = datetime.date(1970, 1, 1)
+
+    def drawn(type):
+        if type == "date":
+            return day + datetime.timedelta(chance.randint(-300_000, 300_000))
+        limit = 1 << widths[type] - 1
+        return chance.choice([-limit, limit - 1, 0, -1, chance.randrange(-limit, limit), chance.randint(-99, 99)])
+
+    keys = sorted({tuple(map(drawn, types)) for _ in range(300)})
+    names = [f"k{i}" for i in range(len(types))]
+    frame = spark.createDataFrame(keys, ", ".join(f"{n} {t}" for n, t in zip(names, types, strict=True)))
+    table = lake.create_table("d.t", frame.schema, primary_key=names, properties={"bucket": "7", "write-only": "true"})
+    table.upsert(frame.repartition(4))
+    assert len(table.inspect.files()) == 7
+    assert sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist()) == keys
+
+
 def test_buckets_grow_with_their_keys(lake, frame):
     t = make(lake, bucket="-1", **{"dynamic-bucket.target-row-num": "5"})
     t.upsert(frame([row(i) for i in range(7)] + [row(1, dt="b")]))
