@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import decimals, spans
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.schema import Kind, Scalar, Type
+from lakeformat.model.schema import Kind, Scalar, Type, scalar
 
 # How wide values of a type are on disk; an older one keeps its width when its column is widened.
 _WIDTHS: dict[Kind, dict[int, str]] = {
@@ -24,6 +24,7 @@ _WIDTHS: dict[Kind, dict[int, str]] = {
     Kind.DOUBLE: {8: "<f8", 4: "<f4"},
 }
 _TEXTS = (Kind.STRING, Kind.BYTES, Kind.FIXED, Kind.UUID)
+_SIGN = np.uint64(63)  # The bit of it in eight bytes.
 _LONGS = (Kind.TIME_MICROS, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 
 
@@ -47,6 +48,20 @@ def encode(values: pa.Array, type: Type) -> pa.Array:
         case _:
             raise UnsupportedFeature(f"type {type} has no single value in manifests")
     return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.binary())) if values.null_count else found
+
+
+def decode_bounds(low: pa.Array, high: pa.Array, type: Type) -> tuple[pa.Array, pa.Array]:
+    """Binary -> bounds of values of `type`, null where there are none that are known.
+
+    The specification orders uuids by their bytes; Java up to 1.10 takes them for two signed numbers, and so orders what it says
+    of partitions. Both agree on the first eight bytes where all have the same sign, and on nothing else.
+    """
+    least, most = decode(low, type), decode(high, type)
+    if type != scalar(Kind.UUID):
+        return least, most
+    first, last = _halves(least), _halves(most)
+    known = np.asarray(pc.and_(least.is_valid(), most.is_valid())) & (first >> _SIGN == last >> _SIGN)
+    return _uuids(first, known, np.uint64(0)), _uuids(last, known, ~np.uint64(0))
 
 
 def decode(data: pa.Array, type: Type) -> pa.Array:
@@ -83,3 +98,17 @@ def decode(data: pa.Array, type: Type) -> pa.Array:
             lengths = pc.fill_null(pc.equal(pc.binary_length(data), target.byte_width), False)
             return pc.if_else(lengths, data, pa.scalar(None, pa.binary())).cast(target)
     raise UnsupportedFeature(f"type {type} has no single value in manifests")
+
+
+def _halves(uuids: pa.Array) -> np.ndarray:
+    """The first eight bytes of each as a number; 0 for null."""
+    filled = uuids.fill_null(bytes(16))
+    whole = np.frombuffer(filled.buffers()[1], ">u8")[2 * filled.offset : 2 * (filled.offset + len(filled))]
+    return whole[::2].astype(np.uint64)
+
+
+def _uuids(first: np.ndarray, known: np.ndarray, rest: np.uint64) -> pa.Array:
+    """Uuids that begin with these eight bytes and end with those of `rest`; null where not `known`."""
+    whole = np.stack([first, np.full(len(first), rest)], axis=1).astype(">u8")
+    found = pa.Array.from_buffers(pa.binary(16), len(first), [None, pa.py_buffer(whole.tobytes())])
+    return pc.if_else(pa.array(known), found, pa.scalar(None, pa.binary(16)))

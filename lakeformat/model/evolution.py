@@ -154,19 +154,26 @@ Change = (
 
 
 def apply(
-    schema: Schema, changes: Iterable[Change], collections_have_ids: bool = False, fills_old_rows: bool = False
+    schema: Schema,
+    changes: Iterable[Change],
+    collections_have_ids: bool = False,
+    fills_old_rows: bool = False,
+    roles_are_by_id: bool = False,
 ) -> Schema:
     """`schema` after `changes`, in order: all or none. Its `id` stays; the format gives it the next one.
 
     New fields get ids above every one ever used, parents first; those of collections' parts too where the format has
     them (`collections_have_ids`). With `fills_old_rows`, the default of a new column is also that of the rows that are there.
     Raises `NotFound`, `AlreadyExists` or `InvalidInput` with the column's name, for what
-    would break the table: a partition, primary-key or bucket-key column dropped, renamed or retyped, a type narrowed,
-    nulls forbidden, no column left. Which properties may change is the format's own matter.
+    would break the table: a partition, primary-key or bucket-key column dropped or (unless `roles_are_by_id`) renamed or
+    retyped, a type narrowed, nulls forbidden, no column left. Which properties may change is the format's own matter.
     """
     last = max([schema.last_field_id, *(each.id for each in walk(schema.fields))])
     schema = replace(schema, last_field_id=last)
     for change in changes:
+        if not roles_are_by_id and isinstance(change, RenameColumn | ChangeType):
+            done = "renamed" if isinstance(change, RenameColumn) else "given another type"
+            _require_free(schema, _path(schema.fields, change.name), done)
         schema = _applied(schema, change, collections_have_ids, fills_old_rows)
     return schema
 
@@ -258,16 +265,15 @@ def _applied(schema: Schema, change: Change, collections_have_ids: bool, fills_o
     what = ".".join(path)
     match change:
         case RenameColumn(_, to):
-            _require_free(schema, path, "renamed")
             renamed = _edited(schema, path, lambda siblings, name: _rename(siblings, name, to, what))
-            return replace(renamed, sort_order=_order_renamed(schema.sort_order, path, to))
+            renamed = replace(renamed, sort_order=_order_renamed(schema.sort_order, path, to))
+            return renamed if len(path) > 1 else _roles_renamed(renamed, path[0], to)
         case DropColumn():
             _require_free(schema, path, "dropped")
             return _edited(schema, path, lambda siblings, name: _drop(siblings, name, what))
         case MoveColumn(_, first, after):
             return _edited(schema, path, lambda siblings, name: _move(siblings, name, first, after, what))
         case ChangeType(_, type):
-            _require_free(schema, path, "given another type")
             new = _type(type, what)
             return _edited(schema, path, _on_one(lambda each: _retype(each, new, what)))
         case ChangeComment(_, comment):
@@ -310,6 +316,13 @@ def _rename(siblings: tuple[Field, ...], name: str, to: str, what: str) -> tuple
         raise InvalidInput(f"column {what}: {to!r} is not a name")
     _require_new(tuple(s for s in siblings if s is not each), to, what)
     return tuple(replace(s, name=to) if s is each else s for s in siblings)
+
+
+def _roles_renamed(schema: Schema, name: str, to: str) -> Schema:
+    """The column's part in partitions and in the key, under its new name."""
+    fields = tuple(replace(f, source=to) if f.source == name else f for f in schema.partitioning.fields)
+    key = tuple(to if each == name else each for each in schema.primary_key)
+    return replace(schema, partitioning=replace(schema.partitioning, fields=fields), primary_key=key)
 
 
 def _order_renamed(order: SortOrder, path: tuple[str, ...], to: str) -> SortOrder:

@@ -534,11 +534,14 @@ def test_defaults(lake):
     assert t.scan().to_arrow().to_pylist() == [{"id": 1, "n": 7}]
 
 
-def test_partition_columns_cannot_be_changed(table):
+def test_partition_columns_cannot_be_dropped_nor_in_paimon_renamed(table):
     with pytest.raises(InvalidInput, match="dt"):
         table.alter().drop_column("dt").commit()
-    with pytest.raises(InvalidInput, match="dt"):
-        table.alter().rename_column("dt", "day").commit()
+    if table.format == "iceberg":  # Where they are known by id, they may have another name.
+        table.alter().rename_column("dt", "day").rename_column("day", "dt").commit()
+    else:
+        with pytest.raises(InvalidInput, match="dt"):
+            table.alter().rename_column("dt", "day").commit()
     with pytest.raises(NotFound, match="nope"):
         table.alter().drop_column("nope").commit()
     with pytest.raises(AlreadyExists):

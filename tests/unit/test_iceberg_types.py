@@ -2,6 +2,7 @@
 
 import datetime
 import io
+import random
 import uuid
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import Field, InvalidInput, Lake, Schema, UnsupportedFeature
-from lakeformat.codec import murmur, single_value, transform
+from lakeformat.codec import expression, murmur, single_value, transform
 from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.iceberg import manifest, types
 from lakeformat.model.partition import Transform, TransformKind
+from lakeformat.model.predicate import bind
 from lakeformat.model.schema import Kind, Scalar, scalar
 from lakeformat.model.type_text import parse_type
 
@@ -151,6 +153,44 @@ def test_bounds_in_manifests_leave_files_out(table):
         for where in ("t > time '23:00:00'", "f = X'00000000'", "n < timestamp '2009-02-13 23:31:30.123456789'"):
             assert table.scan(where=where).plan() == [], where
     assert len(table.scan(where="t > time '22:00:00'").plan()) == 1
+
+
+def test_bounds_of_uuids_are_read_as_bytes_and_as_signed_numbers():
+    chance = random.Random(7)
+    for _ in range(300):
+        few = [0, 1, 2**63 - 1, 2**63, 2**64 - 1, chance.getrandbits(64)]
+        values = [(chance.choice(few) << 64 | chance.getrandbits(64)).to_bytes(16) for _ in range(3)]
+        is_one = len({value[0] >> 7 for value in values}) == 1
+        for low, high in ((min(values), max(values)), (min(values, key=signed), max(values, key=signed))):
+            low, high = (pa.array([None, each, None]).slice(1) for each in (low, high))
+            low, high = (each.to_pylist() for each in single_value.decode_bounds(low, high, scalar(Kind.UUID)))
+            assert low[1] is high[1] is None
+            assert (low[0] is not None) == (high[0] is not None) == is_one
+            assert not is_one or low[0] <= min(values) <= max(values) <= high[0]
+
+
+def signed(value):
+    """A uuid as Java compares it."""
+    return tuple(int.from_bytes(half, signed=True) for half in (value[:8], value[8:]))
+
+
+def test_a_manifest_of_uuids_of_both_signs_is_not_left_out(tmp_path):
+    fields = (Field(0, "id", scalar(Kind.INT)), Field(1, "u", scalar(Kind.UUID)))
+    t = Lake(tmp_path).create_table("d.t", Schema(fields), format="iceberg", partition_by=["u"])
+    uuids = [bytes([first]) + bytes(15) for first in (0x00, 0x20, 0x7F, 0x80, 0xFF)] + [None]
+    t.append(pa.table({"id": pa.array(range(6), pa.int32()), "u": pa.array(uuids, pa.binary(16))}))
+    for i, each in enumerate(uuids):
+        where = "u is null" if each is None else f"u = X'{each.hex()}'"
+        assert t.scan(where=where).to_arrow()["id"].to_pylist() == [i]
+        assert len(t.scan(where=where).plan()) == 1
+    # What Java makes of the same partitions: the least is one with a sign.
+    base = t._base()
+    (meta,) = manifest.metas_of(t._store, base.snapshot_document).to_pylist()
+    meta["partitions"][0] |= {"lower_bound": uuids[3], "upper_bound": uuids[2]}
+    metas = pa.Table.from_pylist([meta], manifest.META)
+    for each in uuids:
+        where = expression.parse("u is null" if each is None else f"u = X'{each.hex()}'")
+        assert len(manifest.prune_metas(metas, base, expression.parse("true"), bind(where, base.schema.fields))) == 1
 
 
 @pytest.mark.parametrize("length", [4, 16])

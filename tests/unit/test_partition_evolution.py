@@ -174,3 +174,52 @@ def test_against_a_model(lake, seed):
                 replaced = {tuple(keys[s](r) for s in spec) for r in made}
                 live = [r for r in live if tuple(keys[s](r) for s in spec) not in replaced] + made
         assert ids(t) == sorted(r["id"] for r in live), (seed, spec)
+
+
+def test_columns_of_partitions_and_keys_change_their_names_and_widen(lake):
+    t = lake.create_table(
+        "d.t", pa.schema([pa.field("id", pa.int32(), False), ("dt", pa.string()), ("n", pa.int32())]), format="iceberg",
+        partition_by=["dt", "bucket(4, id)", "truncate(10, n)"], primary_key=["id"],
+    )  # fmt: skip
+    t.append(pa.table({"id": pa.array([1, 2], pa.int32()), "dt": ["a", "b"], "n": pa.array([-1, 25], pa.int32())}))
+    then = t.current_snapshot().id
+    t.alter().rename_column("dt", "day").rename_column("id", "key").commit()
+    t.alter().change_type("key", "bigint").change_type("n", "bigint").commit()
+    assert (t.schema.primary_key, t.schema.partitioning.columns) == (("key",), ("day",))
+    assert t.schema.partitioning.names == ("dt", "id_bucket", "n_truncate")
+    assert [s["spec-id"] for s in t._base().document["partition-specs"]] == [0]
+    t.append(pa.table({"key": [1 << 40, 3], "day": ["a", "c"], "n": [-(1 << 40), None]}))
+    assert sorted(t.scan(["key"], where="day = 'a'").to_arrow()["key"].to_pylist()) == [1, 1 << 40]
+    assert len(t.scan(where=f"key = {1 << 40}").plan()) == len(t.scan(where="n = 25").plan()) == 1
+    assert t.scan(["id"], where="dt = 'a'", snapshot_id=then).to_arrow()["id"].to_pylist() == [1]
+    t.overwrite(pa.table({"key": [9], "day": ["a"], "n": [0]}), partition={"day": "a"})
+    t.overwrite_partitions(pa.table({"key": [10], "day": ["a"], "n": [0]}), [{"day": "a"}])
+    t.upsert(pa.table({"key": [2, 3], "day": ["b", "c"], "n": [26, 7]}))
+    t.compact(full=True)
+    found = t.scan().to_arrow().sort_by("key")
+    assert [tuple(row.values()) for row in found.to_pylist()] == [(2, "b", 26), (3, "c", 7), (10, "a", 0)]
+    with pytest.raises(InvalidInput, match="is a partition column and cannot be dropped"):
+        t.alter().drop_column("day").commit()
+
+
+def test_a_column_called_like_a_partition_field_is_refused_and_never_taken_for_it(lake):
+    t = lake.create_table(
+        "d.t", pa.schema([("id", pa.int64()), ("dt", pa.string())]), format="iceberg", partition_by=["dt"]
+    )
+    t.append(pa.table({"id": [1, 2], "dt": ["a", "b"]}))
+    t.alter().rename_column("dt", "day").commit()
+    with pytest.raises(InvalidInput, match="the partition field 'dt' has the name of a column"):
+        t.alter().add_column("dt", "string").commit()
+    # Others do that.
+    path = max((Path(t.uri.removeprefix("file://")) / "metadata").glob("v*.metadata.json"))
+    document = json.loads(path.read_text())
+    document["schemas"][-1]["fields"].append({"id": 3, "name": "dt", "type": "string", "required": False})
+    document["last-column-id"] = 3
+    path.write_text(json.dumps(document))
+    assert t.scan(where="dt is null").count() == 2
+    t.append(pa.table({"id": [3], "day": ["a"], "dt": ["z"]}))
+    assert t.scan(["id"], where="dt = 'z'").to_arrow()["id"].to_pylist() == [3]
+    assert len(t.scan(where="day = 'b'").plan()) == 1
+    t.delete("dt = 'z'")
+    t.overwrite(pa.table({"id": [4], "day": ["b"], "dt": ["y"]}), partition={"day": "b"})
+    assert sorted(t.scan().to_arrow()["id"].to_pylist()) == [1, 4]

@@ -289,11 +289,12 @@ def prune_metas(metas: pa.Table, base: State, scope: Expression, predicate: Expr
         bounds: dict[str, expression.Bounds] = {}
         for place, kind in enumerate(spec.types):
             summary = pc.list_element(summaries.take(at), place)
-            low, high = (single_value.decode(pc.struct_field(summary, n), kind) for n in ("lower_bound", "upper_bound"))
+            ends = [pc.struct_field(summary, n) for n in ("lower_bound", "upper_bound")]
+            low, high = single_value.decode_bounds(ends[0], ends[1], kind)
             # No bounds: all null, or NaN alone. Whether all are null is not said, only whether one may be.
             nulls = pc.if_else(pc.struct_field(summary, "contains_null"), pa.scalar(None, pa.int64()), 0)
             if not (isinstance(kind, Scalar) and kind.kind in (Kind.FLOAT, Kind.DOUBLE)):
-                nothing = pc.and_(low.is_null(), pc.struct_field(summary, "contains_null"))
+                nothing = pc.and_(ends[0].is_null(), pc.struct_field(summary, "contains_null"))
                 nulls = pc.if_else(nothing, files, nulls)
             bounds = _bounds_of(base, spec, place, low, high, nulls, files) | bounds
         asked = and_(scope, _transformed(predicate, base, spec))
@@ -604,9 +605,9 @@ def _row_ids(table: pa.Table, meta: Mapping[str, Any]) -> pa.ChunkedArray:
 
 def _names_of(base: State, spec: Spec, place: int) -> tuple[str, ...]:
     """What a scope may call a partition field: by its column's name where it is that column, and by its own name where that
-    is the same field in the spec that new files are written with."""
+    is the same field in the spec that new files are written with, and no other column's name."""
     each = spec.partitioning.fields[place]
-    own = (each.name,) if each.id in base.spec.field_ids else ()
+    own = (each.name,) if each.id in base.spec.field_ids and each.name not in base.schema.names else ()
     return (*own, each.source) if each.transform.kind is TransformKind.IDENTITY else own
 
 
@@ -726,16 +727,11 @@ def _summary(column: pa.Array, kind: Type) -> dict[str, Any]:
         column = column.filter(pc.invert(pc.fill_null(pc.is_nan(column), False)))
     if pa.types.is_fixed_size_binary(column.type):
         column = column.cast(pa.binary())
-    bounds = pc.min_max(column) if column.null_count < len(column) else None
-    low, high = (
-        (None, None) if bounds is None else (_bytes(bounds[n].as_py(), column.type, kind) for n in ("min", "max"))
-    )
+    low, high = None, None
+    if column.null_count < len(column):
+        found = pc.min_max(column)
+        low, high = (single_value.encode(pa.repeat(found[n], 1), kind)[0].as_py() for n in ("min", "max"))
     return {"contains_null": column.null_count > 0, "contains_nan": nan, "lower_bound": low, "upper_bound": high}
-
-
-def _bytes(value: Any, arrow: pa.DataType, kind: Type) -> bytes:
-    found: bytes = single_value.encode(pa.array([value], arrow), kind)[0].as_py()
-    return found
 
 
 def _codec(schema: Schema) -> str:

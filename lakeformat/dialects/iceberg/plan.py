@@ -124,7 +124,7 @@ def _create(reader: Reader, request: Request, schema: Schema, base: State, stamp
 
 def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
     before = base.schema
-    after = evolution.apply(before, asked, collections_have_ids=True, fills_old_rows=True)
+    after = evolution.apply(before, asked, collections_have_ids=True, fills_old_rows=True, roles_are_by_id=True)
     fields = tuple(replace(f, type=types.iceberg_type(f.type)) for f in after.fields)
     metadata.check_names([f.name for f in fields], reader.root)
     types.check_widened(before.fields, fields)
@@ -145,8 +145,9 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     if fields != before.fields:
         _add_schema(reader, document, fields, after.last_field_id)
     order.check(after.sort_order.fields, fields, reader.root)
-    if after.partitioning != before.partitioning:
+    if after.partitioning != before.partitioning or fields != before.fields:
         metadata.check_partitions(after.partitioning.fields, fields, reader.root)
+    if after.partitioning != before.partitioning:
         _add_spec(document, after.partitioning, fields)
     made = Snapshot(metadata.current_id(base) or 0, "evolve", stamp.now_ms, document["current-schema-id"], request.id)
     return _publish(reader, request, base, stamp, document, made)

@@ -422,10 +422,8 @@ def _apart(base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, 
         sides = []
         for table, rows in ((entries, left), (deletes, right)):
             at = pa.array(rows[pairs])
-            low, high = (
-                single_value.decode(manifest.look_up(table[n], id), kind).take(at)
-                for n in ("lower_bounds", "upper_bounds")
-            )
+            ends = (manifest.look_up(table[n], id).take(at) for n in ("lower_bounds", "upper_bounds"))
+            low, high = single_value.decode_bounds(next(ends), next(ends), kind)
             nulls = manifest.look_up(table["null_value_counts"], id).take(at)
             values = manifest.look_up(table["value_counts"], id).take(at)
             sides.append((low, high, nulls, pc.equal(nulls, values)))
@@ -500,10 +498,8 @@ def _bounds(base: State, entries: pa.Table, names: Iterable[str]) -> Mapping[str
         field = find_field(base.schema.fields, name)
         if not isinstance(field.type, Scalar) or field.type.kind is Kind.UNKNOWN:
             continue
-        low, high = (
-            single_value.decode(manifest.look_up(entries[n], field.id), field.type)
-            for n in ("lower_bounds", "upper_bounds")
-        )
+        ends = (manifest.look_up(entries[n], field.id) for n in ("lower_bounds", "upper_bounds"))
+        low, high = single_value.decode_bounds(next(ends), next(ends), field.type)
         nulls = manifest.look_up(entries["null_value_counts"], field.id)
         bounds[name] = expression.Bounds(low, high, nulls, rows)
     return bounds
