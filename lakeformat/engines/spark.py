@@ -448,8 +448,10 @@ class SparkSource:
             frames.append(_mapped(rows, partial(_inserted, merge), schema))
         if not frames:
             return []
-        if layout.partition_by and layout.distribution == "auto":
-            layout = replace(layout, distribution="hash")  # A join has spread each partition over all tasks.
+        if layout.partition_by and layout.distribution in ("auto", "range"):
+            layout = replace(
+                layout, distribution="hash"
+            )  # A join has spread each partition; ranges would ask it twice.
         return self._engine.write(self._store, reduce(DataFrame.unionAll, frames), layout)
 
     def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:
@@ -606,7 +608,7 @@ class _Workers:
             frame = self.engine.read(store, tasks, tasks[0].fields)
         except UnsupportedFeature:  # Values that Spark has no form for.
             return None
-        if layout.partition_by and layout.distribution == "auto":
+        if layout.partition_by and layout.distribution in ("auto", "range"):
             layout = replace(layout, distribution="hash")
         return self.engine.write(store, frame, layout)
 

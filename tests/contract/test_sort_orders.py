@@ -168,6 +168,31 @@ def test_files_of_one_write_do_not_overlap(lake):
         assert [i for ids in found for i in ids] == sorted(row["id"] for row in data if row["dt"] == dt)
 
 
+def test_many_partitions_become_few_files(lake):
+    t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["bucket(40, id)"], sort_by=["x", "id desc"])
+    layout = t._dialect.layout(t._base(), t._store)
+    batches = pa.Table.from_pylist([{**row, "id": n} for n, row in enumerate(rows(400))], SCHEMA).to_batches(50)
+    written = worker.write(t._store, batches, layout, buffer_bytes=4000, open_files=3)
+    assert len({each.partition for each in written}) == 40
+    assert len(written) <= 44
+
+
+def test_a_table_without_rows_and_one_parted_anew(lake):
+    t = lake.create_table("d.t", SCHEMA, format="iceberg", sort_by=["id desc"])
+    assert t.append(pa.Table.from_pylist([], SCHEMA)) is None
+    assert t.compact(sort_by=True) is None
+    assert t.delete("id = 1") is None
+    data = [{**row, "id": n} for n, row in enumerate(rows(100))]
+    t.append(pa.Table.from_pylist(data[:50], SCHEMA))
+    t.alter().add_partition_field("dt").set_sort_order(["id"]).commit()
+    t.append(pa.Table.from_pylist(data[50:], SCHEMA))
+    t.compact(sort_by=True)
+    found = assert_sorted(t, [(lambda r: r["id"], False, False)], order_id=2, at_least=2)
+    assert all(len({row["dt"] for row in held}) == 1 for _, held in found)
+    assert seen(row for _, held in found for row in held) == seen(data)
+    assert t.scan(snapshot_id=t.snapshots()[0].id).count() == 50
+
+
 def test_an_order_that_others_change_meanwhile_is_not_claimed(lake):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", sort_by=["id"])
 
@@ -248,6 +273,8 @@ def test_compaction_by_an_order_says_which_if_the_table_has_it(lake, session):
     t.append(given(session, rows(200)))
     t.compact(sort_by=["x desc", "id"], spark=session)
     assert_sorted(t, [(lambda r: r["x"], True, True), (lambda r: r["id"], False, False)], order_id=0)
+    t.compact(sort_by=["zorder(x)", "id desc"], spark=session)
+    assert_sorted(t, [(lambda r: r["x"], False, False), (lambda r: r["id"], True, True)], order_id=0)
     t.compact(sort_by=True, spark=session)
     assert_sorted(t, [(lambda r: r["id"], True, True)])
     t.alter().set_sort_order([]).commit()
@@ -287,11 +314,13 @@ def test_paimon_has_no_sort_order(lake):
 
 def test_a_changelog_is_not_sorted_and_says_so(lake):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", primary_key=["id"], sort_by=["id desc"])
-    with t.delta_writer("cdc", upsert=True) as writer:
-        writer.write(pa.table({"id": [1, 3, 2, 1], "dt": ["p"] * 4}))
+    with t.delta_writer("cdc", upsert=True, buffer_bytes=1) as writer:
+        writer.write(pa.table({"id": [1, 3, 2], "dt": ["p"] * 3}))
+        writer.write(pa.table({"id": [3, 4], "dt": ["q"] * 2}))
         writer.checkpoint(1)
-    assert t.inspect.files()["sort_order_id"].to_pylist() == [0]
-    assert t.scan(["id"]).to_arrow()["id"].to_pylist() == [3, 2, 1]
+    assert t.inspect.files()["sort_order_id"].to_pylist() == [0, 0]
+    found = t.scan(["id", "dt"]).to_arrow().to_pylist()  # The first row of 3 went by its place.
+    assert sorted((row["id"], row["dt"]) for row in found) == [(1, "p"), (2, "p"), (3, "q"), (4, "q")]
 
 
 def test_what_cannot_be_an_order_is_refused(lake):
