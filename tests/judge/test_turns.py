@@ -145,12 +145,19 @@ CROSSING_TURNS: dict[str, tuple[tuple[str, Step], ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("file_format", ["parquet", "orc"])
-def test_keys_that_change_partitions_go_round(engines: dict[str, Any], tmp_path: Path, file_format: str) -> None:
+@pytest.mark.parametrize(
+    ("file_format", "marked"), [("parquet", False), ("orc", False), ("parquet", True)], ids=["parquet", "orc", "marked"]
+)
+def test_keys_that_change_partitions_go_round(
+    engines: dict[str, Any], tmp_path: Path, file_format: str, marked: bool
+) -> None:
     """Java places its rows by its own index, which it builds of all keys that it finds."""
     columns = tuple((name, f"{type_} NOT NULL" if name == "id" else type_) for name, type_ in SALES)
     turns = CROSSING_TURNS["moves"]
     options = {"file.format": file_format, "dynamic-bucket.target-row-num": "2"}
+    if marked:  # Then we overwrite no partition with keys that live in others.
+        options |= {"deletion-vectors.enabled": "true"}
+        turns = tuple(turn for turn in turns if turn[1]["do"] != "overwrite_partitions")
     steps = tuple(step for _, step in turns)
     recipe = Recipe("crossing", columns, steps, ("dt",), primary_key=("id",), options=options)
     goes_round(engines, tmp_path, recipe, turns)
