@@ -1,6 +1,7 @@
 """Changes between snapshots: applied to the rows of the one they give the rows of the other."""
 
 import datetime
+import json
 import random
 from collections import Counter
 from itertools import pairwise
@@ -193,6 +194,10 @@ def test_changelogs_outlive_their_snapshots(lake, properties):
         table.remove_orphan_files(older_than=LATER)
         assert read(table, 0, last) == before
         assert multiset(table, last) == content
+        for document in (json.loads(path.read_text()) for path in home.glob("changelog/changelog-*")):
+            lists = [document.get("changelogManifestList") or document["deltaManifestList"]]
+            lists = lists if document["commitKind"] == "APPEND" else [document.get("changelogManifestList")]
+            assert all((home / "manifest" / name).exists() for name in lists if name)
     assert (home / "changelog/EARLIEST").read_text() == "1"
     assert (home / "changelog/LATEST").read_text() == str(last - 1)
     with pytest.raises(NotFound):

@@ -409,6 +409,12 @@ def test_an_interrupted_expiry_loses_no_changelog_and_the_next_finishes():
         assert metadata.changelog_ids(world.store) == [5, 6, 7, 8, 9]
         assert world.data() == world.check() | came
         assert dialect.orphans(world.store, base, 2) == []
+        (left,) = metadata.read_changelogs(world.store, [7])
+        named = [
+            left["deltaManifestList"],
+            *manifest.read_list(world.store, left["deltaManifestList"])["_FILE_NAME"].to_pylist(),
+        ]
+        assert all(world.store.exists(f"manifest/{name}") for name in named)  # Decoded ones are remembered.
         if not was_cut:
             break
     assert n > 30
