@@ -205,6 +205,21 @@ RECIPES: dict[str, tuple[Recipe, list[list]]] = {
         ),
         [[1, narrow(1, 2, 70000), wide(1, 2, 3, 1 << 40, (1 << 63) + 1)], [2, narrow(5), wide(9)]],
     ),
+    "looked_up": (  # Each write is compacted, and what stands on a lower level holds all that is above.
+        keyed(
+            "looked_up",
+            "aggregation",
+            [("n", "BIGINT"), ("s", "STRING")],
+            [[1, 1, "a"], [2, 5, None]],
+            [[1, 2, "b"], [3, 7, "x"]],
+            [[1, 4, "c"]],
+            [[1, 8, None], [2, 1, "z"]],
+            **{"changelog-producer": "lookup"},
+            **function("n", "sum"),
+            **function("s", "listagg"),
+        ),
+        [[1, 15, "a,b,c"], [2, 6, "z"], [3, 7, "x"]],
+    ),
     "first": (
         keyed("first", "first-row", [("v", "STRING")], [[1, "a"], [2, "b"]], [[1, "A"], [3, "c"]]),
         [[1, "a"], [2, "b"], [3, "c"]],

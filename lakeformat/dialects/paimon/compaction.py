@@ -235,6 +235,8 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
     worn = lost > enough * np.asarray(entries["_ROW_COUNT"])
     worn_names = entries["_FILE_NAME"].filter(pa.array(worn)).combine_chunks()
     marked, looks_up = options.has_vectors(schema.properties), options.looks_up(schema.properties)
+    # Readers of others add up what stands on several levels (pypaimon, pypaimon-rust): then there is only one.
+    sums_up = bool(given.merge.aggregations)
     result: list[RewriteTask] = []
     for rows in np.split(np.arange(len(places)), np.flatnonzero(np.diff(places)) + 1):
         order = rows[np.lexsort((-newest[rows], levels[rows]))]
@@ -246,7 +248,7 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
         # Of rows on level 0 all at once: what they change, and what is there already.
         settles = looks_up and bool((levels[rows] == 0).any())
         is_full = full or (len(begins) > 1 and _is_due(created[rows], levels[rows], rules, now_ms))
-        is_full |= settles and (marked or producer == "full-compaction")
+        is_full |= settles and (marked or producer == "full-compaction" or sums_up)
         picked = pick(levels[order][begins], np.add.reduceat(sizes[order], begins), rules, is_full)
         if picked is None and full and worn[rows].any():
             picked = len(begins), rules.levels - 1
