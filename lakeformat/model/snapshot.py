@@ -94,7 +94,7 @@ class Stamp:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """New files, and the root that makes them the table. `hints` are written after, and may fail. `unused` are files of the
-    operation that the root does not name, since `files` hold what they did."""
+    operation that the root does not name, since `files` hold what they did, and others that it lets go of."""
 
     files: Mapping[str, bytes]
     root_path: str

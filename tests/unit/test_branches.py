@@ -142,6 +142,17 @@ def test_a_branch_whose_time_is_over_goes(table):
     assert len(table.inspect.snapshots()) == 1
 
 
+def test_the_table_says_when_the_time_of_branches_and_tags_is_over(table):
+    table.append(rows(1))
+    table.create_tag("short")
+    table.create_tag("long", retain=datetime.timedelta(days=1))
+    table.create_branch("audit")
+    table.alter().set_properties({"history.expire.max-ref-age-ms": "0"}).commit()
+    table.expire_snapshots()
+    assert table.inspect.branches()["branch_name"].to_pylist() == ["main"]
+    assert table.inspect.tags()["tag_name"].to_pylist() == ["long"]
+
+
 def test_names_of_branches(table):
     with pytest.raises(NotFound, match="no snapshot"):
         table.create_branch("b")

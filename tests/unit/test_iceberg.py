@@ -229,6 +229,26 @@ def test_expiry_keeps_other_branches_and_cuts_the_log(table):
     assert document(table)["refs"]["side"]["snapshot-id"] == ids[1]
 
 
+def test_documents_go_where_the_table_wants_it(lake):
+    properties = {"write.metadata.previous-versions-max": "2", "write.metadata.delete-after-commit.enabled": "true"}
+    t = lake.create_table("d.few", SCHEMA, format="iceberg", properties=properties)
+    for i in range(5):
+        t.append(rows((i, "a")), id=f"append {i}")
+    assert sorted(p.name for p in folder(t).glob("metadata/v*.json")) == [f"v{n}.metadata.json" for n in (4, 5, 6)]
+    assert [e["metadata-file"].rpartition("/")[2] for e in document(t)["metadata-log"]] == [
+        "v4.metadata.json",
+        "v5.metadata.json",
+    ]
+    made = t.append(rows((0, "a")), id="append 0")
+    assert (made.id, t.scan().count(), len(t.snapshots())) == (t.snapshots()[0].id, 5, 5)
+    t.alter().set_properties({"write.metadata.delete-after-commit.enabled": "false"}).commit()
+    t.append(rows((5, "a")))
+    t.append(rows((6, "a")))
+    assert len(list(folder(t).glob("metadata/v*.json"))) == 5
+    with pytest.raises(InvalidInput, match="must be 'true' or 'false'"):
+        t.alter().set_properties({"write.metadata.delete-after-commit.enabled": "yes"}).commit()
+
+
 def test_expiry_is_refused_where_others_use_the_files(table):
     table.append(rows((1, "a")))
     table.alter().set_properties({"gc.enabled": "false"}).commit()

@@ -408,6 +408,85 @@ def test_what_others_did_meanwhile_breaks_what_java_says_it_breaks(stored, what,
             assert ids(table) == sorted([*expected, 77])
 
 
+@pytest.mark.parametrize("what", ["delete by position", "update by position", "update by copy", "compact", "append"])
+def test_what_others_do_on_other_branches_breaks_nothing(stored, what):
+    audit = stored.create_branch("audit")
+    for table, elsewhere in ((stored, audit), (audit, stored)):
+        before = ids(table)
+        store, base = store_of(table), table._base()
+        late = operation(stored, what, "serializable")
+        late = replace(late, request=replace(late.request, branch=table._branch, id=f"{what} {table._branch}"))
+        if not isinstance(late, Append):
+            late = replace(late, read_at=base.snapshot.id)
+        elsewhere.append(rows([-1], "a"))
+        elsewhere.delete("id = 12")
+        commit(store, iceberg.head(store), iceberg, late)
+        gone = range(15) if what.startswith("delete") else ()
+        assert ids(table) == [i for i in before if i not in gone] + ([77] if what == "append" else [])
+        assert -1 in ids(elsewhere)
+        assert 12 not in ids(elsewhere)
+        if table is stored:  # As it was.
+            stored.rollback_to(snapshot_id=base.snapshot.id)
+            audit.rollback_to(snapshot_id=base.snapshot.id)
+
+
+@pytest.mark.parametrize("what", ["delete by position", "update by position", "update by copy", "compact", "append"])
+def test_who_changes_the_partitions_meanwhile_breaks_what_brings_data(stored, what):
+    late = operation(stored, what, "snapshot")
+    stored.alter().add_partition_field("bucket(2, id)").commit()
+    store, before = store_of(stored), ids(stored)
+    if what == "delete by position":
+        commit(store, iceberg.head(store), iceberg, late)
+        assert ids(stored) == list(range(15, 40))
+        return
+    with pytest.raises(Conflict, match="somebody changed the table's partitions"):
+        commit(store, iceberg.head(store), iceberg, late)
+    assert ids(stored) == before
+
+
+# (what, meanwhile) -> whether it breaks, in a table of version 3.
+VECTORS = {
+    ("delete by position", "position delete"): True,
+    ("delete by position", "update"): True,
+    ("delete by position", "equality delete"): False,
+    ("delete by position", "delete elsewhere"): False,
+    ("update by position", "position delete"): True,
+    ("compact", "position delete"): True,
+    ("compact", "equality delete"): False,
+    ("update by copy", "position delete"): True,
+}
+
+
+@pytest.mark.parametrize(("what", "meanwhile"), VECTORS)
+def test_vectors_of_the_same_data_file_are_no_ones_to_overlook(stored, what, meanwhile):
+    stored.alter().set_properties({"format-version": "3"}).commit()
+    late = operation(stored, what, "snapshot")
+    MEANWHILE[meanwhile](stored)
+    store, before = store_of(stored), ids(stored)
+    if VECTORS[what, meanwhile]:
+        with pytest.raises(Conflict):
+            commit(store, iceberg.head(store), iceberg, late)
+        assert ids(stored) == before
+        return
+    commit(store, iceberg.head(store), iceberg, late)
+    assert ids(stored) == [i for i in before if what == "compact" or i >= 15]
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_a_pinned_overwrite_minds_rows_that_came_or_went_in_its_partitions(stored, meanwhile):
+    """`validateNoConflictingData` and `validateNoConflictingDeletes`, from the snapshot that was read."""
+    then = stored.current_snapshot().id
+    MEANWHILE[meanwhile](stored)
+    before = ids(stored)
+    if "elsewhere" in meanwhile or meanwhile == "compact":
+        stored.overwrite_partitions(rows([7], "a"), pinned_to=then)
+        assert ids(stored) == sorted([7, *(i for i in before if i >= 20 or i == -1)])
+        return
+    with pytest.raises(Conflict, match="after snapshot"):
+        stored.overwrite_partitions(rows([7], "a"), pinned_to=then)
+    assert ids(stored) == before
+
+
 def test_each_check_is_one_of_java_s_and_each_verb_has_its_own():
     assert {each for checks in conflict.CHECKED.values() for each in checks} == set(conflict.Check)
     assert conflict.LOOKS_AT[conflict.Check.ADDED_DATA] == {"append", "overwrite"}

@@ -225,6 +225,20 @@ def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
     return document
 
 
+def obsolete(reader: Reader, base: State, document: Mapping[str, Any]) -> tuple[str, ...]:
+    """The documents that the log of the one after the base's names no more, where the table wants these gone
+    (`write.metadata.delete-after-commit.enabled`). Those of a table in a catalog the sweep removes."""
+    wanted = options.boolean(base.schema.properties, "write.metadata.delete-after-commit.enabled", False)
+    if isinstance(reader, Catalogued) or not wanted:
+        return ()
+    named = {each["metadata-file"] for each in document["metadata-log"]}
+    gone = [
+        each["metadata-file"] for each in base.document.get("metadata-log") or () if each["metadata-file"] not in named
+    ]
+    folder = f"{reader.root}/{METADATA_FOLDER}/"
+    return tuple(path.removeprefix(f"{reader.root}/") for path in gone if path.startswith(folder))
+
+
 def emit_schema(fields: tuple[Field, ...], schema_id: int, identifiers: list[int]) -> dict[str, Any]:
     """Fields as a schema of the document."""
     return {
@@ -556,14 +570,14 @@ def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | No
 
 
 def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
-    """Tags and branches whose own time is over: their snapshot is older than `max-ref-age-ms`. `main` has no end."""
+    """Tags and branches whose time is over: their snapshot is older than their own `max-ref-age-ms`, or than the table's
+    `history.expire.max-ref-age-ms`. `main` has no end."""
     there = snapshots(base)
+    most = options.integer(base.schema.properties, "history.expire.max-ref-age-ms", 2**63 - 1)
     return sorted(
         name
         for name, ref in (base.document.get("refs") or {}).items()
-        if name != MAIN
-        and ref.get("max-ref-age-ms") is not None
-        and now_ms - there[ref["snapshot-id"]]["timestamp-ms"] >= ref["max-ref-age-ms"]
+        if name != MAIN and now_ms - there[ref["snapshot-id"]]["timestamp-ms"] >= ref.get("max-ref-age-ms", most)
     )
 
 

@@ -188,6 +188,8 @@ _TYPED: dict[str, Callable[..., object]] = {
     "history.expire.max-snapshot-age-ms": integer,
     "history.expire.min-snapshots-to-keep": integer,
     "write.metadata.previous-versions-max": integer,
+    "write.metadata.delete-after-commit.enabled": boolean,
+    "history.expire.max-ref-age-ms": integer,
     "write.metadata.metrics.max-inferred-column-defaults": integer,
     "write.summary.partition-limit": integer,
     "read.split.target-size": integer,

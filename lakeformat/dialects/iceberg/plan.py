@@ -549,7 +549,8 @@ def _publish(
     """`document` as the next version; it says which request it is, whatever it changed."""
     root = metadata.emit({**document, metadata.DOCUMENT_OPERATION: request.id})
     path = metadata.next_path(reader, base, _derived(stamp, "root"))
-    return Plan(files or {}, path, root, made, metadata.hints(reader, base))
+    unused = metadata.obsolete(reader, base, document) if base.document else ()
+    return Plan(files or {}, path, root, made, metadata.hints(reader, base), unused)
 
 
 def _added(
