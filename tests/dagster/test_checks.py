@@ -1,10 +1,13 @@
 """Asset checks over real tables: what passes, what does not, and what they say."""
 
+from datetime import datetime
+
 import dagster as dg
 import pyarrow as pa
 import pytest
 
 from pipelines.checks import checks_of, column_changes
+from resources.asset_table import column_schema
 from resources.io_manager import LakeIOManager
 from resources.spark import SparkResource
 
@@ -16,10 +19,10 @@ DAYS = ("2013-01-01", "2013-01-02")
 def outcome(lake, instance):
     """Materialize an asset of `rows` with its checks; the results by name."""
 
-    def outcome(rows, keys=DAYS, only_checks=False):
+    def outcome(rows, keys=DAYS, only_checks=False, **metadata):
         @dg.asset(
             partitions_def=DAILY,
-            metadata={"partition_by": "dt", "unique_key": ["dt", "n"]},
+            metadata={"partition_by": "dt", "unique_key": ["dt", "n"], **metadata},
             backfill_policy=dg.BackfillPolicy.single_run(),
         )
         def orders() -> pa.Table:
@@ -85,6 +88,18 @@ def test_checks_alone_look_at_every_partition_that_was_made(outcome, lake):
     found = outcome([], only_checks=True)
     assert found["partition_present"].metadata["empty_partitions"].value == DAYS[1]
     assert found["row_count"].passed
+
+
+def test_hidden_partitions_are_checked_by_the_time_of_their_rows(outcome, lake):
+    hidden = {"format": "iceberg", "partition_by": {"window": "at"}, "layout": ["days(at)"], "unique_key": ["at", "n"]}
+    rows = [{"at": datetime(2013, 1, 1, hour), "n": 1} for hour in (0, 0, 23)]
+    found = outcome(rows, **hidden)
+    assert found["row_count"].passed
+    assert found["row_count"].metadata["rows_counted"].value == 3
+    assert found["unique_key"].metadata["repeated_rows"].value == 1
+    assert found["partition_present"].metadata["empty_partitions"].value == DAYS[1]
+    shown = {c.name: c.tags for c in column_schema(lake.lake.table("nyc.orders").schema).columns}
+    assert shown == {"at": {"partition": ""}, "n": {}}
 
 
 def test_changes_of_columns_are_told_in_words():
