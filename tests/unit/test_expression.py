@@ -223,7 +223,8 @@ def test_a_table_is_evaluated_as_its_rows_are(condition, found):
 @given(conditions(), rows())
 def test_binding_keeps_the_meaning_for_rows(condition, found):
     bound = bind(condition, FIELDS)
-    assert bind(bound, FIELDS) == bound
+    again = bind(bound, FIELDS)
+    assert again == bound or repr(again) == repr(bound)  # From Python 3.13 on dataclasses with the same NaN differ.
     for row in found:
         for name, kind in ((f.name, f.type) for f in FIELDS):
             row[name] = predicate.coerce(row[name], kind)
