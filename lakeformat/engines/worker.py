@@ -550,10 +550,15 @@ def _buckets(batch: pa.RecordBatch, rule: BucketRule, fields: tuple[Field, ...])
 
 
 def partition_value(scalar: pa.Scalar) -> Any:
-    """A partition's value as `WrittenFile` tells it; one NaN stands for all."""
+    """A partition's value as `WrittenFile` tells it; one NaN stands for all. Raises `InvalidInput` for one that Python lacks."""
     if pa.types.is_timestamp(scalar.type):
         return scalar.value
-    value = scalar.as_py()
+    try:
+        value = scalar.as_py()
+    except OverflowError as error:
+        raise InvalidInput(
+            f"a partition of {scalar.type} {scalar.value} (days since 1970): it must lie in the years 1 to 9999"
+        ) from error
     return NAN if value != value else value
 
 

@@ -231,6 +231,21 @@ def test_partitions(lake, by, folders):
     assert t.scan(where="id = 2").count() == (0 if by.startswith("void") else 1)
 
 
+@pytest.mark.parametrize(("kind", "by", "value"), [
+    ("date", "dt", 2**24), ("date", "days(dt)", -(2**24)), ("timestamp(6)", "hours(dt)", 2**62), ("timestamp(6)", "dt", -(2**62)),
+])  # fmt: skip
+def test_partitions_of_times_that_python_cannot_name_are_refused(tmp_path, kind, by, value):
+    fields = (Field(0, "dt", parse_type(kind)),)
+    t = Lake(tmp_path).create_table("d.t", Schema(fields), format="iceberg", partition_by=[by])
+    column = pa.array([value], pa.int32() if kind == "date" else pa.int64()).cast(t.scan().schema.types[0])
+    with pytest.raises(InvalidInput, match="in the years 1 to 9999"):
+        t.append(pa.table({"dt": column}))
+    assert not list(tmp_path.rglob("*.parquet"))
+    t.alter().drop_partition_field(t.schema.partitioning.names[0]).commit()
+    t.append(pa.table({"dt": column}))
+    assert t.scan().to_arrow()["dt"].cast(column.type).equals(pa.chunked_array([column]))
+
+
 def test_nanoseconds_fall_into_the_partition_that_holds_them():
     at = pa.array([-1, -3_600_000_000_000, -3_600_000_000_001, 0, None, 1], pa.timestamp("ns"))
     kind = scalar(Kind.TIMESTAMP, 9)

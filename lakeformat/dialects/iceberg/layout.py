@@ -57,11 +57,15 @@ class Directory:
         return "/".join([DATA_FOLDER, *self.partition(values)])
 
     def partition(self, values: tuple[Any, ...]) -> list[str]:
-        """`name=value` for each partition field."""
-        return [
-            f"{_escape(name)}={_escape(_text(value, transform, kind))}"
-            for name, transform, kind, value in zip(self.names, self.transforms, self.kinds, values, strict=True)
-        ]
+        """`name=value` for each partition field. Raises `InvalidInput` for a moment that Python has no name for."""
+        try:
+            return [
+                f"{_escape(name)}={_escape(_text(value, transform, kind))}"
+                for name, transform, kind, value in zip(self.names, self.transforms, self.kinds, values, strict=True)
+            ]
+        except OverflowError as error:
+            told = dict(zip(self.names, values, strict=True))
+            raise InvalidInput(f"partition {told}: its time must lie in the years 1 to 9999") from error
 
 
 def layout(base: State, reader: Reader | None = None) -> WriteTask:
