@@ -165,6 +165,29 @@ def test_others_read_our_equality_deletes(engines: dict, sql: Sql, lake: Lake, r
         assert counted(engines[reader].ask(verb="read", **place(t))["rows"]) == ours(t)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_others_read_deletes_by_key_that_became_deletes_by_place(
+    engines: dict, sql: Sql, lake: Lake, kind: str
+) -> None:
+    """Also pyiceberg, which knows no others; and Spark goes on from there."""
+    t = by_us(lake, name := fresh(), KINDS[kind])
+    delete_keys(t, [4, 5, 104, 70], "a")
+    delete_keys(t, [60], "b")
+    expected = ours(t)
+    t.convert_equality_deletes()
+    assert ours(t) == expected
+    assert counted(sql(f"select * from {named(name)}")) == expected
+    for reader in ("pyiceberg", "duckdb"):
+        assert counted(engines[reader].ask(verb="read", **place(t))["rows"]) == expected, reader
+    sql(
+        f"delete from {named(name)} where id in (6, 66)",
+        f"call lake.system.rewrite_data_files(table => '`d.db`.{name}', options => map('rewrite-all', 'true'))",
+        "select 1",
+    )
+    assert ours(t) == counted(sql(f"select * from {named(name)}"))
+    assert sum(ours(t).values()) == sum(expected.values()) - 2
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
 def test_we_and_spark_continue_each_other_s_tables(sql: Sql, lake: Lake, kind: str, seed: int) -> None:
