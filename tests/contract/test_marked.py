@@ -180,6 +180,6 @@ def test_spark_connect_does_the_same(tmp_path):
     )
     environment = {**os.environ, "SPARK_TEST_REMOTE": "local[2]", "SPARK_TESTING": "1"}  # Any free port.
     run = subprocess.run(
-        [*command, "-k", chosen], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
+        [*command, "-k", chosen], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False
     )
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-2000:]
