@@ -45,9 +45,18 @@ class Keyed(RuleBasedStateMachine):
         lifts=st.booleans(),
         write_only=st.booleans(),
         marked=st.booleans(),
+        looks_up=st.booleans(),
     )
     def create(
-        self, file_format: str, bucket: str, layout: str, ordered: bool, lifts: bool, write_only: bool, marked: bool
+        self,
+        file_format: str,
+        bucket: str,
+        layout: str,
+        ordered: bool,
+        lifts: bool,
+        write_only: bool,
+        marked: bool,
+        looks_up: bool,
     ) -> None:
         self.folder = tempfile.mkdtemp(prefix="lakeformat-keyed-")
         self.partitioned, self.crossing = layout != "whole", layout == "crossing"
@@ -65,6 +74,7 @@ class Keyed(RuleBasedStateMachine):
         properties |= {"write-only": "true"} if write_only and not self.marked else {}
         properties |= {"deletion-vectors.enabled": "true"} if self.marked else {}
         properties |= {"compaction.file-size": "1 b"} if lifts else {}
+        properties |= {"changelog-producer": "lookup"} if looks_up else {}
         self.lake().create_table(
             "db.t",
             pa.schema([("dt", pa.string()), ("id", pa.int64()), ("n", pa.int32()), ("v", pa.string())]),
