@@ -216,9 +216,10 @@ def test_an_order_that_others_change_meanwhile_is_not_claimed(lake):
 def test_spark_spreads_rows_by_ranges_of_the_order(lake, spark):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", sort_by=["truncate(10, id) desc", "x"])
     data = [{**row, "id": n} for n, row in enumerate(rows(1000))]
-    coalesce = "spark.sql.adaptive.coalescePartitions.enabled"
-    before = spark.conf.get(coalesce)
-    spark.conf.set(coalesce, "false")
+    asked = {"spark.sql.adaptive.coalescePartitions.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    before = {name: spark.conf.get(name) for name in asked}
+    for name, value in asked.items():
+        spark.conf.set(name, value)
     try:
         t.append(given(spark, data))
         ranges = [sorted({row["id"] // 10 for row in held}) for _, held in files(t)]
@@ -226,7 +227,8 @@ def test_spark_spreads_rows_by_ranges_of_the_order(lake, spark):
         t.overwrite(given(spark, data))
         mixed = files(t)
     finally:
-        spark.conf.set(coalesce, before)
+        for name, value in before.items():
+            spark.conf.set(name, value)
     assert len(ranges) == 2  # As many as tasks.
     ranges.sort()
     assert ranges[0][-1] <= ranges[1][0]  # Where the first key is equal, the second tells.
