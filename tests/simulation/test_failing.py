@@ -43,6 +43,7 @@ KEYED = replace(
 MARKED = replace(SCHEMA, properties=SCHEMA.properties | {"deletion-vectors.enabled": "true"})
 MARKED_BUCKETS = replace(MARKED, properties=MARKED.properties | {"bucket": "1", "bucket-key": "id"})
 KEYED_MARKED = replace(KEYED, properties=KEYED.properties | {"deletion-vectors.enabled": "true"})
+LOOKING = replace(KEYED, properties=KEYED.properties | {"num-levels": "6", "changelog-producer": "lookup"})
 GROWING = replace(KEYED, properties=KEYED.properties | {"bucket": "-1", "dynamic-bucket.target-row-num": "2"})
 CROSSING = replace(
     KEYED,
@@ -50,7 +51,7 @@ CROSSING = replace(
     primary_key=("id",),
     properties=GROWING.properties,
 )
-TABLES = (SCHEMA, KEYED, GROWING, MARKED, MARKED_BUCKETS, KEYED_MARKED, CROSSING)
+TABLES = (SCHEMA, KEYED, GROWING, MARKED, MARKED_BUCKETS, KEYED_MARKED, CROSSING, LOOKING)
 AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
 
 
@@ -153,6 +154,7 @@ CASES += [
     (f"keyed and marked {n}", KEYED_MARKED, KEYED_VERBS[n])
     for n in ("upsert", "delete", "compact", "truncate", "rollback", "expire snapshots", "remove orphans")
 ]
+CASES += [("looking up compact", LOOKING, lambda t: t.compact(id="op"))]
 CASES += [(f"growing {name}", GROWING, KEYED_VERBS[name]) for name in ("upsert", "dynamic overwrite", "remove orphans")]
 CASES += [
     ("crossing upsert", CROSSING, lambda t: t.upsert(pa.concat_tables([rows(1, dt="b"), rows(2, 20)]), id="op")),
@@ -187,6 +189,9 @@ def _before(which: int) -> dict[str, bytes]:
     if "deletion-vectors.enabled" in schema.properties:
         table.delete("id in (2, 8)")
         table.append(rows(10, 11, 12))
+    if schema is LOOKING:
+        table.compact(full=True)
+        table.append(rows(1, 13, v="later"))
     orphan = "00000000-0000-0000-0000-000000000000-0"
     store.write(f"dt=a/bucket-0/data-{orphan}.parquet", b"x")
     store.write(f"manifest/manifest-{orphan}", b"x")
