@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import dialect
+from lakeformat.dialects.iceberg import dialect, manifest, scan
 from lakeformat.engines import worker
 from lakeformat.model.operation import Request, RowDelta
 from lakeformat.model.partition import identity
@@ -107,6 +107,9 @@ def test_any_order_of_changes_by_row_gives_the_rows_of_a_plain_list(seed: int):
             case "drop":
                 t.delete(where)
                 rows = [r for r in rows if r[2] != dt]
+        deletes = manifest.live_entries(t._store, t._base(), content=manifest.ManifestContent.DELETES)
+        marked = deletes.filter(pa.array(scan.is_vector(deletes)))["referenced_data_file"].to_pylist()
+        assert len(marked) == len(set(marked)), f"seed {seed}, step {step}: {verb}"
         found = t.scan().to_arrow()
         seen = list(zip(*(found[n].to_pylist() for n in ("id", "v", "dt")), strict=True))
         assert sorted(seen, key=str) == sorted(rows, key=str), f"seed {seed}, step {step}: {verb}"

@@ -161,6 +161,24 @@ def test_a_conversion_minds_what_others_did_to_its_files(table, meanwhile):
     assert ids(table) == left
 
 
+def test_files_of_positions_become_vectors_but_for_data_files_that_have_one(lake):
+    properties = {**AWAY, "write.delete.granularity": "partition"}
+    t = lake.create_table("d.u", SCHEMA, format="iceberg", partition_by=["dt"], properties=properties)
+    t.append(rows(range(10)))
+    t.append(rows(range(10, 20)))
+    t.delete("id in (1, 11, 12)")
+    assert t.rewrite_position_deletes() is None
+    t.alter().set_properties({"format-version": "3"}).commit()
+    t.delete("id = 2")
+    left = ids(t)
+    assert t.rewrite_position_deletes().kind == "compact"
+    found = manifest.live_entries(t._store, t._base(), content=manifest.ManifestContent.DELETES)
+    assert found["file_format"].to_pylist() == ["PUFFIN", "PUFFIN"]
+    assert len(set(found["referenced_data_file"].to_pylist())) == 2  # One for each data file.
+    assert sorted(found["record_count"].to_pylist()) == [2, 2]
+    assert (ids(t), t.rewrite_position_deletes(full=True)) == (left, None)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_any_changelog(lake, seed):
     chance = random.Random(seed)

@@ -84,17 +84,13 @@ def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Ex
     least = 1 if full or metadata.format_version(base) >= 3 else _LEAST_FILES
     found = scan.files(reader, base, scope)
     entries = manifest.in_scope(found.entries, base, scope, unknown=False)
-    by_place = found.deletes.filter(
-        pc.and_(
-            pc.equal(found.deletes["content"], int(FileContent.POSITION_DELETES)),
-            pa.array(~scan.is_vector(found.deletes)),
-        )
-    )
-    left, right = scan.attached(base, entries, by_place)
-    places = manifest.places(by_place, base)
+    by_place = found.deletes.filter(pc.equal(found.deletes["content"], int(FileContent.POSITION_DELETES)))
+    left, right = scan.attached(base, entries, by_place)  # A data file with a vector has no others.
+    files_of_deletes = np.flatnonzero(~scan.is_vector(by_place))
+    places = manifest.places(by_place, base)[files_of_deletes]
     result = []
     for place in np.unique(places):
-        own = np.flatnonzero(places == place)
+        own = files_of_deletes[places == place]
         told = np.unique(left[np.isin(right, own)])
         if len(own) < least or not len(told):
             continue
