@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -482,6 +483,29 @@ def test_a_pinned_overwrite_minds_rows_that_came_or_went_in_its_partitions(store
         stored.overwrite_partitions(rows([7], "a"), pinned_to=then)
         assert ids(stored) == sorted([7, *(i for i in before if i >= 20 or i == -1)])
         return
+    with pytest.raises(Conflict, match="after snapshot"):
+        stored.overwrite_partitions(rows([7], "a"), pinned_to=then)
+    assert ids(stored) == before
+
+
+@pytest.mark.parametrize("meanwhile", ["append", "position delete", "compact", "append elsewhere"])
+def test_a_snapshot_that_does_not_say_what_it_did_is_looked_at(stored, meanwhile):
+    then = stored.current_snapshot().id
+    late = operation(stored, "update by position", "serializable")
+    MEANWHILE[meanwhile](stored)
+    store = store_of(stored)
+    path = f"metadata/v{iceberg.head(store).version()}.metadata.json"
+    document = json.loads(store.read(path))
+    del document["snapshots"][-1]["summary"]
+    store.write(path, json.dumps(document).encode())
+    before = ids(stored)
+    if meanwhile == "append elsewhere":
+        commit(store, iceberg.head(store), iceberg, late)
+        stored.overwrite_partitions(rows([15], "c"), pinned_to=then)
+        assert ids(stored) == sorted([*before, 15])
+        return
+    with pytest.raises(Conflict):
+        commit(store, iceberg.head(store), iceberg, late)
     with pytest.raises(Conflict, match="after snapshot"):
         stored.overwrite_partitions(rows([7], "a"), pinned_to=then)
     assert ids(stored) == before

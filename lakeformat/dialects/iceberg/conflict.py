@@ -284,9 +284,7 @@ def _validate(reader: Reader, base: State, operation: Rewrite | RowDelta) -> Non
     since = _since(reader, base, read_at)
     for each in checks:
         for snapshot in since:
-            if snapshot["summary"].get("operation", "append") in LOOKS_AT[each] and _breaks(
-                reader, base, operation, each, snapshot
-            ):
+            if _operation(snapshot) in {None, *LOOKS_AT[each]} and _breaks(reader, base, operation, each, snapshot):
                 raise _broken(reader, operation, each, snapshot)
 
 
@@ -329,6 +327,12 @@ def _broken(
     )
 
 
+def _operation(snapshot: Mapping[str, Any]) -> str | None:
+    """What a snapshot says that it did; some writers of version 1 do not say."""
+    found: str | None = (snapshot.get("summary") or {}).get("operation")
+    return found
+
+
 def _since(
     reader: Reader, base: State, snapshot_id: int, relied: str = "snapshot {} was read", again: str = "run it again"
 ) -> list[Mapping[str, Any]]:
@@ -348,7 +352,7 @@ def _since(
 
 def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to: int) -> None:
     for snapshot in _since(reader, base, pinned_to, "pinned to snapshot {}", "read again and pin anew"):
-        kind = snapshot["summary"]["operation"]
+        kind = _operation(snapshot)
         if kind == "replace":
             continue
         metas = manifest.metas_of(reader, snapshot)
