@@ -18,6 +18,7 @@ from lakeformat.model.work import FILE, POSITION, Content, DeleteTask, ReadTask,
 from lakeformat.storage.store import Store
 
 _WRITE_ROWS = 1 << 17  # Rows of the source that are inserted together.
+_DECIDE_ROWS = 1 << 20  # Rows of the table that are decided together: there are few columns of them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def decide(store: Store, index: outcomes.Index, task: ReadTask) -> Choice | None
     clauses = np.full(task.row_count, outcomes.NONE, np.int8)
     updates = [p for p, each in enumerate(merge.clauses) if (each.act, each.group) == (Act.UPDATE, Group.MATCHED)]
     updated, source = [], []
-    for batch in worker.read(store, task):
+    for batch in worker.read(store, task, _DECIDE_ROWS):
         target, positions = _target(batch)
         choice, beside = outcomes.decide(index, target)
         clauses[positions] = choice

@@ -74,7 +74,8 @@ class Made:
     files: list[WrittenFile]  # Of the table.
     beside: list[WrittenFile]  # That are gone when the merge is over.
     touched: tuple[str, ...] = ()  # As in `ReadTask.paths`: files with rows that change.
-    matched: bytes = b""  # The rows of the source that were matched.
+    matched: bytes = b""  # The rows of the source that were matched, as a bitmap,
+    row_count: int = 0  # of so many.
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Loose:
     """Rows to be written to where they belong: those in files, and those that are inserted, unless `matched` is None."""
 
     tasks: tuple[ReadTask, ...]
-    matched: tuple[bytes, ...] | None
+    matched: bytes | None
 
 
 class Workers(Protocol):
@@ -121,7 +122,8 @@ class MergeByParts:
             touched = tuple(task for task in part.tasks if task.paths[0] in told)
             decided.append(Part(touched, self._kept(outcomes.DECISIONS, each.beside)))
         paths = frozenset(path for each in made for path in each.touched)
-        return Decided(paths, ([each for each in decided if each.tasks], tuple(each.matched for each in made)))
+        inserts = bool(merge.of(Group.NOT_MATCHED))
+        return Decided(paths, ([each for each in decided if each.tasks], _matched(made) if inserts else None))
 
     def write(
         self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
@@ -156,7 +158,7 @@ class MergeByParts:
         return [file for files in made for file in files]
 
     def _settled(
-        self, merge: Merge, loose: list[ReadTask], matched: tuple[bytes, ...], layout: WriteTask
+        self, merge: Merge, loose: list[ReadTask], matched: bytes | None, layout: WriteTask
     ) -> list[WrittenFile]:
         """The rows that are not written yet: by one worker, unless they are many."""
         written: list[WrittenFile] | None = None
@@ -164,7 +166,7 @@ class MergeByParts:
             written = self._workers.spread(self._store, loose, layout)
         try:
             units = _cut(loose) if written is None else []
-            if merge.of(Group.NOT_MATCHED):
+            if matched is not None:
                 units[:1] = [Loose(units[0].tasks if units else (), matched)]
             found = self._workers.each(self._store, units, partial(_settle, merge, self._staged, layout))
         except BaseException:
@@ -219,7 +221,8 @@ def _decide(merge: Merge, staged: Staged, layout: WriteTask, store: Store, part:
                 yield _told(task.paths[0], choice)
 
     written = worker.write(store, decisions(), layout)
-    return Made([], written, tuple(touched), bitmap.encode(index.matched()) if merge.of(Group.NOT_MATCHED) else b"")
+    matched = bitmap.encode(index.matched()) if merge.of(Group.NOT_MATCHED) else b""
+    return Made([], written, tuple(touched), matched, index.source.num_rows)
 
 
 def _write(
@@ -262,10 +265,7 @@ def _inserted(merge: Merge, staged: Staged, store: Store, loose: Loose) -> Itera
     if loose.matched is None:
         return
     source = staged.load(store, staged.fields)
-    matched = [bitmap.decode(each, "the rows that were matched") for each in loose.matched]
-    yield from arrow_merge.inserted(
-        merge, source, arrow_merge.rest(source, np.concatenate([np.zeros(0, np.int64), *matched]))
-    )
+    yield from arrow_merge.inserted(merge, source, arrow_merge.rest(source, _rows(loose.matched)))
 
 
 def _read(store: Store, tasks: Iterable[ReadTask]) -> Iterator[pa.RecordBatch]:
@@ -340,6 +340,16 @@ class _Aside:
     def finish(self) -> None:
         self.written += worker.write(self._store, self._waiting, self._layout)
         self._waiting = []
+
+
+def _matched(made: Sequence[Made]) -> bytes | None:
+    """The rows of the source that anybody matched; None where these are all."""
+    rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(_rows(each.matched) for each in made)]))
+    return None if made and len(rows) == made[0].row_count else bitmap.encode(rows)
+
+
+def _rows(matched: bytes) -> np.ndarray:
+    return bitmap.decode(matched, "rows of the source that were matched")
 
 
 def _cut(tasks: Sequence[ReadTask]) -> list[Loose]:

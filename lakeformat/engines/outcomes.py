@@ -23,6 +23,8 @@ from lakeformat.model.work import ROW_KIND, RowKind
 
 NONE = -1  # No clause holds for the row.
 _PAIRS = 1 << 19  # Matches that are looked at together.
+# Keys that are numbers are looked up in a table where there is one in so many numbers, and the table is no longer than this.
+_SPREAD, _SPAN = 64, 1 << 25
 
 Clauses = Sequence[tuple[int, Clause]]
 
@@ -141,12 +143,16 @@ class Index:
 
     def _look_up(self, target: pa.Table) -> np.ndarray:
         """For each row of the table, the code of its key among the source's; NONE where it has none."""
-        alive = np.ones(target.num_rows, bool)
-        if self._of_target != ALWAYS:
-            alive = _numpy(expression.mask(self._of_target, target))
-        codes = np.zeros(target.num_rows, np.int64)
+        rows, here = np.arange(target.num_rows), target
+        alive = (
+            np.ones(len(rows), bool) if self._of_target == ALWAYS else _numpy(expression.mask(self._of_target, here))
+        )
+        codes = np.zeros(len(rows), np.int64)
         for key, (type, distinct, together) in zip(self.merge.keys, self._steps, strict=True):
-            found = distinct.places(expression.lookup(expression.evaluate(key.target, target), type))
+            if np.count_nonzero(alive) * 2 < len(rows):  # What one key left out need not be looked for by the next.
+                kept = np.flatnonzero(alive)
+                rows, codes, alive, here = rows[kept], codes[kept], alive[kept], here.take(pa.array(kept))
+            found = distinct.places(expression.lookup(expression.evaluate(key.target, here), type))
             alive &= found >= 0
             if together is None:
                 codes = found
@@ -154,7 +160,9 @@ class Index:
             wanted = codes * (len(distinct) + 1) + found + 1
             codes = np.minimum(np.searchsorted(together, wanted), max(len(together) - 1, 0))
             alive &= (together[codes] == wanted) if len(together) else False
-        return np.where(alive, codes, NONE)
+        result = np.full(target.num_rows, NONE, np.int64)
+        result[rows[alive]] = codes[alive]
+        return result
 
     def _several(self, target: pa.Table, rows: np.ndarray) -> InvalidInput:
         names = sorted({name for key in self.merge.keys for name in columns_of(key.target)})
@@ -385,6 +393,7 @@ class _Values:
         self._known = distinct.drop_null()
         # Arrow hashes the values anew for each look-up; where they are numbers, they are sorted once.
         self._numbers = np.sort(ranks.ordinals(self._known)) if ranks.are_numbers(self._known.type) else None
+        self._table = None if self._numbers is None else _table(self._numbers)
         self._null = len(self._known) if null_safe and distinct.null_count else NONE
 
     def __len__(self) -> int:
@@ -395,6 +404,11 @@ class _Values:
         if self._numbers is None:
             found = casts.flat(pc.index_in(values, value_set=self._known))
             places = pc.fill_null(found, NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+        elif self._table is not None:
+            low, high = self._numbers[0], self._numbers[-1]
+            codes = ranks.ordinals(values)
+            inside = (codes >= low) & (codes <= high)
+            places = np.where(inside, self._table[np.where(inside, codes - low, 0)], NONE)
         elif len(self._numbers):
             codes = ranks.ordinals(values)
             places = np.minimum(np.searchsorted(self._numbers, codes), len(self._numbers) - 1)
@@ -404,6 +418,18 @@ class _Values:
         if values.null_count:
             places[~_numpy(values.is_valid())] = self._null
         return places
+
+
+def _table(numbers: np.ndarray) -> np.ndarray | None:
+    """By number, from the least on, its place among these sorted ones; None where they lie too far apart for that."""
+    if not len(numbers):
+        return None
+    span = int(numbers[-1]) - int(numbers[0]) + 1
+    if span > min(_SPREAD * len(numbers), _SPAN):
+        return None
+    table = np.full(span, NONE, np.int32)
+    table[numbers - numbers[0]] = np.arange(len(numbers))
+    return table
 
 
 def _slices(counts: np.ndarray) -> Iterator[np.ndarray]:

@@ -544,12 +544,18 @@ def test_all_columns_are_asked_of_the_source(table, frame):
         table.merge_into(source, on="t.id = s.id").when_matched().update_all().merge()
 
 
-def test_a_value_that_does_not_fit_leaves_the_table_as_it_was(table, frame):
-    table.append(pa.Table.from_pylist([row(i) for i in range(3)], SCHEMA))
-    chain = table.merge_into(frame([row(1, op="x")]), on="t.id = s.id").when_matched()
-    with pytest.raises(InvalidInput, match="when_matched: update"):
-        chain.update({"v": "CAST(s.op AS BIGINT)"}).merge()
+@pytest.mark.parametrize("group", ["when_matched", "when_not_matched"])
+def test_a_value_that_does_not_fit_leaves_the_table_as_it_was(table, frame, group):
+    table.append(pa.Table.from_pylist([row(i, dt="ab"[i % 2]) for i in range(4)], SCHEMA))
+    before = stored(table)
+    source = frame([row(1, 5, op="7"), row(2, 5, op="x" if group == "when_matched" else "8"), row(9, 5, op="x")])
+    chain = table.merge_into(source, on="t.id = s.id").when_matched().update({"v": "CAST(s.op AS BIGINT)"})
+    if group == "when_not_matched":
+        chain = chain.when_not_matched().insert({"v": "CAST(s.op AS BIGINT)"})
+    with pytest.raises(InvalidInput, match=f"{group}: "):
+        chain.merge()
     assert len(table.snapshots()) == 1
+    assert stored(table) == before
 
 
 # --- others at work ---------------------------------------------------------------------------------------------------

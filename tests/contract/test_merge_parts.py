@@ -98,6 +98,17 @@ def test_files_of_an_earlier_partitioning_come_to_few_files_of_the_new_one(tmp_p
     assert sorted(folders) == ["a", "a", "b", "c", "d", "e"]
 
 
+def test_nothing_is_inserted_where_every_row_of_the_source_was_matched(tmp_path, workers):
+    t = made(tmp_path, "iceberg")
+    t.append(table_of([row(i, i, "abc"[i % 3]) for i in range(30)], SCHEMA))
+    for ids in ([3, 4, 5, 20], [3, 4, 5, 40]):
+        workers.worked.clear()
+        chain = t.merge_into(table_of([row(i, -i, "abc"[i % 3], op="u") for i in ids]), on="t.id = s.id")
+        chain.when_matched().update_all().when_not_matched().insert_all().merge()
+        assert ("_settle" in [name for name, _ in workers.worked]) == (40 in ids)
+    assert values(t) == {**{i: i for i in range(30)}, **{i: -i for i in (3, 4, 5, 20, 40)}}
+
+
 def test_of_the_source_s_rows_of_a_key_every_worker_takes_the_last(tmp_path, workers):
     t = Lake(tmp_path).create_table("i.t", SCHEMA, format="iceberg", partition_by=["dt"], primary_key=["id", "dt"])
     t.append(table_of([row(i, i, "ab"[i % 2]) for i in range(20)], SCHEMA))
