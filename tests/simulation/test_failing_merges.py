@@ -89,8 +89,7 @@ def test_the_nth_call_of_a_merge_fails(verb, after):
     each_call_fails_once(verb, after)
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
-@pytest.mark.parametrize("verb", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize(("verb", "after"), [("copy-on-write", True), ("merge-on-read", False)])
 def test_the_nth_call_of_a_merge_by_parts_fails(verb, after, monkeypatch):
     """As Spark's tasks do it."""
     workers = Workers(2)
