@@ -61,8 +61,9 @@ def statement(case: Case, target: str) -> str:
     return " ".join(words)
 
 
-def merge(table: Table, case: Case) -> None:
-    chain = table.merge_into(pa.Table.from_pylist(case.source, SOURCE), on=case.on.text)
+def merge(table: Table, case: Case, spark: Any = None) -> None:
+    source = pa.Table.from_pylist(case.source, SOURCE)
+    chain = table.merge_into(spark.createDataFrame(source) if spark else source, on=case.on.text)
     for each in case.clauses:
         when = getattr(chain, each.group)(*([each.condition.text] if each.condition else []))
         given = [{name: e.text for name, e in each.values.items()}] if each.values else []
@@ -70,8 +71,15 @@ def merge(table: Table, case: Case) -> None:
     chain.merge()
 
 
+@pytest.fixture
+def session(request: pytest.FixtureRequest) -> Any:
+    """Where a merge runs: here, or on today's Spark."""
+    return request.getfixturevalue("spark") if request.param == "Spark" else None
+
+
+@pytest.mark.parametrize("session", ["Arrow", "Spark"], indirect=True)
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-def test_random_merges_are_those_of_spark(engines: dict, sql: Sql, lake: Lake, mode: str) -> None:  # noqa: F811
+def test_random_merges_are_those_of_spark(engines: dict, sql: Sql, lake: Lake, mode: str, session: Any) -> None:  # noqa: F811
     rng = random.Random(f"{mode} 7")
     properties = {"write.merge.mode": mode}
     done = mistakes = 0
@@ -94,9 +102,9 @@ def test_random_merges_are_those_of_spark(engines: dict, sql: Sql, lake: Lake, m
         except PeerRefused:
             mistakes += 1
             with pytest.raises(InvalidInput, match="more than one row of the source"):
-                merge(table, case)
+                merge(table, case, session)
             continue
-        merge(table, case)
+        merge(table, case, session)
         done += 1
         expected = ours(table)
         assert counted(sql(f"select * from {spark_table}")) == expected, case
