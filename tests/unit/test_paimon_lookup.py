@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakeformat import CorruptFile, Lake
+from lakeformat import CorruptFile, InvalidInput, Lake
 from lakeformat.engines import parquet
 
 SCHEMA = pa.schema([("id", pa.int64()), ("j", pa.string()), ("n", pa.int64()), ("v", pa.string())])
@@ -147,6 +147,29 @@ def test_the_lowest_level_above_0_has_all_of_a_row_that_is_above_it(tmp_path):
     table.upsert(pa.table({"id": [1], "j": ["j"], "n": [4], "v": ["d"]}))
     rows = table.scan().to_arrow().sort_by("id").to_pylist()
     assert [(row["id"], row["n"], row["v"]) for row in rows] == [(1, 4, "c,d"), (9, 3, "c")]
+
+
+@pytest.mark.parametrize("turned", [("false", "true"), ("true", "false")])
+@pytest.mark.parametrize("engine", ["aggregation", "sequence", "deduplicate"])
+def test_how_levels_are_read_changes_only_where_there_is_one(tmp_path, turned, engine):
+    lake, (before, after) = Lake(str(tmp_path), fsync="false"), turned
+    given = {"bucket": "1", "num-levels": "6", "num-sorted-run.compaction-trigger": "2", "force-lookup": before}
+    given |= ENGINES[engine]
+    table = lake.create_table("d.t", SCHEMA, format="paimon", primary_key=["id", "j"], properties=given)
+    many = pa.table({"id": range(20_000), "j": ["j"] * 20_000, "n": [1] * 20_000, "v": ["a"] * 20_000})
+    table.upsert(many)
+    table.compact(full=True)
+    for _ in range(3):
+        table.upsert(many.slice(1, 1))
+    several = len(set(table.inspect.files()["level"].to_pylist()) - {0}) > 1
+    rows, change = table.scan().to_arrow().sort_by("id"), table.alter().set_properties({"force-lookup": after})
+    if several and engine != "deduplicate":
+        with pytest.raises(InvalidInput, match=r"'force-lookup' .* compact\(full=True\) first"):
+            change.commit()
+        table.compact(full=True)
+    change.commit()
+    assert table.scan().to_arrow().sort_by("id").equals(rows)
+    assert several == (engine != "aggregation" or before == "false")  # Look-ups of what adds up leave one level.
 
 
 @pytest.mark.parametrize("key", [["id"], ["j", "id"]])

@@ -126,7 +126,24 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
         )
     metadata.check_options(after, reader.root)
     layout.layout(replace(base, schema=after))
+    if after.primary_key and options.looks_up(before.properties) != options.looks_up(after.properties):
+        _require_one_level(reader, base, after)
     return _schema_plan(after, request, base, stamp, "evolve")
+
+
+def _require_one_level(reader: Reader, base: State, after: Schema) -> None:
+    """Refuse to read the levels above 0 by another rule where a key may lie on several of them: with look-ups the lowest one
+    holds all that is known of it, without all of them together do."""
+    if options.merging(after, reader.root).replaces:
+        return
+    live = manifest.live_entries(reader, base.document, base.schema)
+    above = live.filter(pc.greater(live["_LEVEL"], 0))
+    levels = above.group_by(["_PARTITION", "_BUCKET"]).aggregate([("_LEVEL", "count_distinct")])
+    if pc.any(pc.greater(levels["_LEVEL_count_distinct"], 1)).as_py():
+        raise InvalidInput(
+            f"{reader.root}: option 'force-lookup' says how rows on several levels are read, and there are some; "
+            "compact(full=True) first, then change it"
+        )
 
 
 def _schema_plan(schema: Schema, request: Request, base: State, stamp: Stamp, kind: str) -> Plan:
