@@ -330,16 +330,18 @@ class _Aside:
     def __init__(self, store: Store, layout: WriteTask) -> None:
         self._store, self._layout = store, layout
         self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
         self.written: list[WrittenFile] = []
 
     def put(self, rows: pa.RecordBatch) -> None:
         self._waiting.append(rows)
-        if sum(each.nbytes for each in self._waiting) > _ASIDE_BYTES:
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_bytes > _ASIDE_BYTES:
             self.finish()
 
     def finish(self) -> None:
         self.written += worker.write(self._store, self._waiting, self._layout)
-        self._waiting = []
+        self._waiting, self._waiting_bytes = [], 0
 
 
 def _matched(made: Sequence[Made]) -> bytes | None:

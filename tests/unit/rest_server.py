@@ -7,8 +7,9 @@ import time
 import uuid
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
+
+from tests.unit.serving import Serving
 
 
 def applied(base: dict[str, Any], updates: list[dict[str, Any]]) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def applied(base: dict[str, Any], updates: list[dict[str, Any]]) -> dict[str, An
     return made
 
 
-class RestServer:
+class RestServer(Serving):
     """Serves while in a `with`. `read` and `write` are the storage's; `location` is the root of the table `a.t`.
 
     Each answer with credentials has a new access key, `vended-<n>`, that is over at once for the first `short` of them and
@@ -76,8 +77,7 @@ class RestServer:
             def log_message(handler, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
         self.address = f"http://127.0.0.1:{self._server.server_port}/catalog"
 
     def is_good(self, key: str) -> bool:
@@ -145,14 +145,3 @@ class RestServer:
 
     def _prefix(self) -> str:
         return self.pointer.rpartition("/metadata/")[0]
-
-    def __enter__(self) -> "RestServer":
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()

@@ -3,17 +3,18 @@
 import threading
 import uuid
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any
 
 import boto3
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from tests.unit.serving import Serving
+
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-class S3Server:
+class S3Server(Serving):
     """Serves on a free port while in a `with`. `alter` may change or answer a request before moto sees it."""
 
     def __init__(self, alter: Callable[[Wsgi], Wsgi] = lambda inner: inner) -> None:
@@ -25,8 +26,7 @@ class S3Server:
             with one_at_a_time:
                 return list(moto(environ, start_response))
 
-        self._server = make_server("127.0.0.1", 0, alter(app), threaded=True, request_handler=_Quiet)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        super().__init__(make_server("127.0.0.1", 0, alter(app), threaded=True, request_handler=_Quiet))
         self.options = {
             "aws_endpoint": f"http://127.0.0.1:{self._server.server_port}",
             "aws_region": "us-east-1",
@@ -50,17 +50,6 @@ class S3Server:
             aws_access_key_id="test",
             aws_secret_access_key="test",
         )
-
-    def __enter__(self) -> "S3Server":
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
 
 class _Quiet(WSGIRequestHandler):

@@ -142,24 +142,20 @@ def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> Delet
 
 def beside(reader: Reader, base: State, found: Files) -> DeleteTask:
     """How rows of the data files `found` become files of deletes, which take in what told of their positions before."""
-    vectors = metadata.format_version(base) >= 3
-    per_file = vectors or options.granularity(base.schema.properties) == "file"
     earlier: Sequence[tuple[DeleteFile, ...]] = ((),) * len(found)
     alone: Sequence[tuple[DeleteFile, ...]] = earlier
-    if per_file and len(found.deletes):
+    if _is_per_file(base) and len(found.deletes):
         by_place = found.deletes.filter(pc.equal(found.deletes["content"], int(FileContent.POSITION_DELETES)))
         own = by_place.filter(scan.referenced(by_place).is_valid())
         alone = scan.delete_files(reader, base, Files(found.entries, own))
-        earlier = scan.delete_files(reader, base, Files(found.entries, by_place)) if vectors else alone
-    return _delete_task(base, found, vectors, per_file, earlier, alone)
+        earlier = scan.delete_files(reader, base, Files(found.entries, by_place)) if _has_vectors(base) else alone
+    return _delete_task(base, found, earlier, alone)
 
 
 def rewritten_deletes(reader: Reader, base: State, found: Files) -> DeleteTask:
     """How what the files of deletes `found.deletes` tell of the data files `found` is written anew."""
     earlier = scan.delete_files(reader, base, found)
-    vectors = metadata.format_version(base) >= 3
-    per_file = vectors or options.granularity(base.schema.properties) == "file"
-    return _delete_task(base, found, vectors, per_file, earlier, earlier)
+    return _delete_task(base, found, earlier, earlier)
 
 
 def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayout:
@@ -197,16 +193,21 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
         name_suffix="-{:05}-deletes",
     )
     nothing = scan.files(reader, base, NEVER)
-    vectors = metadata.format_version(base) >= 3
-    per_file = vectors or options.granularity(schema.properties) == "file"
-    return DeltaLayout(data, by_key, _delete_task(base, nothing, vectors, per_file, (), ()))
+    return DeltaLayout(data, by_key, _delete_task(base, nothing, (), ()))
+
+
+def _has_vectors(base: State) -> bool:
+    return metadata.format_version(base) >= 3
+
+
+def _is_per_file(base: State) -> bool:
+    """Whether a file of position deletes, or a vector, tells of one data file alone."""
+    return _has_vectors(base) or options.granularity(base.schema.properties) == "file"
 
 
 def _delete_task(
     base: State,
     found: Files,
-    vectors: bool,
-    per_file: bool,
     earlier: Sequence[tuple[DeleteFile, ...]],
     replaced: Sequence[tuple[DeleteFile, ...]],
 ) -> DeleteTask:
@@ -226,8 +227,8 @@ def _delete_task(
                 strict=True,
             )
         ),
-        content=Content.DELETION_VECTORS if vectors else Content.POSITION_DELETES,
-        per_file=per_file,
+        content=Content.DELETION_VECTORS if _has_vectors(base) else Content.POSITION_DELETES,
+        per_file=_is_per_file(base),
         fields=POSITION_FIELDS,
         file_format=file_format,
         compression=compression,

@@ -295,15 +295,18 @@ def deleted_rows(reader: Reader, base: State, found: Files) -> np.ndarray:
 
 def with_places(reader: Reader, base: State, found: Files, fields: tuple[Field, ...]) -> list[ReadTask]:
     """Tasks that read the rows of key-value files as they stand, each with where it lies; `fields` as in `merges`."""
-    made = tasks(reader, base, found, (*fields, FILE, POSITION))
-    return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in made]
+    return _of_key_values(tasks(reader, base, found, (*fields, FILE, POSITION)))
 
 
 def standing(
     reader: Reader, base: State, found: Files, fields: tuple[Field, ...], predicate: Expression = ALWAYS
 ) -> list[ReadTask]:
     """For each of these key-value files, in their order, the task that reads its rows as they stand; `fields` as in `merges`."""
-    made = tasks(reader, base, found, fields, predicate, alone=True)
+    return _of_key_values(tasks(reader, base, found, fields, predicate, alone=True))
+
+
+def _of_key_values(made: Sequence[ReadTask]) -> list[ReadTask]:
+    """The tasks of files that hold `SEQUENCE` and `VALUE_KIND` beside their columns."""
     return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in made]
 
 
