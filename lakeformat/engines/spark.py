@@ -40,6 +40,7 @@ from lakeformat.engines import (
     parquet,
     worker,
 )
+from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.arrow_merge import ArrowSource, typed
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.engines.merge_parts import Made, MergeByParts, Staged, read_back
@@ -158,6 +159,10 @@ class SparkEngine:
         """
         frame = _assignable(data, task.fields)
         assign.check(_arrow_of(frame.schema), key_values.given(task))
+        if task.keyed is not None and task.keyed.places is None:
+            rows = self._few(frame)
+            if rows is not None:
+                return ArrowEngine().write(store, rows, task)
         settings = [_in_large_batches(self.spark)]
         if task.keyed is not None and task.keyed.places is not None and not task.keyed.places.is_settled:
             settings.append(_unbroadcast(self.spark))
@@ -202,6 +207,16 @@ class SparkEngine:
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> SparkSource:
         """The source of a merge, evaluated once into files beside the table's, which are gone when it is closed."""
         return SparkSource(self, store, data, layout, hints)
+
+    def _few(self, frame: DataFrame) -> pa.Table | None:
+        """The rows, where Spark takes them for few and they are: to write these here costs less than a shuffle."""
+        if _guessed_bytes(frame) > _FEW_BYTES:
+            return None
+        place = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))  # In its part of the frame.
+        numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+        with _in_large_batches(self.spark), _cancelled_with_caller(self.spark):
+            rows = numbered.filter(place <= _FEW_ROWS).toArrow()
+        return None if rows.num_rows > _FEW_ROWS else rows.rename_columns(frame.columns)
 
     def _settled(self, store: Store, frame: DataFrame, task: WriteTask) -> DataFrame:
         """The rows that are written for these where keys may change partitions: with those that take others away, and their
@@ -1078,6 +1093,24 @@ def _distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
     if task.keyed is not None:  # All rows of a key to one task, however many there are.
         return found.repartition(*(F.col(name) for name in keys)).select(*names)
     return found.hint("rebalance", *(F.col(name) for name in keys)).select(*names)
+
+
+_FEW_BYTES = 64 << 20  # As Spark guesses, up to which the driver writes the rows of a keyed table.
+_GUESSED = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+_BOUNDED = {  # Steps of a plan that make no more rows than they get.
+    *("Range", "LocalRelation", "Relation", "LogicalRDD", "Project", "Filter", "Union", "Aggregate", "Window", "Sort"),
+    *("GlobalLimit", "LocalLimit", "Repartition", "RepartitionByExpression", "RebalancePartitions"),
+}
+
+
+def _guessed_bytes(frame: DataFrame) -> float:
+    """How many bytes Spark's optimizer takes the rows for; infinite where it has no bound."""
+    found = frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()[0][0]
+    plan = found.partition("== Physical Plan ==")[0]
+    size = re.search(r"Statistics\(sizeInBytes=([\d.E+]+) (\w+)", plan)
+    if size is None or size[2] not in _GUESSED or not set(re.findall(r"^[ :+-]*(\w+)", plan, re.M)) <= _BOUNDED:
+        return float("inf")
+    return float(size[1]) * _GUESSED[size[2]]
 
 
 def _ranged(frame: DataFrame, task: WriteTask, count: int | None = None) -> DataFrame:

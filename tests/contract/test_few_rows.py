@@ -1,0 +1,123 @@
+"""Few rows of a Spark frame are written where the driver is, and nothing but the time tells."""
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import InvalidInput, Lake
+from lakeformat.engines import spark as engine
+from lakeformat.engines.arrow import ArrowEngine
+
+ROWS = """
+    select id, cast(id % 3 as string) as dt, cast(id as tinyint) as tiny, id % 2 = 0 as even, cast(id as decimal(20, 3)) as dec,
+        timestamp'2024-03-31 02:30:00' + make_interval(0, 0, 0, cast(id as int)) as at, timestamp_ntz'2024-03-31 02:30:00' as ntz,
+        date_from_unix_date(cast(id as int)) as day, if(id = 1, null, encode('x', 'utf-8')) as raw,
+        array(id, null) as list, map('k', id) as map, named_struct('a.b', id, 'c', array('d')) as part, id / 7 as `with.dot`,
+        if(id % 5 = 4, '-D', '+I') as rowkind
+    from range({})
+"""
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(str(tmp_path / "warehouse"))
+
+
+@pytest.fixture
+def ways(monkeypatch):
+    """How many frames came to the driver."""
+    came, write = [], ArrowEngine.write
+
+    def seen(self, store, data, task):
+        came.append(data.num_rows)
+        return write(self, store, data, task)
+
+    monkeypatch.setattr(engine.ArrowEngine, "write", seen)
+    return came
+
+
+def make(lake, name, frame, bucket="2", **properties):
+    return lake.create_table(
+        name,
+        frame.drop("rowkind").schema,
+        format="paimon",
+        partition_by=["dt"],
+        primary_key=["id", "dt"],
+        properties={"bucket": bucket, **properties},
+    )
+
+
+def content(table):
+    return table.scan().to_arrow().sort_by("id").to_pylist()
+
+
+@pytest.mark.parametrize("bucket", ["3", "-1"])
+def test_few_rows_are_the_same_as_many(lake, spark, ways, monkeypatch, bucket):
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        frame = spark.sql(ROWS.format(40))
+        here, there = make(lake, "d.here", frame, bucket), make(lake, "d.there", frame, bucket)
+        for _ in range(2):
+            here.upsert(frame)
+            assert ways.pop() == 40
+        here.overwrite_partitions(frame.where("dt = '1'"))
+        assert ways.pop() == 13
+        monkeypatch.setattr(engine, "_FEW_BYTES", -1)
+        for _ in range(2):
+            there.upsert(frame)
+        there.overwrite_partitions(frame.where("dt = '1'"))
+        assert not ways
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert content(here) == content(there)
+    assert len(content(here)) == 32
+    assert here.scan().to_arrow().schema == there.scan().to_arrow().schema
+
+
+def test_rows_that_spark_took_for_few_are_written_by_all(lake, spark, ways, monkeypatch):
+    monkeypatch.setattr(engine, "_FEW_ROWS", 20)
+    frame = spark.sql(ROWS.format(50)).repartition(2)
+    table = make(lake, "d.t", frame)
+    table.upsert(frame)
+    assert not ways
+    assert len(content(table)) == 40
+    table.upsert(frame.where("id < 20"))
+    assert ways == [20]
+
+
+def test_what_comes_out_of_python_or_multiplies_rows_has_no_bound(lake, spark, ways):
+    frame = spark.sql(ROWS.format(10)).drop("with.dot")  # Which mapInArrow does not take.
+    assert engine._guessed_bytes(frame) < 1 << 20
+    assert engine._guessed_bytes(frame.groupBy("dt").count().orderBy("dt").limit(2)) < 1 << 20
+    for unbounded in (
+        frame.mapInArrow(lambda found: found, frame.schema),
+        frame.selectExpr("*", "explode(list) as one"),
+        frame.alias("a").crossJoin(frame.alias("b")),
+        spark.range(1 << 40),
+    ):
+        assert engine._guessed_bytes(unbounded) > engine._FEW_BYTES
+    table = make(lake, "d.t", frame)
+    table.upsert(frame.mapInArrow(lambda found: found, frame.schema))
+    table.upsert(table.scan().to_spark(spark))
+    assert not ways
+
+
+def test_a_mistake_among_few_rows_is_told_and_leaves_nothing(lake, spark, tmp_path):
+    frame = spark.sql(ROWS.format(10))
+    table = make(lake, "d.t", frame)
+    with pytest.raises(InvalidInput, match="row kinds"):
+        table.upsert(frame.selectExpr("* except (rowkind)", "if(id = 7, 'x', '+I') as rowkind"))
+    with pytest.raises(InvalidInput, match="column id is NOT NULL"):
+        table.upsert(frame.selectExpr("* except (id)", "if(id = 7, null, id) as id"))
+    with pytest.raises(Exception, match="odd row"):
+        table.upsert(frame.selectExpr("* except (raw)", "if(id = 7, raise_error('odd row'), raw) as raw"))
+    assert table.current_snapshot() is None
+    assert not list(tmp_path.rglob("bucket-*/*"))
+
+
+def test_no_row_at_all(lake, spark, ways):
+    frame = spark.sql(ROWS.format(10))
+    table = make(lake, "d.t", frame)
+    table.upsert(frame.where("id > 100"))
+    assert content(table) == []
+    assert table.scan().to_arrow().schema.field("dec").type == pa.decimal128(20, 3)
