@@ -25,7 +25,7 @@ LAYERS = [
     {"assets"},
     {"pipelines"},
 ]
-SPARK_ALLOWED = ("lakeformat/engines/spark.py", "resources/", "assets/")
+SPARK_ALLOWED = ("lakeformat/engines/spark/", "resources/", "assets/")
 BANNED_NAMES = {"utils", "util", "common", "base", "helpers", "helper", "misc"}
 
 

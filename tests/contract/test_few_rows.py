@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import InvalidInput, Lake
-from lakeformat.engines import spark as engine
 from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.engines.spark import few
 
 ROWS = """
     select id, cast(id % 3 as string) as dt, cast(id as tinyint) as tiny, id % 2 = 0 as even, cast(id as decimal(20, 3)) as dec,
@@ -31,7 +31,7 @@ def ways(monkeypatch):
         came.append(data.num_rows)
         return write(self, store, data, task)
 
-    monkeypatch.setattr(engine.ArrowEngine, "write", seen)
+    monkeypatch.setattr(ArrowEngine, "write", seen)
     return came
 
 
@@ -62,7 +62,7 @@ def test_few_rows_are_the_same_as_many(lake, spark, ways, monkeypatch, bucket):
             assert ways.pop() == 40
         here.overwrite_partitions(frame.where("dt = '1'"))
         assert ways.pop() == 13
-        monkeypatch.setattr(engine, "_FEW_BYTES", -1)
+        monkeypatch.setattr(few, "_FEW_BYTES", -1)
         for _ in range(2):
             there.upsert(frame)
         there.overwrite_partitions(frame.where("dt = '1'"))
@@ -75,7 +75,7 @@ def test_few_rows_are_the_same_as_many(lake, spark, ways, monkeypatch, bucket):
 
 
 def test_rows_that_spark_took_for_few_are_written_by_all(lake, spark, ways, monkeypatch):
-    monkeypatch.setattr(engine, "_FEW_ROWS", 20)
+    monkeypatch.setattr(few, "_FEW_ROWS", 20)
     frame = spark.sql(ROWS.format(50)).repartition(2)
     table = make(lake, "d.t", frame)
     table.upsert(frame)
@@ -87,15 +87,15 @@ def test_rows_that_spark_took_for_few_are_written_by_all(lake, spark, ways, monk
 
 def test_what_comes_out_of_python_or_multiplies_rows_has_no_bound(lake, spark, ways):
     frame = spark.sql(ROWS.format(10)).drop("with.dot")  # Which mapInArrow does not take.
-    assert engine._guessed_bytes(frame) < 1 << 20
-    assert engine._guessed_bytes(frame.groupBy("dt").count().orderBy("dt").limit(2)) < 1 << 20
+    assert few.guessed_bytes(frame) < 1 << 20
+    assert few.guessed_bytes(frame.groupBy("dt").count().orderBy("dt").limit(2)) < 1 << 20
     for unbounded in (
         frame.mapInArrow(lambda found: found, frame.schema),
         frame.selectExpr("*", "explode(list) as one"),
         frame.alias("a").crossJoin(frame.alias("b")),
         spark.range(1 << 40),
     ):
-        assert engine._guessed_bytes(unbounded) > engine._FEW_BYTES
+        assert few.guessed_bytes(unbounded) > few._FEW_BYTES
     table = make(lake, "d.t", frame)
     table.upsert(frame.mapInArrow(lambda found: found, frame.schema))
     table.upsert(table.scan().to_spark(spark))

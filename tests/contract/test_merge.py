@@ -50,7 +50,7 @@ def frame(request):
         return lambda rows, schema=SOURCE: pa.Table.from_pylist(rows, schema)
     spark = request.getfixturevalue("spark")
     if request.param == "spark by join":
-        request.getfixturevalue("monkeypatch").setattr("lakeformat.engines.spark._PART_BYTES", -1)
+        request.getfixturevalue("monkeypatch").setattr("lakeformat.engines.spark.merge._PART_BYTES", -1)
     return lambda rows, schema=SOURCE: on_spark(spark, rows, schema)
 
 
@@ -294,7 +294,7 @@ def test_spark_leaves_digits_alone_that_it_does_not_hold(lake, format, spark, mo
     found = t.scan().to_arrow().sort_by("id")
     assert found["at"].cast(pa.int64()).to_pylist() == [1, 1001, 1_000_000_007, None, None]
     assert (found["v"].to_pylist(), found["dt"].to_pylist()) == ([5, 5, 0, 0, None], ["c", "a", "b", "b", None])
-    monkeypatch.setattr("lakeformat.engines.spark._PART_BYTES", -1)
+    monkeypatch.setattr("lakeformat.engines.spark.merge._PART_BYTES", -1)
     with pytest.raises(UnsupportedFeature, match=r"column at is .* would lose digits"):
         t.merge_into(source, on="t.id = s.id").when_matched().delete().merge()
 

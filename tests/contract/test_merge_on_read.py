@@ -97,7 +97,7 @@ def test_spark_marks_the_same_rows_part_by_part_and_by_join(tmp_path, spark, mon
     source = pa.table({"id": range(0, 60, 7), "v": ["m"] * 9, "dt": ["b"] * 9}, schema=SCHEMA)
     found = []
     for limit in (1 << 20, -1):
-        monkeypatch.setattr("lakeformat.engines.spark._PART_BYTES", limit)
+        monkeypatch.setattr("lakeformat.engines.spark.merge._PART_BYTES", limit)
         lake = Lake(tmp_path / str(limit))
         t = lake.create_table("d.t", SCHEMA, format=table_format, partition_by=["dt"], properties=properties)
         for start in (0, 20):

@@ -20,7 +20,7 @@ BY_JOIN = pytest.param("spark by join", marks=pytest.mark.spark)  # As Spark mer
 @pytest.fixture(params=ENGINES)
 def session(request):
     if request.param == "spark by join":
-        request.getfixturevalue("monkeypatch").setattr("lakeformat.engines.spark._PART_BYTES", -1)
+        request.getfixturevalue("monkeypatch").setattr("lakeformat.engines.spark.merge._PART_BYTES", -1)
     return request.getfixturevalue("spark") if request.param.startswith("spark") else None
 
 

@@ -1,0 +1,22 @@
+"""The engine that runs the worker on Spark's executors, and leaves clean files to Spark's own reader.
+
+Public Python API only (DataFrame, `mapInArrow`), so that classic sessions and Spark Connect do the same. Executors need
+lakeformat: installed, or sent along by `add_to_session`.
+"""
+
+from lakeformat.engines.spark.data_source import register
+from lakeformat.engines.spark.engine import NATIVE_SCHEMES, SparkEngine
+from lakeformat.engines.spark.merge import SparkSource
+from lakeformat.engines.spark.session import add_to_session
+from lakeformat.engines.spark.types import fields_from_spark, spark_schema, spark_type
+
+__all__ = [
+    "NATIVE_SCHEMES",
+    "SparkEngine",
+    "SparkSource",
+    "add_to_session",
+    "fields_from_spark",
+    "register",
+    "spark_schema",
+    "spark_type",
+]

@@ -1,0 +1,157 @@
+"""Which rows go to which of Spark's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakeformat.codec import transform
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.engines import worker
+from lakeformat.engines.spark.frames import OURS, quoted
+from lakeformat.engines.spark.types import PLAIN, kind_of, spark_type
+from lakeformat.errors import InvalidInput
+from lakeformat.model.order import Sort, ZOrder
+from lakeformat.model.partition import PartitionField, TransformKind
+from lakeformat.model.schema import Kind, Type, find_field, find_part, scalar
+from lakeformat.model.work import BucketRule, WriteTask
+
+_HEADED = 56  # Columns of a BinaryRow whose header is eight bytes.
+_WIDTHS = {
+    Kind.TINYINT: 1,
+    Kind.SMALLINT: 2,
+    Kind.INT: 4,
+    Kind.BIGINT: 8,
+    Kind.DATE: 4,
+}  # Bytes of their eight that are used.
+
+
+def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
+    """Rows of one partition and bucket to few tasks, where that is worth a shuffle: for buckets, and where it is asked for.
+
+    Without, a task writes a file for each partition that it has rows of, as Spark's own writer does.
+    """
+    if task.keyed is not None and (task.keyed.index or task.keyed.places):  # One task knows all keys of a partition.
+        partition = [F.col(quoted(each.source)) for each in task.partition_by]
+        return frame.repartition(*partition) if partition else frame.repartition(1)
+    if task.distribution == "none" or (task.distribution == "auto" and task.bucket is None):
+        return frame
+    if task.distribution == "range":
+        return ranged(frame, task)
+    there = set(frame.columns)
+    columns = [_partition_key(task, each) for each in task.partition_by if each.source in there]
+    names = [quoted(name) for name in frame.columns]
+    if task.bucket is not None and set(task.bucket.columns) <= there:
+        columns.append(_bucket(frame, task, task.bucket))
+    keys = {f"_lakeformat_key_{place}": column for place, column in enumerate(columns)}
+    if not keys:
+        return frame
+    found = frame.withColumns(keys)
+    if task.bucket is not None and task.keyed is not None and len(keys) == 1 and hasattr(frame, "repartitionById"):
+        # By hash two buckets of two may well meet in one task, and all others wait.
+        count = min(task.bucket.count, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200))
+        return found.repartitionById(count, F.col(*keys)).select(*names)
+    if task.keyed is not None:  # All rows of a key to one task, however many there are.
+        return found.repartition(*(F.col(name) for name in keys)).select(*names)
+    return found.hint("rebalance", *(F.col(name) for name in keys)).select(*names)
+
+
+def ranged(frame: DataFrame, task: WriteTask, count: int | None = None) -> DataFrame:
+    """Rows to `count` tasks by ranges of what the write sorts by: partitions, then its order."""
+    names = frame.columns
+    order = [each for each in worker.ordering(task) if all(_reaches(frame.schema, path) for path in _paths(each))]
+    if not order:
+        return frame
+    keys = {f"{OURS}key_{place}": _order_key(task, each) for place, each in enumerate(order)}
+    directed = [_directed(F.col(name), each) for name, each in zip(keys, order, strict=True)]
+    found = frame.withColumns(keys)
+    found = found.repartitionByRange(*directed) if count is None else found.repartitionByRange(count, *directed)
+    return found.select(*map(quoted, names))
+
+
+def _paths(by: Sort) -> tuple[tuple[str, ...], ...]:
+    return by.sources if isinstance(by, ZOrder) else (by.source,)
+
+
+def _order_key(task: WriteTask, by: Sort) -> Column:
+    """What stands in the order asked for; where Spark cannot have it, what rows of like value are near by."""
+    first, *inside = _paths(by)[0]
+    column = reduce(lambda held, part: held.getField(part), inside, F.col(quoted(first)))
+    if isinstance(by, ZOrder):
+        names = tuple(dict.fromkeys(path[0] for path in by.sources))
+        work = partial(worker.order_key, task=task, by=by)
+        return _by_rows(work, names, scalar(Kind.BYTES)) if hasattr(F, "arrow_udf") else column
+    if by.transform.kind is TransformKind.IDENTITY or not hasattr(F, "arrow_udf"):
+        return F.hash(column) if by.transform.kind is TransformKind.BUCKET else column
+    kind = transform.result_type(by.transform, find_part(task.fields, by.source).type)
+    return _by_rows(partial(worker.order_key, task=task, by=by), by.source[:1], kind)
+
+
+def _reaches(kind: T.DataType, path: tuple[str, ...]) -> bool:
+    """Whether the path leads to a column or a part of one."""
+    if not path:
+        return True
+    return isinstance(kind, T.StructType) and path[0] in kind.names and _reaches(kind[path[0]].dataType, path[1:])
+
+
+def _directed(column: Column, by: Sort) -> Column:
+    if by.descending:
+        return column.desc_nulls_last() if by.nulls_last else column.desc_nulls_first()
+    return column.asc_nulls_last() if by.nulls_last else column.asc_nulls_first()
+
+
+def _partition_key(task: WriteTask, by: PartitionField) -> Column:
+    """What is the same for rows of the same partition."""
+    if by.transform.kind is TransformKind.IDENTITY:
+        return F.col(quoted(by.source))
+    return _by_rows(partial(worker.partition_keys, task=task, by=by), (by.source,), scalar(Kind.BYTES))
+
+
+def _bucket(frame: DataFrame, task: WriteTask, rule: BucketRule) -> Column:
+    """The bucket of each row: told by Spark itself where it can hash the key as Paimon does, which spares each row a way to Python
+    and back."""
+    fields = [find_field(task.fields, name) for name in rule.columns]
+    found = [_words(frame.schema[each.name].dataType, F.col(quoted(each.name)), each.type) for each in fields]
+    words = [each for each in found if each is not None]
+    if rule.function != "default" or len(fields) > _HEADED or len(words) < len(fields):
+        return _by_rows(partial(worker.buckets, task=task), rule.columns, scalar(Kind.INT))
+    row = F.unhex(F.concat(F.lit("00" * 8), *words))
+    return F.abs(F.hash(row) % F.lit(rule.count))  # Spark's hash of bytes in whole words is Paimon's, with its seed.
+
+
+def _words(found: T.DataType, column: Column, type: Type) -> Column | None:
+    """The eight bytes of a BinaryRow that hold the column, lowest first, in hexadecimal digits; None for a type of which Spark
+    does not tell them. A null, which keys do not have, counts as 0."""
+    kind = kind_of(type)
+    if kind not in _WIDTHS or found != PLAIN[kind]:
+        return None
+    number = F.coalesce((F.unix_date(column) if kind is Kind.DATE else column).cast("bigint"), F.lit(0).cast("bigint"))
+    if _WIDTHS[kind] < 8:
+        number = number.bitwiseAND(F.lit((1 << 8 * _WIDTHS[kind]) - 1).cast("bigint"))
+    # Backwards, digits are in the order of the bytes wanted once the two of each byte are swapped.
+    low = F.lit(0x0F0F0F0F0F0F0F0F)
+    swapped = F.shiftleft(number.bitwiseAND(low), 4).bitwiseOR(F.shiftrightunsigned(number, 4).bitwiseAND(low))
+    return F.reverse(F.lpad(F.hex(swapped), 16, "0"))
+
+
+def _by_rows(work: Callable[[pa.RecordBatch], pa.Array], names: tuple[str, ...], type: Type) -> Column:
+    """What `work` makes of these columns, where Spark can have it (4.1 and later); else a hash of them, which is the same
+    for the same values."""
+    columns = [F.col(quoted(name)) for name in names]
+    if not hasattr(F, "arrow_udf"):
+        return F.hash(*columns)
+    nothing = to_arrow(type)
+
+    def worked(*found: pa.Array) -> pa.Array:
+        try:
+            return work(pa.RecordBatch.from_arrays(list(found), names=list(names)))
+        except InvalidInput:  # The writer says what is wrong with these rows.
+            return pa.nulls(len(found[0]), nothing)
+
+    worked.__annotations__ = {"found": pa.Array, "return": pa.Array}  # Spark reads types, not their names.
+    return F.arrow_udf(worked, spark_type(type))(*columns)

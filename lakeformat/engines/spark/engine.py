@@ -1,0 +1,182 @@
+"""The engine that runs the worker on Spark's executors, and leaves clean files to Spark's own reader."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial, reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakeformat.engines import adopt, assign, key_values, lookup, marks, worker
+from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.engines.spark import distribution, executors, few, jobs, native, session
+from lakeformat.engines.spark.frames import OURS, assignable, mapped, quoted
+from lakeformat.engines.spark.merge import SparkSource
+from lakeformat.engines.spark.types import arrow_of, nullable, require_whole, spark_field, spark_schema, spark_type
+from lakeformat.errors import LakeError
+from lakeformat.model.predicate import ALWAYS
+from lakeformat.model.schema import Field, find_field
+from lakeformat.model.work import (
+    BUCKET,
+    ROW_KIND,
+    Adopted,
+    AdoptTask,
+    DeleteTask,
+    KeyPlaces,
+    MarkTask,
+    ReadTask,
+    RewriteTask,
+    WriteTask,
+    WrittenFile,
+)
+from lakeformat.storage.catalogued import files_of
+from lakeformat.storage.store import Store
+
+NATIVE_SCHEMES = ("file",)  # Where Spark reads by itself; more, e.g. "s3a", if the session has the file system for it.
+
+
+class SparkEngine:
+    """Runs on `spark`'s executors. Spark itself reads from `native_schemes`; from elsewhere the worker does."""
+
+    def __init__(self, spark: SparkSession, native_schemes: Sequence[str] = NATIVE_SCHEMES) -> None:
+        self.spark = spark
+        self.native_schemes = tuple(native_schemes)
+
+    def read(
+        self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...], limit: int | None = None
+    ) -> DataFrame:
+        """The rows of all tasks, lazily. Parquet and ORC files that need nothing but Spark are read by Spark."""
+        names = [each.name for each in fields]
+        groups, rest = native.parted(store, tasks, self.native_schemes)
+        frames = [native.read(self.spark, store, group).select(*map(quoted, names)) for group in groups]
+        if rest or not frames:
+            frames.append(self._worked(store, rest, fields))
+        frame = reduce(DataFrame.union, frames)
+        return frame if limit is None else frame.limit(limit)
+
+    def write(self, store: Store, data: DataFrame, task: WriteTask) -> list[WrittenFile]:
+        """Rows to files, one job; `data` is evaluated once. Files of tasks that Spark repeated or gave up are orphans.
+
+        Columns are checked before anything runs, values as they are written: both raise `InvalidInput`.
+        """
+        frame = assignable(data, task.fields)
+        assign.check(arrow_of(frame.schema), key_values.given(task))
+        if task.keyed is not None and task.keyed.places is None:
+            rows = few.rows(frame)
+            if rows is not None:
+                return ArrowEngine().write(store, rows, task)
+        settings = [session.in_large_batches(self.spark)]
+        if task.keyed is not None and task.keyed.places is not None and not task.keyed.places.is_settled:
+            settings.append(session.unbroadcast(self.spark))
+            frame = self._settled(store, frame, task)
+            task = replace(task, required=ALWAYS, keyed=replace(task.keyed, places=_settled(task.keyed.places)))
+        frame = distribution.distributed(frame, task)
+        answers = mapped(frame, partial(executors.write, files_of(store), task), "answer binary")
+        with ExitStack() as stack:
+            for each in settings:
+                stack.enter_context(each)
+            return [file for files in jobs.collected(self.spark, store, answers) for file in files]
+
+    def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
+        """For each task, how many rows satisfy its predicate; one Spark task for each."""
+        return jobs.each(self.spark, store, tasks, worker.count)
+
+    def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
+        """What each task wrote; one Spark task for each, but of rows to be sorted, which are spread by ranges."""
+        if not any(task.spreads for task in tasks):
+            return jobs.each(self.spark, store, tasks, lookup.rewrite)
+        written: list[list[WrittenFile]] = []
+        try:
+            written.extend(self._sorted(store, task) for task in tasks)
+        except BaseException:
+            with suppress(LakeError):
+                store.delete([file.path for files in written for file in files])
+            raise
+        return written
+
+    def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
+        """The files of deletes that each task wrote; one Spark task for each."""
+        return jobs.each(self.spark, store, tasks, marks.mark)
+
+    def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:
+        """The earlier deletes of all targets of each task, in new files; one Spark task for each."""
+        return jobs.each(self.spark, store, tasks, marks.rewrite)
+
+    def adopt(self, store: Store, tasks: Sequence[AdoptTask]) -> list[Adopted]:
+        """What files of others are to the table; one Spark task for each."""
+        return jobs.each(self.spark, store, tasks, adopt.adopt)
+
+    def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> SparkSource:
+        """The source of a merge, evaluated once into files beside the table's, which are gone when it is closed."""
+        return SparkSource(self.spark, self, store, data, layout, hints)
+
+    def _settled(self, store: Store, frame: DataFrame, task: WriteTask) -> DataFrame:
+        """The rows that are written for these where keys may change partitions: with those that take others away, and their
+        `BUCKET` where it has to be one. A join with the keys that are there; the rows of a key in the order of the frame."""
+        assert task.keyed is not None, task
+        places = task.keyed.places
+        assert places is not None, task
+        parts = tuple(find_field(task.fields, name) for name in places.partition)
+        for each in parts:
+            if each.name not in frame.columns:
+                value = F.lit(each.default) if each.default is not None else F.lit(None)
+                frame = frame.withColumn(each.name, value.cast(spark_type(each.type)))
+        given = tuple(frame.columns)
+        held = tuple(dict.fromkeys((*places.key, *places.partition)))
+        there = self.read(store, places.tasks, (*(find_field(task.fields, name) for name in held), BUCKET))
+        there = there.select(
+            *(F.col(quoted(name)).alias(f"{OURS}key{i}") for i, name in enumerate(places.key)),
+            *(F.col(quoted(name)).alias(f"{OURS}home{i}") for i, name in enumerate(places.partition)),
+            F.col(BUCKET.name),
+        )
+        there = there.withColumnRenamed(BUCKET.name, f"{OURS}home_bucket")
+        same = [F.col(quoted(name)) == F.col(f"{OURS}key{i}") for i, name in enumerate(places.key)]
+        rows = frame.withColumn(f"{OURS}row", F.monotonically_increasing_id())
+        rows = rows.join(there, reduce(Column.__and__, same), "left")
+        of_key = Window.partitionBy(*(F.col(quoted(name)) for name in places.key)).orderBy(f"{OURS}row")
+        is_first, has_home = F.row_number().over(of_key) == 1, F.col(f"{OURS}home_bucket").isNotNull()
+        was = []
+        for i, name in enumerate(places.partition):
+            own, home = F.col(quoted(name)), F.col(f"{OURS}home{i}")
+            if task.keyed.merge.engine == "deduplicate":
+                before = F.when(is_first, home).otherwise(F.lag(own).over(of_key))
+            else:
+                before = F.when(has_home, home).otherwise(F.first(own).over(of_key))
+            was.append(before.alias(f"{OURS}was{i}"))
+        columns = [
+            *(F.col(quoted(name)) for name in given),
+            (~is_first | has_home).alias(f"{OURS}known"),
+            *was,
+            *(F.col(f"{OURS}home{i}") for i in range(len(parts))),
+            F.col(f"{OURS}home_bucket"),
+        ]
+        fields = (*task.fields, ROW_KIND, BUCKET)
+        return mapped(rows.select(*columns), partial(executors.settle, task, given), spark_schema(nullable(fields)))
+
+    def _sorted(self, store: Store, task: RewriteTask) -> list[WrittenFile]:
+        """The rows in the order asked for, a range of about a file's size to each Spark task."""
+        assert task.delete_where is None, task
+        assert not task.assignments, task
+        fields = task.write.fields
+        require_whole(fields)
+        size_bytes = sum(size for each in task.read for size in each.sizes_bytes)
+        count = max(1, -(-size_bytes // task.write.target_size_bytes))
+        frame = distribution.ranged(self.read(store, task.read, fields), task.write, count)
+        answers = mapped(frame, partial(executors.write, files_of(store), task.write), "answer binary")
+        return [file for files in jobs.collected(self.spark, store, answers) for file in files]
+
+    def _worked(self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...]) -> DataFrame:
+        schema = T.StructType([spark_field(each) for each in fields])
+        blobs = tuple(pickle.dumps(each) for each in tasks)
+        ids = self.spark.range(0, len(blobs), 1, max(1, len(blobs)))
+        return ids.mapInArrow(partial(executors.read, files_of(store), blobs, fields), schema)
+
+
+def _settled(places: KeyPlaces) -> KeyPlaces:
+    return replace(places, tasks=(), is_settled=True, only_removes=False)

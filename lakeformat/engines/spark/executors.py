@@ -1,0 +1,176 @@
+"""What Spark's tasks run, on the executors: rows come and go in Arrow's batches, what else there is to say in a pickle."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat.codec.arrow import arrow_schema
+from lakeformat.engines import assign, casts, key_places, key_values, marks, outcomes, worker
+from lakeformat.engines.arrow_merge import ArrowSource
+from lakeformat.engines.spark.types import kind_of, nullable
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.merge import Merge
+from lakeformat.model.schema import (
+    NO_ID,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    MultisetOf,
+    Row,
+    Scalar,
+    Type,
+    find_field,
+    scalar,
+    walk,
+)
+from lakeformat.model.work import BUCKET, ROW_KIND, DeleteTask, ReadTask, WriteTask, WrittenFile
+from lakeformat.storage.store import Store
+
+_RETYPED = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ, Kind.TIME, Kind.TIME_MICROS, Kind.FIXED, Kind.UUID)  # For Spark.
+
+Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Rows of a merge's source and of the table that are merged together."""
+
+    source: list[ReadTask]
+    target: list[ReadTask]
+
+
+def write(store: Store, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield _answer(lambda: worker.write(store, batches, task))
+
+
+def settle(task: WriteTask, given: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows, whether their key has a row by then, and where: its partition, and its partition and bucket before the write."""
+    assert task.keyed is not None, task
+    places, fields = task.keyed.places, (*task.fields, ROW_KIND, BUCKET)
+    assert places is not None, task
+    parts = nullable(tuple(find_field(task.fields, name) for name in places.partition))
+    for batch in batches:
+        rows = assign.assign(batch.select(list(range(len(given)))).rename_columns(list(given)), key_values.given(task))
+        columns = batch.columns[len(given) :]
+        known, was, home = columns[0], columns[1 : 1 + len(parts)], columns[1 + len(parts) : -1]
+        was, home = (
+            assign.assign(pa.RecordBatch.from_arrays(each, names=[f.name for f in parts]), parts).columns
+            for each in (was, home)
+        )
+        there = key_places.Was(known.to_numpy(zero_copy_only=False), was, home, columns[-1].cast(pa.int32()))
+        worker.require(rows, task)
+        settled = key_places.settle(key_values.with_kinds(rows, task), there, places, task.keyed.merge)
+        found = key_values.with_names(settled)
+        yield _for_spark(found.select([each.name for each in fields]), fields)
+
+
+def each(
+    store: Store, blobs: Sequence[bytes], work: Callable[[Store, Any], Any], ids: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in ids:
+        for place in batch.column(0).to_pylist():
+            yield _answer(partial(_numbered, store, work, place, blobs[place]))
+
+
+def decide(store: Store, merge: Merge, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield _answer(lambda: worker.write(store, outcomes.decisions(merge, batches), task))
+
+
+def marked(store: Store, task: DeleteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield _answer(lambda: marks.write(store, batches, task))
+
+
+def decide_by_key(
+    store: Store, merge: Merge, task: WriteTask, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    yield _answer(lambda: worker.write(store, outcomes.results_by_key(merge, batches), task))
+
+
+def merged_by_key(merge: Merge, layout: WriteTask, store: Store, unit: Unit) -> list[WrittenFile]:
+    held = tuple(Field(NO_ID, f"c{place}", each.type) for place, each in enumerate(merge.source))
+    given = [replace(task, fields=tuple(find_field(task.fields, each.name) for each in held)) for task in unit.source]
+    found = [batch for task in given for batch in worker.read(store, task)]
+    source = pa.Table.from_batches(found, arrow_schema(held)).rename_columns([each.name for each in merge.source])
+    return ArrowSource(store, source, map).write_by_key(merge, unit.target, layout)
+
+
+def results(merge: Merge, whole: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for found in outcomes.results(merge, whole, batches):
+        yield _for_spark(found, merge.target)
+
+
+def inserted(merge: Merge, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for found in outcomes.inserted(merge, pa.Table.from_batches([batch])):
+            yield _for_spark(found, merge.target)
+
+
+def renamed(names: Sequence[str], work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from work(each.rename_columns(names) for each in batches)
+    except (InvalidInput, UnsupportedFeature) as error:
+        raise type(error)(*error.args) from None  # A short trace: the driver sees only the beginning of a long one.
+
+
+def read(
+    store: Store, blobs: Sequence[bytes], fields: tuple[Field, ...], ids: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in ids:
+        for place in batch.column(0).to_pylist():
+            task = pickle.loads(blobs[place])
+            for found in worker.read(store, task):
+                yield _for_spark(worker.columns(found, fields, task.fields), fields)
+
+
+def _numbered(store: Store, work: Callable[[Store, Any], Any], place: int, blob: bytes) -> tuple[int, Any]:
+    return place, work(store, pickle.loads(blob))
+
+
+def _answer(work: Callable[[], Any]) -> pa.RecordBatch:
+    """What `work` returns, pickled in one row; so too an error that trying again would not mend."""
+    try:
+        found = work()
+    except (InvalidInput, UnsupportedFeature) as error:
+        found = type(error)(*error.args)
+    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(found)], pa.binary())], names=["answer"])
+
+
+def _for_spark(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:
+    """Timestamps in microseconds and times in nanoseconds, the only units that Spark takes, bytes of any length; at any depth."""
+    columns = [_micros(batch.column(i), each.type) for i, each in enumerate(fields)]
+    return pa.RecordBatch.from_arrays(columns, names=[each.name for each in fields])
+
+
+def _micros(array: pa.Array, type: Type) -> pa.Array:
+    match type:
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind):
+            return casts.normal(array, scalar(kind, 6), "")
+        case Scalar(Kind.TIME | Kind.TIME_MICROS):
+            return array.cast(pa.time64("ns"))
+        case Scalar(Kind.FIXED | Kind.UUID):
+            return array.cast(pa.binary())
+        case _ if not any(kind_of(each.type) in _RETYPED for each in walk((Field(NO_ID, "", type),))):
+            return array
+        case Row(parts):
+            children = [_micros(array.field(i), each.type) for i, each in enumerate(parts)]
+            held = pa.struct([pa.field(each.name, child.type) for each, child in zip(parts, children, strict=True)])
+            return casts.struct(array, children, held)
+        case ListOf(element):
+            items = _micros(casts.items(array), element.type)
+            return casts.relist(array, pa.list_(items.type), items)
+        case MapOf(key, value):
+            keys, values = casts.entries(array)
+            keys, values = _micros(keys, key.type), _micros(values, value.type)
+            return casts.remap(array, pa.map_(keys.type, values.type), keys, values)
+        case MultisetOf(element):
+            keys, values = casts.entries(array)
+            keys = _micros(keys, element.type)
+            return casts.remap(array, pa.map_(keys.type, values.type), keys, values)
+    raise AssertionError(type)

@@ -1,0 +1,40 @@
+"""Few rows of a keyed table's frame, which the driver writes: that costs less than a shuffle."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakeformat.engines.spark import session
+
+_FEW_BYTES = 64 << 20  # As Spark guesses, up to which the driver writes the rows of a keyed table.
+_FEW_ROWS = 1_000_000
+_GUESSED = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+_BOUNDED = {  # Steps of a plan that make no more rows than they get.
+    *("Range", "LocalRelation", "Relation", "LogicalRDD", "Project", "Filter", "Union", "Aggregate", "Window", "Sort"),
+    *("GlobalLimit", "LocalLimit", "Repartition", "RepartitionByExpression", "RebalancePartitions"),
+}
+
+
+def rows(frame: DataFrame) -> pa.Table | None:
+    """The rows, where Spark takes them for few and they are; else None."""
+    if guessed_bytes(frame) > _FEW_BYTES:
+        return None
+    place = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))  # In its part of the frame.
+    numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+    with session.in_large_batches(frame.sparkSession), session.cancelled_with_caller(frame.sparkSession):
+        found = numbered.filter(place <= _FEW_ROWS).toArrow()
+    return None if found.num_rows > _FEW_ROWS else found.rename_columns(frame.columns)
+
+
+def guessed_bytes(frame: DataFrame) -> float:
+    """How many bytes Spark's optimizer takes the rows for; infinite where it has no bound."""
+    found = frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()[0][0]
+    plan = found.partition("== Physical Plan ==")[0]
+    size = re.search(r"Statistics\(sizeInBytes=([\d.E+]+) (\w+)", plan)
+    if size is None or size[2] not in _GUESSED or not set(re.findall(r"^[ :+-]*(\w+)", plan, re.M)) <= _BOUNDED:
+        return float("inf")
+    return float(size[1]) * _GUESSED[size[2]]

@@ -1,0 +1,52 @@
+"""Frames, column by column: named, typed as a table's, sent through Python."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakeformat.engines.spark import executors
+from lakeformat.engines.spark.types import spark_type, zoned
+from lakeformat.model.schema import Field, Kind, scalar
+
+OURS = "_lakeformat_"  # What columns begin with that are not the data's.
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:
+    """Timestamps with and without a zone become each other by the session's zone, as in Spark's own INSERT."""
+    wanted = {each.name: each.type for each in fields}
+    columns = []
+    for each in frame.schema:
+        column = F.col(quoted(each.name))
+        if each.name in wanted:
+            fitting = zoned(each.dataType, wanted[each.name])
+            column = column if fitting == each.dataType else column.cast(fitting).alias(each.name)
+        columns.append(column)
+    return frame.select(*columns)
+
+
+def hinted(frame: DataFrame, hints: tuple[Field, ...]) -> DataFrame:
+    """Columns of nothing, and timestamps with or without a zone, as the table's columns of the same names are."""
+    wanted = {each.name.casefold(): each.type for each in hints}
+    columns = []
+    for each in frame.schema:
+        column, hint = F.col(quoted(each.name)), wanted.get(each.name.casefold(), scalar(Kind.STRING))
+        if isinstance(each.dataType, T.NullType):
+            column = column.cast(spark_type(hint)).alias(each.name)
+        elif (fitting := zoned(each.dataType, hint)) != each.dataType:
+            column = column.cast(fitting).alias(each.name)
+        columns.append(column)
+    return frame.select(*columns)
+
+
+def mapped(frame: DataFrame, work: executors.Work, schema: T.StructType | str) -> DataFrame:
+    """`mapInArrow` also where names have dots in them, which it does not take."""
+    numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+    return numbered.mapInArrow(partial(executors.renamed, tuple(frame.columns), work), schema)

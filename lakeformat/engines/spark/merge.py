@@ -1,0 +1,336 @@
+"""A merge's source in files of its own; joins are Spark's."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakeformat.codec.arrow import arrow_schema, fields_from_arrow
+from lakeformat.engines import arrow, outcomes, worker
+from lakeformat.engines.arrow_merge import typed
+from lakeformat.engines.engine import Decided, Engine, Spread
+from lakeformat.engines.merge_parts import MergeByParts, Staged, read_back
+from lakeformat.engines.spark import executors, jobs, session
+from lakeformat.engines.spark.frames import hinted, mapped, quoted
+from lakeformat.engines.spark.types import fields_from_spark, kind_of, require_whole, spark_schema
+from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.model.evolution import number
+from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
+from lakeformat.model.predicate import columns_of, to_sql
+from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar
+from lakeformat.model.work import FILE, POSITION, ROW_KIND, DeleteTask, ReadTask, RowKind, WriteTask, WrittenFile
+from lakeformat.storage.catalogued import files_of
+from lakeformat.storage.store import Store
+
+_PART_BYTES = 64 << 20  # Of the source in files, up to which a part of it is merged in a worker's memory.
+_PART_ROWS = 10_000_000  # Of a source, up to which each worker holds it whole.
+_SOME_WORKERS = 8  # Where nobody tells how many there are.
+_SMALL_BYTES = 8 << 20  # Of a merge's source in files, up to which every task is sent it.
+_FEW_ROWS = 1_000_000  # Of a source, up to which the driver looks at its keys.
+_PLACE = (outcomes.FILE_NAME, outcomes.POSITION_NAME)
+
+
+class SparkSource:
+    """A merge's source in files of its own, so that each look at it gives the same rows; joins are Spark's."""
+
+    def __init__(
+        self, spark: SparkSession, engine: Engine, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]
+    ) -> None:
+        self._spark, self._engine, self._store = spark, engine, store
+        self._folder = f"merge-{uuid.uuid4()}/bucket-0"
+        self._task = WriteTask(
+            (), _Folder(self._folder), file_format="parquet", compression="zstd", name_prefix=layout.name_prefix
+        )
+        self._paths: list[str] = []
+        self._key: tuple[str, ...] = ()  # Of rows that are equal in these columns only the last counts.
+        if not isinstance(data, DataFrame):
+            found = list(arrow.batches(data, hints))
+            table = typed(pa.Table.from_batches(found) if found else arrow_schema(hints).empty_table(), hints)
+            data = spark.createDataFrame(table, spark_schema(fields_from_arrow(table.schema)))
+        frame = hinted(data, hints)
+        self.fields = fields_from_spark(frame.schema)
+        held, last = number(tuple(Field(NO_ID, f"c{i}", each.type) for i, each in enumerate(self.fields)), -1, True)
+        row = Field(last + 1, outcomes.ROW, scalar(Kind.BIGINT))
+        parted = _parted_as_table(self._task, layout, dict(zip((f.name for f in self.fields), held, strict=True)))
+        self._is_parted = parted is not None
+        numbered = frame.toDF(*(each.name for each in held)).withColumn(row.name, F.monotonically_increasing_id())
+        layout = replace(parted or self._task, fields=(*held, row))
+        self._files = self._kept((*held, row), engine.write(store, numbered, layout))
+        self._by_parts: MergeByParts | None = None
+        self._columns = {flat_name(SOURCE, f.name): h.name for f, h in zip(self.fields, held, strict=True)}
+        self._settings = ExitStack()
+        self._settings.enter_context(session.unbroadcast(spark))
+
+    def keep_last(self, key: tuple[str, ...]) -> None:
+        self._key = key
+
+    def spread(self, merge: Merge, limit: int) -> list[Spread]:
+        """As the footers say where there are many rows, so that the driver does not read them."""
+        needed = sorted({name for key in merge.keys for name in columns_of(key.source)})
+        if self._row_count > _FEW_ROWS:
+            return [Spread(None) for _ in merge.keys]
+        fields = tuple(find_field(self._files[0].fields, self._columns[name]) for name in needed) if self._files else ()
+        found = [
+            batch.rename_columns(needed)
+            for task in self._files
+            for batch in worker.read(self._store, replace(task, fields=fields))
+        ]
+        empty = outcomes.named(SOURCE, arrow_schema(self.fields).empty_table()).select(needed)
+        return outcomes.spread(
+            merge,
+            pa.concat_tables([empty, *(pa.Table.from_batches([each]) for each in found)], promote_options="permissive"),
+            limit,
+        )
+
+    def decide(self, merge: Merge, tasks: Sequence[ReadTask]) -> Decided:
+        if sum(task.size_bytes for task in self._files) <= _PART_BYTES and self._row_count <= _PART_ROWS:
+            staged = Staged(self.fields, tuple(self._files), self._key)
+            self._by_parts = MergeByParts(self._store, staged, self._task, _Workers(self._spark, self._engine))
+            return self._by_parts.decide(merge, tasks)
+        require_whole(merge.target)
+        source = self._small(self._source(merge.deciding(SOURCE)))
+        kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
+        joined = self._target(tasks, (*merge.deciding(TARGET), POSITION)).join(
+            source, F.expr(to_sql(merge.condition)), kind
+        )
+        task = self._with(outcomes.DECISIONS)
+        answers = mapped(joined, partial(executors.decide, files_of(self._store), merge, task), "answer binary")
+        written = [file for files in jobs.collected(self._spark, self._store, answers) for file in files]
+        made = self._kept(outcomes.DECISIONS, written)
+        decided = self._engine.read(self._store, made, outcomes.DECISIONS)
+        file, row = F.col(outcomes.FILE_NAME), F.col(outcomes.ROW)
+        told = (
+            decided.groupBy(file)
+            .agg(
+                F.count(row).alias("matches"),
+                F.countDistinct(F.when(row.isNotNull(), F.col(outcomes.POSITION_NAME))).alias("rows"),
+                F.max(outcomes.CHOICE).alias("choice"),
+            )
+            .collect()
+        )
+        if merge.wants_one_match:
+            for each in told:
+                if each["matches"] > each["rows"]:
+                    again = decided.filter((file == each[0]) & row.isNotNull()).groupBy(outcomes.POSITION_NAME)
+                    twice = again.agg(F.count("*").alias("n"), F.min(row).alias("first")).filter("n > 1")
+                    raise self._several(merge, twice.limit(1).collect()[0]["first"])
+        return Decided(frozenset(each[0] for each in told if each["choice"] >= 0), decided)
+
+    def write(
+        self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
+    ) -> list[WrittenFile]:
+        if self._by_parts is not None:
+            return self._by_parts.write(merge, decided, tasks, layout, whole)
+        choices: DataFrame = decided.choices
+        schema, frames = spark_schema(merge.target), []
+        if tasks:
+            chosen = choices.filter(F.col(outcomes.CHOICE) >= 0).dropDuplicates([*_PLACE])
+            if assigning := merge.assigning(SOURCE):
+                chosen = chosen.join(self._source(assigning), outcomes.ROW, "left")
+            rows = (
+                self._target(tasks, tasks[0].fields).join(chosen, [*_PLACE], "left" if whole else "inner").drop(*_PLACE)
+            )
+            frames.append(mapped(rows, partial(executors.results, merge, whole), schema))
+        if merge.of(Group.NOT_MATCHED):
+            matched = choices.select(outcomes.ROW).filter(F.col(outcomes.ROW).isNotNull()).distinct()
+            rows = self._source(self.fields).join(matched, outcomes.ROW, "left_anti").drop(outcomes.ROW)
+            frames.append(mapped(rows, partial(executors.inserted, merge), schema))
+        if not frames:
+            return []
+        if layout.partition_by and layout.distribution in ("auto", "range"):
+            layout = replace(
+                layout, distribution="hash"
+            )  # A join has spread each partition; ranges would ask it twice.
+        return self._engine.write(self._store, reduce(DataFrame.unionAll, frames), layout)
+
+    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:
+        if self._by_parts is not None:
+            return self._by_parts.mark(merge, decided, layout)
+        choices: DataFrame = decided.choices
+        rows = choices.filter(F.col(outcomes.CHOICE) >= 0).select(*_PLACE).distinct()
+        if layout.per_file:
+            rows = rows.repartition(F.col(outcomes.FILE_NAME))
+        else:
+            rows = rows.coalesce(1)
+        answers = rows.mapInArrow(partial(executors.marked, files_of(self._store), layout), "answer binary")
+        return [file for files in jobs.collected(self._spark, self._store, answers) for file in files]
+
+    def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
+        assert layout.keyed is not None, layout
+        units = self._units(merge, tasks, layout)
+        if units is not None:
+            found = jobs.each(self._spark, self._store, units, partial(executors.merged_by_key, merge, layout))
+            return [file for files in found for file in files]
+        require_whole(merge.target)
+        columns = tuple(Field(i, f"c{i}", each.type) for i, each in enumerate((*merge.target, ROW_KIND)))
+        held = (*columns, Field(len(columns), outcomes.ROW, scalar(Kind.BIGINT)))
+        key = (*layout.keyed.merge.key, *(each.source for each in layout.partition_by))
+        read = merge.reading(key)
+        names = [flat_name(TARGET, each.name) for each in read]
+        needed = {f.name: f for f in (*merge.deciding(SOURCE), *merge.assigning(SOURCE))}
+        kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
+        rows = self._engine.read(self._store, tasks, read).toDF(*names)
+        rows = rows.join(self._small(self._source(tuple(needed.values()))), F.expr(to_sql(merge.condition)), kind)
+        answers = mapped(
+            rows, partial(executors.decide_by_key, files_of(self._store), merge, self._with(held)), "answer binary"
+        )
+        written = [file for files in jobs.collected(self._spark, self._store, answers) for file in files]
+        made = self._engine.read(self._store, self._kept(held, written), held)
+        if merge.wants_one_match:
+            same = [f.name for f, t in zip(columns, merge.target, strict=False) if t.name in key]
+            twice = (
+                made.filter(F.col(outcomes.ROW).isNotNull())
+                .groupBy(*same)
+                .agg(F.count("*").alias("n"), F.min(outcomes.ROW).alias(outcomes.ROW))
+            )
+            if found := twice.filter("n > 1").limit(1).collect():
+                raise self._several(merge, found[0][outcomes.ROW])
+        known = [each.name for each in (*merge.target, ROW_KIND)]
+        changed = made.filter(F.col(columns[-1].name).isNotNull()).drop(outcomes.ROW).toDF(*known)
+        if merge.of(Group.NOT_MATCHED):
+            matched = made.select(outcomes.ROW).filter(F.col(outcomes.ROW).isNotNull()).distinct()
+            rows = self._source(self.fields).join(matched, outcomes.ROW, "left_anti").drop(outcomes.ROW)
+            fresh = mapped(rows, partial(executors.inserted, merge), spark_schema(merge.target))
+            changed = changed.unionAll(fresh.withColumn(ROW_KIND.name, F.lit(RowKind.INSERT.short)))
+        return self._engine.write(self._store, changed, layout)
+
+    def close(self) -> None:
+        self._settings.close()
+        with suppress(LakeError):
+            self._store.delete([*self._paths, *(self._by_parts.paths if self._by_parts else ())])
+            self._store.remove_empty_folders([self._folder])
+
+    def _units(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[executors.Unit] | None:
+        """Parts of the source and of the table by partition and bucket, or by bucket alone, each with all rows that match one of
+        it; None where rows that match, or that come of a row, may be elsewhere, or a part may not fit in memory."""
+        assert layout.keyed is not None, layout
+        grows = layout.keyed.index is not None  # A partition's keys are known together.
+        by_partition = merge.keeps(each.source for each in layout.partition_by)
+        if not self._is_parted or layout.keyed.places is not None:
+            return None
+        if not by_partition and (grows or merge.of(Group.NOT_MATCHED)):
+            return None
+        if layout.bucket is not None and not merge.keeps(layout.bucket.columns):
+            return None
+        units: dict[Any, executors.Unit] = {}
+
+        def unit(task: ReadTask) -> executors.Unit:
+            place = (task.partition if by_partition else (), None if grows else task.bucket)
+            return units.setdefault(place, executors.Unit([], []))
+
+        for each in self._files:
+            unit(each).source.append(each)
+        if any(sum(task.size_bytes for task in each.source) > _PART_BYTES for each in units.values()):
+            return None
+        for each in tasks:
+            unit(each).target.append(each)
+        every = bool(merge.of(Group.NOT_MATCHED_BY_SOURCE))
+        return [each for each in units.values() if each.source or every]
+
+    @property
+    def _row_count(self) -> int:
+        return sum(task.row_count for task in self._files)
+
+    def _small(self, source: DataFrame) -> DataFrame:
+        """The source as every task has it, where it is small: its files tell."""
+        return source.hint("broadcast") if sum(task.size_bytes for task in self._files) <= _SMALL_BYTES else source
+
+    def _source(self, fields: tuple[Field, ...]) -> DataFrame:
+        """These columns and `ROW` of the rows that count."""
+        frame = self._every(fields)
+        if not self._key:
+            return frame
+        names = [quoted(flat_name(SOURCE, name)) for name in self._key]
+        rows = self._every(tuple(find_field(self.fields, name) for name in self._key))
+        last = rows.groupBy(*names).agg(F.max(outcomes.ROW).alias(outcomes.ROW)).select(outcomes.ROW)
+        return frame.join(last, outcomes.ROW, "left_semi")
+
+    def _every(self, fields: tuple[Field, ...]) -> DataFrame:
+        names = [flat_name(SOURCE, each.name) for each in fields]
+        wanted = tuple(Field(NO_ID, self._columns[name], each.type) for name, each in zip(names, fields, strict=True))
+        row = Field(NO_ID, outcomes.ROW, scalar(Kind.BIGINT))
+        tasks = [
+            replace(task, fields=tuple(find_field(task.fields, each.name) for each in (*wanted, row)))
+            for task in self._files
+        ]
+        return self._engine.read(self._store, tasks, (*wanted, row)).toDF(*names, row.name)
+
+    def _target(self, tasks: Sequence[ReadTask], fields: tuple[Field, ...]) -> DataFrame:
+        placed = [replace(task, fields=(*task.fields, FILE)) for task in tasks]
+        frame = self._engine.read(self._store, placed, (*fields, FILE))
+        known = {POSITION.name: outcomes.POSITION_NAME, FILE.name: outcomes.FILE_NAME}
+        return frame.toDF(*(known.get(each.name) or flat_name(TARGET, each.name) for each in (*fields, FILE)))
+
+    def _with(self, fields: tuple[Field, ...]) -> WriteTask:
+        return replace(self._task, fields=fields)
+
+    def _kept(self, fields: tuple[Field, ...], files: Sequence[WrittenFile]) -> list[ReadTask]:
+        self._paths += [each.path for each in files]
+        return [read_back(each, fields) for each in files]
+
+    def _several(self, merge: Merge, row: int) -> InvalidInput:
+        names = {name for key in merge.keys for name in columns_of(key.source)}
+        keys = tuple(f for f in self.fields if flat_name(SOURCE, f.name) in names)
+        example = self._source(keys).filter(F.col(outcomes.ROW) == row).drop(outcomes.ROW).collect()[0]
+        return outcomes.several(merge, example.asDict())
+
+
+@dataclass(frozen=True, slots=True)
+class _Workers:
+    """Spark's tasks, for a merge by parts."""
+
+    spark: SparkSession
+    engine: Engine
+
+    @property
+    def count(self) -> int:
+        try:
+            return int(self.spark.sparkContext.defaultParallelism)
+        except Exception:  # Spark Connect does not tell.
+            return _SOME_WORKERS
+
+    def each(self, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
+        return jobs.each(self.spark, store, tasks, work)
+
+    def spread(self, store: Store, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile] | None:
+        try:
+            require_whole(layout.fields)
+            frame = self.engine.read(store, tasks, tasks[0].fields)
+        except UnsupportedFeature:  # Values that Spark has no form for.
+            return None
+        if layout.partition_by and layout.distribution in ("auto", "range"):
+            layout = replace(layout, distribution="hash")
+        return self.engine.write(store, frame, layout)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """One folder for all rows."""
+
+    name: str
+
+    def __call__(self, values: tuple[Any, ...], bucket: int | None) -> str:
+        return self.name
+
+
+def _parted_as_table(task: WriteTask, layout: WriteTask, held: Mapping[str, Field]) -> WriteTask | None:
+    """`task`, with rows spread as those of a table that merges rows by key; None where the source lacks what that takes."""
+    if layout.keyed is None:
+        return None
+    wanted = (*(each.source for each in layout.partition_by), *(layout.bucket.columns if layout.bucket else ()))
+    for name in wanted:
+        type = find_field(layout.fields, name).type
+        # Values that are equal lie in the same bucket: not so -0.0 and 0.0, nor numbers of other widths.
+        if name not in held or held[name].type != type or kind_of(type) in (Kind.FLOAT, Kind.DOUBLE):
+            return None
+    bucket = layout.bucket and replace(layout.bucket, columns=tuple(held[name].name for name in layout.bucket.columns))
+    partition_by = tuple(replace(each, source=held[each.source].name) for each in layout.partition_by)
+    return replace(task, partition_by=partition_by, bucket=bucket, default_bucket=layout.default_bucket)

@@ -1,0 +1,153 @@
+"""Files that Spark reads itself: those that need nothing that only the worker does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakeformat.engines import casts, parquet
+from lakeformat.engines.spark import session
+from lakeformat.engines.spark.frames import quoted
+from lakeformat.engines.spark.types import digits_of, kind_of, spark_field, spark_type
+from lakeformat.model.predicate import ALWAYS, to_sql
+from lakeformat.model.schema import Field, Kind, Scalar, Type, scalar, walk
+from lakeformat.model.work import BUCKET, FILE, POSITION, ReadTask
+from lakeformat.storage.store import Reader
+
+_INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
+_INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
+
+
+def parted(
+    store: Reader, tasks: Sequence[ReadTask], schemes: Sequence[str]
+) -> tuple[list[list[ReadTask]], list[ReadTask]]:
+    """(groups of tasks that Spark reads in one go, tasks for the worker)."""
+    groups: dict[Any, list[ReadTask]] = {}
+    rest = []
+    for each in tasks:
+        if _clean(each) and all(_scheme(store.location(path)) in schemes for path in each.paths):
+            key = (each.file_format, each.file_fields, each.fields, each.predicate, each.constants)
+            groups.setdefault(key, []).append(each)
+        else:
+            rest.append(each)
+    native = []
+    for key, group in groups.items():
+        timed = [each for each in key[1] if any(kind_of(part.type) in _INSTANTS for part in walk((each,)))]
+        if timed:
+            paths = [path for each in group for path in each.paths]
+            with ThreadPoolExecutor(8) as pool:
+                plain = dict(zip(paths, pool.map(partial(_plain_timestamps, store, tuple(timed)), paths), strict=True))
+            rest += [each for each in group if not all(plain[path] for path in each.paths)]
+            group = [each for each in group if all(plain[path] for path in each.paths)]
+        if group:
+            native.append(group)
+    return native, rest
+
+
+def read(spark: SparkSession, store: Reader, group: Sequence[ReadTask]) -> DataFrame:
+    """The rows of tasks that differ in their files only."""
+    task = group[0]
+    assert task.file_fields is not None, task
+    held = {each.id: each for each in task.file_fields}
+    constants = dict(task.constants)
+    wanted = [held[each.id] for each in task.fields if each.id in held and each.id not in constants]
+    reader = (
+        spark.read.schema(T.StructType([spark_field(each) for each in wanted]))
+        .option("recursiveFileLookup", "true")  # No columns out of folder names.
+        .option("ignoreMissingFiles", "false")
+        .option("ignoreCorruptFiles", "false")
+        .option("mergeSchema", "false")
+    )
+    if task.file_format == "parquet":
+        reader = reader.option("datetimeRebaseMode", "CORRECTED").option("int96RebaseMode", "CORRECTED")
+    paths = [_unglobbed(store.location(path)) for each in group for path in each.paths]
+    with session.listed_by_driver(spark, paths):
+        frame = reader.format(task.file_format).load(paths)
+    columns = []
+    for each in task.fields:
+        if each.id in constants:
+            column = _constant(constants[each.id], each.type)
+        elif each.id in held:
+            column = F.col(quoted(held[each.id].name))
+            if held[each.id].type != each.type:
+                column = column.cast(spark_type(each.type))
+        else:
+            column = F.lit(None).cast(spark_type(each.type))
+        columns.append(column.alias(each.name))
+    frame = frame.select(*columns)
+    return frame if task.predicate == ALWAYS else frame.filter(F.expr(to_sql(task.predicate)))
+
+
+def _constant(value: Any, type: Type) -> Column:
+    array = casts.constant(value, type, 1)
+    if kind_of(type) in _INSTANTS:
+        # As text: a Python datetime would go through the driver's own zone.
+        array = casts.normal(array, scalar(Kind.TIMESTAMP, 6), "").cast(pa.string())
+        text = array[0].as_py()
+        zone = "Z" if text is not None and kind_of(type) is Kind.TIMESTAMP_TZ else ""
+        return F.lit(None if text is None else text + zone).cast(spark_type(type))
+    return F.lit(array[0].as_py()).cast(spark_type(type))
+
+
+def _unglobbed(location: str) -> str:
+    """A location in which nothing is a pattern to Spark."""
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", location)
+
+
+def _scheme(location: str) -> str:
+    return location.partition(":")[0]
+
+
+def _clean(task: ReadTask) -> bool:
+    """Whether Spark's own reader gives the rows that the worker would."""
+    if task.merge or any(task.deletes) or task.file_fields is None or task.file_format not in ("parquet", "orc"):
+        return False
+    if {FILE, POSITION, BUCKET} & set(task.fields):
+        return False
+    held = {each.id: each for each in task.file_fields}
+    constants = dict(task.constants)
+    for each in task.fields:
+        if each.id in constants or each.id not in held:
+            continue
+        if not _widens(held[each.id].type, each.type):
+            return False
+        kinds = {kind_of(part.type) for part in walk((held[each.id],))}
+        if kinds & {Kind.TIME, Kind.TIME_MICROS, Kind.VARIANT}:
+            return False
+        if any(digits_of(part.type) > 6 for part in walk((held[each.id],))):
+            return False
+        if task.file_format == "orc" and kinds & {*_INSTANTS, Kind.CHAR}:
+            return False
+    return True
+
+
+def _widens(held: Type, wanted: Type) -> bool:
+    """Whether Spark's cast from `held` is exact; nested columns only where nothing changed."""
+    if held == wanted:
+        return True
+    match held, wanted:
+        case Scalar(have), Scalar(want) if have in _INTEGERS and want in _INTEGERS:
+            return _INTEGERS.index(have) <= _INTEGERS.index(want)
+        case Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE):
+            return True
+        case Scalar(Kind.DECIMAL, (precision, scale)), Scalar(Kind.DECIMAL, (wider, finer)):
+            return finer >= scale and wider - finer >= precision - scale
+        case Scalar(Kind.CHAR | Kind.VARCHAR), Scalar(Kind.STRING):
+            return True
+    return False
+
+
+def _plain_timestamps(store: Reader, fields: tuple[Field, ...], path: str) -> bool:
+    try:
+        with store.open(path) as source:
+            return parquet.plain_timestamps(source, fields)
+    except Exception:  # The worker says what is wrong with the file.
+        return False

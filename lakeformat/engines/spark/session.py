@@ -1,0 +1,85 @@
+"""The session: the library on its executors, and settings for a while."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from lakeformat import errors
+
+
+def add_to_session(spark: SparkSession) -> None:
+    """Send lakeformat's own modules to the executors of `spark`, where it is not installed.
+
+    What lakeformat needs (pyarrow, numpy, cramjam, obstore, sqlglot) must be there.
+    """
+    package = Path(errors.__file__).parent
+    packed = Path(tempfile.mkdtemp(prefix="lakeformat-")) / "lakeformat.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each in sorted(package.rglob("*.py")):
+            archive.write(each, each.relative_to(package.parent).as_posix())
+    spark.addArtifacts(str(packed), pyfile=True)
+
+
+@contextmanager
+def cancelled_with_caller(spark: SparkSession) -> Iterator[None]:
+    """When the caller is stopped, so are the jobs that it started inside."""
+    tag = f"lakeformat-{uuid.uuid4()}"
+    spark.addTag(tag)
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            spark.interruptTag(tag)
+        raise
+    finally:
+        with suppress(Exception):
+            spark.removeTag(tag)
+
+
+@contextmanager
+def listed_by_driver(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
+    """Local files are looked at one by one, where Spark would start a job with a task for each."""
+    if not all(path.startswith("file:") for path in paths):
+        yield
+        return
+    name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    with _configured(spark, name, str(max(int(spark.conf.get(name) or 0), len(paths)))):
+        yield
+
+
+@contextmanager
+def in_large_batches(spark: SparkSession) -> Iterator[None]:
+    """Rows go to Python in batches of up to 64 MB (`maxBytesPerBatch`) instead of 10,000 rows, unless the session has a
+    number of its own, or is too old to bound their bytes."""
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    if spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch", None) is None or spark.conf.get(name) != "10000":
+        yield
+        return
+    with _configured(spark, name, "100000"):
+        yield
+
+
+@contextmanager
+def unbroadcast(spark: SparkSession) -> Iterator[None]:
+    """Spark broadcasts nothing by its own guess: rows that come out of Python have no size that it knows, so that it would
+    take the largest table for a small one."""
+    with _configured(spark, "spark.sql.autoBroadcastJoinThreshold", "-1"):
+        yield
+
+
+@contextmanager
+def _configured(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """The session with another setting for a while."""
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before or "")

@@ -1,0 +1,163 @@
+"""Spark's types and the table's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, walk
+
+PLAIN: dict[Kind, T.DataType] = {
+    Kind.BOOLEAN: T.BooleanType(),
+    Kind.TINYINT: T.ByteType(),
+    Kind.SMALLINT: T.ShortType(),
+    Kind.INT: T.IntegerType(),
+    Kind.BIGINT: T.LongType(),
+    Kind.FLOAT: T.FloatType(),
+    Kind.DOUBLE: T.DoubleType(),
+    Kind.CHAR: T.StringType(),
+    Kind.VARCHAR: T.StringType(),
+    Kind.STRING: T.StringType(),
+    Kind.BINARY: T.BinaryType(),
+    Kind.VARBINARY: T.BinaryType(),
+    Kind.BYTES: T.BinaryType(),
+    Kind.FIXED: T.BinaryType(),
+    Kind.UUID: T.BinaryType(),
+    Kind.UNKNOWN: T.NullType(),
+    Kind.DATE: T.DateType(),
+    Kind.TIMESTAMP: T.TimestampNTZType(),
+    Kind.TIMESTAMP_TZ: T.TimestampType(),
+}
+_LOGICAL: dict[type[T.DataType], Scalar] = {
+    T.BooleanType: scalar(Kind.BOOLEAN),
+    T.ByteType: scalar(Kind.TINYINT),
+    T.ShortType: scalar(Kind.SMALLINT),
+    T.IntegerType: scalar(Kind.INT),
+    T.LongType: scalar(Kind.BIGINT),
+    T.FloatType: scalar(Kind.FLOAT),
+    T.DoubleType: scalar(Kind.DOUBLE),
+    T.StringType: scalar(Kind.STRING),
+    T.BinaryType: scalar(Kind.BYTES),
+    T.DateType: scalar(Kind.DATE),
+    T.NullType: scalar(Kind.UNKNOWN),
+    T.TimestampNTZType: scalar(Kind.TIMESTAMP, 6),
+    T.TimestampType: scalar(Kind.TIMESTAMP_TZ, 6),
+}
+
+
+def fields_from_spark(schema: T.StructType) -> tuple[Field, ...]:
+    """Columns of a Spark schema, with no ids yet; raises `UnsupportedFeature` for a type that tables do not have."""
+    return tuple(_field_of(each) for each in schema)
+
+
+def spark_schema(fields: tuple[Field, ...]) -> T.StructType:
+    """Columns as Spark shows them: timestamps in microseconds, CHAR and VARCHAR as strings, multisets as maps."""
+    return T.StructType([spark_field(each) for each in fields])
+
+
+def spark_type(type: Type) -> T.DataType:
+    match type:
+        case Scalar(Kind.DECIMAL, (precision, scale)):
+            return T.DecimalType(precision, scale)
+        case Scalar(Kind.TIME, (digits,)) if hasattr(T, "TimeType"):
+            return T.TimeType(min(digits, 3))
+        case Scalar(Kind.TIME_MICROS) if hasattr(T, "TimeType"):
+            return T.TimeType(6)
+        case Scalar(kind) if kind in PLAIN:
+            return PLAIN[kind]
+        case ListOf(element):
+            return T.ArrayType(spark_type(element.type), element.nullable)
+        case MapOf(key, value):
+            return T.MapType(spark_type(key.type), spark_type(value.type), value.nullable)
+        case MultisetOf(element):
+            return T.MapType(spark_type(element.type), T.IntegerType(), False)
+        case Row(parts):
+            return T.StructType([spark_field(each) for each in parts])
+    raise UnsupportedFeature(f"type {type} has no Spark form; leave the column out of the read")
+
+
+def spark_field(each: Field) -> T.StructField:
+    return T.StructField(each.name, spark_type(each.type), each.nullable)
+
+
+def arrow_of(schema: T.StructType) -> pa.Schema:
+    """A Spark schema as the Arrow schema that `mapInArrow` hands over, but for units and zones."""
+    return pa.schema([pa.field(each.name, to_arrow(_logical(each.dataType))) for each in schema])
+
+
+def zoned(found: T.DataType, wanted: Type) -> T.DataType:
+    """`found` with timestamps zoned or not as in `wanted`, at any depth."""
+    match found, wanted:
+        case ((T.TimestampType() | T.TimestampNTZType()), Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind)):
+            return PLAIN[kind]
+        case T.ArrayType(), ListOf(element):
+            return T.ArrayType(zoned(found.elementType, element.type), found.containsNull)
+        case T.MapType(), MapOf(key, value):
+            return T.MapType(
+                zoned(found.keyType, key.type), zoned(found.valueType, value.type), found.valueContainsNull
+            )
+        case T.StructType(), Row(parts):
+            types = {part.name: part.type for part in parts}
+            return T.StructType(
+                [
+                    T.StructField(each.name, zoned(each.dataType, types[each.name]), each.nullable, each.metadata)
+                    if each.name in types
+                    else each
+                    for each in found
+                ]
+            )
+    return found
+
+
+def require_whole(fields: tuple[Field, ...]) -> None:
+    """Refuse a table whose values Spark would cut short on their way through it."""
+    for each in walk(fields):
+        if digits_of(each.type) > 6:
+            raise UnsupportedFeature(
+                f"column {each.name} is {each.type}, and Spark holds microseconds: its values would lose digits; merge from "
+                "data that is not a Spark DataFrame"
+            )
+
+
+def nullable(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    return tuple(replace(each, nullable=True) for each in fields)
+
+
+def kind_of(type: Type) -> Kind | None:
+    return type.kind if isinstance(type, Scalar) else None
+
+
+def digits_of(type: Type) -> int:
+    match type:
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)):
+            return digits
+    return 0
+
+
+def _field_of(each: T.StructField) -> Field:
+    return Field(NO_ID, each.name, _logical(each.dataType), each.nullable, (each.metadata or {}).get("comment"))
+
+
+def _logical(type: T.DataType) -> Type:
+    match type:
+        case T.CharType() | T.VarcharType():
+            return scalar(Kind.CHAR if isinstance(type, T.CharType) else Kind.VARCHAR, type.length)
+        case T.DecimalType():
+            return scalar(Kind.DECIMAL, type.precision, type.scale)
+        case T.ArrayType():
+            return ListOf(Field(NO_ID, "element", _logical(type.elementType), type.containsNull))
+        case T.MapType():
+            key = Field(NO_ID, "key", _logical(type.keyType), nullable=False)
+            return MapOf(key, Field(NO_ID, "value", _logical(type.valueType), type.valueContainsNull))
+        case T.StructType():
+            return Row(tuple(_field_of(each) for each in type))
+    if hasattr(T, "TimeType") and isinstance(type, T.TimeType):
+        return scalar(Kind.TIME, type.precision)
+    found = _LOGICAL.get(type.__class__)
+    if found is None:
+        raise UnsupportedFeature(f"Spark type {type.simpleString()} has no table type; cast the column first")
+    return found
