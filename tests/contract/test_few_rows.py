@@ -121,3 +121,23 @@ def test_no_row_at_all(lake, spark, ways):
     table.upsert(frame.where("id > 100"))
     assert content(table) == []
     assert table.scan().to_arrow().schema.field("dec").type == pa.decimal128(20, 3)
+
+
+def test_rows_too_large_for_the_driver_are_written_by_all(lake, spark, ways, monkeypatch):
+    frame = spark.sql(ROWS.format(10))
+    table = make(lake, "d.t", frame)
+
+    def too_large(self):
+        raise RuntimeError("Total size of serialized results is bigger than spark.driver.maxResultSize (1024.0 MiB)")
+
+    monkeypatch.setattr(type(frame), "toArrow", too_large)
+    table.upsert(frame)
+    assert not ways
+    assert len(content(table)) == 8
+
+
+def test_a_file_is_larger_in_memory(spark, tmp_path):
+    spark.range(100_000).write.parquet(str(tmp_path / "files"))
+    held = sum(each.stat().st_size for each in (tmp_path / "files").glob("*.parquet"))
+    frame = spark.read.parquet(str(tmp_path / "files"))
+    assert few.guessed_bytes(frame) == pytest.approx(8 * held, rel=0.1)

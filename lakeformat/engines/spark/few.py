@@ -13,6 +13,7 @@ from lakeformat.engines.spark import session
 _FEW_BYTES = 64 << 20  # As Spark guesses, up to which the driver writes the rows of a keyed table.
 _FEW_ROWS = 1_000_000
 _GUESSED = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+_IN_MEMORY = 8  # Bytes for one of a file, as Spark counts it.
 _BOUNDED = {  # Steps of a plan that make no more rows than they get.
     *("Range", "LocalRelation", "Relation", "LogicalRDD", "Project", "Filter", "Union", "Aggregate", "Window", "Sort"),
     *("GlobalLimit", "LocalLimit", "Repartition", "RepartitionByExpression", "RebalancePartitions"),
@@ -25,8 +26,13 @@ def rows(frame: DataFrame) -> pa.Table | None:
         return None
     place = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))  # In its part of the frame.
     numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
-    with session.in_large_batches(frame.sparkSession), session.cancelled_with_caller(frame.sparkSession):
-        found = numbered.filter(place <= _FEW_ROWS).toArrow()
+    try:
+        with session.in_large_batches(frame.sparkSession), session.cancelled_with_caller(frame.sparkSession):
+            found = numbered.filter(place <= _FEW_ROWS).toArrow()
+    except Exception as error:
+        if "spark.driver.maxResultSize" in str(error):  # Few rows, and large ones.
+            return None
+        raise
     return None if found.num_rows > _FEW_ROWS else found.rename_columns(frame.columns)
 
 
@@ -35,6 +41,7 @@ def guessed_bytes(frame: DataFrame) -> float:
     found = frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()[0][0]
     plan = found.partition("== Physical Plan ==")[0]
     size = re.search(r"Statistics\(sizeInBytes=([\d.E+]+) (\w+)", plan)
-    if size is None or size[2] not in _GUESSED or not set(re.findall(r"^[ :+-]*(\w+)", plan, re.M)) <= _BOUNDED:
+    steps = set(re.findall(r"^[ :+-]*(\w+)", plan, re.M))
+    if size is None or size[2] not in _GUESSED or not steps <= _BOUNDED:
         return float("inf")
-    return float(size[1]) * _GUESSED[size[2]]
+    return float(size[1]) * _GUESSED[size[2]] * (_IN_MEMORY if "Relation" in steps else 1)
