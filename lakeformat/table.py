@@ -6,22 +6,22 @@ import datetime
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from lakeformat import adopt, merge, placing, row_level
+from lakeformat import adopt, arguments, merge, placing, row_level
+from lakeformat.alter import Alteration
+from lakeformat.arguments import Age, Moment
 from lakeformat.changelog import DeltaWriter
-from lakeformat.changes import KIND_COLUMN, Changes
+from lakeformat.changes import Changes
 from lakeformat.codec import order, sql_text
 from lakeformat.commit import commit, discard
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.inspect import Inspect
 from lakeformat.maintenance import compact, expire, sweep
 from lakeformat.merge import MergeInto
 from lakeformat.model import evolution
@@ -39,9 +39,8 @@ from lakeformat.model.operation import (
     RewriteManifests,
 )
 from lakeformat.model.order import Sort
-from lakeformat.model.partition import parse_field
 from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
-from lakeformat.model.schema import Schema, Type, find_field
+from lakeformat.model.schema import Schema, find_field
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
 from lakeformat.model.work import WrittenFile
 from lakeformat.scan import Scan
@@ -49,9 +48,6 @@ from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import WriteSession
 
 log = logging.getLogger("lakeformat")
-
-Moment = datetime.datetime | datetime.date | int | str
-Age = datetime.timedelta | Moment
 
 
 class Table:
@@ -110,7 +106,7 @@ class Table:
         `as_of`: a datetime (UTC unless it says otherwise), ISO text, or milliseconds since 1970: the newest snapshot
         made by then. Raises `NotFound` for a version or column that is not there.
         """
-        limit = _whole("limit", limit, 0)
+        limit = arguments.whole("limit", limit, 0)
         if columns is not None and (
             not isinstance(columns, list | tuple) or not all(isinstance(c, str) for c in columns)
         ):
@@ -140,7 +136,7 @@ class Table:
         """
         base = self._until(to_snapshot)
         self._dialect.require_readable(base.schema, self._store.root)
-        after = _whole("from_snapshot", from_snapshot, 0)
+        after = arguments.whole("from_snapshot", from_snapshot, 0)
         if consumer is not None:
             next_snapshot = self._dialect.progress(self._store, consumer)
             if next_snapshot is not None:
@@ -175,7 +171,7 @@ class Table:
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         """The snapshots that led to the current one, as far as they are kept, oldest first: all, or those after the snapshot
         `after`; without what each changed."""
-        after = _whole("after", after, 0)
+        after = arguments.whole("after", after, 0)
         return self._dialect.history(self._store, self._base(), after or 0)
 
     # --- writing ---
@@ -259,7 +255,7 @@ class Table:
 
         For Spark: `frame.writeStream.foreachBatch(table.stream("name").write_batch)`.
         """
-        _text("user", user)
+        arguments.text("user", user)
         if "/" in user:
             raise InvalidInput(f"user {user!r}: a stream's name has no slashes")
         self._base()
@@ -281,29 +277,13 @@ class Table:
         `partitions` (column -> value), emptied if the data has no row for it; a row outside raises `OutsideScope` and
         nothing is committed. With `pinned_to` (a snapshot id), what others wrote there since is a `Conflict`.
         """
-        pinned_to = _whole("pinned_to", pinned_to, 0)
+        pinned_to = arguments.whole("pinned_to", pinned_to, 0)
         base = self._base()
         request, landed = self._asked(base, id, properties, watermark)
         if landed:
             return self._again(base, request, landed, engine_for(data))
         scope = None if partitions is None else self._declared(base.schema, partitions)
-        added = self._write(base, data, scope, anew=True)
-        if scope is None and not added:
-            return None
-        engine = engine_for(data)
-        how = (self._store, self._dialect, engine, base, request)
-        try:
-            if scope is None:
-                partitions_written = {f.partition for f in added}
-                operation = row_level.replace_partitions(*how, partitions_written, added, pinned_to)
-                scope = self._dialect.scope_of(base.schema, partitions_written)
-            else:
-                operation = row_level.replace_rows(*how, scope, added, pinned_to)
-            gone = placing.remove_elsewhere(self._store, self._dialect, engine, base, added, scope)
-        except BaseException:
-            discard(self._store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
-            raise
-        return self._commit(base, replace(operation, added=(*operation.added, *gone)), engine)
+        return self._replace(base, request, data, scope, pinned_to)
 
     def overwrite(
         self,
@@ -324,7 +304,7 @@ class Table:
         """
         if partition is not None and where is not None:
             raise InvalidInput("overwrite takes a partition or a condition, not both")
-        pinned_to = _whole("pinned_to", pinned_to, 0)
+        pinned_to = arguments.whole("pinned_to", pinned_to, 0)
         base = self._base()
         request, landed = self._asked(base, id, properties, watermark)
         engine = engine_for(data)
@@ -338,16 +318,7 @@ class Table:
         if not by_partition and self._dialect.layout(base).keyed is not None:
             how = (self._store, self._dialect, engine, base, request)
             return self._commit(base, row_level.replace_by_key(*how, condition, data, pinned_to), engine)
-        added = self._write(base, data, condition, anew=True)
-        try:
-            operation = row_level.replace_rows(
-                self._store, self._dialect, engine, base, request, condition, added, pinned_to
-            )
-            gone = placing.remove_elsewhere(self._store, self._dialect, engine, base, added, condition)
-        except BaseException:
-            discard(self._store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
-            raise
-        return self._commit(base, replace(operation, added=(*operation.added, *gone)), engine)
+        return self._replace(base, request, data, condition, pinned_to)
 
     def truncate(self, *, id: str | None = None, properties: Mapping[str, str] | None = None) -> Snapshot | None:
         """Remove all rows."""
@@ -364,7 +335,7 @@ class Table:
     ) -> Snapshot | None:
         """Remove the partitions that these full or partial specs (column -> value) name."""
         base = self._base()
-        specs = list(_specs(partitions))
+        specs = list(arguments.specs(partitions))
         if not specs:
             raise InvalidInput("drop_partitions without a partition; name one, e.g. [{'dt': '2023-05-01'}]")
         scope = self._declared(base.schema, specs)
@@ -443,7 +414,7 @@ class Table:
         changelog itself takes that away. `max_keys` bounds the keys between two checkpoints, `buffer_bytes` the rows that
         wait to be written together.
         """
-        _text("name", name)
+        arguments.text("name", name)
         schema = self.schema
         chosen = schema.primary_key if key is None else tuple(key)
         if not chosen:
@@ -462,12 +433,12 @@ class Table:
 
     def alter(self) -> Alteration:
         """A schema change in the making: chain its verbs, then `commit()`."""
-        return Alteration(self)
+        return Alteration(self.evolve, lambda: self.schema)
 
     def evolve(self, changes: Sequence[Any], id: str | None = None) -> Schema:
         """Apply schema changes (`lakeformat.model.evolution`) all at once; returns the new schema."""
         if id is not None:
-            _text("id", id)
+            arguments.text("id", id)
         if not isinstance(changes, list | tuple):
             raise InvalidInput(f"changes={changes!r}: give a list of schema changes")
         base = self._base()
@@ -497,7 +468,7 @@ class Table:
         `partial_progress` there are up to `max_commits` snapshots, the last of which is returned: a part that fails is left out,
         and loses nothing of the others.
         """
-        most = _whole("max_commits", max_commits, 1)
+        most = arguments.whole("max_commits", max_commits, 1)
         if partial_progress and id is not None:
             raise InvalidInput(
                 "compact(id=..., partial_progress=True): the snapshots of its parts have ids of their own"
@@ -571,13 +542,13 @@ class Table:
         either, the table's own options decide. Tags and consumers protect, and so does `keep_from`: that snapshot, and
         all later ones, stay whatever their age. Returns what went.
         """
-        retain_last = _whole("retain_last", retain_last, 1)  # The current snapshot cannot go.
-        keep_from = _whole("keep_from", keep_from, 0)
+        retain_last = arguments.whole("retain_last", retain_last, 1)  # The current snapshot cannot go.
+        keep_from = arguments.whole("keep_from", keep_from, 0)
         self._base()
         now_ms = _now_ms()
         retention = None
         if retain_last is not None or older_than is not None:
-            limit_ms = None if older_than is None else _before(older_than, now_ms)
+            limit_ms = None if older_than is None else arguments.before(older_than, now_ms)
             retention = Retention(retain_last or 1, None if limit_ms is not None else retain_last, limit_ms)
         return expire.expire(self._store, self._dialect, retention, now_ms, keep_from)
 
@@ -596,7 +567,7 @@ class Table:
         """Remove files that nothing names and that are older than a time or an age; tells which. Younger ones may belong
         to a writer that is still at work."""
         self._base()
-        return sweep.sweep(self._store, self._dialect, _before(older_than, _now_ms()), dry_run)
+        return sweep.sweep(self._store, self._dialect, arguments.before(older_than, _now_ms()), dry_run)
 
     def rollback_to(
         self,
@@ -623,7 +594,7 @@ class Table:
 
     def create_tag(self, name: str, snapshot_id: int | None = None, retain: datetime.timedelta | None = None) -> None:
         """Keep a snapshot (the current one by default) by name, for a time or for ever. Raises `AlreadyExists`."""
-        retain_ms = _milliseconds("retain", retain)
+        retain_ms = arguments.milliseconds("retain", retain)
         base = self._version(snapshot_id, None, None)
         match self._dialect.tag(self._store, base, name, _now_ms(), retain_ms):
             case (path, data):
@@ -643,7 +614,7 @@ class Table:
     def branch(self, name: str) -> Table:
         """The table as its branch `name`: every verb of rows happens there. Schema, properties and maintenance are the
         whole table's."""
-        _text("branch", name)
+        arguments.text("branch", name)
         return Table(self.name, self._store, self._dialect, None if name == "main" else name)
 
     def create_branch(
@@ -660,7 +631,7 @@ class Table:
         `retain`: the branch goes that long after its newest snapshot. Of what led to that, expiry keeps `keep_snapshots`,
         and all that are younger than `keep_younger_than`; by default what it keeps of the table.
         """
-        _text("branch", name)
+        arguments.text("branch", name)
         base = self._version(snapshot_id, None, None)
         if base.snapshot is None:
             raise NotFound(
@@ -670,23 +641,23 @@ class Table:
             request=Request(id=str(uuid.uuid4()), absent_until=base.version),
             name=name,
             snapshot_id=base.snapshot.id,
-            retain_ms=_milliseconds("retain", retain),
-            keep_snapshots=_whole("keep_snapshots", keep_snapshots, 1),
-            keep_ms=_milliseconds("keep_younger_than", keep_younger_than),
+            retain_ms=arguments.milliseconds("retain", retain),
+            keep_snapshots=arguments.whole("keep_snapshots", keep_snapshots, 1),
+            keep_ms=arguments.milliseconds("keep_younger_than", keep_younger_than),
         )
         self._commit(base, operation)
         return self.branch(name)
 
     def delete_branch(self, name: str) -> None:
         """Let a branch go; its snapshots expire. Raises `NotFound`."""
-        _text("branch", name)
+        arguments.text("branch", name)
         base = self._base()
         self._commit(base, DropBranch(request=Request(id=str(uuid.uuid4()), absent_until=base.version), name=name))
 
     def fast_forward(self, to: str) -> None:
         """Move this branch (of `lake.table(...)`, the table itself) to where the branch `to` is. Raises `Conflict` where it
         has snapshots that did not lead there."""
-        _text("branch", to)
+        arguments.text("branch", to)
         base = self._base()
         request = Request(id=str(uuid.uuid4()), absent_until=base.version, branch=self._branch)
         self._commit(base, FastForward(request=request, to=to))
@@ -703,22 +674,22 @@ class Table:
         if sum(v is not None for v in (snapshot_id, as_of, tag)) > 1:
             raise InvalidInput("a version is one of snapshot_id, as_of and tag, not several")
         if snapshot_id is not None:
-            snapshot_id = _whole("snapshot_id", snapshot_id, 0)
+            snapshot_id = arguments.whole("snapshot_id", snapshot_id, 0)
             return self._dialect.at(self._store, snapshot_id)
         if as_of is not None and self._branch is not None:
-            passed = [s.id for s in self.snapshots() if s.timestamp_ms <= epoch_ms(as_of)]
+            passed = [s.id for s in self.snapshots() if s.timestamp_ms <= arguments.epoch_ms(as_of)]
             if not passed:
                 raise NotFound(f"{self.name}: branch {self._branch!r} has no snapshot as old as {as_of}")
             return self._dialect.at(self._store, passed[-1])
         if as_of is not None:
-            return self._dialect.at_time(self._store, epoch_ms(as_of))
+            return self._dialect.at_time(self._store, arguments.epoch_ms(as_of))
         if tag is not None:
             return self._dialect.at_tag(self._store, tag)
         return self._base()
 
     def _until(self, to_snapshot: int | None) -> TableState:
         """The table up to which changes are told."""
-        chosen = _whole("to_snapshot", to_snapshot, 1)
+        chosen = arguments.whole("to_snapshot", to_snapshot, 1)
         return self._base() if chosen is None else self._dialect.until(self._store, chosen)
 
     def _asked(
@@ -726,13 +697,13 @@ class Table:
     ) -> tuple[Request, Snapshot | None]:
         """A verb's request, and the snapshot that it became if it was asked before: then no row is written again."""
         if id is not None:
-            _text("id", id)
-        watermark = _whole("watermark", watermark, -(2**63))
+            arguments.text("id", id)
+        watermark = arguments.whole("watermark", watermark, -(2**63))
         if properties is not None and not isinstance(properties, Mapping):
             raise InvalidInput(f"properties={properties!r}: give a mapping of text to text")
         for key, value in (properties or {}).items():
-            _text("a property's name", key)
-            _text(f"property {key!r}", value, may_be_empty=True)
+            arguments.text("a property's name", key)
+            arguments.text(f"property {key!r}", value, may_be_empty=True)
             if key.startswith("lakeformat."):
                 raise InvalidInput(f"property {key!r}: names that begin with 'lakeformat.' are the library's own")
         request = Request(
@@ -806,6 +777,28 @@ class Table:
         task = task if required is None else replace(task, required=required)
         return tuple(engine_for(data).write(self._store, data, task))
 
+    def _replace(
+        self, base: TableState, request: Request, data: Any, scope: Expression | None, pinned_to: int | None
+    ) -> Snapshot | None:
+        """Rows in the place of those in `scope`; without one, of the partitions that they lie in."""
+        added = self._write(base, data, scope, anew=True)
+        if scope is None and not added:
+            return None
+        engine = engine_for(data)
+        how = (self._store, self._dialect, engine, base, request)
+        try:
+            if scope is None:
+                partitions = {f.partition for f in added}
+                operation = row_level.replace_partitions(*how, partitions, added, pinned_to)
+                scope = self._dialect.scope_of(base.schema, partitions)
+            else:
+                operation = row_level.replace_rows(*how, scope, added, pinned_to)
+            gone = placing.remove_elsewhere(self._store, self._dialect, engine, base, added, scope)
+        except BaseException:
+            discard(self._store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
+            raise
+        return self._commit(base, replace(operation, added=(*operation.added, *gone)), engine)
+
     def _told(
         self,
         after: int | None,
@@ -814,8 +807,10 @@ class Table:
         where: str | Expression | None,
     ) -> Changes:
         """What came and went after `after` up to `until`; without `after`, the rows themselves."""
-        after = _whole("from_snapshot", after, 0)
-        base = self._version(_whole("to_snapshot", until, 1), None, None) if after is None else self._until(until)
+        after = arguments.whole("from_snapshot", after, 0)
+        base = (
+            self._version(arguments.whole("to_snapshot", until, 1), None, None) if after is None else self._until(until)
+        )
         self._dialect.require_readable(base.schema, self._store.root)
         fields = self._dialect.project(base, columns)
         return Changes(self._store, self._dialect, base, after, fields, self._condition(where, base.schema))
@@ -848,7 +843,7 @@ class Table:
     def _declared(self, schema: Schema, partitions: Iterable[Mapping[str, Any]]) -> Expression:
         """Partition specs as one condition on partition columns."""
         names = schema.partitioning.columns
-        specs = list(_specs(partitions))
+        specs = list(arguments.specs(partitions))
         if not names and not schema.partitioning:
             raise InvalidInput(f"{self.name} has no partitions; leave the partition spec out")
         if not names:
@@ -868,212 +863,11 @@ class Table:
         return bind(condition, schema.fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Inspect:
-    """Metadata as Arrow tables; see the dialect's `inspect` for their columns."""
-
-    _store: Store
-    _dialect: Dialect
-    _base: Callable[[], TableState]
-    _told: Callable[..., Changes]
-
-    def snapshots(self) -> pa.Table:
-        return self._table("snapshots")
-
-    def files(self) -> pa.Table:
-        return self._table("files")
-
-    def manifests(self) -> pa.Table:
-        return self._table("manifests")
-
-    def partitions(self, small_file_bytes: int | None = None) -> pa.Table:
-        """Files, small files (below `small_file_bytes`; by default what compaction takes for small), rows and bytes."""
-        small_file_bytes = _whole("small_file_bytes", small_file_bytes, 0)
-        return self._table("partitions", small_file_bytes)
-
-    def tags(self) -> pa.Table:
-        return self._table("tags")
-
-    def branches(self) -> pa.Table:
-        return self._table("branches")
-
-    def schemas(self) -> pa.Table:
-        return self._table("schemas")
-
-    def sort_orders(self) -> pa.Table:
-        """What files are, or were, sorted by (Iceberg)."""
-        return self._table("sort_orders")
-
-    def options(self) -> pa.Table:
-        return self._table("options")
-
-    def consumers(self) -> pa.Table:
-        return self._table("consumers")
-
-    def audit_log(
-        self,
-        from_snapshot: int | None = None,
-        to_snapshot: int | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        where: str | Expression | None = None,
-    ) -> pa.Table:
-        """The rows, each with its kind in the first column, `rowkind`: "+I", "-U", "+U" or "-D" (Paimon's `$audit_log`).
-
-        Without `from_snapshot`, the rows as they are (at `to_snapshot`), and of a table with a primary key also those that
-        were taken back, until compaction forgets them. With it, what `changes` gives. In memory: for more rows, use that.
-        """
-        found = self._told(from_snapshot, to_snapshot, columns, where).to_arrow()
-        rows, kinds = found.drop_columns([KIND_COLUMN]), found[KIND_COLUMN]
-        return rows.add_column(0, pa.field("rowkind", pa.string(), nullable=False), kinds)
-
-    def _table(self, name: str, *how: Any) -> pa.Table:
-        return self._dialect.INSPECTIONS[name](self._store, self._base(), *how)
-
-
-@dataclass(frozen=True, slots=True)
-class Alteration:
-    """Schema changes that are made together by `commit`. Columns inside rows are named by path: `address.city`."""
-
-    table: Table
-    changes: tuple[Any, ...] = ()
-
-    def add_column(
-        self,
-        name: str,
-        type: str | Type,
-        *,
-        nullable: bool = True,
-        comment: str | None = None,
-        default: str | bytes | None = None,
-        first: bool = False,
-        after: str | None = None,
-    ) -> Alteration:
-        """A new column; old rows have null in it, or in Iceberg `default`, as text (of bytes: bytes). Also new rows have the
-        default where the data lacks the column."""
-        return self._and(evolution.AddColumn(name, type, nullable, comment, default, first, after))
-
-    def rename_column(self, name: str, to: str) -> Alteration:
-        return self._and(evolution.RenameColumn(name, to))
-
-    def drop_column(self, name: str) -> Alteration:
-        return self._and(evolution.DropColumn(name))
-
-    def move_column(self, name: str, *, first: bool = False, after: str | None = None) -> Alteration:
-        return self._and(evolution.MoveColumn(name, first, after))
-
-    def change_type(self, name: str, type: str | Type) -> Alteration:
-        """A wider type; what would lose values is refused."""
-        return self._and(evolution.ChangeType(name, type))
-
-    def change_comment(self, name: str, comment: str | None) -> Alteration:
-        return self._and(evolution.ChangeComment(name, comment))
-
-    def drop_not_null(self, name: str) -> Alteration:
-        return self._and(evolution.ChangeNullability(name, True))
-
-    def change_default(self, name: str, default: str | bytes | None) -> Alteration:
-        """What rows written from now on have where the data lacks the column."""
-        return self._and(evolution.ChangeDefault(name, default))
-
-    def add_partition_field(self, text: str, name: str | None = None) -> Alteration:
-        """Part rows that are written from now on by this too: "dt", "days(ts)", "bucket(16, id)" (Iceberg)."""
-        _text("partition field", text)
-        field = parse_field(text)
-        return self._and(evolution.AddPartitionField(field if name is None else replace(field, name=name)))
-
-    def drop_partition_field(self, name: str) -> Alteration:
-        """Part rows that are written from now on no longer by the partition field `name` (Iceberg)."""
-        return self._and(evolution.DropPartitionField(name))
-
-    def set_sort_order(self, sort_by: Sequence[str]) -> Alteration:
-        """Sort the rows of each file that is written from now on: by columns and transforms, e.g. "days(ts)",
-        "id DESC NULLS LAST" (Iceberg). By default ascending, and nulls first where ascending. []: by nothing."""
-        return self._and(evolution.SetSortOrder(order.parse(sort_by, self.table.schema.names, "sort order")))
-
-    def set_properties(self, properties: Mapping[str, str]) -> Alteration:
-        return self._and(evolution.SetProperties(properties))
-
-    def remove_properties(self, *keys: str) -> Alteration:
-        return self._and(evolution.RemoveProperties(keys))
-
-    def set_comment(self, comment: str | None) -> Alteration:
-        """The table's own comment."""
-        return self._and(evolution.SetTableComment(comment))
-
-    def commit(self) -> Schema:
-        """Make the changes; returns the new schema. No snapshot uses it until the next commit of rows."""
-        if not self.changes:
-            raise InvalidInput("alter() without a change; name one before commit()")
-        return self.table.evolve(self.changes)
-
-    def _and(self, change: Any) -> Alteration:
-        return replace(self, changes=(*self.changes, change))
-
-
 def create(table: Table, schema: Schema) -> None:
     """Make the table; raises `AlreadyExists`."""
     store, dialect = table._store, table._dialect
     operation = Create(request=Request(id=str(uuid.uuid4())), schema=schema)
     commit(store, dialect.head(store), dialect, operation)
-
-
-def epoch_ms(moment: Moment) -> int:
-    """Milliseconds since 1970; a time without a zone is UTC. Raises `InvalidInput`."""
-    if isinstance(moment, bool):
-        raise InvalidInput(f"{moment!r} is no time")
-    if isinstance(moment, int):
-        return moment
-    if isinstance(moment, str):
-        try:
-            moment = datetime.datetime.fromisoformat(moment)
-        except ValueError:
-            raise InvalidInput(f"{moment!r} is no time; write e.g. '2023-05-01T12:00:00'") from None
-    if isinstance(moment, datetime.date) and not isinstance(moment, datetime.datetime):
-        moment = datetime.datetime(moment.year, moment.month, moment.day)
-    if not isinstance(moment, datetime.datetime):
-        raise InvalidInput(f"{moment!r} is no time")
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(milliseconds=1)
-
-
-def _before(age: Age, now_ms: int) -> int:
-    return now_ms - age // datetime.timedelta(milliseconds=1) if isinstance(age, datetime.timedelta) else epoch_ms(age)
-
-
-def _specs(partitions: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    if not isinstance(partitions, Iterable) or isinstance(partitions, Mapping | str | bytes):
-        raise InvalidInput(f"partitions={partitions!r}: give a list of specs, e.g. [{{'dt': '2023-05-01'}}]")
-    for spec in partitions:
-        if not isinstance(spec, Mapping) or any(isinstance(value, list | dict | set) for value in spec.values()):
-            raise InvalidInput(f"{spec!r} is no partition spec; write e.g. {{'dt': '2023-05-01'}}")
-        yield dict(spec)
-
-
-def _milliseconds(what: str, age: datetime.timedelta | None) -> int | None:
-    if age is not None and (not isinstance(age, datetime.timedelta) or age < datetime.timedelta(0)):
-        raise InvalidInput(f"{what}={age!r}: give a datetime.timedelta that is not negative")
-    return None if age is None else round(age.total_seconds() * 1000)
-
-
-def _whole(what: str, value: Any, least: int) -> Any:
-    """A whole number of 64 bits, at least `least`, or None; all else is refused."""
-    if value is None:
-        return None
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value < 2**63:
-        raise InvalidInput(f"{what}={value!r}: it must be a whole number{f', at least {least}' if least >= 0 else ''}")
-    return int(value)
-
-
-def _text(what: str, value: Any, may_be_empty: bool = False) -> None:
-    """Refuse what is no text that a file can hold."""
-    if not isinstance(value, str) or not (value or may_be_empty) or "\0" in value:
-        raise InvalidInput(f"{what} is {value!r}; it must be text")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(f"{what} is {value!r}, which is no text that a file can hold") from error
 
 
 def _now_ms() -> int:

@@ -12,12 +12,13 @@ SOURCES = sorted(p for top in PROJECT for p in (ROOT / top).rglob("*.py"))
 # Lower layers first; a module imports from its own folder or from a lower layer.
 LAYERS = [
     {"lakeformat.errors"},
-    {"lakeformat.model"},
+    {"lakeformat.model", "lakeformat.arguments"},
     {"lakeformat.codec", "lakeformat.storage"},
     {"lakeformat.dialects", "lakeformat.engines", "lakeformat.catalogs"},
     {"lakeformat.commit", "lakeformat.placing"},
     {"lakeformat.maintenance", "lakeformat.row_level", "lakeformat.scan"},
     {"lakeformat.adopt", "lakeformat.merge", "lakeformat.changelog", "lakeformat.changes", "lakeformat.streaming"},
+    {"lakeformat.alter", "lakeformat.inspect"},
     {"lakeformat.table"},
     {"lakeformat.lake"},
     {"lakeformat"},

@@ -1,0 +1,72 @@
+"""What verbs are given besides rows: numbers, texts, times, ages, partition specs; what is none of them is refused."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from lakeformat.errors import InvalidInput
+
+Moment = datetime.datetime | datetime.date | int | str
+Age = datetime.timedelta | Moment
+
+
+def epoch_ms(moment: Moment) -> int:
+    """Milliseconds since 1970; a time without a zone is UTC. Raises `InvalidInput`."""
+    if isinstance(moment, bool):
+        raise InvalidInput(f"{moment!r} is no time")
+    if isinstance(moment, int):
+        return moment
+    if isinstance(moment, str):
+        try:
+            moment = datetime.datetime.fromisoformat(moment)
+        except ValueError:
+            raise InvalidInput(f"{moment!r} is no time; write e.g. '2023-05-01T12:00:00'") from None
+    if isinstance(moment, datetime.date) and not isinstance(moment, datetime.datetime):
+        moment = datetime.datetime(moment.year, moment.month, moment.day)
+    if not isinstance(moment, datetime.datetime):
+        raise InvalidInput(f"{moment!r} is no time")
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(milliseconds=1)
+
+
+def before(age: Age, now_ms: int) -> int:
+    return now_ms - age // datetime.timedelta(milliseconds=1) if isinstance(age, datetime.timedelta) else epoch_ms(age)
+
+
+def specs(partitions: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    if not isinstance(partitions, Iterable) or isinstance(partitions, Mapping | str | bytes):
+        raise InvalidInput(f"partitions={partitions!r}: give a list of specs, e.g. [{{'dt': '2023-05-01'}}]")
+    for spec in partitions:
+        if not isinstance(spec, Mapping) or any(isinstance(value, list | dict | set) for value in spec.values()):
+            raise InvalidInput(f"{spec!r} is no partition spec; write e.g. {{'dt': '2023-05-01'}}")
+        yield dict(spec)
+
+
+def milliseconds(what: str, age: datetime.timedelta | None) -> int | None:
+    if age is not None and (not isinstance(age, datetime.timedelta) or age < datetime.timedelta(0)):
+        raise InvalidInput(f"{what}={age!r}: give a datetime.timedelta that is not negative")
+    return None if age is None else round(age.total_seconds() * 1000)
+
+
+def whole(what: str, value: Any, least: int) -> Any:
+    """A whole number of 64 bits, at least `least`, or None; all else is refused."""
+    if value is None:
+        return None
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value < 2**63:
+        raise InvalidInput(f"{what}={value!r}: it must be a whole number{f', at least {least}' if least >= 0 else ''}")
+    return int(value)
+
+
+def text(what: str, value: Any, may_be_empty: bool = False) -> None:
+    """Refuse what is no text that a file can hold."""
+    if not isinstance(value, str) or not (value or may_be_empty) or "\0" in value:
+        raise InvalidInput(f"{what} is {value!r}; it must be text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{what} is {value!r}, which is no text that a file can hold") from error
