@@ -16,7 +16,17 @@ from lakeformat.codec import bitmap, puffin, vector_file
 from lakeformat.engines import deletes, worker
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.predicate import columns_of
-from lakeformat.model.work import FILE, POSITION, Content, DeleteTask, MarkTask, Target, WriteTask, WrittenFile
+from lakeformat.model.work import (
+    FILE,
+    POSITION,
+    Content,
+    DeleteTask,
+    MarkTask,
+    OneFolder,
+    Target,
+    WriteTask,
+    WrittenFile,
+)
 from lakeformat.storage.store import Store
 
 _POSITION_COLUMN = 2147483645  # The reserved id of `_pos`, which a deletion vector is about.
@@ -104,7 +114,7 @@ def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: 
     path, position = task.fields
     layout = WriteTask(
         fields=task.fields,
-        directory=_Folder(first.folder),
+        directory=OneFolder(first.folder),
         content=task.content,
         file_format=task.file_format,
         compression=task.compression,
@@ -222,13 +232,3 @@ def _index_file(store: Store, name: str, part: list[tuple[Target, bytes, int]]) 
         )
         for (target, vector, row_count), offset in zip(part, offsets, strict=True)
     ]
-
-
-class _Folder:
-    """Every file in one folder."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def __call__(self, values: tuple[object, ...], bucket: int | None) -> str:
-        return self._folder

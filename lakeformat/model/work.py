@@ -304,6 +304,16 @@ class BucketRule:
 
 
 @dataclass(frozen=True, slots=True)
+class OneFolder:
+    """A `WriteTask.directory`: the same folder for all rows."""
+
+    path: str
+
+    def __call__(self, values: tuple[Any, ...], bucket: int | None) -> str:
+        return self.path
+
+
+@dataclass(frozen=True, slots=True)
 class WriteTask:
     """How rows become data files.
 

@@ -17,9 +17,10 @@ from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, S
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import CorruptTable, NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
+from lakeformat.model import projection
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, find_field
+from lakeformat.model.schema import Field, Kind, Row, Scalar, find_field
 from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, ReadTask, RowKind
 from lakeformat.storage.store import Reader
 
@@ -60,7 +61,7 @@ def scan(
     found = files(reader, base, predicate)
     residual = _residual(base, found, predicate)
     fields = project(base, columns)
-    return tasks(reader, base, found, _with_columns_of(residual, fields, base.schema), residual)
+    return tasks(reader, base, found, projection.with_columns_of(residual, fields, base.schema.fields), residual)
 
 
 def located(
@@ -335,7 +336,7 @@ def delta(
         for status in (Status.ADDED, Status.DELETED)
     )
     fresh = manifest.own(reader, base, document, ManifestContent.DELETES, Status.ADDED)
-    fields = _with_columns_of(predicate, fields, base.schema)
+    fields = projection.with_columns_of(predicate, fields, base.schema.fields)
     there, were = (manifest.live_entries(reader, each, content=ManifestContent.DELETES) for each in (after, before))
     gone = [*tasks(reader, base, Files(went, were), fields, predicate)]
     if len(fresh):
@@ -357,21 +358,7 @@ def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
     if columns is not None and metadata.format_version(base) >= 3:
         known = set(base.schema.names)
         fields += tuple(f for f in (ROW_ID, LAST_UPDATED) if f.name in columns and f.name not in known)
-    return _parts(fields, columns)
-
-
-def _parts(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:
-    if columns is None:
-        return fields
-    chosen: dict[str, list[str] | None] = {}
-    whole = {f.name for f in fields}
-    for name in columns:
-        first, _, rest = name.partition(".")
-        if name in whole or not rest:
-            chosen[name] = None
-        elif chosen.setdefault(first, []) is not None:
-            chosen[first].append(rest)  # type: ignore[union-attr]
-    return tuple(_part(find_field(fields, name), inner) for name, inner in chosen.items())
+    return projection.project(fields, columns)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -467,21 +454,6 @@ def _compared(base: State, id: int, path: str) -> Field:
     for each in reversed(found[:-1]):
         made = replace(each, type=Row((made,)), nullable=True, comment=None)
     return replace(made, name=f"_compared_{id}")
-
-
-def _part(field: Field, inner: list[str] | None) -> Field:
-    if inner is None:
-        return field
-    if not isinstance(field.type, Row):
-        return find_field((field,), f"{field.name}.{inner[0]}")
-    return replace(field, type=Row(_parts(field.type.fields, inner)))
-
-
-def _with_columns_of(predicate: Expression, fields: tuple[Field, ...], schema: Schema) -> tuple[Field, ...]:
-    """`fields`, and whole the columns that the condition needs."""
-    needed = conditions.columns_of(predicate)
-    chosen = [find_field(schema.fields, f.name) if f.name in needed else f for f in fields]
-    return (*chosen, *(f for f in schema.fields if f.name in needed and f.name not in {c.name for c in chosen}))
 
 
 def _residual(base: State, found: Files, predicate: Expression) -> Expression:

@@ -19,8 +19,9 @@ from lakeformat.dialects.paimon.manifest import EntryKind
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
+from lakeformat.model import projection
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, find_field
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, find_field
 from lakeformat.model.work import (
     BUCKET,
     FILE,
@@ -124,7 +125,7 @@ def scan(
     """The tasks that together read the rows for which `predicate` (bound to the schema) is true. With `by_bucket`, a task of
     a table with a primary key has files of one bucket, and says of which partition and bucket."""
     residual = _residual(base.schema, predicate)
-    fields = _with_columns_of(residual, project(base, columns), base.schema)
+    fields = projection.with_columns_of(residual, project(base, columns), base.schema.fields)
     found = files(reader, base, predicate)
     if not base.schema.primary_key:
         return tasks(reader, base, found, fields, residual)
@@ -444,21 +445,7 @@ def file_formats(entries: pa.Table) -> pa.Array:
 
 def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
     """The columns asked for, in the order asked for; `a.b` keeps only `b` of the row `a`. Raises `NotFound`."""
-    return _parts(base.schema.fields, columns)
-
-
-def _parts(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:
-    if columns is None:
-        return fields
-    chosen: dict[str, list[str] | None] = {}
-    whole = {f.name for f in fields}
-    for name in columns:
-        first, _, rest = name.partition(".")
-        if name in whole or not rest:
-            chosen[name] = None
-        elif chosen.setdefault(first, []) is not None:
-            chosen[first].append(rest)  # type: ignore[union-attr]
-    return tuple(_part(find_field(fields, name), inner) for name, inner in chosen.items())
+    return projection.project(base.schema.fields, columns)
 
 
 def delta(
@@ -486,7 +473,7 @@ def delta(
     metadata.require_readable(schema, reader.root)
     keyed = bool(schema.primary_key)
     scope, residual = conditions.split(predicate, schema.partitioning.names)
-    fields = _with_columns_of(residual, fields, schema)
+    fields = projection.with_columns_of(residual, fields, schema.fields)
     if name := document.get("changelogManifestList"):
         return [Delta(None, tuple(_raw(reader, base, _listed(reader, base, name, scope), fields, residual)))]
     if document["commitKind"] in {"COMPACT", "ANALYZE"}:
@@ -536,7 +523,7 @@ def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Exp
     if not base.schema.primary_key:
         return [Delta(RowKind.INSERT, tuple(_whole_scan(reader, base, fields, predicate)))]
     residual = _residual(base.schema, predicate)
-    fields = (*_with_columns_of(residual, fields, base.schema), VALUE_KIND)
+    fields = (*projection.with_columns_of(residual, fields, base.schema.fields), VALUE_KIND)
     sections = Sections.of(files(reader, base, predicate), base.schema)
     whole, sections = _without_needless(reader, base, sections, predicate)
     raw = _key_values(tasks(reader, base, whole, fields, residual))
@@ -594,21 +581,6 @@ def _raw(
 def _key_values(found: list[ReadTask]) -> list[ReadTask]:
     """The tasks, of files that hold what the rows of tables with a primary key have beside their columns."""
     return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in found]
-
-
-def _part(field: Field, inner: list[str] | None) -> Field:
-    if inner is None:
-        return field
-    if not isinstance(field.type, Row):
-        return find_field((field,), f"{field.name}.{inner[0]}")
-    return replace(field, type=Row(_parts(field.type.fields, inner)))
-
-
-def _with_columns_of(predicate: Expression, fields: tuple[Field, ...], schema: Schema) -> tuple[Field, ...]:
-    """`fields`, and whole the columns that the condition needs."""
-    needed = conditions.columns_of(predicate)
-    chosen = [find_field(schema.fields, f.name) if f.name in needed else f for f in fields]
-    return (*chosen, *(f for f in schema.fields if f.name in needed and f.name not in {c.name for c in chosen}))
 
 
 def _residual(schema: Schema, predicate: Expression) -> Expression:

@@ -26,7 +26,17 @@ from lakeformat.model.evolution import number
 from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
 from lakeformat.model.predicate import columns_of, to_sql
 from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar
-from lakeformat.model.work import FILE, POSITION, ROW_KIND, DeleteTask, ReadTask, RowKind, WriteTask, WrittenFile
+from lakeformat.model.work import (
+    FILE,
+    POSITION,
+    ROW_KIND,
+    DeleteTask,
+    OneFolder,
+    ReadTask,
+    RowKind,
+    WriteTask,
+    WrittenFile,
+)
 from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.store import Store
 
@@ -47,7 +57,7 @@ class SparkSource:
         self._spark, self._engine, self._store = spark, engine, store
         self._folder = f"merge-{uuid.uuid4()}/bucket-0"
         self._task = WriteTask(
-            (), _Folder(self._folder), file_format="parquet", compression="zstd", name_prefix=layout.name_prefix
+            (), OneFolder(self._folder), file_format="parquet", compression="zstd", name_prefix=layout.name_prefix
         )
         self._paths: list[str] = []
         self._key: tuple[str, ...] = ()  # Of rows that are equal in these columns only the last counts.
@@ -309,16 +319,6 @@ class _Workers:
         if layout.partition_by and layout.distribution in ("auto", "range"):
             layout = replace(layout, distribution="hash")
         return self.engine.write(store, frame, layout)
-
-
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    """One folder for all rows."""
-
-    name: str
-
-    def __call__(self, values: tuple[Any, ...], bucket: int | None) -> str:
-        return self.name
 
 
 def _parted_as_table(task: WriteTask, layout: WriteTask, held: Mapping[str, Field]) -> WriteTask | None:
