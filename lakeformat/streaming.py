@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -16,7 +17,7 @@ from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
-from lakeformat.errors import CommitLost, Conflict, InvalidInput, UnsupportedFeature
+from lakeformat.errors import CommitLost, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.maintenance import compact
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.schema import Field, Schema
@@ -58,7 +59,10 @@ class WriteSession:
     dialect: Dialect
     user: str
     branch: str | None = None
-    _waiting: dict[int, tuple[WrittenFile, ...]] = field(default_factory=dict)  # What is prepared, by identifier.
+    _waiting: dict[int, tuple[WrittenFile, ...]] = field(
+        default_factory=dict
+    )  # What is prepared, by identifier; or failed.
+    _tried: set[int] = field(default_factory=set)  # Those of which a commit was tried, and may still land.
     _engine: Engine | None = None  # That of the rows that were written last.
     _compaction: Thread | None = None
     _ahead: int = 0  # Commits since it began.
@@ -68,13 +72,7 @@ class WriteSession:
 
     def last_committed(self) -> int | None:
         """The largest identifier that this user has committed, as far as history is kept."""
-        prefix = f"{self.user}/"
-        found = [
-            each.operation_id.removeprefix(prefix)
-            for each in self.dialect.history(self.store, self._base())
-            if each.operation_id is not None and each.operation_id.startswith(prefix)
-        ]
-        return max((int(each) for each in found if each.isdecimal()), default=None)
+        return self.dialect.committed(self.store, self._base(), self.user)
 
     def is_committed(self, identifier: int) -> bool:
         """Whether this commit, or one after it, is part of the table."""
@@ -87,6 +85,11 @@ class WriteSession:
         base = self._base()
         if self.is_committed(identifier):
             return Prepared(self.user, identifier)
+        if later := [each for each in self._waiting if each > identifier]:
+            raise InvalidInput(
+                f"commit {min(later)} is prepared, and comes after {identifier}: its rows would count as the older ones; abort it, "
+                f"and prepare it again after this one"
+            )
         waiting = {each: files for each, files in self._waiting.items() if each != identifier}
         upkeep, self._engine = self.dialect.upkeep(base.schema, identifier), engine_for(data)
         if upkeep is not None and self._ahead >= upkeep.ahead:
@@ -100,6 +103,7 @@ class WriteSession:
         layout = after(looking(self.store, self.dialect, base, layout), chain.from_iterable(waiting.values()))
         files = tuple(self._engine.write(self.store, data, layout))
         self._waiting[identifier] = files
+        self._tried.discard(identifier)
         return Prepared(self.user, identifier, files, base.schema.id, watermark, base.version, tuple(waiting))
 
     def part(self, data: Any) -> Prepared:
@@ -120,21 +124,26 @@ class WriteSession:
         """Make prepared rows part of the table, in one snapshot; None where they, or later ones, are already, and where
         there are none. With `empty`, a commit without rows makes a snapshot too, for its watermark.
 
-        Asking again is always safe. Raises as a verb does: after `Conflict` and `CommitLost` the files are gone.
+        Asking again is always safe. Raises as a verb does: after `Conflict` and `CommitLost` the files are gone, and the rows, with
+        those prepared after them, are to be prepared again. `NotFound` says so where that was in a process before this one,
+        or where a sweep took the files.
         """
         if prepared.user != self.user:
             raise InvalidInput(f"prepared by {prepared.user!r}, and this session is {self.user!r}'s")
         if earlier := [each for each in self._waiting if each < prepared.identifier]:
             raise InvalidInput(
-                f"commit {min(earlier)} is prepared and comes before {prepared.identifier}; commit or abort it first"
+                f"commit {min(earlier)} is prepared and comes before {prepared.identifier}; commit or abort it first; or, if it failed, "
+                f"abort {prepared.identifier} and prepare both again"
             )
         if self.is_committed(prepared.identifier):
-            self._waiting.pop(prepared.identifier, None)
+            self._forget(prepared.identifier)
             self._again(prepared.identifier, self._engine or engine_for())
             return None
         if not prepared.files and not empty:
-            self._waiting.pop(prepared.identifier, None)
+            self._forget(prepared.identifier)
             return None
+        if self._waiting.get(prepared.identifier) != prepared.files:
+            self._require_files(prepared)
         base = self._base()
         request = Request(
             id=f"{self.user}/{prepared.identifier}",
@@ -147,12 +156,14 @@ class WriteSession:
         )
         head = self.dialect.head(self.store)
         operation = Append(request=request, added=prepared.files)
+        self._tried.add(prepared.identifier)
         try:
             made = commit(self.store, head, self.dialect, operation, self.dialect.attempts(base.schema))
         except (Conflict, CommitLost):
-            self._waiting.pop(prepared.identifier, None)
+            self._waiting[prepared.identifier] = ()  # Those prepared after it must not land without it.
+            self._tried.discard(prepared.identifier)
             raise
-        self._waiting.pop(prepared.identifier, None)
+        self._forget(prepared.identifier)
         self._keep_up(base.schema, request, made)
         return made
 
@@ -163,13 +174,22 @@ class WriteSession:
         self._compaction, self._ahead = None, 0
 
     def abort(self, prepared: Prepared) -> None:
-        """Remove the files of prepared rows that are not committed; nothing else. Raises `InvalidInput` if they are."""
-        if self.is_committed(prepared.identifier):
-            raise InvalidInput(
-                f"commit {prepared.identifier} of {self.user!r} is part of the table; nothing was removed"
+        """Remove the files of prepared rows that are not committed; nothing else. Raises `InvalidInput` if they are.
+
+        Where a commit of them may have been tried, here or by a process before this one, and may still land, a snapshot without
+        rows is made first: after it nothing that began before can.
+        """
+        self._require_absent(prepared.identifier)
+        is_own = self._waiting.get(prepared.identifier) == prepared.files
+        if prepared.files and (not is_own or prepared.identifier in self._tried):
+            base = self._base()
+            fence = Append(
+                request=Request(id=str(uuid.uuid4()), absent_until=base.version, branch=self.branch), added=()
             )
+            commit(self.store, self.dialect.head(self.store), self.dialect, fence, self.dialect.attempts(base.schema))
+            self._require_absent(prepared.identifier)
         discard(self.store, tuple(file.path for file in prepared.files))
-        self._waiting.pop(prepared.identifier, None)
+        self._forget(prepared.identifier)
 
     def write_batch(self, frame: Any, batch_id: int) -> Snapshot | None:
         """For Structured Streaming's `foreachBatch`: a batch that Spark gives again after a failure is written once.
@@ -214,6 +234,22 @@ class WriteSession:
         if upkeep is not None and upkeep.waits:
             self.settle()
 
+    def _forget(self, identifier: int) -> None:
+        self._waiting.pop(identifier, None)
+        self._tried.discard(identifier)
+
+    def _require_absent(self, identifier: int) -> None:
+        if self.is_committed(identifier):
+            raise InvalidInput(f"commit {identifier} of {self.user!r} is part of the table; nothing was removed")
+
+    def _require_files(self, prepared: Prepared) -> None:
+        gone = [file.path for file in prepared.files if not self.store.exists(file.path)]
+        if gone:
+            raise NotFound(
+                f"{self.store.root}: of the {len(prepared.files)} files of commit {prepared.identifier} of {self.user!r}, {len(gone)} "
+                f"are gone, e.g. {gone[0]}: a commit of it failed, or they were swept. Nothing was committed: prepare it again"
+            )
+
     def _base(self) -> TableState:
         base = self.dialect.load(self.store, self.dialect.head(self.store).version())
         return self.dialect.on(self.store, base, self.branch)
@@ -250,6 +286,7 @@ class Sink:
             return None
         files = tuple(file for part in parts for file in part.files)
         read_at = min(part.read_at for part in parts)
+        session._waiting[identifier] = files  # They were written a moment ago: nobody asks whether they are there.
         try:
             return session.commit(Prepared(session.user, identifier, files, parts[0].schema_id, read_at=read_at))
         finally:

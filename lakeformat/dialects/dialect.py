@@ -81,6 +81,10 @@ class Dialect(Protocol):
         """The snapshots that led to the current one, as far as they are kept, oldest first: those after `after`."""
         ...
 
+    def committed(self, reader: Reader, base: Any, user: str) -> int | None:
+        """The largest number that a stream, `user`, has committed, as far as history is kept."""
+        ...
+
     def told(self, reader: Reader, base: Any, after: int) -> list[int]:
         """The snapshots after `after` that led to `base` and of which changes can be told, oldest first: also those of which only
         their changelog is kept."""

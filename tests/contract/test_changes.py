@@ -408,6 +408,34 @@ def test_a_consumer_goes_on_where_it_was_and_protects_what_it_has_to_read(lake):
     assert told(table.changes(consumer="new")) == [("+I", 6, "a", "x")]
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_consumer_protects_the_rows_that_an_overwrite_took(lake, keyed):
+    """They are told by the snapshot before it, which the consumer has read already."""
+    table = make(lake, keyed=keyed, **{"write-only": "true"})
+    table.append(rows((1, "a", "x"), (2, "b", "x")))
+    changes = table.changes(0, consumer="etl")
+    changes.acknowledge()
+    table.overwrite(rows((1, "c", "x")))
+    table.append(rows((3, "d", "x")))
+    assert table.expire_snapshots(retain_last=1).snapshots == ()
+    unread = table.changes(consumer="etl")
+    assert sorted(told(unread)) == [("+I", 1, "c", "x"), ("+I", 3, "d", "x"), ("-D", 1, "a", "x"), ("-D", 2, "b", "x")]
+    table.changes(to_snapshot=2, consumer="etl").acknowledge()
+    assert table.expire_snapshots(retain_last=1).snapshots == (1, 2)
+    table.append(rows((4, "e", "x")))
+    table.drop_consumer("etl")
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_what_an_overwrite_took_from_a_snapshot_that_expired_cannot_be_told(lake, keyed):
+    table = make(lake, keyed=keyed)
+    table.append(rows((1, "a", "x")))
+    table.overwrite(rows((1, "c", "x")))
+    table.expire_snapshots(retain_last=1)
+    with pytest.raises(NotFound, match="snapshot 1 is not there: it may have expired"):
+        table.changes(1).to_arrow()
+
+
 def test_changes_need_a_beginning(lake):
     table = make(lake)
     with pytest.raises(InvalidInput, match="give from_snapshot"):

@@ -17,8 +17,18 @@ from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
-from lakeformat import CommitError, Conflict, InvalidInput, Lake, StoreError, UnsupportedFeature
+from lakeformat import (
+    CommitError,
+    CommitUnknown,
+    Conflict,
+    InvalidInput,
+    Lake,
+    NotFound,
+    StoreError,
+    UnsupportedFeature,
+)
 from lakeformat.codec.arrow import fields_from_arrow
+from lakeformat.commit import discard
 from lakeformat.dialects.paimon import dialect
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.choose import register
@@ -164,19 +174,101 @@ def test_checkpoints_in_flight_know_which_buckets_the_earlier_ones_gave(tmp_path
     assert held(table) == {(i, f"v{n}", "x"): 1 for i, n in zip(range(1, 7), (2, 0, 1, 1, 2, 2), strict=True)}
     late = [again.prepare(n, rows((n + 4, "late", "x"))) for n in (3, 4)]
     table.upsert(rows((100, "new", "x")))
-    for each in late:
-        with pytest.raises(Conflict, match="must not be in two"):
-            again.commit(each)
+    with pytest.raises(Conflict, match="must not be in two"):
+        again.commit(late[0])
+    with pytest.raises(InvalidInput, match="commit 3 is prepared and comes before 4"):
+        again.commit(late[1])  # It would land without what came before it.
+    with pytest.raises(InvalidInput, match="comes after 3"):
+        again.prepare(3, rows((4, "late", "x")))
+    with pytest.raises(NotFound, match="prepare it again"):
+        table.stream("job").commit(late[0])
+    again.abort(late[1])
+    for n in (3, 4):
+        again.commit(again.prepare(n, rows((n + 1, "late", "x"))))
+    assert held(table)[5, "late", "x"] == 1
 
 
-def test_a_commit_counts_only_those_that_it_was_prepared_after(tmp_path):
-    given = {"format": "paimon", "primary_key": ["id", "dt"], "properties": {"bucket": "-1"}}
+@pytest.mark.parametrize("bucket", ["-1", "1"])
+def test_a_commit_counts_only_those_that_it_was_prepared_after(tmp_path, bucket):
+    given = {"format": "paimon", "primary_key": ["id", "dt"], "properties": {"bucket": bucket}}
     table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"], **given)
     one, two = table.stream("job"), table.stream("job")
     second = two.prepare(2, rows((1, "b", "x")))
     one.commit(one.prepare(1, rows((1, "a", "x"), (2, "a", "x"))))
-    with pytest.raises(Conflict, match="must not be in two"):
+    with pytest.raises(Conflict, match="prepared before 1 was known"):
         two.commit(second)
+    two.commit(two.prepare(2, rows((1, "b", "x"))))
+    assert held(table) == {(1, "b", "x"): 1, (2, "a", "x"): 1}
+
+
+def test_rows_whose_files_are_gone_are_not_committed(table):
+    """A commit that lost its race removed them, and the process after it finds it in its checkpoint."""
+    session = table.stream("job")
+    prepared = session.prepare(1, rows((1, "a", "x"), (2, "b", "y")))
+    discard(session.store, [prepared.files[1].path])
+    with pytest.raises(NotFound, match="of the 2 files of commit 1 of 'job', 1 are gone"):
+        table.stream("job").commit(prepared)
+    assert table.snapshots() == []
+    assert table.stream("job").commit(session.prepare(1, rows((1, "a", "x")))).rows_added == 1
+
+
+class Late:
+    """A store whose newest version is made only when `land` is called, though its maker has heard of an error by then."""
+
+    def __init__(self, store):
+        self._store, self.land = store, None
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def create(self, path, data):
+        self.land = self.land or partial(self._store.create, path, data)
+        raise StoreError("no answer yet")
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_an_abort_leaves_nothing_to_a_commit_that_lands_late(is_restarted):
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    create(table, replace(memory_schema(True), properties={"bucket": "1", "commit.max-retries": "0"}))
+    session = table.stream("job")
+    session.store = late = Late(store)
+    prepared = session.prepare(1, rows((1, "a", "x")))
+    with pytest.raises(CommitUnknown):
+        session.commit(prepared)
+    session = table.stream("job") if is_restarted else session
+    session.store = store
+    session.abort(prepared)
+    assert not any(store.exists(file.path) for file in prepared.files)
+    assert late.land() is False
+    assert session.commit(session.prepare(1, rows((1, "b", "x")))).operation_id == "job/1"
+    assert held(table) == {(1, "b", "x"): 1}
+
+
+def test_an_abort_removes_nothing_of_a_commit_that_landed_unheard():
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    create(table, replace(memory_schema(True), properties={"bucket": "1", "commit.max-retries": "0"}))
+    session = table.stream("job")
+    session.store = late = Late(store)
+    prepared = session.prepare(1, rows((1, "a", "x")))
+    with pytest.raises(CommitUnknown):
+        session.commit(prepared)
+    session.store = store
+    late.land()
+    with pytest.raises(InvalidInput, match="is part of the table"):
+        session.abort(prepared)
+    assert held(table) == {(1, "a", "x"): 1}
+    assert len(table.snapshots()) == 1
+
+
+def test_a_write_whose_id_reads_like_a_commit_of_a_stream_is_none(tmp_path):
+    table = make(Lake(str(tmp_path)), "paimon")
+    session = table.stream("job")
+    for n in range(3):
+        session.write_batch(rows((n, "a", "x")), n)
+    table.append(rows((9, "a", "x")), id="job/7")
+    assert (session.last_committed(), table.stream("jo").last_committed()) == (2, None)
 
 
 def test_a_stream_writes_to_the_branch_that_it_is_of(tmp_path):

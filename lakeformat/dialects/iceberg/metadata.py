@@ -445,6 +445,14 @@ def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:
     return found[::-1]
 
 
+def committed(reader: Reader, base: State, user: str) -> int | None:
+    """The largest number that a stream has committed."""
+    prefix = f"{user}/"
+    ids = [each.operation_id for each in history(reader, base) if (each.operation_id or "").startswith(prefix)]
+    numbers = [id.removeprefix(prefix) for id in ids if id is not None]
+    return max((int(each) for each in numbers if each.isdecimal()), default=None)
+
+
 def told(reader: Reader, base: State, after: int) -> list[int]:
     """The ids of the snapshots that came after that one, oldest first."""
     return [each.id for each in history(reader, base, after)]

@@ -5,7 +5,8 @@
                       gave keys of its partitions buckets (bucket=-1)       Conflict
                       added or removed rows in its range of keys, where
                       keys change partitions                                Conflict
-                      anything else, also rows of the same keys             none: the later commit's rows are the newer ones
+                      as the same stream, what it did not come after        Conflict
+                      anything else, also rows of the same keys             none: of these the largest number is the newest
     RowDelta          the first three of Append                             as there
                       added or removed rows in a range of keys it changed   Conflict
                       removed a file that it marks rows of, or marked more  Conflict
@@ -61,6 +62,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
         raise NotFound(f"{reader.root}: the table is gone")
     match operation:
         case Append(request=request, added=added):
+            _require_order(reader, base, request, added)
             _require_same_buckets(reader, base, request, added)
             _require_same_index(reader, base, request, added)
             _require_same_places(reader, base, request, added)
@@ -232,6 +234,22 @@ def _require_same_index(reader: Reader, base: State, request: Request, added: tu
             raise Conflict(
                 f"{reader.root}: others gave new keys of these partitions their buckets after snapshot {since}; the same key "
                 f"must not be in two. Nothing was changed: run it again"
+            )
+
+
+def _require_order(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
+    """Raise `Conflict` if a stream committed rows since these were numbered, which do not follow them: where keys are the same the
+    older row would count."""
+    if request.session is None or not added or not base.schema.primary_key:
+        return
+    user, since = request.session[0], request.absent_until
+    for document in metadata.read_snapshots(reader, list(range(since + 1, base.version + 1))):
+        number = document["commitIdentifier"]
+        is_own = document["commitUser"] == user and document["commitKind"] != "COMPACT"
+        if is_own and number != metadata.BATCH_IDENTIFIER and number not in request.follows:
+            raise Conflict(
+                f"{reader.root}: commit {request.session[1]} of {user!r} was prepared before {number} was known, and its rows would count "
+                f"as the older ones. Nothing was changed: prepare it again"
             )
 
 

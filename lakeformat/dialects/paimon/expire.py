@@ -207,6 +207,8 @@ def _old(
     given = schema.properties
     waits = not (options.outlives_snapshots(given) and options.boolean(given, "consumer.changelog-only", False))
     consumed = min(metadata.consumers(reader).values(), default=None) if waits else None
+    if consumed is not None and consumed in documents and _is_told_by_rows(documents[consumed]):
+        consumed -= 1
     expired: list[int] = []
     for place, snapshot_id in enumerate(ids[: max(len(ids) - max(retention.retain_min, 1), 0)]):
         if consumed is not None and snapshot_id >= consumed:
@@ -358,6 +360,11 @@ def _is_told_by_files(document: Mapping[str, Any]) -> bool:
     """Whether the files that came with a snapshot tell its changes: no changelog was written."""
     is_append = document["commitKind"] == "APPEND" and bool(document.get("deltaManifestList"))
     return is_append and not document.get("changelogManifestList")
+
+
+def _is_told_by_rows(document: Mapping[str, Any]) -> bool:
+    """Whether it takes the snapshot before it too to tell what one changed."""
+    return document["commitKind"] == "OVERWRITE" and not document.get("changelogManifestList")
 
 
 def _names_of_changes(reader: Reader, logs: Iterable[Mapping[str, Any]], missing_ok: bool = False) -> set[str]:

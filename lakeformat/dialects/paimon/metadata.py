@@ -7,7 +7,7 @@ import datetime
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import UnionType
 from typing import Any
@@ -533,15 +533,14 @@ def find(reader: Reader, operation: Operation, base: State) -> dict[str, Any] | 
     user, identifier = commit_identity(request)
     is_compaction = isinstance(operation, Rewrite) and operation.kind == "compact"
     ids = [i for i in snapshot_ids(reader) if request.absent_until < i <= base.version]
-    for end in range(len(ids), 0, -64):
-        for document in reversed(read_snapshots(reader, ids[max(0, end - 64) : end])):
-            # A session may compact under the number of its commit: then their kinds tell them apart.
-            is_other = request.session is not None and (document["commitKind"] == "COMPACT") != is_compaction
-            if document["commitUser"] == user and not is_other:
-                if document["commitIdentifier"] == identifier:
-                    return document
-                if document["commitIdentifier"] < identifier != BATCH_IDENTIFIER:
-                    return None  # A session's numbers rise.
+    for document in _backwards(reader, ids):
+        # A session may compact under the number of its commit: then their kinds tell them apart.
+        is_other = request.session is not None and (document["commitKind"] == "COMPACT") != is_compaction
+        if document["commitUser"] == user and not is_other:
+            if document["commitIdentifier"] == identifier:
+                return document
+            if document["commitIdentifier"] < identifier != BATCH_IDENTIFIER:
+                return None  # A session's numbers rise.
     return None
 
 
@@ -601,6 +600,14 @@ def attempts(schema: Schema) -> int:
 def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:
     """Every snapshot there is with an id above `after`, oldest first."""
     return [to_snapshot(d) for d in read_snapshots(reader, [i for i in snapshot_ids(reader) if i > after])]
+
+
+def committed(reader: Reader, base: State, user: str) -> int | None:
+    """The number of the newest commit of a stream, which is its largest; looks from the newest snapshot backwards."""
+    for document in _backwards(reader, [i for i in snapshot_ids(reader) if i <= base.version]):
+        if document["commitUser"] == user and document["commitIdentifier"] != BATCH_IDENTIFIER:
+            return int(document["commitIdentifier"])
+    return None
 
 
 def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
@@ -684,6 +691,14 @@ def branches(reader: Reader) -> list[str]:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _backwards(reader: Reader, ids: list[int]) -> Iterator[dict[str, Any]]:
+    """The documents of those snapshots that are still there, the newest first; read as they are asked for."""
+    end, size = len(ids), 4
+    while end > 0:
+        yield from reversed(read_snapshots(reader, ids[max(0, end - size) : end]))
+        end, size = end - size, min(2 * size, 64)
 
 
 def _operation_id(user: str, identifier: int) -> str:

@@ -503,9 +503,8 @@ def delta(
             Delta(None, tuple(_raw(reader, base, entries.filter(pc.equal(kinds, EntryKind.ADD)), fields, residual)))
         ]
     before, lost = state, manifest.EMPTY_ENTRIES
-    marked = options.has_vectors(schema.properties) or "indexManifest" in document
-    if marked and since and document["commitKind"] == "OVERWRITE":
-        before = metadata.earlier(reader, base, since)
+    if since and document["commitKind"] == "OVERWRITE":
+        before = metadata.earlier(reader, base, since)  # Whose files nobody keeps once it has expired.
         lost = _lost_rows(reader, before, state, scope)
     result = []
     for kind, entry_kind, then in (
