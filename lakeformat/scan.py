@@ -48,14 +48,15 @@ class Scan:
     def plan(self) -> list[ReadTask]:
         """The tasks that together read the rows, files pruned by partition and by bounds."""
         tasks = self.dialect.scan(self.store, self.base, self.columns, self.predicate)
-        if self.limit is None or any(t.predicate != ALWAYS or t.deletes for t in tasks):
+        if self.limit is None:
             return tasks
         chosen, rows = [], 0
         for task in tasks:
             if rows >= self.limit:
                 break
             chosen.append(task)
-            rows += task.row_count
+            if task.predicate == ALWAYS and task.merge is None and not any(task.deletes):
+                rows += task.row_count  # Of other tasks nobody knows how many of their rows are left.
         return chosen
 
     def to_batches(self) -> pa.RecordBatchReader:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakeformat.engines import equality, ranks
 from lakeformat.engines.aggregate import FUNCTIONS, Events, Result, aggregate, last, last_non_null
 from lakeformat.errors import InvalidInput, UnsupportedFeature
-from lakeformat.model.work import RETRACTS, SEQUENCE, VALUE_KIND, Aggregation, MergeSpec, RowKind, SequenceGroup
+from lakeformat.model.work import BUCKET, RETRACTS, SEQUENCE, VALUE_KIND, Aggregation, MergeSpec, RowKind, SequenceGroup
 
 
 def merge(rows: pa.Table, spec: MergeSpec) -> pa.Table:
@@ -227,9 +227,14 @@ def _aggregation(rows: pa.Table, keyed: Keyed, spec: MergeSpec) -> pa.Table:
         if not rows.schema.field(name).nullable:  # A removed row keeps what cannot be null, and counts on from there.
             adds[removed[removed >= 0]] = True
         how = rules.get(name, Aggregation(name, "last_non_null_value"))
-        return aggregate(
-            how, rows.column(name).take(pa.array(several.rows)), several.events(adds, retracts=living & taken_back)
-        )
+        values = rows.column(name).take(pa.array(several.rows))
+        found = aggregate(how, values, several.events(adds, retracts=living & taken_back))
+        if rows.schema.field(name).nullable:
+            return found
+        newest = several.ends - 1  # Of what cannot be null nothing can be taken back that would leave nothing.
+        if isinstance(found, np.ndarray):
+            return np.where(found < 0, newest, found)
+        return pc.coalesce(found, values.take(pa.array(newest)).combine_chunks()) if found.null_count else found
 
     return several.merged(reduce, spec, removed == several.ends - 1)
 
@@ -268,12 +273,13 @@ class _Several:
     def merged(self, reduce: Callable[[str], Result], spec: MergeSpec, is_gone: np.ndarray) -> pa.Table:
         """One row per key: a single one as it is, else by `reduce`; `is_gone` tells which of those are -D."""
         newest = self.ends - 1
+        told = {SEQUENCE.name, BUCKET.name, *spec.key, *spec.partition}  # By the newest row, whatever its kind is.
         kinds = pa.array(np.where(is_gone, RowKind.DELETE, RowKind.INSERT).astype(np.int8))
         columns = []
         for name in self.table.schema.names:
             if name == VALUE_KIND.name:
                 columns.append(self._column(name, kinds))
-            elif name == SEQUENCE.name or name in spec.key:
+            elif name in told:
                 columns.append(self._column(name, newest))
             else:
                 columns.append(self._column(name, reduce(name)))

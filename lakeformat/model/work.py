@@ -109,6 +109,7 @@ class MergeSpec:
     remove_on_delete: bool = False  # partial-update, aggregation: a -D removes the row as a whole.
     aggregations: tuple[Aggregation, ...] = ()
     groups: tuple[SequenceGroup, ...] = ()
+    partition: tuple[str, ...] = ()  # Columns in which all rows that are merged have the same value.
 
     @property
     def replaces(self) -> bool:

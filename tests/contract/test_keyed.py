@@ -121,6 +121,11 @@ def test_the_sequence_field_decides_which_row_is_the_newest(lake, frame):
         assert contents(t) == {("a", 1): winner, ("a", 2): "any"}
 
 
+def test_a_sequence_field_is_named_once(lake):
+    with pytest.raises(InvalidInput, match=r"sequence\.field names 'n' twice"):
+        make(lake, sequence_field="n, v, n")
+
+
 def test_deletes_may_be_ignored(lake):
     t = make(lake, **{"ignore-delete": "true"})
     t.upsert(arrow([row(1), row(2)]))
@@ -140,6 +145,10 @@ def test_a_column_of_the_table_may_tell_what_a_row_does(lake, frame):
         t.upsert(frame([row(1, "gone")]))
     with pytest.raises(InvalidInput, match="must be a string"):
         make(lake, "d.number", rowkind_field="n")
+    with pytest.raises(InvalidInput, match="one column tells the kind"):
+        make(lake, "d.two", rowkind_field="v,dt")
+    with pytest.raises(InvalidInput, match=r"rowkind\.field names 'v', which is no column"):
+        t.alter().drop_column("v").commit()
 
 
 def test_thin_files_hold_their_keys_once(lake):
@@ -212,6 +221,28 @@ def test_columns_that_are_not_asked_for_still_merge(lake):
     t.upsert(arrow([row(1, "old", n=1)]))
     assert t.scan(columns=["v"]).to_arrow().to_pylist() == [{"v": "new"}]
     assert t.scan(columns=[]).to_arrow().num_rows == 1
+
+
+def test_rows_without_columns_are_counted_by_spark_too(table, spark):
+    table.upsert(arrow([row(1), row(2)]))
+    table.upsert(arrow([row(2)]))
+    found = table.scan(columns=[]).to_spark(spark)
+    assert (found.columns, found.count(), len(found.collect())) == ([], 2, 2)
+    assert table.scan(columns=[], where="id = 2").to_spark(spark).count() == 1
+
+
+def test_a_limit_counts_rows_that_are_left_of_a_merge(lake):
+    t = make(lake, bucket="1", **{"write-only": "true"})
+    for dt in "abc":
+        t.upsert(arrow([row(i, dt=dt) for i in range(4)]))
+    for _ in range(3):
+        t.upsert(arrow([row(0, dt="b")]))
+    t.delete(where="dt = 'a'")
+    for limit, wanted in ((0, 0), (1, 1), (7, 7), (9, 8)):
+        assert t.scan(limit=limit).to_arrow().num_rows == t.scan(limit=limit).count() == wanted
+    t.compact(full=True)
+    assert len(t.scan(limit=3).plan()) == 1
+    assert t.scan(limit=3).to_arrow().num_rows == 3
 
 
 def test_files_of_older_schemas_merge_with_newer_ones(table):

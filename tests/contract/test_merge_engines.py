@@ -96,6 +96,32 @@ def test_aggregation_adds_up(lake):
         write(table, {"id": 1, "n": 1, "rowkind": "-D"})
 
 
+@pytest.mark.parametrize("crossing", [False, True], ids=["fixed", "crossing"])
+@pytest.mark.parametrize("removes", ["false", "true"])
+def test_rows_taken_back_stay_in_their_partition(lake, crossing, removes):
+    """And have a value where there must be one: what cannot be null is not taken back."""
+    columns = [("id", pa.int64()), ("dt", pa.string()), ("n", pa.int64()), ("v", pa.string())]
+    schema = pa.schema([*columns, pa.field("w", pa.string(), nullable=False)])
+    options = {"fields.n.aggregate-function": "sum", "aggregation.remove-record-on-delete": removes}
+    table = lake.create_table(
+        "d.t",
+        schema,
+        format="paimon",
+        partition_by=["dt"],
+        primary_key=["id"] if crossing else ["id", "dt"],
+        properties={"bucket": "-1" if crossing else "1", "merge-engine": "aggregation", **options},
+    )
+    write(table, *({"id": id, "dt": "x", "n": 5, "v": "a", "w": "b"} for id in (1, 2)))
+    write(table, *({"id": id, "dt": "x", "n": 2, "v": "a", "w": "b", "rowkind": "-U"} for id in (1, 2)))
+    write(table, {"id": 2, "dt": "x", "n": 1, "v": "a", "w": "c", "rowkind": "-D"})
+    left = {"id": 2, "dt": "x", "n": 2, "v": None, "w": "c"}
+    wanted = [{"id": 1, "dt": "x", "n": 3, "v": None, "w": "b"}, *([left] if removes == "false" else [])]
+    assert read(table) == read(table, where="dt = 'x'") == wanted
+    table.compact(full=True)
+    assert read(table) == wanted
+    assert len(table.inspect.files()) == 1
+
+
 def test_aggregation_takes_rows_back(lake):
     table = make(lake, "aggregation", [("n", pa.int64())], **{"fields.n.aggregate-function": "sum"})
     write(table, {"id": 1, "n": 5}, {"id": 2, "n": 5})

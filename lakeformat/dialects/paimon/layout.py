@@ -159,7 +159,7 @@ def _keyed(base: State, reader: Reader | None) -> KeyValues:
         if reader is None or options.integer(schema.properties, "bucket", -1) > 0 or metadata.crosses_partitions(schema)
         else _hash_index(base, reader),
         places=_key_places(base, reader) if reader is not None and metadata.crosses_partitions(schema) else None,
-        kind_column=next(iter(options.names(schema.properties, "rowkind.field")), None),
+        kind_column=options.kind_column(schema, f"table at schema {schema.id}"),
         changelog_prefix=schema.properties.get("changelog-file.prefix", "changelog-")
         if options.changelog_producer(schema.properties) == "input"
         else None,

@@ -378,11 +378,9 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
             f"{where}: with a fixed number of buckets the primary key ({primary}) must hold all partition columns; add "
             f"{', '.join(lacking)} to primary_key"
         )
-    for name in options.names(schema.properties, "rowkind.field"):
-        if schema.field(name).type not in _TEXTS:
-            raise InvalidInput(
-                f"{where}: rowkind.field names {name!r}, a {schema.field(name).type}; it must be a string"
-            )
+    name = options.kind_column(schema, where)
+    if name is not None and schema.field(name).type not in _TEXTS:
+        raise InvalidInput(f"{where}: rowkind.field names {name!r}, a {schema.field(name).type}; it must be a string")
     if options.merging(schema, where).sequence and (lacking := _beside_key(schema)):
         raise InvalidInput(
             f"{where}: keys that change partitions have no sequence.field: a row that came late could not be told from the "

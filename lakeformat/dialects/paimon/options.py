@@ -453,6 +453,15 @@ _TYPED: dict[str, Callable[..., object]] = {
 # --- how rows of one key become one -----------------------------------------------------------------------------------
 
 
+def kind_column(schema: Schema, where: str) -> str | None:
+    """`rowkind.field`: the column that tells what a row does to its key; raises `InvalidInput`."""
+    found = names(schema.properties, "rowkind.field")
+    if len(found) > 1:
+        raise InvalidInput(f"{where}: rowkind.field names {', '.join(found)}; one column tells the kind of a row")
+    _require_columns(schema, found, "rowkind.field", where)
+    return found[0] if found else None
+
+
 def merging(schema: Schema, where: str) -> MergeSpec:
     """What the options of a table with a primary key say of merging. Raises `InvalidInput` for what cannot be, and
     `UnsupportedFeature` for functions that are not known here (SchemaValidation, *MergeFunction.Factory)."""
@@ -462,6 +471,8 @@ def merging(schema: Schema, where: str) -> MergeSpec:
         raise UnsupportedFeature(f"{where}: merge engine {engine!r}; known are {', '.join(MERGE_ENGINES)}")
     sequence = names(given, "sequence.field")
     _require_columns(schema, sequence, "sequence.field", where)
+    if repeated := [name for name in sequence if sequence.count(name) > 1]:
+        raise InvalidInput(f"{where}: sequence.field names {repeated[0]!r} twice")
     order = given.get("sequence.field.sort-order", "ascending").strip().lower()
     if order not in {"ascending", "descending"}:
         raise InvalidInput(f"{where}: sequence.field.sort-order is {order!r}; it must be 'ascending' or 'descending'")
@@ -497,6 +508,7 @@ def merging(schema: Schema, where: str) -> MergeSpec:
         remove_on_delete=remove,
         aggregations=aggregations,
         groups=groups,
+        partition=schema.partitioning.names,
     )
 
 

@@ -172,10 +172,11 @@ class SparkEngine:
         return [file for files in jobs.collected(self.spark, store, answers) for file in files]
 
     def _worked(self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...]) -> DataFrame:
-        schema = T.StructType([spark_field(each) for each in fields])
+        schema = T.StructType([spark_field(each) for each in fields] or [T.StructField(executors.ROW, T.BooleanType())])
         blobs = tuple(pickle.dumps(each) for each in tasks)
         ids = self.spark.range(0, len(blobs), 1, max(1, len(blobs)))
-        return ids.mapInArrow(partial(executors.read, files_of(store), blobs, fields), schema)
+        frame = ids.mapInArrow(partial(executors.read, files_of(store), blobs, fields), schema)
+        return frame if fields else frame.select()
 
 
 def _settled(places: KeyPlaces) -> KeyPlaces:

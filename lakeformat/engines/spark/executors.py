@@ -35,6 +35,8 @@ from lakeformat.storage.store import Store
 
 _RETYPED = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ, Kind.TIME, Kind.TIME_MICROS, Kind.FIXED, Kind.UUID)  # For Spark.
 
+ROW = "_lakeformat_row"  # The column of rows that have none: Spark takes no such rows from Python.
+
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -126,7 +128,10 @@ def read(
         for place in batch.column(0).to_pylist():
             task = pickle.loads(blobs[place])
             for found in worker.read(store, task):
-                yield _for_spark(worker.columns(found, fields, task.fields), fields)
+                if fields:
+                    yield _for_spark(worker.columns(found, fields, task.fields), fields)
+                else:
+                    yield pa.RecordBatch.from_arrays([pa.nulls(found.num_rows, pa.bool_())], names=[ROW])
 
 
 def _numbered(store: Store, work: Callable[[Store, Any], Any], place: int, blob: bytes) -> tuple[int, Any]:
