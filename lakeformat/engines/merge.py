@@ -79,8 +79,8 @@ def require_acceptable(rows: pa.Table, spec: MergeSpec) -> None:
 def difference(before: pa.Table, after: pa.Table, spec: MergeSpec, compared: Sequence[str] = ()) -> pa.Table:
     """The rows that lead from merged rows to those that came of them, by key: +I, -D, or -U and +U.
 
-    Both have one row per key at most; those that take back count as none. A row with the number that it had is the same; so,
-    where there are columns `compared`, is one that is equal in all of them.
+    Both have one row per key at most; those that take back count as none. A row is the same that has the number that it had and
+    is equal (an older row may change one without a newer number); or, where there are columns `compared`, is equal in these.
     """
     before, after = (rows.filter(pa.array(~retracts(rows))) for rows in (before, after))
     rows = pa.concat_tables([before, after])
@@ -92,15 +92,19 @@ def difference(before: pa.Table, after: pa.Table, spec: MergeSpec, compared: Seq
     order = np.argsort(keys, kind="stable")
     pairs = np.append(keys[order][1:] == keys[order][:-1], False)
     has_other = pairs | np.append(False, pairs[:-1])
-    numbers = rows.column(SEQUENCE.name).to_numpy()[order]
-    same = pairs & np.append(numbers[1:] == numbers[:-1], False)
-    if compared:
-        places = np.flatnonzero(pairs & ~same)
-        alike = np.ones(len(places), bool)
-        for name in compared:
-            column = rows.column(name).combine_chunks()
-            alike &= equality.equal(column.take(pa.array(order[places])), column.take(pa.array(order[places + 1])))
-        same[places[alike]] = True
+    maybe = pairs.copy()
+    if not compared:
+        numbers = rows.column(SEQUENCE.name).to_numpy()[order]
+        maybe[:-1] &= numbers[1:] == numbers[:-1]
+        compared = [name for name in rows.schema.names if name not in (*spec.key, SEQUENCE.name, VALUE_KIND.name)]
+    places = np.flatnonzero(maybe)
+    one, other = pa.array(order[places]), pa.array(order[places + 1])
+    alike = np.ones(len(places), bool)
+    for name in compared:
+        column = rows.column(name).combine_chunks()
+        alike &= equality.equal(column.take(one), column.take(other))
+    same = np.zeros(len(order), bool)
+    same[places[alike]] = True
     changed = ~(same | np.append(False, same[:-1]))
     alone = np.where(is_after[order], RowKind.INSERT, RowKind.DELETE)
     paired = np.where(is_after[order], RowKind.UPDATE_AFTER, RowKind.UPDATE_BEFORE)

@@ -75,6 +75,77 @@ def test_sequence_groups_have_orders_of_their_own(lake):
     assert table.scan().count() == 0
 
 
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+@pytest.mark.parametrize("marked", [False, True])
+def test_what_an_older_row_changes_is_told(lake, producer, marked):
+    """The merged row has the number of the newest one, which it had before."""
+    if marked and producer == "full-compaction":
+        return
+    given = {"sequence.field": "s", "changelog-producer": producer}
+    given |= {"deletion-vectors.enabled": "true"} if marked else {}
+    table = make(lake, "partial-update", [("s", pa.int32()), ("a", pa.string())], **given)
+    write(table, {"id": 1, "s": 5, "a": None}, {"id": 2, "s": 5, "a": "x"})
+    write(table, {"id": 1, "s": 4, "a": "late"}, {"id": 2, "s": 4, "a": "lost"})
+    assert read(table, where="id = 1") == [{"id": 1, "s": 5, "a": "late"}]
+    told = table.changes(0).to_arrow().to_pylist()
+    told = [(row["_row_kind"], row["s"], row["a"]) for row in told if row["id"] == 1]
+    assert told == [("+I", 5, None), ("-U", 5, None), ("+U", 5, "late")]
+
+
+def test_renamed_columns_keep_what_is_said_of_them(lake):
+    columns = [("a", pa.int32()), ("g", pa.int32()), ("h", pa.int32()), ("s", pa.int32()), ("k", pa.string())]
+    given = {
+        "fields.g, h.sequence-group": "a",
+        "fields.default-aggregate-function": "last_non_null_value",
+        "fields.a.aggregate-function": "max",
+        "fields.a.ignore-retract": "true",
+        "sequence.field": "s",
+        "rowkind.field": "k",
+        "partial-update.remove-record-on-sequence-group": "h",
+        "changelog-producer.row-deduplicate-ignore-fields": "a,s",
+    }
+    table = make(lake, "partial-update", columns, **given)
+    write(table, {"id": 1, "a": 3, "g": 1, "h": 1, "s": 1, "k": "+I"})
+    renaming = table.alter().rename_column("a", "most").rename_column("s", "at").rename_column("k", "kind")
+    renaming.rename_column("g", "x").rename_column("h", "g").rename_column("x", "h").commit()
+    assert {name: table.properties[name] for name in table.properties if name not in {"bucket", "merge-engine"}} == {
+        "fields.h,g.sequence-group": "most",
+        "fields.default-aggregate-function": "last_non_null_value",
+        "fields.most.aggregate-function": "max",
+        "fields.most.ignore-retract": "true",
+        "sequence.field": "at",
+        "rowkind.field": "kind",
+        "partial-update.remove-record-on-sequence-group": "g",
+        "changelog-producer.row-deduplicate-ignore-fields": "most,at",
+    }
+    write(table, {"id": 1, "most": 9, "h": 1, "g": 2, "at": 2, "kind": "-U"})
+    write(table, {"id": 1, "most": 2, "h": 1, "g": 0, "at": 3, "kind": "+U"})
+    assert read(table) == [{"id": 1, "most": 3, "h": 1, "g": 2, "at": 3, "kind": "+U"}]
+    table.alter().change_type("most", "bigint").change_type("g", "bigint").add_column("new", "int").commit()
+    write(table, {"id": 1, "most": 1 << 40, "h": 1, "g": 1 << 40, "at": 4, "kind": "+U", "new": 7})
+    table.compact(full=True)
+    assert read(table) == [{"id": 1, "most": 1 << 40, "h": 1, "g": 1 << 40, "at": 4, "kind": "+U", "new": 7}]
+    for name, option in (("most", "sequence-group"), ("g", "sequence-group"), ("at", "sequence"), ("kind", "rowkind")):
+        with pytest.raises(InvalidInput, match=f"{option}.* names '{name}', which is no column"):
+            table.alter().drop_column(name).commit()
+    with pytest.raises(InvalidInput, match=r"option 'sequence\.field' is set when a table is made"):
+        table.alter().rename_column("at", "s").set_properties({"sequence.field": "g"}).commit()
+
+
+@pytest.mark.parametrize("engine", ["aggregation", "partial-update", "deduplicate", "first-row"])
+def test_deletes_are_ignored_by_each_name_of_the_option(lake, engine):
+    for option in (
+        "ignore-delete",
+        "first-row.ignore-delete",
+        "deduplicate.ignore-delete",
+        "partial-update.ignore-delete",
+    ):
+        table = make(lake, engine, [("a", pa.int32())], **{option: "true"})
+        write(table, {"id": 1, "a": 1}, {"id": 1, "rowkind": "-D"})
+        assert read(table) == [{"id": 1, "a": 1}]
+        lake.drop_table("d.t")
+
+
 def test_aggregation_adds_up(lake):
     columns = [
         ("n", pa.int64()),
@@ -243,6 +314,17 @@ WRONG = [
     ("partial-update", {"fields.q.sequence-group": "a"}, "names 'q'"),
     ("partial-update", {"fields.g.sequence-group": "a", "fields.b.sequence-group": "a"}, "two sequence groups"),
     ("partial-update", {"fields.g.sequence-group": "id"}, "in the primary key"),
+    (
+        "partial-update",
+        {"fields.g.sequence-group": "a", "fields.g.aggregate-function": "max"},
+        "'g' orders a sequence-group, which is never aggregated",
+    ),
+    (  # A sequence field, too, is aggregated where it is not in a group's order, which Java refuses.
+        "partial-update",
+        {"fields.b.sequence-group": "a,r", "sequence.field": "g", "fields.default-aggregate-function": "first_value"},
+        "column 'g' has the aggregate function 'first_value' and no sequence group",
+    ),
+    ("deduplicate", {"sequence.field": "g,a,g"}, "sequence.field names 'g' twice"),
     ("partial-update", {"ignore-delete": "true", "partial-update.remove-record-on-delete": "true"}, "contradict"),
     (
         "partial-update",

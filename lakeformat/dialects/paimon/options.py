@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from lakeformat.errors import InvalidInput, UnsupportedFeature
@@ -153,6 +153,20 @@ _IMMUTABLE = {
     "data-file.path-directory", "changelog-producer",
 }  # fmt: skip
 
+# Options whose value names columns.
+_OF_COLUMNS = {
+    "bucket-key", "sequence.field", "rowkind.field", "partial-update.remove-record-on-sequence-group",
+    "changelog-producer.row-deduplicate-ignore-fields",
+}  # fmt: skip
+# One option and its older names, whatever the merge engine is; the first that is there counts.
+_IGNORE_DELETE = (
+    "ignore-delete",
+    "first-row.ignore-delete",
+    "deduplicate.ignore-delete",
+    "partial-update.ignore-delete",
+)
+_GROUP = ".sequence-group"  # fields.<columns>.sequence-group: columns in key and value.
+
 _SIZE = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.IGNORECASE)
 _SIZE_UNITS = {"": 1, "b": 1, "bytes": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "kibibytes": 1 << 10, "mebibytes": 1 << 20}  # fmt: skip
 _TIME_UNITS = {
@@ -210,6 +224,30 @@ def check_alter(before: Options, after: Options, where: str) -> None:
     old, new = integer(before, "bucket", -1), integer(after, "bucket", -1)
     if old != new and (old < 0 or new < 0):
         raise InvalidInput(f"{where}: bucket cannot change from {old} to {new}; make a new table")
+
+
+def renamed(given: Options, columns: Iterable[str], name: str, to: str) -> Options:
+    """The options after one of `columns` is called otherwise: they go on speaking of it (SchemaManager)."""
+
+    def listed(text: str) -> str:
+        return ",".join(to if each.strip() == name else each.strip() for each in text.split(","))
+
+    found: dict[str, str] = {}
+    for key, value in given.items():
+        if key in _OF_COLUMNS:
+            value = listed(value)
+        elif key.startswith("fields.") and key.endswith(_GROUP):
+            key, value = f"fields.{listed(key[len('fields.') : -len(_GROUP)])}{_GROUP}", listed(value)
+        elif _column_of(key, columns) == name:
+            key = f"fields.{to}{key[len('fields.') + len(name) :]}"
+        found[key] = value
+    return found
+
+
+def _column_of(key: str, columns: Iterable[str]) -> str | None:
+    """The column that an option `fields.<column>.<what>` is about."""
+    about = [each for each in columns if key.startswith(f"fields.{each}.")]
+    return max(about, key=len, default=None)
 
 
 def is_known(key: str) -> bool:
@@ -482,7 +520,7 @@ def merging(schema: Schema, where: str) -> MergeSpec:
     if engine == "first-row" and sequence:
         raise InvalidInput(f"{where}: merge engine 'first-row' keeps the first row that came; it has no sequence.field")
     groups = _groups(schema, where) if engine == "partial-update" else ()
-    ignore = any(boolean(given, key, False) for key in ("ignore-delete", f"{engine}.ignore-delete"))
+    ignore = next((boolean(given, key, False) for key in _IGNORE_DELETE if key in given), False)
     removing = f"{engine}.remove-record-on-delete"
     remove = engine in {"partial-update", "aggregation"} and bool(boolean(given, removing, False))
     aggregations = (
@@ -513,14 +551,14 @@ def merging(schema: Schema, where: str) -> MergeSpec:
 
 
 def _groups(schema: Schema, where: str) -> tuple[SequenceGroup, ...]:
-    given, suffix = schema.properties, ".sequence-group"
+    given = schema.properties
     removing = names(given, "partial-update.remove-record-on-sequence-group")
     groups: list[SequenceGroup] = []
     taken: dict[str, str] = {}
     for key in sorted(given):
-        if not key.startswith("fields.") or not key.endswith(suffix):
+        if not key.startswith("fields.") or not key.endswith(_GROUP):
             continue
-        sequence = tuple(name.strip() for name in key[len("fields.") : -len(suffix)].split(","))
+        sequence = tuple(name.strip() for name in key[len("fields.") : -len(_GROUP)].split(","))
         columns = names(given, key)
         for name in (*sequence, *columns):
             _require_columns(schema, (name,), key, where)
@@ -542,16 +580,18 @@ def _aggregations(
 ) -> tuple[Aggregation, ...]:
     given, found = schema.properties, []
     grouped = {name for group in groups for name in group.columns}
-    unordered = {*sequence, *(name for group in groups for name in group.sequence), *schema.primary_key}
-    unordered |= {
-        *schema.partitioning.names
-    }  # Where keys change partitions, rows of one partition have the same in these.
+    ordering = {*(name for group in groups for name in group.sequence)}
+    # Where keys change partitions, rows of one partition have the same in its columns. A sequence field may be in a group.
+    unordered = {*ordering, *schema.primary_key, *schema.partitioning.names}
+    unordered |= {*sequence} if engine == "aggregation" else set()
     for key in given:
         column = key[len("fields.") : -len(".aggregate-function")]
         if key.startswith("fields.") and key.endswith(".aggregate-function"):
             _require_columns(schema, (column,), key, where)
             if column in sequence:
                 raise InvalidInput(f"{where}: {key}: {column!r} is in sequence.field, which is never aggregated")
+            if column in ordering:
+                raise InvalidInput(f"{where}: {key}: {column!r} orders a sequence-group, which is never aggregated")
     for field in schema.fields:
         prefix = f"fields.{field.name}"
         own = given.get(f"{prefix}.aggregate-function")
@@ -637,6 +677,7 @@ def _require_function(function: str, field: Field, where: str) -> None:
 
 
 def _require_columns(schema: Schema, columns: tuple[str, ...], option: str, where: str) -> None:
+    """Raise `InvalidInput` for a name in an option that no column has."""
     for name in columns:
         if name not in schema.names:
             raise InvalidInput(

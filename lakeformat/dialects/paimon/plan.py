@@ -106,7 +106,12 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     if base.schema.id < 0:
         raise NotFound(f"{reader.root}: the table is gone")
     before = base.schema
-    after = evolution.apply(before, asked)
+    after, known = before, before.properties
+    for change in asked:
+        earlier, after = after, evolution.apply(after, (change,))
+        for old, new in _renamed(earlier, after):
+            after = replace(after, properties=options.renamed(after.properties, earlier.names, old, new))
+            known = options.renamed(known, earlier.names, old, new)
     if after.partitioning != before.partitioning:
         raise UnsupportedFeature(
             f"{reader.root}: the partitions of a Paimon table are fixed; write its rows to a new table"
@@ -118,7 +123,7 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     )
     types.check_supported(after.fields)
     metadata.check_names(after.fields, reader.root)
-    options.check_alter(before.properties, after.properties, reader.root)
+    options.check_alter(known, after.properties, reader.root)
     if after.primary_key and options.has_vectors(before.properties) != options.has_vectors(after.properties):
         raise InvalidInput(
             f"{reader.root}: option 'deletion-vectors.enabled' of a table with a primary key is set when it is made, for its "
@@ -129,6 +134,12 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     if after.primary_key and options.looks_up(before.properties) != options.looks_up(after.properties):
         _require_one_level(reader, base, after)
     return _schema_plan(after, request, base, stamp, "evolve")
+
+
+def _renamed(before: Schema, after: Schema) -> list[tuple[str, str]]:
+    """The columns that are called otherwise now: (old name, new name)."""
+    names = {each.id: each.name for each in after.fields}
+    return [(f.name, names[f.id]) for f in before.fields if f.id in names and names[f.id] != f.name]
 
 
 def _require_one_level(reader: Reader, base: State, after: Schema) -> None:
