@@ -36,7 +36,7 @@ from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.streaming import Sink
 from lakeformat.table import Table, create
-from tests.simulation.test_failing import NthCallFails
+from tests.simulation.failing import NthCallFails
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 KINDS = ["iceberg", "paimon", "keyed"]

@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from lakeformat import Lake
+
 from . import environments
 from .model import Moment, at, moments, tags
 from .ours import Ours
 from .peers import Conversation
 from .recipes import Recipe, request
+
+Sql = Callable[..., list]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,19 @@ def engines() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("warehouse")
+
+
+@pytest.fixture
+def lake(warehouse: Path) -> Lake:
+    """Iceberg tables that Spark sees too."""
+    return Lake(warehouse / "iceberg")
+
+
+@pytest.fixture
+def sql(engines: dict[str, Any], warehouse: Path) -> Sql:
+    """Statements for Iceberg's own runtime on Spark, on tables called `lake`.`d.db`.<name>; the rows of the last."""
+    where = str(warehouse / "iceberg")  # Spark keeps a catalog for as long as it runs: one warehouse for all.
+    return lambda *statements: engines["iceberg"].ask(verb="run", warehouse=where, statements=statements)["rows"]
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,8 @@ from lakeformat import Lake
 from lakeformat.table import Table
 from tests.golden import wire
 
+from .conftest import Sql
+
 READERS = ("pyiceberg", "duckdb")
 MERGE_ON_READ = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
 ORDERS = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
@@ -222,14 +224,9 @@ def test_specs_that_change_are_read_by_others(engines: dict, lake: Lake, reader:
 
 @pytest.mark.parametrize("format", ["orc", "avro"])
 def test_other_formats_are_read_by_icebergs_own_runtime_and_the_other_way(
-    engines: dict, warehouse: Path, format: str
+    engines: dict, warehouse: Path, sql: Sql, format: str
 ) -> None:
-    where = str(warehouse / "deletes")  # Spark keeps a catalog for as long as it runs: one warehouse for all.
-
-    def sql(*statements: str) -> list:
-        return engines["iceberg"].ask(verb="run", warehouse=where, statements=statements)["rows"]
-
-    lake, name = Lake(where), f"lake.`d.db`.in_{format}"
+    lake, name = Lake(warehouse / "iceberg"), f"lake.`d.db`.in_{format}"
     given = {"write.format.default": format, **MERGE_ON_READ}
     schema = TYPES.append(pa.field("by", pa.map_(pa.int32(), pa.struct([("a b", pa.string())]))))
     t = lake.create_table(f"d.in_{format}", schema, format="iceberg", properties=given, partition_by=["i"])

@@ -11,9 +11,7 @@ import itertools
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -27,6 +25,7 @@ from lakeformat.model.work import Content
 from lakeformat.storage.files import open_store
 from lakeformat.table import Table
 
+from .conftest import Sql
 from .test_iceberg import counted, ours, place
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
@@ -39,19 +38,6 @@ KINDS = {
 STEPS = int(os.environ.get("LAKEFORMAT_JUDGE_STEPS", "20"))
 NUMBERS = itertools.count()
 LINEAGE = ("id", "_row_id", "_last_updated_sequence_number")
-Sql = Callable[..., list]
-
-
-@pytest.fixture
-def sql(engines: dict, warehouse: Path) -> Sql:
-    """Statements for Spark, on tables called `lake`.`d.db`.<name>; the rows of the last."""
-    where = str(warehouse / "deletes")
-    return lambda *statements: engines["iceberg"].ask(verb="run", warehouse=where, statements=statements)["rows"]
-
-
-@pytest.fixture
-def lake(warehouse: Path) -> Lake:
-    return Lake(warehouse / "deletes")
 
 
 def fresh() -> str:

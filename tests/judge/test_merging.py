@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,19 +14,14 @@ from lakeformat import InvalidInput, Lake
 from lakeformat.table import Table
 from tests.contract.merging import Case, random_case
 
+from .conftest import Sql
 from .peers import PeerRefused
 from .test_iceberg import counted, ours, place
-from .test_iceberg_deletes import Sql, sql  # noqa: F401 (a fixture)
 
 SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.string()), ("v", pa.int64()), ("dt", pa.string())])
 SOURCE = pa.schema([*SCHEMA, ("op", pa.string())])
 NUMBERS = itertools.count()
 GROUPS = ("when_matched", "when_not_matched", "when_not_matched_by_source")  # The order that Spark's grammar wants.
-
-
-@pytest.fixture
-def lake(warehouse: Path) -> Lake:
-    return Lake(warehouse / "deletes")
 
 
 def literal(value: Any) -> str:
@@ -79,7 +73,7 @@ def session(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("session", ["Arrow", "Spark"], indirect=True)
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-def test_random_merges_are_those_of_spark(engines: dict, sql: Sql, lake: Lake, mode: str, session: Any) -> None:  # noqa: F811
+def test_random_merges_are_those_of_spark(engines: dict, sql: Sql, lake: Lake, mode: str, session: Any) -> None:
     rng = random.Random(f"{mode} 7")
     properties = {"write.merge.mode": mode}
     done = mistakes = 0
@@ -114,7 +108,7 @@ def test_random_merges_are_those_of_spark(engines: dict, sql: Sql, lake: Lake, m
             assert counted(engines["duckdb"].ask(verb="read", **place(table))["rows"]) == expected, case
 
 
-def test_others_read_upserts_and_streams(engines: dict, sql: Sql, lake: Lake) -> None:  # noqa: F811
+def test_others_read_upserts_and_streams(engines: dict, sql: Sql, lake: Lake) -> None:
     name = f"m{next(NUMBERS)}"
     table = lake.create_table(f"d.{name}", SCHEMA, format="iceberg", partition_by=["dt"], primary_key=["id", "dt"])
     rng = random.Random(5)

@@ -7,7 +7,6 @@ on); pyiceberg 0.12 keeps a table's order and does not write by it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from lakeformat.codec import order
 from lakeformat.engines import sorting
 from lakeformat.table import Table
 
+from .conftest import Sql
 from .test_iceberg import counted, ours, place
 
 SCHEMA = pa.schema(
@@ -42,18 +42,6 @@ ROWS = (
     "if(id % 4 = 0, null, named_struct('b', int(id * 13 % 17))) as a from range(400)"
 )
 FIELDS = [{"name": "id", "type": "BIGINT"}, {"name": "v", "type": "STRING"}]
-Sql = Callable[..., list]
-
-
-@pytest.fixture
-def sql(engines: dict, warehouse: Path) -> Sql:
-    where = str(warehouse / "orders")
-    return lambda *statements: engines["iceberg"].ask(verb="run", warehouse=where, statements=statements)["rows"]
-
-
-@pytest.fixture
-def lake(warehouse: Path) -> Lake:
-    return Lake(warehouse / "orders")
 
 
 def orders(table: Table) -> list:

@@ -1,9 +1,6 @@
 """Every verb, with its n-th storage call failing, for every n: the table is as before or as after, and asking again ends it."""
 
-import datetime
-import io
 import re
-import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,9 +18,8 @@ from lakeformat.model import evolution
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
-from lakeformat.storage.streams import NewFile
 from lakeformat.table import Table, create
-from tests.simulation.turns import FaultyStore
+from tests.simulation.failing import AT_ONCE, NthCallFails, fail_each_call
 
 SCHEMA = Schema(
     fields=(
@@ -52,46 +48,6 @@ CROSSING = replace(
     properties=GROWING.properties,
 )
 TABLES = (SCHEMA, KEYED, GROWING, MARKED, MARKED_BUCKETS, KEYED_MARKED, CROSSING, LOOKING)
-AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
-
-
-class NthCallFails:
-    """A store whose call number `n` (from 1) raises, before its effect or after it; all others do as they should.
-
-    Only calls that change something have an effect to come after, so only they are counted then.
-    """
-
-    def __init__(self, store: MemoryFiles, n: int, after: bool) -> None:
-        self._store, self._n, self._after = store, n, after
-        self._count, self._lock = 0, threading.Lock()
-        self.failed: str | None = None
-
-    @property
-    def root(self) -> str:
-        return self._store.root
-
-    def location(self, path: str) -> str:
-        return self._store.location(path)
-
-    def create_stream(self, path: str) -> NewFile:
-        content = io.BytesIO()
-        return NewFile(path, content.write, lambda: self.write(path, content.getvalue()), content.close)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            with self._lock:
-                self._count += not self._after or name in FaultyStore.CHANGES
-                fails = self._count == self._n and self.failed is None
-            if fails:
-                self.failed = f"{name}{arguments[:1]}"
-            if fails and not self._after:
-                raise StoreError(f"{name}: refused")
-            answer = getattr(self._store, name)(*arguments)
-            if fails:
-                raise StoreError(f"{name}: answer lost")
-            return answer
-
-        return call
 
 
 def rows(*ids: int, dt: str = "a", v: str = "v") -> pa.Table:
@@ -198,13 +154,6 @@ def _before(which: int) -> dict[str, bytes]:
     return {listed.path: store.read(listed.path) for listed in store.list("")}
 
 
-def copy(schema: Schema) -> MemoryFiles:
-    store = MemoryFiles()
-    for path, data in before(schema).items():
-        store.write(path, data)
-    return store
-
-
 def state(store: MemoryFiles) -> dict[str, Any]:
     """What users see: rows now, of each snapshot and each tag."""
     table = Table("t", store, dialect)
@@ -230,34 +179,11 @@ def swept(store: MemoryFiles) -> Counter[str]:
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize(("schema", "verb"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_the_nth_call_fails(schema: Schema, verb: Callable[[Table], object], after: bool):
-    clean = copy(schema)
-    old = state(clean)
-    verb(Table("t", clean, dialect))
-    left, new = swept(clean), state(clean)
-    landed = [snapshot.operation_id for snapshot in Table("t", clean, dialect).snapshots()].count("op")
-    n = 0
-    while True:
-        n += 1
-        store = copy(schema)
-        failing = NthCallFails(store, n, after)
-        told = None
-        try:
-            verb(Table("t", failing, dialect))
-        except LakeError as error:
-            told = error
-        if failing.failed is None:
-            assert told is None
-            break
-        where = f"call {n}, {failing.failed}, told {told!r}"
-        seen = Table("t", store, dialect)
-        now = content(seen)
-        assert now in ([new["now"]] if told is None else [old["now"], new["now"]]), where
-        verb(seen)
-        asked = [snapshot.operation_id for snapshot in seen.snapshots()]
-        assert asked.count("op") == landed, where
-        assert swept(store) == left, where
-        assert state(store) == new, where
-    assert n > 1
+    def whole(table: Table) -> object:
+        asked = [snapshot.operation_id for snapshot in table.snapshots()]
+        return asked.count("op"), swept(table._store), state(table._store)
+
+    fail_each_call(before(schema), dialect, verb, content, whole, after)
 
 
 def test_create_table_with_every_call_failing():

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeformat import LakeError, NotFound
+from lakeformat import NotFound
 from lakeformat.dialects.iceberg import dialect, metadata
 from lakeformat.model import evolution
 from lakeformat.model.order import SortField
@@ -18,7 +18,8 @@ from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
-from tests.simulation.test_failing import AT_ONCE, NthCallFails, content, once, rows
+from tests.simulation.failing import AT_ONCE, fail_each_call
+from tests.simulation.test_failing import content, once, rows
 
 MERGE_ON_READ = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
 SCHEMA = Schema(
@@ -105,13 +106,6 @@ def branched() -> dict[str, bytes]:
     return {listed.path: store.read(listed.path) for listed in store.list("")}
 
 
-def copy(files: dict[str, bytes]) -> MemoryFiles:
-    store = MemoryFiles()
-    for path, data in files.items():
-        store.write(path, data)
-    return store
-
-
 def swept(store: MemoryFiles) -> Counter[str]:
     """How many data files and files of deletes there are once nothing is left that nobody names."""
     Table("t", store, dialect).remove_orphan_files(older_than=AT_ONCE)
@@ -135,41 +129,17 @@ def landed(table: Table) -> list[str]:
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_nth_call_fails(verb: str, after: bool):
-    fail_each_call(before(), VERBS[verb], content, after)
+    check(before(), VERBS[verb], content, after)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("verb", MORE_VERBS)
 def test_the_nth_call_fails_on_branches_and_beside_keys(verb: str, after: bool):
-    fail_each_call(branched(), MORE_VERBS[verb], seen, after)
+    check(branched(), MORE_VERBS[verb], seen, after)
 
 
-def fail_each_call(
-    files: dict[str, bytes], verb: Callable[[Table], object], state: Callable[[Table], Any], after: bool
-) -> None:
-    clean = copy(files)
-    old = state(Table("t", clean, dialect))
-    verb(Table("t", clean, dialect))
-    left, new, once_each = swept(clean), state(Table("t", clean, dialect)), landed(Table("t", clean, dialect))
-    n = 0
-    while True:
-        n += 1
-        store = copy(files)
-        failing = NthCallFails(store, n, after)
-        told = None
-        try:
-            verb(Table("t", failing, dialect))
-        except LakeError as error:
-            told = error
-        if failing.failed is None:
-            assert told is None
-            break
-        where = f"call {n}, {failing.failed}, told {told!r}"
-        table = Table("t", store, dialect)
-        assert state(table) in ([new] if told is None else [old, new]), where
-        verb(table)
-        assert landed(table) == once_each, where
-        assert swept(store) == left, where
-        assert state(table) == new, where
-        assert len(store.list("landing")) == len(clean.list("landing")), where
-    assert n > 1
+def check(files: dict[str, bytes], verb: Callable[[Table], object], state: Callable[[Table], Any], after: bool) -> None:
+    def whole(table: Table) -> object:
+        return landed(table), swept(table._store), state(table), len(table._store.list("landing"))
+
+    fail_each_call(files, dialect, verb, state, whole, after)

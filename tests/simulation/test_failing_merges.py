@@ -1,7 +1,6 @@
 """Merges and streams of Iceberg tables with their n-th storage call failing, for every n: the table is as before or as after,
 asking again ends it, and nothing is left that nobody names."""
 
-import datetime
 import re
 from collections import Counter
 from contextlib import suppress
@@ -18,9 +17,9 @@ from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.contract.in_parts import Workers, by_parts
-from tests.simulation.test_failing import NthCallFails, rows
+from tests.simulation.failing import AT_ONCE, fail_each_call, holding
+from tests.simulation.test_failing import rows
 
-AT_ONCE = datetime.timedelta(days=-1)
 MERGE_ON_READ = {"write.merge.mode": "merge-on-read"}
 
 
@@ -66,15 +65,8 @@ def before(verb):
     return {listed.path: store.read(listed.path) for listed in store.list("")}
 
 
-def copy(verb):
-    store = MemoryFiles()
-    for path, data in before(verb).items():
-        store.write(path, data)
-    return store
-
-
-def content(store):
-    return sorted(map(str, Table("t", store, dialect).scan().to_arrow().to_pylist()))
+def content(table):
+    return sorted(map(str, table.scan().to_arrow().to_pylist()))
 
 
 def swept(store):
@@ -102,35 +94,14 @@ def test_the_nth_call_of_a_merge_by_parts_fails(verb, after, monkeypatch):
 
 
 def each_call_fails_once(verb, after):
-    act = VERBS[verb][1]
-    clean = copy(verb)
-    old = content(clean)
-    act(Table("t", clean, dialect))
-    new, left = content(clean), swept(clean)
-    assert old != new
-    n = 0
-    while True:
-        n += 1
-        store = copy(verb)
-        failing = NthCallFails(store, n, after)
-        told = None
-        try:
-            act(Table("t", failing, dialect))
-        except LakeError as error:
-            told = error
-        if failing.failed is None:
-            assert told is None
-            break
-        where = f"call {n}, {failing.failed}, told {told!r}"
-        assert content(store) in ([new] if told is None else [old, new]), where
-        act(Table("t", store, dialect))
-        assert content(store) == new, where
-        assert swept(store) == left, where
-    assert n > 5
+    def whole(table):
+        return content(table), swept(table._store)
+
+    assert fail_each_call(before(verb), dialect, VERBS[verb][1], content, whole, after) > 5
 
 
 def test_rows_that_do_not_fit_leave_no_file():
-    store = copy("merge-on-read")
+    store = holding(before("merge-on-read"))
     table = Table("t", store, dialect)
     files = {listed.path for listed in store.list("data")}
     with suppress(LakeError):

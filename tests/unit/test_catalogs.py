@@ -27,7 +27,7 @@ from lakeformat.storage.files import open_store
 from lakeformat.storage.head import Pointer, SwapHead
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
-from tests.simulation.test_failing import NthCallFails
+from tests.simulation.failing import NthCallFails
 from tests.simulation.writers import SCHEMA as WRITERS_SCHEMA
 from tests.simulation.writers import write
 from tests.unit.s3_server import S3Server

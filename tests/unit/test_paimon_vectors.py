@@ -23,7 +23,7 @@ from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Schema
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
-from tests.simulation.test_failing import NthCallFails
+from tests.simulation.failing import NthCallFails
 
 AT_ONCE = datetime.timedelta(days=-1)
 

@@ -1,0 +1,101 @@
+"""A verb with its n-th storage call failing, for every n."""
+
+import datetime
+import io
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lakeformat import LakeError, StoreError
+from lakeformat.dialects.dialect import Dialect
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.storage.streams import NewFile
+from lakeformat.table import Table
+from tests.simulation.turns import FaultyStore
+
+AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
+
+
+class NthCallFails:
+    """A store whose call number `n` (from 1) raises, before its effect or after it; all others do as they should.
+
+    Only calls that change something have an effect to come after, so only they are counted then.
+    """
+
+    def __init__(self, store: MemoryFiles, n: int, after: bool) -> None:
+        self._store, self._n, self._after = store, n, after
+        self._count, self._lock = 0, threading.Lock()
+        self.failed: str | None = None
+
+    @property
+    def root(self) -> str:
+        return self._store.root
+
+    def location(self, path: str) -> str:
+        return self._store.location(path)
+
+    def create_stream(self, path: str) -> NewFile:
+        content = io.BytesIO()
+        return NewFile(path, content.write, lambda: self.write(path, content.getvalue()), content.close)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            with self._lock:
+                self._count += not self._after or name in FaultyStore.CHANGES
+                fails = self._count == self._n and self.failed is None
+            if fails:
+                self.failed = f"{name}{arguments[:1]}"
+            if fails and not self._after:
+                raise StoreError(f"{name}: refused")
+            answer = getattr(self._store, name)(*arguments)
+            if fails:
+                raise StoreError(f"{name}: answer lost")
+            return answer
+
+        return call
+
+
+def holding(files: Mapping[str, bytes]) -> MemoryFiles:
+    """A store with these files."""
+    store = MemoryFiles()
+    for path, data in files.items():
+        store.write(path, data)
+    return store
+
+
+def fail_each_call(
+    files: Mapping[str, bytes],
+    dialect: Dialect,
+    act: Callable[[Table], object],
+    seen: Callable[[Table], Any],
+    whole: Callable[[Table], Any],
+    after: bool,
+) -> int:
+    """After each failure `seen` is as before `act` or as after it, as after it if nothing was raised; and once it was asked
+    again, `whole` is what it is where nothing fails. Returns the number of calls."""
+
+    def table(store: Any) -> Table:
+        return Table("t", store, dialect)
+
+    clean = table(holding(files))
+    old = seen(clean)
+    act(clean)
+    new, end = seen(clean), whole(clean)
+    n = 0
+    while True:
+        n += 1
+        store = holding(files)
+        failing, told = NthCallFails(store, n, after), None
+        try:
+            act(table(failing))
+        except LakeError as error:
+            told = error
+        if failing.failed is None:
+            assert told is None
+            break
+        where = f"call {n}, {failing.failed}, told {told!r}"
+        assert seen(table(store)) in ([new] if told is None else [old, new]), where
+        act(table(store))
+        assert whole(table(store)) == end, where
+    assert n > 1
+    return n
