@@ -101,20 +101,10 @@ class LocalFiles:
             return False
 
     def folders(self, prefix: str) -> list[str]:
-        top = self._path(prefix)
-        try:
-            with _told(top, "list"), os.scandir(top or "/") as entries:
-                return sorted(entry.name for entry in entries if entry.is_dir())
-        except NoSuchFile:
-            return []
+        return _names(self._path(prefix), os.DirEntry.is_dir)
 
     def names(self, prefix: str) -> list[str]:
-        top = self._path(prefix)
-        try:
-            with _told(top, "list"), os.scandir(top or "/") as entries:
-                return sorted(entry.name for entry in entries if entry.is_file())
-        except NoSuchFile:
-            return []
+        return _names(self._path(prefix), os.DirEntry.is_file)
 
     def list(self, prefix: str) -> list[Listed]:
         top = self._path(prefix)
@@ -498,6 +488,15 @@ def _truth(name: str, value: str) -> bool:
     if str(value).lower() not in ("true", "false"):
         raise InvalidInput(f"option {name}={value!r}: 'true' or 'false' is expected")
     return str(value).lower() == "true"
+
+
+def _names(top: str, chosen: Callable[[os.DirEntry[str]], bool]) -> list[str]:
+    """What lies in a folder itself, by name; nothing where there is none."""
+    try:
+        with _told(top, "list"), os.scandir(top or "/") as entries:
+            return sorted(entry.name for entry in entries if chosen(entry))
+    except NoSuchFile:
+        return []
 
 
 def _walk(folder: str, skip: int, found: list[Listed]) -> None:

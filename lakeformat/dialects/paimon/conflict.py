@@ -167,7 +167,8 @@ def _vectors(reader: Reader, document: Mapping[str, Any], names: pa.ChunkedArray
     index = manifest.read_index(reader, document)
     told = manifest.vectors(index)
     told = told.filter(pc.is_in(told["of"], value_set=names.combine_chunks()))
-    files = {entry: reader.read(manifest.index_path(index, entry)) for entry in set(told["entry"].to_pylist())}
+    paths = manifest.index_paths(index)
+    files = {entry: reader.read(paths[entry]) for entry in set(told["entry"].to_pylist())}
     return {
         each["of"]: vector_file.take(files[each["entry"]], each["offset"], each["length"], reader.root)
         for each in told.to_pylist()

@@ -183,9 +183,10 @@ def vectors(entries: pa.Table) -> pa.Table:
     return found.filter(found["of"].is_valid())
 
 
-def index_path(entries: pa.Table, row: int) -> str:
-    """Where the file of an entry of an index manifest lies."""
-    return entries["_EXTERNAL_PATH"][row].as_py() or f"{INDEX_FOLDER}/{entries['_FILE_NAME'][row].as_py()}"
+def index_paths(entries: pa.Table) -> list[str]:
+    """Where the files of the entries of an index manifest lie."""
+    names, elsewhere = entries["_FILE_NAME"].to_pylist(), entries["_EXTERNAL_PATH"].to_pylist()
+    return [path or f"{INDEX_FOLDER}/{name}" for path, name in zip(elsewhere, names, strict=True)]
 
 
 def read_list(reader: Reader, name: str | None) -> pa.Table:

@@ -651,10 +651,10 @@ def _staged(added: tuple[WrittenFile, ...], schema: Schema) -> dict[tuple[bytes,
 
 def _vectors_of(entries: pa.Table, told: pa.Table) -> Iterator[tuple[_Vector, int]]:
     """The vectors `told` (rows of `manifest.vectors`), each with the row of its entry."""
-    names, elsewhere = entries["_FILE_NAME"].to_pylist(), entries["_EXTERNAL_PATH"].to_pylist()
+    paths = manifest.index_paths(entries)
     for each in told.to_pylist():
         entry = each.pop("entry")
-        yield _Vector(path=elsewhere[entry] or f"{metadata.INDEX_FOLDER}/{names[entry]}", **each), entry
+        yield _Vector(path=paths[entry], **each), entry
 
 
 def _placed(
