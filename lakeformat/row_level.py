@@ -17,9 +17,33 @@ from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.operation import Overwrite, Request, Rewrite, RowDelta
-from lakeformat.model.predicate import ALWAYS, Expression, Literal, bind, split
+from lakeformat.model.predicate import (
+    ALWAYS,
+    NEVER,
+    Column,
+    Expression,
+    Literal,
+    and_,
+    bind,
+    eq_null_safe,
+    gt,
+    is_not_null,
+    is_null,
+    lt,
+    or_,
+    split,
+)
 from lakeformat.model.snapshot import TableState
-from lakeformat.model.work import LAST_UPDATED, DeleteTask, MarkTask, RewriteTask, RowKind, WriteTask, WrittenFile
+from lakeformat.model.work import (
+    LAST_UPDATED,
+    DeleteTask,
+    MarkTask,
+    MergeSpec,
+    RewriteTask,
+    RowKind,
+    WriteTask,
+    WrittenFile,
+)
 from lakeformat.placing import after, looking
 from lakeformat.storage.store import Store
 
@@ -75,6 +99,7 @@ def update(
             raise InvalidInput(
                 f"{store.root}: update of {keys[0]!r}, which is in the primary key; delete the rows and upsert them instead"
             )
+        _require_newest(store, dialect, engine, base, layout.keyed.merge, assignments, condition)
         made = tuple(assignments.items())
         return _by_key(store, dialect, engine, base, request, layout, condition, "update", RowKind.UPDATE_AFTER, made)
     found = dialect.files(store, base, condition)
@@ -274,6 +299,34 @@ def _by_key(
     if not added:
         return None
     return RowDelta(request=request, added=added, read_at=base.version, condition=condition, kind=kind)
+
+
+def _require_newest(
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    base: TableState,
+    merge: MergeSpec,
+    assignments: Mapping[str, Expression],
+    condition: Expression,
+) -> None:
+    """Raise `InvalidInput` where an updated row would count as older than the one that it is to replace."""
+    sequence = [(assignments[name], Column((name,))) for name in merge.sequence if name in assignments]
+    if not sequence or merge.engine != "deduplicate":
+        return
+    is_older: Expression = NEVER
+    for new, old in reversed(sequence):  # Those that stay as they are decide nothing.
+        behind = lt(new, old) if merge.is_ascending else gt(new, old)
+        nulled = and_(is_null(new), is_not_null(old))
+        is_older = or_(nulled, behind, and_(eq_null_safe(new, old), is_older))
+    older = and_(condition, bind(is_older, base.schema.fields))
+    count = sum(engine.count(store, dialect.scan(store, dialect.complete(base), base.schema.names[:1], older)))
+    if count:
+        raise InvalidInput(
+            f"{store.root}: update of {', '.join(n for n in merge.sequence if n in assignments)}: {count} rows would come before "
+            f"what they are to replace by the table's sequence.field, and change nothing. Leave these rows out, or overwrite "
+            f"their partitions"
+        )
 
 
 def _delta(

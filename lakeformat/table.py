@@ -14,7 +14,7 @@ from lakeformat import adopt, arguments, merge, placing, row_level
 from lakeformat.alter import Alteration
 from lakeformat.arguments import Age, Moment
 from lakeformat.changelog import DeltaWriter
-from lakeformat.changes import Changes
+from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.codec import order, sql_text
 from lakeformat.commit import commit, discard
 from lakeformat.dialects.dialect import Dialect
@@ -813,6 +813,11 @@ class Table:
         )
         self._dialect.require_readable(base.schema, self._store.root)
         fields = self._dialect.project(base, columns)
+        if any(each.name == KIND_COLUMN for each in fields):
+            raise InvalidInput(
+                f"{self.name}: a column of the table is called {KIND_COLUMN!r}, as the kinds of changed rows are; leave it out "
+                f"(columns=...), or rename it"
+            )
         return Changes(self._store, self._dialect, base, after, fields, self._condition(where, base.schema))
 
     def _condition(self, where: str | Expression | None, schema: Schema) -> Expression:

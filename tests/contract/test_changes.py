@@ -35,6 +35,20 @@ def told(changes):
     return [(row["_row_kind"], row["id"], row["v"], row["dt"]) for row in changes.to_arrow().to_pylist()]
 
 
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_a_column_called_as_the_kinds_are_is_left_out(lake, format):
+    schema = pa.schema([("id", pa.int64()), ("_row_kind", pa.string())])
+    table = lake.create_table("d.t", schema, format=format)
+    table.append(pa.table({"id": [1], "_row_kind": ["mine"]}))
+    with pytest.raises(InvalidInput, match="a column of the table is called '_row_kind'"):
+        table.changes(0)
+    assert table.changes(0, columns=["id"]).to_arrow().to_pylist() == [{"id": 1, "_row_kind": "+I"}]
+    if format == "paimon":
+        with pytest.raises(InvalidInput, match="a column of the table is called '_row_kind'"):
+            table.inspect.audit_log()
+        assert table.inspect.audit_log(columns=["id"]).to_pylist() == [{"rowkind": "+I", "id": 1}]
+
+
 def multiset(table, snapshot_id):
     if snapshot_id == 0:
         return Counter()

@@ -121,6 +121,33 @@ def test_the_sequence_field_decides_which_row_is_the_newest(lake, frame):
         assert contents(t) == {("a", 1): winner, ("a", 2): "any"}
 
 
+def test_an_update_that_would_count_as_older_is_refused(lake, frame):
+    t = make(lake, sequence_field="n")
+    t.upsert(frame([row(1, n=5), row(2, n=None), row(3, n=1)]))
+    for behind in ("n - 1", "null", "case when id = 3 then 0 else n end"):
+        with pytest.raises(InvalidInput, match=r"update of n: 1 rows would come before .* sequence\.field"):
+            t.update(
+                {"v": "'no'", "n": behind}, where="n is not null and id in (3, 1)" if "case" in behind else "id = 1"
+            )
+    t.update({"v": "'same'", "n": "n"}, where="id = 1")
+    t.update({"v": "'more'", "n": "coalesce(n, 0) + 1"}, where="id > 1")
+    assert contents(t) == {("a", 1): "same", ("a", 2): "more", ("a", 3): "more"}
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+def test_the_first_sequence_field_that_changes_decides_whether_an_update_counts(lake, order):
+    t = make(lake, sequence_field="n,v", **{"sequence.field.sort-order": order})
+    up, down = ("n + 1", "n - 1") if order == "ascending" else ("n - 1", "n + 1")
+    before, after = ("a", "z") if order == "ascending" else ("z", "a")
+    t.upsert(arrow([row(1, "m", n=5)]))
+    for behind in ({"n": down, "v": f"'{after}'"}, {"v": f"'{before}'"}, {"n": "n", "v": f"'{before}'"}):
+        with pytest.raises(InvalidInput, match="1 rows would come before"):
+            t.update(behind)
+    t.update({"n": up, "v": f"'{before}'"})
+    t.update({"v": f"'{after}'"})
+    assert contents(t) == {("a", 1): after}
+
+
 def test_a_sequence_field_is_named_once(lake):
     with pytest.raises(InvalidInput, match=r"sequence\.field names 'n' twice"):
         make(lake, sequence_field="n, v, n")
