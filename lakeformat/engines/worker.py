@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import time
-import uuid
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,16 +24,15 @@ from lakeformat.engines import (
     merge,
     rows,
     sorting,
-    statistics,
+    written,
 )
-from lakeformat.engines.formats import FORMATS, opened
+from lakeformat.engines.formats import opened
 from lakeformat.errors import (
     CorruptFile,
     InvalidInput,
     LakeError,
     NoSuchFile,
     OutsideScope,
-    StoreError,
     UnsupportedFeature,
 )
 from lakeformat.model.order import Sort, SortField, ZOrder
@@ -53,10 +47,7 @@ from lakeformat.model.work import (
     ROW_ID,
     VALUE_KIND,
     BucketRule,
-    ColumnStats,
     Content,
-    KeyRange,
-    KeyValues,
     MergeSpec,
     Named,
     ReadTask,
@@ -67,14 +58,9 @@ from lakeformat.model.work import (
 from lakeformat.storage.store import Reader, Store
 
 BATCH_ROWS = 1 << 17  # Rows that travel together.
-CHUNK_BYTES = 64 << 20  # Rows of one file that are encoded together: a row group or stripe, by their size in memory.
-BUFFER_BYTES = 256 << 20  # Rows that wait, over all files of one write.
-OPEN_FILES = 64
-_PIECE_MIN = 1 << 16
 
 NAN = float("nan")
 
-_UNKNOWN = Scalar(Kind.UNKNOWN)
 _FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
 
 
@@ -99,9 +85,9 @@ def write(
     batches: Iterable[pa.RecordBatch],
     task: WriteTask,
     *,
-    buffer_bytes: int = BUFFER_BYTES,
-    chunk_bytes: int = CHUNK_BYTES,
-    open_files: int = OPEN_FILES,
+    buffer_bytes: int = written.BUFFER_BYTES,
+    chunk_bytes: int = written.CHUNK_BYTES,
+    open_files: int = written.OPEN_FILES,
     threads: int = 1,
 ) -> list[WrittenFile]:
     """Rows to files, split by partition and bucket, each about `task.target_size_bytes` long at most.
@@ -110,7 +96,7 @@ def write(
     in that order, partition by partition, with about `buffer_bytes` of them in memory at a time. Once all rows are there, the
     files left to end are ended by `threads` threads. Files of a write that fails are deleted as far as storage lets.
     """
-    files = _Files(store, task, buffer_bytes, chunk_bytes, open_files)
+    output = written.Files(store, task, buffer_bytes, chunk_bytes, open_files)
     index, places = (task.keyed.index, task.keyed.places) if task.keyed else (None, None)
     assigner: hash_index.Assigner | key_places.Placer | None = None
     try:
@@ -125,14 +111,14 @@ def write(
         for batch in given:
             for partition, bucket, group in placed(batch, task):
                 if assigner is None:
-                    files.add(partition, bucket, group)
+                    output.add(partition, bucket, group)
                     continue
                 for assigned, part in assigner.split(partition, group):
-                    files.add(partition, assigned, part)
-        written = files.finish(threads)
-        return written if assigner is None else written + assigner.finish()
+                    output.add(partition, assigned, part)
+        made = output.finish(threads)
+        return made if assigner is None else made + assigner.finish()
     except BaseException as error:
-        files.abandon(error)
+        output.abandon(error)
         raise
 
 
@@ -153,14 +139,14 @@ def count(store: Reader, task: ReadTask) -> int:
 
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
     """Read, change, write again; see `RewriteTask`."""
-    written = write(store, _changed(store, task), task.write)
+    made = write(store, _changed(store, task), task.write)
     if task.changelog is None:
-        return written
+        return made
     try:
-        return [*written, *write(store, _told(store, task), task.changelog)]
+        return [*made, *write(store, _told(store, task), task.changelog)]
     except BaseException:
         with suppress(LakeError):
-            store.delete([file.path for file in written])
+            store.delete([file.path for file in made])
         raise
 
 
@@ -194,11 +180,6 @@ def order_key(rows: pa.RecordBatch, task: WriteTask, by: Sort) -> pa.Array:
     return found.cast(pa.binary()) if isinstance(by, ZOrder) else found
 
 
-def stored(fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    """The columns and parts that files hold: those that are always null they do not."""
-    return tuple(_stored(each) for each in fields if each.type != _UNKNOWN)
-
-
 def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field, ...]) -> pa.RecordBatch:
     """The columns `fields` of a batch that `read` gave, which holds `held`: also what only the predicate needed."""
     if fields == held:
@@ -206,18 +187,6 @@ def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field,
     found = {each.name: each.type for each in held}
     wanted = [casts.project(batch.column(f.name), found[f.name], f.type, f.name) for f in fields]
     return _record_batch(wanted, arrow_schema(fields), batch.num_rows)
-
-
-def _stored(field: Field) -> Field:
-    if isinstance(field.type, Row):
-        return replace(field, type=Row(stored(field.type.fields)))
-    return replace(field, type=rebuild(field.type, _stored))
-
-
-def _table_of(table: pa.Table, fields: tuple[Field, ...], kept: tuple[Field, ...]) -> pa.Table:
-    types = {each.id: each.type for each in fields}
-    found = [casts.project(table.column(each.name), types[each.id], each.type, each.name) for each in kept]
-    return pa.Table.from_arrays(found, schema=arrow_schema(kept))
 
 
 def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -500,7 +469,7 @@ def _gathered(batches: Iterable[pa.RecordBatch], task: WriteTask) -> Iterator[pa
             waiting.append(piece)
             count += piece.num_rows
             size += piece.nbytes
-            if count >= BATCH_ROWS // 2 or size >= CHUNK_BYTES:
+            if count >= BATCH_ROWS // 2 or size >= written.CHUNK_BYTES:
                 yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
                 waiting, count, size = [], 0, 0
     if waiting:
@@ -560,272 +529,3 @@ def partition_value(scalar: pa.Scalar) -> Any:
             f"a partition of {scalar.type} {scalar.value} (days since 1970): it must lie in the years 1 to 9999"
         ) from error
     return NAN if value != value else value
-
-
-class _Sink:
-    """What format libraries write to: they cannot close the file under it, nor write to one that was given up."""
-
-    mode, closed = "wb", False
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._given_up, self._size = file, False, 0
-
-    def write(self, content: Any) -> int:
-        with memoryview(content) as view:
-            size = view.nbytes
-        if not self._given_up:
-            self._file.write(content)
-        self._size += size
-        return size
-
-    def tell(self) -> int:
-        return self._size
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-    def finish(self) -> None:
-        self._file.close()
-
-    def give_up(self, error: BaseException) -> None:
-        self._given_up = True
-        self._file.__exit__(type(error), error, error.__traceback__)
-
-
-@dataclass(slots=True)
-class _Open:
-    """A file being written."""
-
-    path: str
-    sink: _Sink
-    output: Any
-    row_count: int = 0
-    added_bytes: int = 0  # In memory.
-    keys: KeyRange | None = None
-
-
-@dataclass(slots=True)
-class _Place:
-    """One partition and bucket: rows that wait, and the file they go to."""
-
-    partition: tuple[Any, ...]
-    bucket: int | None
-    waiting: list[pa.RecordBatch] = field(default_factory=list)
-    waiting_bytes: int = 0
-    file: _Open | None = None
-    next_number: int = 0  # Of a row of a keyed table.
-
-
-class _Files:
-    """The files of one write. Rows wait in memory up to `buffer_bytes`; then the place with the most is written out."""
-
-    def __init__(self, store: Store, task: WriteTask, buffer_bytes: int, chunk_bytes: int, open_files: int) -> None:
-        if task.file_format not in FORMATS:
-            raise UnsupportedFeature(
-                f"file format {task.file_format!r} cannot be written; known are {', '.join(FORMATS)}"
-            )
-        self._store, self._task, self._format = store, task, FORMATS[task.file_format]
-        self._schema = arrow_schema(key_values.waiting(task))
-        # A file as formats write it: of a keyed table, with all of its columns.
-        self._file_task = task if task.keyed is None else replace(task, fields=task.keyed.fields)
-        held = stored(self._file_task.fields)
-        self._leaves_out = held != self._file_task.fields
-        self._file_task = replace(self._file_task, fields=held)
-        # Rows that wait for a file of their own, which is sorted as a whole and written in one go.
-        self._is_whole = task.keyed is not None and not task.keyed.is_numbered
-        self._buffer_bytes, self._open_files = buffer_bytes, open_files
-        # Other files are written in pieces small enough to stop near the target size.
-        chunk_bytes = min(chunk_bytes, _whole_number(task.options, self._format.PIECE_OPTION, chunk_bytes))
-        self._chunk_bytes = min(2 * task.target_size_bytes if self._is_whole else chunk_bytes, buffer_bytes)
-        self._places: dict[tuple[tuple[Any, ...], int | None], _Place] = {}
-        self._open: OrderedDict[int, _Place] = OrderedDict()  # By use, oldest first.
-        self._waiting_bytes = 0
-        self._name = str(uuid.uuid4())
-        self._numbers = itertools.count(task.first_number)
-        self._ending = False
-        self._written: list[WrittenFile] = []
-
-    def add(self, partition: tuple[Any, ...], bucket: int | None, group: pa.RecordBatch) -> None:
-        place = self._places.get((partition, bucket))
-        if place is None:
-            place = self._places[partition, bucket] = _Place(partition, bucket)
-            keyed = self._task.keyed
-            if keyed is not None and not keyed.is_numbered:
-                assert keyed.first is not None, self._task
-                place.next_number = keyed.first.get(self._task.directory(partition, self._bucket(place)), 0)
-        start, row_bytes = 0, max(1.0, group.nbytes / group.num_rows)
-        while start < group.num_rows:
-            room = self._piece_bytes(place) - place.waiting_bytes
-            piece = group.slice(start, max(1, int(room / row_bytes)))
-            start += piece.num_rows
-            size = int(piece.num_rows * row_bytes)
-            place.waiting.append(piece)
-            place.waiting_bytes += size
-            self._waiting_bytes += size
-            if size >= room:
-                self._flush(place)
-        while self._waiting_bytes > self._buffer_bytes:
-            self._flush(max(self._places.values(), key=lambda each: each.waiting_bytes))
-
-    def finish(self, threads: int) -> list[WrittenFile]:
-        """End all files; they come in the order in which their partitions and buckets came."""
-        places = list(self._places.values())
-        if threads == 1 or len(places) < 2:
-            for place in places:
-                self._end(place)
-        else:
-            self._ending = True
-            with ThreadPoolExecutor(threads, "write") as pool:
-                list(pool.map(self._end, places))
-        order = {(each.partition, self._bucket(each)): at for at, each in enumerate(places)}
-        return sorted(self._written, key=lambda each: order[each.partition, each.bucket])
-
-    def abandon(self, error: BaseException) -> None:
-        for place in self._open.values():
-            if place.file is not None:
-                place.file.output.give_up()
-                with suppress(Exception):
-                    place.file.sink.give_up(error)
-        with suppress(LakeError):
-            self._store.delete([each.path for each in self._written])
-
-    def _end(self, place: _Place) -> None:
-        self._flush(place)
-        self._close(place)
-
-    def _bucket(self, place: _Place) -> int:
-        return self._task.default_bucket if place.bucket is None else place.bucket
-
-    def _piece_bytes(self, place: _Place) -> int:
-        """How many bytes in memory are written next: a chunk, or what is left of the file's size."""
-        file = place.file
-        if self._is_whole:
-            return self._chunk_bytes
-        if file is None or not file.added_bytes:
-            return max(_PIECE_MIN, min(self._chunk_bytes, self._task.target_size_bytes))
-        size = file.output.size()
-        left = (self._task.target_size_bytes - size) * file.added_bytes / max(1, size)
-        return max(_PIECE_MIN, min(self._chunk_bytes, int(left)))
-
-    def _flush(self, place: _Place) -> None:
-        """Write the rows that wait, and end the file if it is long enough."""
-        if not place.waiting:
-            return
-        table = pa.Table.from_batches(place.waiting, self._schema)
-        keyed = self._task.keyed
-        if keyed is not None:
-            number, place.next_number = place.next_number, place.next_number + table.num_rows
-            came, table = table, key_values.stand(table, keyed, number)
-            if keyed.changelog_prefix is not None and not keyed.is_numbered:
-                self._log(place, key_values.changelog(came, keyed, number), keyed)
-        waited_bytes = place.waiting_bytes
-        self._waiting_bytes -= waited_bytes
-        place.waiting, place.waiting_bytes = [], 0
-        if not table.num_rows:  # A merge may leave nothing.
-            return
-        file = place.file or self._start(place)
-        if keyed is not None:
-            file.keys = key_values.joined(file.keys, key_values.key_range(table, keyed))
-        file.row_count += table.num_rows
-        file.added_bytes += waited_bytes
-        self._open.move_to_end(id(place))
-        if self._leaves_out:
-            table = _table_of(table, self._task.fields, self._file_task.fields)
-        with _unwritable(file.path):
-            file.output.add(table)
-        if self._is_whole or file.output.size() >= self._task.target_size_bytes:
-            self._close(place)
-
-    def _log(self, place: _Place, table: pa.Table, keyed: KeyValues) -> None:
-        """Write rows as they came to a file of their own."""
-        if not table.num_rows:
-            return
-        side = _Place(place.partition, place.bucket)
-        file = self._start(side, keyed.changelog_prefix)
-        file.keys, file.row_count = key_values.key_range(table, keyed), table.num_rows
-        with _unwritable(file.path):
-            file.output.add(table)
-        self._close(side, Content.CHANGELOG)
-
-    def _start(self, place: _Place, prefix: str | None = None) -> _Open:
-        # Threads that end files hold one each for a moment; none may close the file of another.
-        while not self._ending and len(self._open) >= self._open_files:
-            self._close(next(iter(self._open.values())))
-        folder = self._task.directory(place.partition, self._bucket(place))
-        number = self._task.name_suffix.format(next(self._numbers))
-        name = f"{prefix or self._task.name_prefix}{self._name}{number}.{self._task.file_format}"
-        path = f"{folder}/{name}" if folder else name
-        sink = _Sink(self._store.create_stream(path))
-        with _unwritable(path):
-            try:
-                place.file = _Open(path, sink, self._format.Output(sink, self._file_task))
-            except BaseException as error:
-                sink.give_up(error)
-                raise
-        self._open[id(place)] = place
-        return place.file
-
-    def _close(self, place: _Place, content: Content | None = None) -> None:
-        file = place.file
-        if file is None:
-            return
-        with _unwritable(file.path):
-            stats, offsets = file.output.close()
-            size = file.sink.tell()
-            file.sink.finish()
-        place.file = None
-        del self._open[id(place)]
-        self._written.append(
-            WrittenFile(
-                path=file.path,
-                partition=place.partition,
-                row_count=file.row_count,
-                size_bytes=size,
-                bucket=self._bucket(place),
-                content=content or self._task.content,
-                file_format=self._task.file_format,
-                stats=self._trimmed(stats),
-                split_offsets=offsets,
-                created_ms=int(time.time() * 1000),
-                keys=file.keys,
-                sort_order_id=self._task.sort_order_id,
-            )
-        )
-
-    def _trimmed(self, stats: Mapping[int, ColumnStats]) -> dict[int, ColumnStats]:
-        """What the table keeps of its columns' statistics; of its keys all."""
-        kept = statistics.trim(stats, self._task.fields, self._task.stats)
-        keyed = self._task.keyed
-        return kept if keyed is None else {**kept, **{f.id: stats[f.id] for f in keyed.key_fields}}
-
-
-def _whole_number(options: Mapping[str, str], name: str | None, default: int) -> int:
-    given = options.get(name) if name else None
-    if given is None:
-        return default
-    if not given.strip().isdigit():
-        raise InvalidInput(f"option {name!r} is a number of bytes, not {given!r}")
-    return int(given)
-
-
-@contextmanager
-def _unwritable(path: str) -> Iterator[None]:
-    """Whatever goes wrong inside is told of `path`; no other library's error leaves."""
-    try:
-        yield
-    except (LakeError, MemoryError):
-        raise
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error}") from error
-    except Exception as error:
-        raise InvalidInput(f"{path}: rows cannot be written: {error}") from error
