@@ -80,7 +80,6 @@ class Demo:
         self._run("reference")
         run = self._run("daily", keys=JANUARY)
         self._run("monthly", keys=["2013-01-01"])
-        self._maintain("planes", compact=True)  # Which is when the table tells what changed.
         self._run("changes")
         self._show(TABLE_ASSETS)
         for name in named(DAILY):
