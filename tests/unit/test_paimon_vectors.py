@@ -407,6 +407,28 @@ def test_a_write_marks_what_it_replaces_and_rewrites_none_of_it(tmp_path):
     assert list((tmp_path / "d.db/k/index").iterdir()) == []
 
 
+@pytest.mark.parametrize("wide", WIDTHS.values(), ids=WIDTHS)
+def test_parts_of_a_compaction_that_mark_rows_of_one_file_mark_all_of_them(tmp_path, wide):
+    """New files without shared keys are taken one by one, and may be about rows of the same older file."""
+    more = {"compaction.file-size": "1 b", "num-sorted-run.compaction-trigger": "9"}
+    more |= {"deletion-vectors.bitmap64": str(wide).lower()}
+    table = keyed(tmp_path, bucket="1", write_only="true", **more)
+    table.upsert(pa.table({"id": range(100), "v": ["old"] * 100, "n": [1] * 100, "dt": ["a"] * 100}))
+    table.compact(full=True)
+    for turn in range(2):
+        for start in (0, 20, 40):
+            ids = [start + turn, start + 5]
+            table.upsert(pa.table({"id": ids, "v": [f"new {turn}"] * 2, "n": [2] * 2, "dt": ["a"] * 2}))
+        table.compact()
+        found = held(table)
+        assert sorted(id for (id, _), (v, _) in found.items() if v == f"new {turn}") == sorted(
+            start + more for start in (0, 20, 40) for more in (turn, 5)
+        )
+        assert len(found) == 100
+        files = table.inspect.files().to_pylist()
+        assert [each["deleted_row_count"] for each in files if each["row_count"] == 100] == [6 + 3 * turn]
+
+
 def test_tables_that_are_write_only_wait_and_merge_on_read_does_not(tmp_path):
     rows = {"id": [1, 2], "v": ["a", "b"], "n": [1, 1], "dt": ["a", "a"]}
     hidden, seen = (

@@ -170,11 +170,11 @@ def pick(levels: np.ndarray, sizes: np.ndarray, rules: Rules, full: bool = False
     taken = 0
     if count >= rules.trigger:
         taken = _growing(levels, sizes, 1, rules)
-    if taken < 2 and count > rules.trigger:
+    if not taken and count > rules.trigger:
         taken = _growing(levels, sizes, count - rules.trigger + 1, rules)
-    if rules.lifts_level_0 and levels[0] == 0:
-        taken = max(taken, int((levels == 0).sum()))
-    elif taken < 2:
+    if not taken and rules.lifts_level_0:  # Alone: Java also takes what is not larger, and writes more.
+        taken = int((levels == 0).sum())
+    if not taken:
         return None
     level = top if taken == count else max(0, int(levels[taken]) - 1)
     while level == 0 and taken < count:  # What is merged cannot stay on level 0.
@@ -186,7 +186,7 @@ def pick(levels: np.ndarray, sizes: np.ndarray, rules: Rules, full: bool = False
 
 
 def _growing(levels: np.ndarray, sizes: np.ndarray, taken: int, rules: Rules) -> int:
-    """The first `taken` runs, and those after them that are not much larger than all before."""
+    """The first `taken` runs, and those after them that are not much larger than all before; 0 where that is one run alone."""
     total, goes_on = int(sizes[:taken].sum()), taken > 1
     for i in range(taken, len(levels)):
         is_larger = total * (100 + rules.size_ratio) < int(sizes[i]) * 100

@@ -13,7 +13,8 @@
     RowDelta pinned   added or removed rows in partitions of its condition  Conflict
     Overwrite         outside the scope, the third of Append                as there
                       anything else                                         none: the last writer wins inside the scope
-    Overwrite pinned  added or removed rows inside the scope                Conflict
+    Overwrite pinned  added or removed rows inside the scope, or wrote some
+                      there that wait for compaction to be seen             Conflict
     Rewrite           removed one of the files it read, or marked more      Conflict
                       of its rows as deleted
                       changed the number of buckets of a partition          InvalidInput, unless it is a compaction
@@ -23,7 +24,7 @@
     Restore           expired the snapshot                                  NotFound
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
 
-Compaction changes no rows, so a pinned operation does not mind it. (core/operation/commit/*ConflictDetection.java)
+Compaction changes no rows, so a pinned operation does not mind it. Whoever rolls back may have added and removed any row. (core/operation/commit/*ConflictDetection.java)
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
                 _require_same_places(reader, base, request, added, not_(scope))
             if pinned_to is not None:
                 _require_untouched(reader, base, scope, pinned_to)
+                _require_all_seen(reader, base, scope)
         case Rewrite(request=request, added=added, kind=kind, scope=scope, pinned_to=pinned_to):
             gone = removed(reader, base, operation)
             _require_same_vectors(reader, base, gone["_FILE_NAME"], operation.read_at)
@@ -263,6 +265,18 @@ def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to
         )
 
 
+def _require_all_seen(reader: Reader, base: State, scope: Expression) -> None:
+    """Raise `Conflict` if rows wait on level 0 that no reader has seen."""
+    if not base.schema.primary_key or not options.hides_level_0(base.schema.properties):
+        return
+    levels = manifest.live_entries(reader, base.document, base.schema, scope)["_LEVEL"]
+    if waiting := pc.sum(pc.equal(levels, 0)).as_py():
+        raise Conflict(
+            f"{reader.root}: rows of {waiting} files wait for compaction, and whoever read before has not seen them. Nothing was "
+            f"changed: compact(), read again and pin anew"
+        )
+
+
 def _require_same_places(
     reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...], scope: Expression = ALWAYS
 ) -> None:
@@ -353,6 +367,11 @@ def _changed_since(
             f"(expired or rolled back), so nobody can tell what changed. Nothing was changed: read again and pin anew"
         )
     for document in documents:
+        if (document.get("properties") or {}).get(metadata.RESTORED_FROM):  # Whose delta is empty, whatever it changed.
+            raise Conflict(
+                f"{reader.root}: the table was rolled back after snapshot {since}, at which it was read. Nothing was changed: "
+                f"run it again"
+            )
         if document["commitKind"] in {"COMPACT", "ANALYZE"}:
             continue
         metas = manifest.prune_metas(manifest.read_list(reader, document["deltaManifestList"]), base.schema, scope)

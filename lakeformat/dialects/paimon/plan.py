@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import vector_file, waist
+from lakeformat.codec import bitmap, vector_file, waist
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import conflict, layout, manifest, metadata, options, scan, types
 from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSource
@@ -663,20 +664,39 @@ def _placed(
     """The files of vectors that a bucket gets: (what each holds, its bytes unless it is one of those of `new`); and the
     files of `new` that are none of them. Without `target_bytes` all goes into one."""
     staged = {path: list(held) for path, held in groupby(new, key=lambda each: each.path)}
+    times = Counter(each.of for each in new)
     full = [p for p, held in staged.items() if target_bytes is not None and held[0].file_bytes >= target_bytes]
     stays = list(staged) if not moving and len(staged) == 1 else full
+    stays = [path for path in stays if all(times[each.of] == 1 for each in staged[path])]
     rest = [*moving, *(each for path, held in staged.items() if path not in stays for each in held)]
     made: list[tuple[list[_Vector], bytes | None]] = [(staged[path], None) for path in stays]
     held, frames, size_bytes = [], [], 0
-    for each, frame in zip(rest, _frames(reader, rest), strict=True):
+    united = _united(rest, _frames(reader, rest), reader.root)
+    for number, (each, frame) in enumerate(united, 1):
         held.append(each)
         frames.append(frame)
         size_bytes += len(frame)
-        if each is rest[-1] or (target_bytes is not None and size_bytes > target_bytes):
+        if number == len(united) or (target_bytes is not None and size_bytes > target_bytes):
             content, offsets = vector_file.emit(frames)
             made.append(([replace(v, offset=at) for v, at in zip(held, offsets, strict=True)], content))
             held, frames, size_bytes = [], [], 0
     return made, [path for path in staged if path not in stays]
+
+
+def _united(vectors: Sequence[_Vector], frames: Iterable[bytes], where: str) -> list[tuple[_Vector, bytes]]:
+    """The vectors with their bytes, those of one data file as one: several tasks of a compaction may mark rows of it."""
+    by_file: dict[str, list[tuple[_Vector, bytes]]] = {}
+    for vector, frame in zip(vectors, frames, strict=True):
+        by_file.setdefault(vector.of, []).append((vector, frame))
+    return [held[0] if len(held) == 1 else _one_of(held, where) for held in by_file.values()]
+
+
+def _one_of(held: list[tuple[_Vector, bytes]], where: str) -> tuple[_Vector, bytes]:
+    positions = np.unique(
+        np.concatenate([bitmap.decode(frame, f"{where}/{v.path} at {v.offset}") for v, frame in held])
+    )
+    frame = bitmap.encode(positions, any(bitmap.is_wide(each) for _, each in held))
+    return replace(held[0][0], length=vector_file.length(frame), cardinality=len(positions)), frame
 
 
 def _frames(reader: Reader, vectors: Sequence[_Vector]) -> Iterator[bytes]:

@@ -1,0 +1,259 @@
+"""Any two verbs at once, on tables of every kind: it is as if one had come after the other, or the one that is refused leaves
+nothing."""
+
+import datetime
+import itertools
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import AlreadyExists, Conflict, InvalidInput, LakeError, NotFound, OutsideScope
+from lakeformat.dialects.paimon import dialect, manifest, scan
+from lakeformat.model import evolution
+from lakeformat.model.partition import identity
+from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
+
+PLAIN = Schema(
+    fields=(
+        Field(0, "id", scalar(Kind.BIGINT)),
+        Field(1, "n", scalar(Kind.BIGINT)),
+        Field(2, "dt", scalar(Kind.STRING)),
+    ),
+    partitioning=identity("dt"),
+    properties={"manifest.merge-min-count": "2", "compaction.min.file-num": "2"},
+)
+KEYED = replace(
+    PLAIN,
+    fields=tuple(replace(f, nullable=f.name == "n") for f in PLAIN.fields),
+    primary_key=("id", "dt"),
+    properties=PLAIN.properties | {"num-sorted-run.compaction-trigger": "2", "compaction.file-size": "1 b"},
+)
+GROWS = {"bucket": "-1", "dynamic-bucket.target-row-num": "3"}
+MARKS = {"deletion-vectors.enabled": "true"}
+QUIET = {"write-only": "true"}
+
+
+def having(schema: Schema, *more: dict[str, str]) -> Schema:
+    for each in more:
+        schema = replace(schema, properties=schema.properties | each)
+    return schema
+
+
+TABLES = {
+    "rows": PLAIN,
+    "rows with vectors": having(PLAIN, MARKS),
+    "buckets with vectors": having(PLAIN, MARKS, {"bucket": "2", "bucket-key": "id"}),
+    "keys": having(KEYED, {"bucket": "2"}, QUIET),
+    "keys in buckets that grow": having(KEYED, GROWS, QUIET),
+    "keys that change partitions": having(
+        replace(KEYED, fields=tuple(replace(f, nullable=f.name != "id") for f in PLAIN.fields), primary_key=("id",)),
+        GROWS,
+        QUIET,
+    ),
+    "keys with vectors": having(KEYED, {"bucket": "2"}, MARKS),
+    "keys looked up": having(KEYED, {"bucket": "2", "changelog-producer": "lookup"}),
+}
+EVERYWHERE = "LAKEFORMAT_EXAMPLES" in os.environ  # Each pair both ways, on each kind of table.
+DAY_MS = 86_400_000
+ORPHAN = "dt=a/bucket-0/data-00000000-0000-0000-0000-000000000000-0.parquet"
+
+
+def rows(*ids: int, n: int = 0, dt: str = "a") -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "n": pa.array([n] * len(ids), pa.int64()), "dt": [dt] * len(ids)})
+
+
+def rescale(table: Table, who: int) -> None:
+    seen = table.current_snapshot()
+    assert seen is not None
+    held = table.scan().to_arrow()
+    table.alter().set_properties({"bucket": f"{int(table.properties['bucket']) + 1}"}).commit()
+    table.overwrite(held, pinned_to=seen.id)
+
+
+def merge(table: Table, who: int) -> None:
+    clauses = table.merge_into(rows(1, 4, 30, n=100), "t.id = s.id and t.dt = s.dt").when_matched("t.id = 4").delete()
+    clauses.when_matched().update({"n": "t.n + s.n"}).when_not_matched().insert_all().merge()
+
+
+# `who` is 1 or 2: whose rows they are.
+VERBS: dict[str, Callable[[Table, int], object]] = {
+    "append": lambda t, who: t.append(rows(10 + who)),
+    "upsert": lambda t, who: t.append(pa.concat_tables([rows(1, 60, n=who), rows(5, n=who, dt="b")])),
+    "delete": lambda t, who: t.delete("id in (1, 4)"),
+    "update": lambda t, who: t.update({"n": "n + 1"}, "id < 5"),
+    "merge": merge,
+    "dynamic overwrite": lambda t, who: t.overwrite_partitions(rows(50, n=who)),
+    "static overwrite": lambda t, who: t.overwrite(rows(52, n=who, dt="b"), {"dt": "b"}),
+    "overwrite by row": lambda t, who: t.overwrite(rows(2, n=10 * who), where="id = 2"),
+    "truncate": lambda t, who: t.truncate(),
+    "drop partitions": lambda t, who: t.drop_partitions([{"dt": "a"}]),
+    "compact": lambda t, who: t.compact(),
+    "compact all": lambda t, who: t.compact(full=True),
+    "rescale": rescale,
+    "evolve": lambda t, who: t.evolve([evolution.AddColumn(f"x{who}", "int")]),
+    "roll back": lambda t, who: t.rollback_to(tag="old"),
+    "expire": lambda t, who: t.expire_snapshots(retain_last=1),
+    "create tag": lambda t, who: t.create_tag(f"new{who}"),
+    "delete tag": lambda t, who: t.delete_tag("old"),
+    "remove orphans": lambda t, who: t.remove_orphan_files(),
+}
+REFUSALS = (Conflict, InvalidInput, NotFound, AlreadyExists, OutsideScope)
+
+
+def verbs_of(kind: str) -> list[str]:
+    has_buckets = TABLES[kind].properties.get("bucket", "-1") != "-1"
+    return [verb for verb in VERBS if verb != "rescale" or has_buckets]
+
+
+class Meanwhile:
+    """A store in which something else happens right before the first change (`moment` 0), or before the first, second, ...
+    snapshot is published."""
+
+    CHANGES = ("write", "create", "create_stream", "delete")
+
+    def __init__(self, store: MemoryFiles, moment: int = -1, act: Callable[[], None] | None = None) -> None:
+        self._store, self._moment, self._act = store, moment, act
+        self.moments = 0  # How many have come.
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments: Any, **how: Any) -> Any:
+            publishes = name == "create" and arguments[0].startswith("snapshot/")
+            if (self.moments == 0 and name in self.CHANGES) or publishes:
+                self.moments += 1
+                if self._act and self.moments - 1 == self._moment:
+                    self._act()
+            return found(*arguments, **how)
+
+        return call
+
+
+@cache
+def _files(kind: str) -> dict[str, bytes]:
+    """Of a table with files on several levels, deleted rows, a tag that is not the newest snapshot, and an orphan."""
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    create(table, TABLES[kind])
+    table.append(pa.concat_tables([rows(1, 2, 3), rows(5, 6, dt="b")]))
+    table.append(rows(4))
+    table.create_tag("old")
+    table.append(rows(7, 8))
+    table.compact(full=True)
+    table.delete("id = 7")
+    table.append(pa.concat_tables([rows(9), rows(10, dt="b")]))
+    store.write(ORPHAN, b"x")
+    return {each.path: store.read(each.path) for each in store.list("")}
+
+
+def made(kind: str) -> MemoryFiles:
+    now_ms = time.time_ns() // 1_000_000
+    ages = iter([now_ms - 2 * DAY_MS] * len(_files(kind)))
+    store = MemoryFiles(now_ms=lambda: next(ages, now_ms))
+    for path, data in _files(kind).items():
+        store.write(path, data)
+    return store
+
+
+def asked(verb: str, store: Any, who: int) -> LakeError | None:
+    try:
+        VERBS[verb](Table("t", store, dialect), who)
+    except LakeError as error:
+        return error
+    return None
+
+
+def content(table: Table, **version: Any) -> list[tuple[Any, ...]]:
+    found = table.scan(["id", "n", "dt"], **version).to_arrow()
+    return sorted(zip(*(found[name].to_pylist() for name in found.column_names), strict=True))
+
+
+def state(store: MemoryFiles) -> tuple[Any, ...]:
+    table = Table("t", store, dialect)
+    tags = sorted(table.inspect.tags()["tag_name"].to_pylist())
+    return content(table), sorted(table.schema.names), tags
+
+
+@cache
+def in_turn(kind: str, *verbs: tuple[str, int]) -> tuple[Any, ...]:
+    store = made(kind)
+    for verb, who in verbs:
+        asked(verb, store, who)
+    return state(store)
+
+
+@cache
+def moments(kind: str, verb: str) -> int:
+    store = Meanwhile(made(kind))
+    asked(verb, store, 1)
+    return store.moments
+
+
+def check_whole(store: MemoryFiles) -> None:
+    """Keys are there once, on each level above 0 of a bucket too; vectors speak of files that are there; all is counted."""
+    table = Table("t", store, dialect)
+    base, found = table._base(), content(table)
+    entries = scan.files(store, base).entries
+    assert table.scan().count() == len(found)
+    assert (base.document or {}).get("totalRecordCount", 0) == sum(entries["_ROW_COUNT"].to_pylist())
+    marked = manifest.vectors(manifest.read_index(store, base.document))["of"].to_pylist()
+    assert len(set(marked)) == len(marked)
+    assert set(marked) <= set(entries["_FILE_NAME"].to_pylist())
+    if table.schema.primary_key and len(entries):
+        keys = [(id, dt) if "dt" in table.schema.primary_key else id for id, _, dt in found]
+        assert len(set(keys)) == len(keys)
+        low, high = scan.key_ranks(entries, table.schema)
+        places = zip(scan.bucket_codes(entries).tolist(), entries["_LEVEL"].to_pylist(), low, high, strict=True)
+        above = sorted(place for place in places if place[1])
+        assert not [
+            pair for pair in itertools.pairwise(above) if pair[0][:2] == pair[1][:2] and pair[0][3] >= pair[1][2]
+        ]
+    for tag in table.inspect.tags()["tag_name"].to_pylist():
+        content(table, tag=tag)
+
+
+def race(kind: str, verb: str, other: str, moment: int) -> None:
+    store, theirs = made(kind), list[LakeError | None]()
+    refused = asked(verb, Meanwhile(store, moment, lambda: theirs.append(asked(other, store, 2))), 1)
+    where = f"{verb!r} is told {refused!r}; {other!r}, at moment {moment}, {theirs!r}"
+    assert theirs, where
+    assert refused is None or isinstance(refused, REFUSALS), where
+    after, orders = state(store), [((other, 2), (verb, 1)), ((verb, 1), (other, 2))]
+    if refused is not None and theirs[0] is None:
+        orders = [((other, 2),)]
+    elif theirs[0] is not None:
+        orders += [((verb, 1),)]
+    assert any(after == in_turn(kind, *order) for order in orders), where
+    check_whole(store)
+    table = Table("t", store, dialect)
+    if not {"roll back", "delete tag"} & {verb, other}:  # Which leave files to the sweep.
+        ours = {each.path for each in dialect.orphans(store, table._base(), 2**62)} - {ORPHAN}
+        assert not ours, where
+    if moment % 2 == 0:
+        table.expire_snapshots(retain_last=1)
+        table.remove_orphan_files(datetime.timedelta(days=-1))
+        assert state(store) == after, where
+        check_whole(store)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_two_at_once(verb: str) -> None:
+    """Each verb beside each other one, on one kind of table or another; of two that differ the one happens within the other."""
+    for other in VERBS:
+        one, two = list(VERBS).index(verb), list(VERBS).index(other)
+        kinds = [kind for kind in TABLES if {verb, other} <= {*verbs_of(kind)} and moments(kind, verb)]
+        turn = one * 3 + two
+        if not EVERYWHERE:
+            kinds = kinds[turn % len(kinds) :][:1] if kinds and (one + two) % 2 == (one < two) else []
+        for kind in kinds:
+            race(kind, verb, other, turn // len(TABLES) % moments(kind, verb))
