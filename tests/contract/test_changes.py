@@ -450,6 +450,24 @@ def test_what_an_overwrite_took_from_a_snapshot_that_expired_cannot_be_told(lake
         table.changes(1).to_arrow()
 
 
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+def test_a_row_with_a_number_that_was_given_before_is_told(lake, producer):
+    """Of two writers who know nothing of each other: what is there has the same number, and then a larger one."""
+    properties = {"changelog-producer": producer, "write-only": "true", "merge-engine": "aggregation", "bucket": "1"}
+    table = make(lake, keyed=True, **properties, **{"fields.v.aggregate-function": "max"})
+    first, second = table.stream("first"), table.stream("second")
+    late = [second.prepare(n, rows((1, v, "x"))) for n, v in enumerate(["c", "d"])]
+    at_once = [first.prepare(n, rows((1, v, "x"))) for n, v in enumerate(["a", "b"])]
+    for session, each in ((first, at_once[0]), (second, late[0]), (first, at_once[1]), (second, late[1])):
+        session.commit(each)
+        table.compact(full=True)
+    held: dict[int, str] = {}
+    for kind, key, v, _ in told(table.changes(0)):
+        assert kind in ("+I", "+U") or held[key] == v
+        held[key] = v
+    assert held == {1: "d"}
+
+
 def test_changes_need_a_beginning(lake):
     table = make(lake)
     with pytest.raises(InvalidInput, match="give from_snapshot"):
