@@ -331,10 +331,12 @@ def _storable(array: pa.Array, type: Type, name: str) -> pa.Array:
         case Scalar(Kind.TIME | Kind.TIME_MICROS | Kind.UUID | Kind.FIXED):
             return array.cast(_file_type(type))
         case Row(parts):
+            # Of a row that is null in places, Arrow writes other values where a part is a slice of a longer array.
+            whole = pa.concat_arrays([array])
             children = [
-                _storable(pc.struct_field(array, [i]), part.type, f"{name}.{part.name}") for i, part in enumerate(parts)
+                _storable(pc.struct_field(whole, [i]), part.type, f"{name}.{part.name}") for i, part in enumerate(parts)
             ]
-            return casts.struct(array, children, _file_type(type))
+            return casts.struct(whole, children, _file_type(type))
         case ListOf(element):
             return casts.relist(array, _file_type(type), _storable(casts.items(array), element.type, f"{name}[]"))
         case MapOf(key, value):
