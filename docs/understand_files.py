@@ -22,6 +22,7 @@ import fastavro
 import pyarrow as pa
 
 from lakeformat import Lake
+from lakeformat.streaming import Prepared
 from lakeformat.table import Table
 
 PAGE = Path(__file__).with_name("understand-files.md")
@@ -39,6 +40,7 @@ class Step:
     snapshot: dict[str, object] | None
     entries: tuple[tuple[str, str, str, int], ...]  # (ADD or DELETE, partition, file, level) of its own manifests.
     rows: tuple[tuple[object, ...], ...]
+    history: tuple[tuple[int, str, int], ...]  # The snapshots that are there: number, kind, identifier of the commit.
 
 
 def walk(warehouse: Path) -> list[Step]:
@@ -81,6 +83,18 @@ def walk(warehouse: Path) -> list[Step]:
     )
     step("Insert once more", "table.append([row(11)])", lambda: table.append([row(11)]))
     step("Expire snapshots", "table.expire_snapshots(retain_last=1)", lambda: table.expire_snapshots(retain_last=1))
+    stream, prepared = table.stream("cdc"), list[Prepared]()
+    step(
+        "Prepare a checkpoint of a stream",
+        'stream = table.stream("cdc")\nprepared = stream.prepare(1, [row(11) | {"a": 0}])',
+        lambda: prepared.append(stream.prepare(1, [row(11) | {"a": 0}])),
+    )
+    step(
+        "Commit the checkpoint",
+        "stream.commit(prepared)\nstream.settle()",
+        lambda: (stream.commit(prepared[0]), stream.settle()),
+    )
+    step("Commit it again", "stream.commit(prepared)", lambda: stream.commit(prepared[0]))
     return steps
 
 
@@ -121,7 +135,10 @@ def look(table: Table, title: str, statement: str, names: Names) -> Step:
     files = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
     files += [f"{path.relative_to(root)}/" for path in root.rglob("*") if path.is_dir() and not any(path.iterdir())]
     rows = tuple(tuple(each.values()) for each in table.scan().to_arrow().sort_by("id").to_pylist())
-    return Step(title, statement, tuple(sorted(map(names.shown, files), key=_in_order)), document, tuple(entries), rows)
+    told = [json.loads(path.read_text()) for path in root.glob("snapshot/snapshot-*")]
+    history = tuple(sorted((each["id"], each["commitKind"], each["commitIdentifier"]) for each in told))
+    tree = tuple(sorted(map(names.shown, files), key=_in_order))
+    return Step(title, statement, tree, document, tuple(entries), rows, history)
 
 
 def page(steps: list[Step]) -> str:
@@ -178,7 +195,7 @@ numbered here, and times, ids and sizes are left out (`…`).
 """
 
 _NOTES = {
-    "Create the table": "A table is its schema file; there is no snapshot yet. A primary key holds the partition columns, and a number of buckets is chosen.",
+    "Create the table": "A table is its schema file; there is no snapshot yet. A primary key holds the partition columns, and a number of buckets is chosen: one, which was the default of 0.4; today's Paimon lets them grow with their keys.",
     "Insert one row": """
 One data file on level 0, one manifest that says ADD, and two manifest lists: the base list is what the previous snapshot held, here nothing;
 the delta list is what this one changed. `LATEST` and `EARLIEST` are hints for readers.""",
@@ -190,7 +207,8 @@ the two by key, and the newer one, the deletion, wins. Two rows are left.""",
 All runs of a bucket are merged into the top level (5). Eight partitions had an insertion and its deletion, of which nothing is left: 16 DELETE
 entries and no ADD. In the other two the file goes up to the top level as it is: 2 DELETE and 2 ADD, which name the same two files. Nothing is
 written for them, but their keys are read, because not every writer merges a commit's rows by key: a file that had a key twice would be
-written again. DELETE marks a file; it stays where it is while an older snapshot reads it.""",
+written again. DELETE marks a file; it stays where it is while an older snapshot reads it. 0.4 has the same 20 entries and takes them for rows that came
+(`deltaRecordCount` 20, `totalRecordCount` 38); today the counts are those of the live files.""",
     "Alter the table": "`schema-1` is written and nothing else. No snapshot uses it until the next commit.",
     "Insert once more": """By its option, the table is compacted after each write: `snapshot-5` added the file on level 0, `snapshot-6` lifted it. Their
 `schemaId` is 1.""",
@@ -198,6 +216,14 @@ written again. DELETE marks a file; it stays where it is while an older snapshot
 Snapshots 1 to 5 go: first the 16 data files that a DELETE entry names and that are live in no snapshot that stays (the three that were lifted
 are), then manifests and lists that only those snapshots used, then the snapshot files; `EARLIEST` is set last. The partitions that became empty are removed, which today's Paimon does only with
 `snapshot.clean-empty-directories` (0.4 always did).""",
+    "Prepare a checkpoint of a stream": """
+A stream writes a sorted file to level 0 as its rows come. There is no manifest and no snapshot of it yet, and nobody reads it; what is prepared can be
+committed by another process, or aborted, which removes that file and no other.""",
+    "Commit the checkpoint": """
+Two snapshots: `snapshot-7` is the APPEND of the rows, with the stream's name as its user and 1 as its identifier; `snapshot-8` is the COMPACT that
+the table's option asks for, made beside the stream in a thread, which `settle` waits for. The new row took the place of the one with its key: two
+files are marked and one is added. A checkpoint in which no row came makes no snapshot.""",
+    "Commit it again": "After a crash a stream does not know whether its commit landed, and asks again. The identifier is found in the history, and nothing happens.",
 }
 
 

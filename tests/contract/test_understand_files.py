@@ -96,3 +96,31 @@ def test_expiry_removes_what_is_marked_and_nothing_else(steps):
     assert not any(day in path for path in after.tree for day in DELETED), "partitions that became empty are removed"
     assert after.rows == before.rows
     assert after.snapshot == before.snapshot
+
+
+def test_a_checkpoint_of_a_stream_is_a_file_first_and_then_two_snapshots(steps):
+    before, prepared, after = (
+        steps[title] for title in ("Expire snapshots", "Prepare a checkpoint of a stream", "Commit the checkpoint")
+    )
+    (file,) = new_in(steps, prepared.title)
+    assert file.startswith("dt=20230511/bucket-0/data-")
+    assert (prepared.snapshot, prepared.rows) == (before.snapshot, before.rows)
+    assert [(id, kind) for id, kind, _ in after.history[1:]] == [(7, "APPEND"), (8, "COMPACT")]
+    assert after.history[1][2] == 1
+    assert sorted((kind, day, level) for kind, day, _, level in after.entries) == [
+        ("ADD", "20230511", 5),
+        ("DELETE", "20230511", 0),
+        ("DELETE", "20230511", 5),
+    ]
+    assert [row for row in after.rows if row not in before.rows] == [(11, 0, "varchar00011", "20230511")]
+    assert len(after.rows) == len(before.rows)
+
+
+def test_a_checkpoint_is_committed_once(steps):
+    first, again = steps["Commit the checkpoint"], steps["Commit it again"]
+    assert (again.tree, again.snapshot, again.rows, again.history) == (
+        first.tree,
+        first.snapshot,
+        first.rows,
+        first.history,
+    )
