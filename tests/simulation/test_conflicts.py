@@ -149,6 +149,7 @@ def _files(kind: str) -> dict[str, bytes]:
     table.append(rows(4))
     table.create_tag("old")
     table.append(rows(7, 8))
+    table.update({"n": "n + 5"}, "id < 4")
     table.compact(full=True)
     table.delete("id = 7")
     table.append(pa.concat_tables([rows(9), rows(10, dt="b")]))
@@ -257,3 +258,17 @@ def test_two_at_once(verb: str) -> None:
             kinds = kinds[turn % len(kinds) :][:1] if kinds and (one + two) % 2 == (one < two) else []
         for kind in kinds:
             race(kind, verb, other, turn // len(TABLES) % moments(kind, verb))
+
+
+@pytest.mark.parametrize(
+    ("kind", "verb", "other", "moment"),
+    [
+        ("keys", "rescale", "roll back", 1),  # Whose delta is empty.
+        ("keys", "update", "roll back", 0),
+        ("keys with vectors", "merge", "rescale", 2),  # The rows merged are written, and nobody sees them yet.
+        ("keys with vectors", "overwrite by row", "upsert", 2),  # Its compaction marks rows of one file part by part.
+    ],
+)
+def test_what_went_wrong_once(kind: str, verb: str, other: str, moment: int) -> None:
+    assert moment < moments(kind, verb)
+    race(kind, verb, other, moment)

@@ -14,9 +14,9 @@ import pytest
 from pyroaring import BitMap, BitMap64
 
 from lakeformat import CommitError, Conflict, CorruptFile, InvalidInput, Lake, StoreError
-from lakeformat.codec import avro
+from lakeformat.codec import avro, bitmap, vector_file
 from lakeformat.codec.arrow import from_arrow
-from lakeformat.dialects.paimon import dialect, manifest
+from lakeformat.dialects.paimon import dialect, manifest, plan
 from lakeformat.dialects.paimon.dialect import head, load
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.partition import identity
@@ -427,6 +427,33 @@ def test_parts_of_a_compaction_that_mark_rows_of_one_file_mark_all_of_them(tmp_p
         assert len(found) == 100
         files = table.inspect.files().to_pylist()
         assert [each["deleted_row_count"] for each in files if each["row_count"] == 100] == [6 + 3 * turn]
+
+
+@pytest.mark.parametrize("target", [None, 1], ids=["a file for all", "large files stay"])
+def test_vectors_of_one_data_file_become_one_wherever_they_lie(target):
+    store, staged = MemoryFiles(), []
+    for number, marked in enumerate([{"data-a": [1, 5]}, {"data-a": [5, 7], "data-b": [2]}, {"data-c": [3]}]):
+        vectors = [bitmap.encode(np.array(each), wide=number == 1) for each in marked.values()]
+        content, offsets = vector_file.emit(vectors)
+        store.write(path := f"index/index-{number}", content)
+        for of, vector, offset in zip(marked, vectors, offsets, strict=True):
+            length = vector_file.length(vector)
+            staged.append(plan._Vector(of, path, offset, length, len(marked[of]), len(content)))
+    made, unused = plan._placed(store, [], staged, target)
+    found, stays = {}, []
+    for held, content in made:
+        if content is None:
+            stays.append(held[0].path)
+        for each in held:
+            data = store.read(each.path) if content is None else content
+            positions = bitmap.decode(vector_file.take(data, each.offset, each.length, ""), "").tolist()
+            assert each.of not in found
+            assert len(positions) == each.cardinality
+            assert bitmap.is_wide(data[each.offset :]) == (each.of != "data-c")
+            found[each.of] = positions
+    assert found == {"data-a": [1, 5, 7], "data-b": [2], "data-c": [3]}
+    assert stays == ([] if target is None else ["index/index-2"])
+    assert sorted(unused + stays) == [f"index/index-{number}" for number in range(3)]
 
 
 def test_tables_that_are_write_only_wait_and_merge_on_read_does_not(tmp_path):
