@@ -330,6 +330,11 @@ def _require_replacing(where: str, merge: Merge, schema: Schema, layout: WriteTa
             f"{where}: merge_into that changes rows on a table with merge-engine {engine!r}, where a new row does not take the "
             "place of the old one; upsert, or insert only (when_not_matched)"
         )
+    if layout.keyed.merge.ignore_delete and any(each.act is Act.DELETE for each in merge.clauses):
+        raise UnsupportedFeature(
+            f"{where}: a merge_into that deletes, on a table with 'ignore-delete', where no row can go: not supported; leave the "
+            "clause out"
+        )
 
 
 def _within(key: Key, spread: Spread, target: tuple[Field, ...]) -> Expression:

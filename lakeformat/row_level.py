@@ -172,11 +172,6 @@ def replace_by_key(
             f"{store.root}: overwrite(where=...) by more than partition columns on a table with a sequence.field, which could "
             f"take an old row for a newer one: not supported; delete the rows, then upsert"
         )
-    if layout.keyed.merge.ignore_delete:
-        raise UnsupportedFeature(
-            f"{store.root}: overwrite(where=...) by more than partition columns on a table with 'ignore-delete', where no row can "
-            f"go: not supported; overwrite whole partitions"
-        )
     deletion = _by_key(store, dialect, engine, base, request, layout, condition, "overwrite", RowKind.DELETE)
     gone = deletion.added if deletion else ()
     try:
@@ -286,6 +281,11 @@ def _by_key(
         raise UnsupportedFeature(
             f"{store.root}: {kind} on a table with merge engine {merge.engine!r}, whose rows would not become what is asked "
             f"for: not supported" + (f"; set '{merge.engine}.remove-record-on-delete' to 'true'" if may else "")
+        )
+    if row_kind == RowKind.DELETE and merge.ignore_delete:
+        raise UnsupportedFeature(
+            f"{store.root}: {kind} of rows on a table with 'ignore-delete', where none can go: not supported; drop or overwrite whole "
+            f"partitions"
         )
     there = dialect.complete(base)
     places, read = layout.keyed.places, dialect.scan(store, there, predicate=condition)

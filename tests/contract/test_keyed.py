@@ -157,7 +157,11 @@ def test_deletes_may_be_ignored(lake):
     t = make(lake, **{"ignore-delete": "true"})
     t.upsert(arrow([row(1), row(2)]))
     assert t.upsert(arrow([row(1, rowkind="-D")])) is None
-    assert t.delete(where="id = 2") is None
+    with pytest.raises(UnsupportedFeature, match="delete of rows on a table with 'ignore-delete'"):
+        t.delete(where="id = 2")
+    chain = t.merge_into(arrow([row(2)]), on="t.id = s.id and t.dt = s.dt").when_matched().delete()
+    with pytest.raises(UnsupportedFeature, match="a merge_into that deletes, on a table with 'ignore-delete'"):
+        chain.merge()
     assert contents(t) == {("a", 1): "v", ("a", 2): "v"}
 
 
