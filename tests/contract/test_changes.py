@@ -212,6 +212,10 @@ def test_changelogs_outlive_their_snapshots(lake, properties):
             lists = [document.get("changelogManifestList") or document["deltaManifestList"]]
             lists = lists if document["commitKind"] == "APPEND" else [document.get("changelogManifestList")]
             assert all((home / "manifest" / name).exists() for name in lists if name)
+        for path in home.glob("changelog/changelog-*[13579]"):  # As other engines leave them.
+            document = json.loads(path.read_text())
+            document.pop("lakeformatManifests", None)
+            path.write_text(json.dumps(document))
     assert (home / "changelog/EARLIEST").read_text() == "1"
     assert (home / "changelog/LATEST").read_text() == str(last - 1)
     with pytest.raises(NotFound):

@@ -36,6 +36,7 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _METADATA_NAME = re.compile(rf"(manifest|manifest-list|index-manifest|index|stat|statistics)-{_UUID}-\d+(-\d+)?")
 _DATA_NAME = re.compile(rf".*{_UUID}(-\d+)?(\.[a-z0-9]+)*\.(parquet|orc|avro|index)")
 _TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|_temporary.*")
+_LOGS_AT_ONCE = 64
 _HINTS = {"LATEST", "EARLIEST"}
 
 
@@ -82,7 +83,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
             tuple(metadata.snapshot_path(d["id"]) for d in gone),
             tuple(metadata.changelog_path(d["id"]) for d in silent),
         ),
-        files={metadata.changelog_path(d["id"]): metadata.emit_snapshot(d) for d in logs if d["id"] in expired},
+        files=_copies(reader, [d for d in logs if d["id"] in expired]),
         folders=tuple(sorted({p.rsplit("/", 1)[0] for p in found[0]})) if clean else (),
         hints=hints,
     )
@@ -285,10 +286,8 @@ def _unreachable(
     # What a snapshot's delta adds or deletes; the first that stays tells of the deletes that made it.
     ids = {document["id"] for document in gone}
     tellers = [*gone, *(kept[:1] if gone else ()), *(d for d in silent if d["id"] not in ids and _is_told_by_files(d))]
-    tables = []
-    for document in tellers:
-        names = _manifest_names(reader, document, ["deltaManifestList"], missing_ok=True)
-        tables += manifest.read_entries(reader, names, missing_ok=True)
+    names = [name for found in _listed(reader, tellers, "deltaManifestList", missing_ok=True) for name in found]
+    tables = manifest.read_entries(reader, names, missing_ok=True)
     candidates = pa.concat_tables(tables) if tables else manifest.EMPTY_ENTRIES
     told = [*gone, *(d for d in silent if d["id"] not in ids)]
     data = (
@@ -306,7 +305,7 @@ def _changelog_paths(
     key = "changelogManifestList"
     held = {document.get(key) for document in keepers}
     alone = [document for document in gone if document.get(key) not in held]
-    names = [name for document in alone for name in _manifest_names(reader, document, [key], missing_ok=True)]
+    names = [name for held in _listed(reader, alone, key, missing_ok=True) for name in held]
     tables = manifest.read_entries(reader, names, missing_ok=True)
     return tuple(scan.paths(pa.concat_tables(tables), base.schema).to_pylist()) if tables else ()
 
@@ -325,31 +324,46 @@ def _data_paths(
     names = pc.unique(candidates["_FILE_NAME"])
     small: dict[str, pa.Table] = {}  # Manifest -> its entries that speak of candidates.
     reachable: list[pa.Array] = []
-    lists: dict[str, list[str]] = {}
-    for document in keepers:
-        chain = []
-        for key in ("baseManifestList", "deltaManifestList"):
-            name = document[key]
-            if name not in lists:
-                lists[name] = manifest.read_list(reader, name)["_FILE_NAME"].to_pylist()
-            chain += lists[name]
+    for base_names, delta_names in zip(
+        _listed(reader, keepers, "baseManifestList"), _listed(reader, keepers, "deltaManifestList"), strict=True
+    ):
+        chain = [*base_names, *delta_names]
         absent = [n for n in chain if n not in small]
         for name, table in zip(absent, manifest.read_entries(reader, absent), strict=True):
             small[name] = table.filter(pc.is_in(table["_FILE_NAME"], value_set=names))
         told = [small[n] for n in chain if len(small[n])]
         if told:
             reachable.append(pc.unique(manifest.fold(told)[0]["_FILE_NAME"]))
-    for document in filter(_is_told_by_files, logs):
-        for table in manifest.read_entries(reader, _manifest_names(reader, document, ["deltaManifestList"], False)):
-            added = table.filter(pc.equal(table["_KIND"], int(manifest.EntryKind.ADD)))
-            reachable.append(pc.unique(added["_FILE_NAME"]))
-    in_use = pa.chunked_array(reachable, pa.string()).combine_chunks() if reachable else pa.array([], pa.string())
-    free = candidates.filter(pc.invert(pc.is_in(candidates["_FILE_NAME"], value_set=in_use)))
+    free = _without(candidates, reachable)
+    free = _without(free, _telling(reader, free, [d for d in logs if _is_told_by_files(d)]))
     paths = scan.paths(free, base.schema).to_pylist()
     found = dict.fromkeys(paths)
     for path, extra in zip(paths, free["_EXTRA_FILES"].to_pylist(), strict=True):
         found |= dict.fromkeys(f"{path.rsplit('/', 1)[0]}/{name}" for name in extra or ())
     return tuple(found)
+
+
+def _telling(reader: Reader, files: pa.Table, logs: Sequence[Mapping[str, Any]]) -> list[pa.Array]:
+    """Names among those of `files` (rows of ENTRY) that came with one of `logs`, whose changes are told by files: newest first,
+    up to where none is left that may have come so. What compaction wrote did not."""
+    may = pc.fill_null(pc.not_equal(files["_FILE_SOURCE"], int(manifest.FileSource.COMPACT)), True)
+    left, found = files.filter(may), []
+    for end in range(len(logs), 0, -_LOGS_AT_ONCE):
+        if len(left) == 0:
+            break
+        some = logs[max(0, end - _LOGS_AT_ONCE) : end]
+        names = [name for held in _manifests_of_changes(reader, some) for name in held]
+        for table in manifest.read_entries(reader, names):
+            added = table.filter(pc.equal(table["_KIND"], int(manifest.EntryKind.ADD)))
+            found.append(pc.unique(added["_FILE_NAME"]))
+        left = _without(left, found)
+    return found
+
+
+def _without(entries: pa.Table, names: Sequence[pa.Array]) -> pa.Table:
+    """The entries whose file is not named."""
+    named = pa.chunked_array(names, pa.string()).combine_chunks() if names else pa.array([], pa.string())
+    return entries.filter(pc.invert(pc.is_in(entries["_FILE_NAME"], value_set=named)))
 
 
 def _live(reader: Reader, document: Mapping[str, Any]) -> pa.Table:
@@ -369,42 +383,61 @@ def _is_told_by_rows(document: Mapping[str, Any]) -> bool:
 
 def _names_of_changes(reader: Reader, logs: Iterable[Mapping[str, Any]], missing_ok: bool = False) -> set[str]:
     """Names of the metadata files that tell the changes of `logs`."""
-    names: set[str] = set()
-    for document in logs:
-        keys = ["deltaManifestList"] if _is_told_by_files(document) else ["changelogManifestList"]
-        names |= {document[key] for key in keys if document.get(key)}
-        names |= set(_manifest_names(reader, document, keys, missing_ok))
-    return names
+    logs = list(logs)
+    manifests = _manifests_of_changes(reader, logs, missing_ok)
+    return {d[_telling_list(d)] for d in logs if d.get(_telling_list(d))} | {n for held in manifests for n in held}
+
+
+def _manifests_of_changes(
+    reader: Reader, logs: Sequence[Mapping[str, Any]], missing_ok: bool = False
+) -> list[list[str]]:
+    """The names of the manifests that tell the changes of each of `logs`: most say so themselves."""
+    unsaid = iter(
+        _manifests_in(reader, [d.get(_telling_list(d)) for d in logs if d.get(metadata.MANIFESTS) is None], missing_ok)
+    )
+    return [d[metadata.MANIFESTS] if d.get(metadata.MANIFESTS) is not None else next(unsaid) for d in logs]
+
+
+def _copies(reader: Reader, documents: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
+    """The files that snapshots leave to tell their changes. They name the manifests too, so that later expiries need not look."""
+    held = _manifests_of_changes(reader, documents)
+    return {
+        metadata.changelog_path(document["id"]): metadata.emit_snapshot({**document, metadata.MANIFESTS: names})
+        for document, names in zip(documents, held, strict=True)
+    }
+
+
+def _telling_list(document: Mapping[str, Any]) -> str:
+    return "deltaManifestList" if _is_told_by_files(document) else "changelogManifestList"
 
 
 def _names(reader: Reader, documents: Iterable[Mapping[str, Any]], missing_ok: bool = False) -> set[str]:
     """Names of all metadata files that the documents reach: lists, manifests, index and statistics files."""
+    documents = list(documents)
     names: set[str] = set()
-    for document in documents:
-        keys = ["baseManifestList", "deltaManifestList", "changelogManifestList"]
-        names |= {document[k] for k in (*keys, "indexManifest", "statistics") if document.get(k)}
-        names |= set(_manifest_names(reader, document, keys, missing_ok))
-        names |= _index_names(reader, document, missing_ok)
-    return names
+    for key in ("baseManifestList", "deltaManifestList", "changelogManifestList"):
+        names |= {name for held in _listed(reader, documents, key, missing_ok) for name in held}
+        names |= {document[key] for document in documents if document.get(key)}
+    names |= {document["statistics"] for document in documents if document.get("statistics")}
+    indexes = {document["indexManifest"] for document in documents if document.get("indexManifest")}
+    return names | indexes | {name for index in indexes for name in _index_names(reader, index, missing_ok)}
 
 
-def _manifest_names(reader: Reader, document: Mapping[str, Any], keys: Sequence[str], missing_ok: bool) -> list[str]:
-    found: list[str] = []
-    for key in keys:
-        try:
-            found += manifest.read_list(reader, document.get(key))["_FILE_NAME"].to_pylist()
-        except NoSuchFile:
-            if (
-                not missing_ok
-            ):  # An expiry that was cut short may have got this far; a snapshot that stays may not lack it.
-                raise
-    return found
+def _listed(
+    reader: Reader, documents: Iterable[Mapping[str, Any]], key: str, missing_ok: bool = False
+) -> list[list[str]]:
+    """The names of the manifests in a list of each document; none where it has no such list. A snapshot that stays may not lack
+    it, but an expiry that was cut short may have got as far as that of one that goes (`missing_ok`)."""
+    return _manifests_in(reader, [document.get(key) for document in documents], missing_ok)
 
 
-def _index_names(reader: Reader, document: Mapping[str, Any], missing_ok: bool) -> set[str]:
-    name = document.get("indexManifest")
-    if not name:
-        return set()
+def _manifests_in(reader: Reader, lists: Sequence[str | None], missing_ok: bool) -> list[list[str]]:
+    there = list(dict.fromkeys(name for name in lists if name))
+    tables = dict(zip(there, manifest.read_lists(reader, there, missing_ok), strict=True))
+    return [tables[name]["_FILE_NAME"].to_pylist() if name else [] for name in lists]
+
+
+def _index_names(reader: Reader, name: str, missing_ok: bool) -> set[str]:
     path = f"{MANIFEST_FOLDER}/{name}"
     try:
         return set(manifest.parse_index(reader.read(path), f"{reader.root}/{path}")["_FILE_NAME"].to_pylist())

@@ -230,6 +230,18 @@ def read_all(reader: Reader, metas: pa.Table) -> list[pa.Table]:
 
 def read_entries(reader: Reader, names: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
     """The entries of each manifest, in order. Decoded manifests are kept by name, for names are never used twice."""
+    return _all_decoded(reader, names, parse, EMPTY_ENTRIES, missing_ok)
+
+
+def read_lists(reader: Reader, names: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
+    """The manifests that each manifest list names, in order; kept as `read_list` keeps them."""
+    return _all_decoded(reader, names, parse_list, EMPTY_METAS, missing_ok)
+
+
+def _all_decoded(
+    reader: Reader, names: Sequence[str], parse: Callable[[bytes, str], pa.Table], empty: pa.Table, missing_ok: bool
+) -> list[pa.Table]:
+    """Files of the manifest folder, read several at a time; `empty` for one that is not there, where that may be."""
     found = {name: _CACHE.get(reader.root, name) for name in names}
     absent = [name for name, table in found.items() if table is None]
     paths = [f"{MANIFEST_FOLDER}/{name}" for name in absent]
@@ -237,7 +249,7 @@ def read_entries(reader: Reader, names: Sequence[str], missing_ok: bool = False)
         if data is None:
             if not missing_ok:
                 raise NoSuchFile(f"{reader.root}: {path} is missing: the snapshot that names it expired, or is damaged")
-            found[name] = EMPTY_ENTRIES
+            found[name] = empty
             continue
         found[name] = parse(data, f"{reader.root}/{path}")
         _CACHE.put(reader.root, name, found[name])

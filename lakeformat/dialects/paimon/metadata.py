@@ -43,6 +43,7 @@ _SCHEMA_VERSION = 3
 _OPERATION_KEY = (
     "lakeformatOperation"  # In a schema file, which has no commit user: who made it. Other readers skip it.
 )
+MANIFESTS = "lakeformatManifests"  # In a changelog's file: the manifests that tell it. Other readers skip it.
 _NO_WATERMARK = -(2**63)
 _SCHEMA_KEYS: dict[str, type | UnionType] = {
     "version": int | None, "id": int, "fields": list, "highestFieldId": int, "partitionKeys": list | None,
@@ -59,6 +60,7 @@ _SNAPSHOT_KEYS: dict[str, type | UnionType] = {
 # A changelog's file is a copy of its snapshot's; those of Paimon 0.8 said less.
 _CHANGELOG_KEYS: dict[str, type | UnionType] = _SNAPSHOT_KEYS | {
     "baseManifestList": str | None, "deltaManifestList": str | None, "commitUser": str | None, "commitIdentifier": int | None,
+    MANIFESTS: list | None,
 }  # fmt: skip
 _RESERVED = {"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID"}
 _TEXTS = {scalar(Kind.STRING)}
