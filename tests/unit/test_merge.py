@@ -357,6 +357,23 @@ def test_a_removed_row_keeps_what_cannot_be_null():
     assert merge(table_of(rows, schema), spec).to_pylist() == [{**rows[2], "v": 6, "w": 1}]
 
 
+@pytest.mark.parametrize(
+    ("function", "type", "values"),
+    [
+        ("collect", pa.list_(pa.int64()), [[1], [2]]),
+        ("last_value", pa.string(), ["a", "b"]),
+        ("sum", pa.int64(), [1, 2]),
+    ],
+)
+def test_what_cannot_be_null_is_that_of_the_newest_row_where_nothing_is_left(function, type, values):
+    schema = pa.schema([pa.field("k", pa.int64(), False), *SYSTEM, pa.field("v", type, False)])
+    rows = [{"k": 1, "_SEQUENCE_NUMBER": n, "_VALUE_KIND": 1, "v": v} for n, v in enumerate(values)]
+    found = merge(table_of(rows, schema), MergeSpec(("k",), "aggregation", aggregations=(Aggregation("v", function),)))
+    found.validate(full=True)
+    assert found["v"].null_count == 0
+    assert function == "sum" or found["v"].to_pylist() == values[1:]
+
+
 def test_floats_are_added_one_after_the_other():
     """Another order of additions would give other last digits."""
     values = [0.1, 1e16, -1e16, 0.3, 0.7, 1e-9] * 30
