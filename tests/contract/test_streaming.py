@@ -466,6 +466,31 @@ def test_commits_of_a_stream_do_not_wait_for_compaction(tmp_path, monkeypatch):
     assert held(table) == {(n, "a", "x"): 1 for n in range(6)} | {(9, "v4", "x"): 1}
 
 
+def test_a_compaction_that_fails_or_comes_too_late_fails_no_commit(tmp_path, monkeypatch):
+    table = keyed(Lake(str(tmp_path)))
+    session, rewrite, told = table.stream("job"), ArrowEngine.rewrite, []
+
+    def unluckily(self, store, tasks):
+        told.append(len(told))
+        if told == [0]:
+            raise StoreError("storage is down")
+        if told == [0, 1]:
+            table.compact(full=True)  # Another process was faster.
+        return rewrite(self, store, tasks)
+
+    monkeypatch.setattr(ArrowEngine, "rewrite", unluckily)
+    for n in range(4):
+        assert session.write_batch(rows((n, "a", "x"), (9, f"v{n}", "x")), n).operation_id == f"job/{n}"
+        session.settle()
+    assert len(told) >= 4
+    ids = [s.operation_id for s in table.snapshots()]
+    assert [id for id in ids if id.count("/") == 1] == [f"job/{n}" for n in range(4)]
+    assert "job/1/compact" not in ids  # It failed.
+    assert "job/2/compact" not in ids  # Its files were gone.
+    assert "job/3/compact" in ids
+    assert held(table) == {(n, "a", "x"): 1 for n in range(4)} | {(9, "v3", "x"): 1}
+
+
 @pytest.mark.parametrize(
     "options",
     [{"commit.force-compact": "true", "full-compaction.delta-commits": "1"}, {"changelog-producer": "lookup"}],
