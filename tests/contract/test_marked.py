@@ -175,7 +175,7 @@ def test_spark_connect_does_the_same(tmp_path):
     files = [__file__, str(Path(__file__).with_name("test_crossing.py"))]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files]
     chosen = (
-        "spark and not connect and (one_after_the_other and not grow or changes_lead and lookup or streams_of or deduplicate "
+        "spark and not connect and (one_after_the_other and partitions or changes_lead and lookup or streams_of or deduplicate "
         "and (engines_move or moves_keys))"
     )
     environment = {**os.environ, "SPARK_TEST_REMOTE": "local[2]", "SPARK_TESTING": "1"}  # Any free port.

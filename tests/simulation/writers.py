@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from lakeformat import Lake
 
-COMMITS = 50
 SCHEMA = pa.schema([("id", pa.int64()), ("writer", pa.int32()), ("dt", pa.string())])
 
 
