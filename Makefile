@@ -22,7 +22,7 @@ ui: $(STAMP) java home ## Open Dagster on http://localhost:3000
 	LAKE_WAREHOUSE=$(abspath $(WAREHOUSE)) $(BIN)/dagster dev -w workspace.yaml
 
 test: $(STAMP) java ## Run the tests, a file at a time on each of two processes
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 check: $(STAMP) ## Lint, types, and the import rule
 	$(BIN)/ruff check .

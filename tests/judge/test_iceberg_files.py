@@ -14,7 +14,8 @@ import pytest
 from lakeformat import Lake
 
 from .test_iceberg import counted, ours, place
-from .test_iceberg_deletes import Sql, fresh, lake, named, sql  # noqa: F401 (fixtures)
+from .conftest import Sql
+from .test_iceberg_deletes import fresh, named
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("v", pa.string()), ("n", pa.decimal128(9, 2)), ("x", pa.float64()), ("ts", pa.timestamp("us")),
@@ -39,7 +40,7 @@ def landed(path: Path, start: int, **other: pa.Array) -> str:
     return str(path)
 
 
-def test_others_read_files_that_we_added(engines: dict, sql: Sql, lake: Lake, tmp_path: Path) -> None:  # noqa: F811
+def test_others_read_files_that_we_added(engines: dict, sql: Sql, lake: Lake, tmp_path: Path) -> None:
     name = fresh()
     by = ["dt", "days(ts)"]
     t = lake.create_table(f"d.{name}", SCHEMA, format="iceberg", partition_by=by, properties={"format-version": "2"})
@@ -66,7 +67,7 @@ def test_others_read_files_that_we_added(engines: dict, sql: Sql, lake: Lake, tm
     assert counted(sql(f"select * from {named(name)}")) == ours(t)
 
 
-def test_we_read_files_that_spark_added(sql: Sql, lake: Lake, tmp_path: Path) -> None:  # noqa: F811
+def test_we_read_files_that_spark_added(sql: Sql, lake: Lake, tmp_path: Path) -> None:
     name = fresh()
     columns = "id bigint, v string, n decimal(9, 2), x double, ts timestamp_ntz, st struct<a: bigint, b: string>, li array<bigint>"
     sql(f"create table {named(name)} ({columns}, dt string) using iceberg partitioned by (dt)", "select 1")
@@ -82,7 +83,7 @@ def test_we_read_files_that_spark_added(sql: Sql, lake: Lake, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("version", ["2", "3"])
-def test_a_table_of_version_1_that_spark_made_goes_on(engines: dict, sql: Sql, lake: Lake, version: str) -> None:  # noqa: F811
+def test_a_table_of_version_1_that_spark_made_goes_on(engines: dict, sql: Sql, lake: Lake, version: str) -> None:
     name = fresh()
     table = named(name)
     sql(
@@ -119,7 +120,7 @@ def test_a_table_of_version_1_that_spark_made_goes_on(engines: dict, sql: Sql, l
     assert counted(engines["duckdb"].ask(verb="read", **place(t))["rows"]) == ours(t)
 
 
-def test_changes_are_those_of_spark_s_changelog_view(sql: Sql, lake: Lake) -> None:  # noqa: F811
+def test_changes_are_those_of_spark_s_changelog_view(sql: Sql, lake: Lake) -> None:
     """Without the rows that a copy-on-write took over as they were, which the view leaves out; it reads no files of deletes."""
     name = fresh()
     schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])

@@ -12,7 +12,8 @@ import pytest
 from lakeformat import Lake
 from lakeformat.table import Table
 
-from .test_iceberg_deletes import MERGE_ON_READ, SCHEMA, Sql, fresh, lake, named, rows, sql  # noqa: F401
+from .conftest import Sql
+from .test_iceberg_deletes import MERGE_ON_READ, SCHEMA, fresh, named, rows
 
 COPY_ON_WRITE = dict.fromkeys(MERGE_ON_READ, "copy-on-write")
 # Of the engine, of the writer's own; and how many bytes and manifests it makes of the same rows.
@@ -65,7 +66,7 @@ def told(found: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", ["copies", "places", "vectors"])
-def test_summaries_are_javas(sql: Sql, lake: Lake, kind: str) -> None:  # noqa: F811
+def test_summaries_are_javas(sql: Sql, lake: Lake, kind: str) -> None:
     properties = {"format-version": "3" if kind == "vectors" else "2", "write.summary.partition-limit": "1"} | (
         COPY_ON_WRITE if kind == "copies" else MERGE_ON_READ
     )

@@ -10,7 +10,8 @@ import pytest
 from lakeformat import Field, Lake, Schema
 from lakeformat.model.schema import Kind, scalar
 
-from .test_iceberg_deletes import Sql, fresh, lake, named, sql  # noqa: F401
+from .conftest import Sql
+from .test_iceberg_deletes import fresh, named
 
 # Both halves of the first number, and of the second.
 IDS = [
@@ -21,7 +22,7 @@ IDS = [
 
 
 @pytest.mark.parametrize("by", [[], ["u"]], ids=["bounds of files", "bounds of partitions"])
-def test_we_find_each_uuid_in_what_either_wrote(sql: Sql, lake: Lake, by: list) -> None:  # noqa: F811
+def test_we_find_each_uuid_in_what_either_wrote(sql: Sql, lake: Lake, by: list) -> None:
     fields = (Field(0, "id", scalar(Kind.INT)), Field(1, "u", scalar(Kind.UUID)))
     name = fresh()
     t = lake.create_table(f"d.{name}", Schema(fields), format="iceberg", partition_by=by)
