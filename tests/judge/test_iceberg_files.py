@@ -13,8 +13,8 @@ import pytest
 
 from lakeformat import Lake
 
-from .test_iceberg import counted, ours, place
 from .conftest import Sql
+from .test_iceberg import counted, ours, place
 from .test_iceberg_deletes import fresh, named
 
 SCHEMA = pa.schema(
