@@ -226,8 +226,8 @@ class Late:
         raise StoreError("no answer yet")
 
 
-@pytest.mark.parametrize("is_restarted", [False, True])
-def test_an_abort_leaves_nothing_to_a_commit_that_lands_late(is_restarted):
+def unheard():
+    """(store, table, a stream of it, the commit of which it heard no answer and that may still land, what it is of)."""
     store = MemoryFiles()
     table = Table("t", store, dialect)
     create(table, replace(memory_schema(True), properties={"bucket": "1", "commit.max-retries": "0"}))
@@ -236,8 +236,14 @@ def test_an_abort_leaves_nothing_to_a_commit_that_lands_late(is_restarted):
     prepared = session.prepare(1, rows((1, "a", "x")))
     with pytest.raises(CommitUnknown):
         session.commit(prepared)
-    session = table.stream("job") if is_restarted else session
     session.store = store
+    return store, table, session, late, prepared
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_an_abort_leaves_nothing_to_a_commit_that_lands_late(is_restarted):
+    store, table, session, late, prepared = unheard()
+    session = table.stream("job") if is_restarted else session
     session.abort(prepared)
     assert not any(store.exists(file.path) for file in prepared.files)
     assert late.land() is False
@@ -246,15 +252,7 @@ def test_an_abort_leaves_nothing_to_a_commit_that_lands_late(is_restarted):
 
 
 def test_an_abort_removes_nothing_of_a_commit_that_landed_unheard():
-    store = MemoryFiles()
-    table = Table("t", store, dialect)
-    create(table, replace(memory_schema(True), properties={"bucket": "1", "commit.max-retries": "0"}))
-    session = table.stream("job")
-    session.store = late = Late(store)
-    prepared = session.prepare(1, rows((1, "a", "x")))
-    with pytest.raises(CommitUnknown):
-        session.commit(prepared)
-    session.store = store
+    _, table, session, late, prepared = unheard()
     late.land()
     with pytest.raises(InvalidInput, match="is part of the table"):
         session.abort(prepared)
