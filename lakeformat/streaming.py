@@ -59,9 +59,8 @@ class WriteSession:
     dialect: Dialect
     user: str
     branch: str | None = None
-    _waiting: dict[int, tuple[WrittenFile, ...]] = field(
-        default_factory=dict
-    )  # What is prepared, by identifier; or failed.
+    # What is prepared, by identifier; nothing for a commit that failed, which those after it must not land without.
+    _waiting: dict[int, tuple[WrittenFile, ...]] = field(default_factory=dict)
     _tried: set[int] = field(default_factory=set)  # Those of which a commit was tried, and may still land.
     _engine: Engine | None = None  # That of the rows that were written last.
     _compaction: Thread | None = None
@@ -160,7 +159,7 @@ class WriteSession:
         try:
             made = commit(self.store, head, self.dialect, operation, self.dialect.attempts(base.schema))
         except (Conflict, CommitLost):
-            self._waiting[prepared.identifier] = ()  # Those prepared after it must not land without it.
+            self._waiting[prepared.identifier] = ()
             self._tried.discard(prepared.identifier)
             raise
         self._forget(prepared.identifier)

@@ -1,6 +1,5 @@
 """Streams into a table with a primary key: processes that die at any call of storage and start again, beside a model of dicts."""
 
-import io
 import pickle
 import random
 from collections import Counter
@@ -24,11 +23,10 @@ from lakeformat import (
 from lakeformat.dialects.paimon import dialect, metadata
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
-from lakeformat.storage.streams import NewFile
 from lakeformat.streaming import Prepared, WriteSession
 from lakeformat.table import Table, create
 from tests.simulation.paimon import Journal
-from tests.simulation.turns import FaultyStore, Turns
+from tests.simulation.turns import FaultyStore, Turns, Watched
 
 Row = tuple[int, str, int, int | None, str | None, str]  # id, dt, n, a, b, kind
 
@@ -42,7 +40,7 @@ class Killed(SystemExit):
     """The process is gone. No handler of errors sees it, and a thread that it ends ends silently."""
 
 
-class Process:
+class Process(Watched):
     """A store as one process sees it, up to the call at which that is killed: before the call has its effect, after it, or with
     the effect of a `create` still to come. Every other process dies at a `create`, which is what decides a commit."""
 
@@ -51,14 +49,6 @@ class Process:
         self._store, self._turns, self._how = store, turns, chance.random()
         self._counts = "create" if chance.random() < 0.5 else ""  # Calls of this name, or all.
         self._left = chance.randrange(1, 5 if self._counts else 150) if dies else None
-
-    @property
-    def root(self) -> str:
-        return self._store.root
-
-    def create_stream(self, path: str) -> NewFile:
-        content = io.BytesIO()
-        return NewFile(path, content.write, lambda: self.write(path, content.getvalue()), content.close)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*args: Any) -> Any:

@@ -59,7 +59,21 @@ class Turns:
         self.baton.notify_all()
 
 
-class FaultyStore:
+class Watched:
+    """A store, `_store`, of which every call goes through `__getattr__`: a file that is streamed is one `write`."""
+
+    _store: Any
+
+    @property
+    def root(self) -> str:
+        return self._store.root
+
+    def create_stream(self, path: str) -> NewFile:
+        content = io.BytesIO()
+        return NewFile(path, content.write, lambda: self.write(path, content.getvalue()), content.close)
+
+
+class FaultyStore(Watched):
     """A store as one actor sees it.
 
     A call may fail before its effect, after it, or with the effect still to come; a `create` may be repeated by the
@@ -80,14 +94,6 @@ class FaultyStore:
     def inner(self) -> MemoryFiles:
         """The store without faults, for the world to keep notes on."""
         return self._store
-
-    @property
-    def root(self) -> str:
-        return self._store.root
-
-    def create_stream(self, path: str) -> NewFile:
-        content = io.BytesIO()
-        return NewFile(path, content.write, lambda: self.write(path, content.getvalue()), content.close)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*args: Any) -> Any:

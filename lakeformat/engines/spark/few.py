@@ -24,11 +24,11 @@ def rows(frame: DataFrame) -> pa.Table | None:
     """The rows, where Spark takes them for few and they are; else None."""
     if guessed_bytes(frame) > _FEW_BYTES:
         return None
-    place = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))  # In its part of the frame.
+    row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))  # Its number in its part of the frame.
     numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
     try:
         with session.in_large_batches(frame.sparkSession), session.cancelled_with_caller(frame.sparkSession):
-            found = numbered.filter(place <= _FEW_ROWS).toArrow()
+            found = numbered.filter(row <= _FEW_ROWS).toArrow()
     except Exception as error:
         if "spark.driver.maxResultSize" in str(error):  # Few rows, and large ones.
             return None
