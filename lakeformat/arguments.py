@@ -70,3 +70,10 @@ def text(what: str, value: Any, may_be_empty: bool = False) -> None:
         value.encode()
     except UnicodeEncodeError as error:
         raise InvalidInput(f"{what} is {value!r}, which is no text that a file can hold") from error
+
+
+def columns(value: Any) -> tuple[str, ...]:
+    """Names of columns, given as a list or tuple. Raises `InvalidInput`."""
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise InvalidInput(f"columns={value!r}: give a list of names, e.g. ['id', 'address.city']")
+    return tuple(value)

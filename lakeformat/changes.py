@@ -93,8 +93,9 @@ class Changes:
             return engine.read(self.store, [], self.fields).selectExpr("*", f"'+I' as {KIND_COLUMN}")
         return reduce(lambda one, other: one.unionAll(other), frames)
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return iter(self.to_batches())
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The rows and their kinds for whoever speaks Arrow's C stream interface."""
+        return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def acknowledge(self) -> None:
         """Let the consumer that asked go on from here: its next changes begin after these."""

@@ -22,6 +22,7 @@ from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.paimon import dialect as paimon
 from lakeformat.engines.choose import fields_from_spark, is_spark, register
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.model import html
 from lakeformat.model.order import SortOrder
 from lakeformat.model.partition import Partitioning, parse_field
 from lakeformat.model.schema import Field, Schema
@@ -71,6 +72,10 @@ class Lake:
 
     def __repr__(self) -> str:
         return f"Lake({self.uri!r})"
+
+    def _repr_html_(self) -> str:
+        rows = ((name, self.table(name).format) for name in self.tables())
+        return html.table(repr(self), ("table", "format"), rows)
 
     def create_table(
         self,

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from lakeformat import arguments
+from lakeformat.codec import sql_text
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for, require_spark
-from lakeformat.model.predicate import ALWAYS, Expression
+from lakeformat.errors import InvalidInput
+from lakeformat.model import html
+from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, to_sql
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot, TableState
 from lakeformat.model.work import ReadTask
 from lakeformat.storage.store import Store
+
+SHOWN = 20  # Rows in a notebook.
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,5 +97,43 @@ class Scan:
             rows = sum(engine_for().count(self.store, tasks))
         return rows if self.limit is None else min(rows, self.limit)
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return iter(self.to_batches())
+    def filter(self, where: str | Expression) -> Scan:
+        """The rows for which `where` is true as well. Raises `InvalidInput` after a limit, which would be applied later."""
+        if self.limit is not None:
+            raise InvalidInput("filter() of a scan with a limit: filter first, then limit")
+        condition = bind(sql_text.parse(where), self.base.schema.fields)
+        return replace(self, predicate=and_(self.predicate, condition))
+
+    def select(self, columns: Sequence[str]) -> Scan:
+        """These columns only, in this order; `a.b` is a part of a row. Raises `NotFound`."""
+        names = arguments.columns(columns)
+        return replace(self, fields=self.dialect.project(self.base, names), columns=names)
+
+    def to_duckdb(self, connection: Any = None) -> Any:
+        """The rows as a DuckDB relation, of `connection` or of DuckDB's default one; they are read once, into memory."""
+        import duckdb
+
+        return duckdb.from_arrow(self.to_arrow(), **({} if connection is None else {"connection": connection}))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The rows for whoever speaks Arrow's C stream interface: `pa.table(scan)`, `pl.DataFrame(scan)`, DuckDB's `FROM scan`."""
+        return self.to_batches().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        version = "no snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
+        where = "" if self.predicate == ALWAYS else f", where {_text(self.predicate)}"
+        limit = "" if self.limit is None else f", limit {self.limit}"
+        return f"Scan({self.store.root!r}, {version}, columns {', '.join(f.name for f in self.fields)}{where}{limit})"
+
+    def _repr_html_(self) -> str:
+        rows = replace(self, limit=SHOWN if self.limit is None else min(SHOWN, self.limit)).to_arrow()
+        columns = [column.to_pylist() for column in rows.columns]
+        shown = "" if len(rows) < SHOWN else f" (the first {SHOWN} rows)"
+        return html.table(f"{self!r}{shown}", rows.column_names, zip(*columns, strict=True))
+
+
+def _text(condition: Expression) -> str:
+    try:
+        return to_sql(condition)
+    except InvalidInput:  # A value without a literal of its own.
+        return "..."

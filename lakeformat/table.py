@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 from lakeformat import adopt, arguments, merge, placing, row_level
@@ -67,6 +68,15 @@ class Table:
         on = f", branch={self._branch!r}" if self._branch else ""
         return f"Table({self.name!r}, {self._store.root!r}{on})"
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The current rows for whoever speaks Arrow's C stream interface: `pa.table(t)`, `pl.DataFrame(t)`, DuckDB's `FROM t`."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        base = self._base()
+        made = "nothing written yet" if base.snapshot is None else repr(base.snapshot)
+        return f"{base.schema._repr_html_()}<p>{escape(f'{self!r}, {self.format}: {made}')}</p>"
+
     @property
     def uri(self) -> str:
         """Where the table lies."""
@@ -107,15 +117,11 @@ class Table:
         made by then. Raises `NotFound` for a version or column that is not there.
         """
         limit = arguments.whole("limit", limit, 0)
-        if columns is not None and (
-            not isinstance(columns, list | tuple) or not all(isinstance(c, str) for c in columns)
-        ):
-            raise InvalidInput(f"columns={columns!r}: give a list of names, e.g. ['id', 'address.city']")
+        names = None if columns is None else arguments.columns(columns)
         base = self._version(snapshot_id, as_of, tag)
         self._dialect.require_readable(base.schema, self._store.root)
-        fields = self._dialect.project(base, columns)
+        fields = self._dialect.project(base, names)
         condition = self._condition(where, base.schema)
-        names = None if columns is None else tuple(columns)
         return Scan(self._store, self._dialect, base, fields, names, condition, limit)
 
     def changes(

@@ -47,6 +47,13 @@ class PartitionField:
     name: str
     id: int = -1
 
+    def __str__(self) -> str:
+        """As `partition_by` takes it: `dt`, `bucket(16, id)`."""
+        if self.transform.kind is TransformKind.IDENTITY:
+            return self.source
+        number = self.transform.parameter
+        return f"{self.transform.kind}({'' if number is None else f'{number}, '}{self.source})"
+
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakeformat.errors import NotFound
+from lakeformat.model import html
 from lakeformat.model.order import SortOrder
 from lakeformat.model.partition import Partitioning
 
@@ -117,6 +118,21 @@ class Schema:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(f.name for f in self.fields)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{f.name}: {f.type}{'' if f.nullable else ' not null'}" for f in self.fields)
+        keyed = f", primary key ({', '.join(self.primary_key)})" if self.primary_key else ""
+        parts = f", partitioned by ({', '.join(map(str, self.partitioning.fields))})" if self.partitioning else ""
+        return f"Schema({columns}{keyed}{parts})"
+
+    def _repr_html_(self) -> str:
+        by_source = {f.source: str(f) for f in self.partitioning.fields}
+        rows = (
+            (f.id, f.name, f.type, "" if f.nullable else "not null", by_source.get(f.name), f.comment)
+            for f in self.fields
+        )
+        key = f", primary key ({', '.join(self.primary_key)})" if self.primary_key else ""
+        return html.table(f"schema {self.id}{key}", ("id", "column", "type", "", "partition", "comment"), rows)
 
     def field(self, name: str) -> Field:
         """The column `name`; raises `NotFound`, naming the columns there are."""

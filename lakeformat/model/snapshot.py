@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol
 
+from lakeformat.model import html
 from lakeformat.model.schema import Schema
 
 
@@ -41,6 +42,26 @@ class Snapshot:
     partitions: tuple[PartitionChange, ...] = ()
     attempts: int = 1
     milliseconds: int = 0
+
+    def __repr__(self) -> str:
+        counts = f"rows +{self.rows_added} -{self.rows_removed}, files +{self.files_added} -{self.files_removed}"
+        return f"Snapshot({self.id}, {self.kind!r}, {utc(self.timestamp_ms)}{f', {counts}' if self.partitions else ''})"
+
+    def _repr_html_(self) -> str:
+        header = ("partition", "rows +", "rows -", "files +", "files -", "bytes +", "bytes -")
+        rows = (
+            (
+                ", ".join(map(str, p.values)),
+                p.rows_added,
+                p.rows_removed,
+                p.files_added,
+                p.files_removed,
+                p.bytes_added,
+                p.bytes_removed,
+            )
+            for p in self.partitions
+        )
+        return html.table(f"snapshot {self.id}, {self.kind}, {utc(self.timestamp_ms)}", header, rows)
 
     @property
     def files_added(self) -> int:

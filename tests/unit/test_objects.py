@@ -1,0 +1,72 @@
+"""How a Lake, a Table, a Scan, a Schema and a Snapshot show themselves, and how other libraries take their rows."""
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from lakeformat import InvalidInput, Lake, NotFound
+
+ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "<b>", None], "dt": ["x", "x", "y"]})
+
+
+@pytest.fixture(params=["paimon", "iceberg"])
+def lake(request, tmp_path):
+    lake = Lake(tmp_path / "warehouse")
+    lake.create_table("db.t", ROWS.schema, format=request.param, partition_by=["dt"]).append(ROWS)
+    return lake
+
+
+def rows(data):
+    return sorted(pa.table(data).to_pylist(), key=lambda row: row["id"])
+
+
+def test_rows_go_where_arrow_streams_go(lake):
+    table = lake.table("db.t")
+    for source in (table, table.scan()):
+        assert rows(source) == rows(ROWS)
+        assert rows(pl.DataFrame(source).to_arrow()) == rows(ROWS)
+        assert rows(pa.RecordBatchReader.from_stream(source).read_all()) == rows(ROWS)
+    assert rows(table.changes(0)) == [{**row, "_row_kind": "+I"} for row in rows(ROWS)]
+
+
+def test_pandas_makes_no_frame_of_a_scan_by_itself(lake):
+    with pytest.raises(ValueError, match="DataFrame constructor not properly called"):
+        pd.DataFrame(lake.table("db.t").scan())
+
+
+def test_a_scan_is_filtered_and_projected_step_by_step(lake):
+    scan = lake.table("db.t").scan()
+    assert scan.filter("id > 1").filter("dt = 'x'").to_arrow().to_pylist() == [{"id": 2, "name": "<b>", "dt": "x"}]
+    assert sorted(row["id"] for row in scan.filter("dt = 'x'").select(["id"]).to_arrow().to_pylist()) == [1, 2]
+    assert scan.select(["dt", "id"]).schema.names == ["dt", "id"]
+    assert scan.filter("dt = 'y'").count() == 1
+    with pytest.raises(NotFound, match="no column 'nope'"):
+        scan.select(["nope"])
+    with pytest.raises(InvalidInput, match="give a list of names"):
+        scan.select("id")
+    with pytest.raises(InvalidInput, match="filter first, then limit"):
+        lake.table("db.t").scan(limit=1).filter("id = 1")
+
+
+def test_reprs_fit_on_a_line(lake):
+    table = lake.table("db.t")
+    schema = repr(table.schema)
+    assert schema.startswith("Schema(id: bigint, name: string, dt: string")
+    assert schema.endswith("partitioned by (dt))")
+    scan = repr(table.scan(columns=["id"], where="id > 1", limit=5))
+    assert f"snapshot {table.current_snapshot().id}, columns id, where (`id` > " in scan
+    assert scan.endswith("limit 5)")
+    made = repr(table.append(ROWS))
+    assert made.startswith("Snapshot(")
+    assert "rows +3 -0, files +2 -0" in made
+    assert "no snapshot" in repr(lake.create_table("db.empty", ROWS.schema).scan())
+
+
+def test_notebooks_show_tables_whose_text_is_escaped(lake):
+    table = lake.table("db.t")
+    assert "db.t" in lake._repr_html_()
+    assert "&lt;b&gt;" in table.scan()._repr_html_()
+    assert "<b>" not in table.scan()._repr_html_().split("<thead>")[1]
+    for shown in (table, table.schema, table.current_snapshot()):
+        assert shown._repr_html_().startswith("<p><b>")
