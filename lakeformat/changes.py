@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
+from lakeformat.codec.waist import row_kinds
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for, require_spark
 from lakeformat.errors import InvalidInput
@@ -21,7 +22,6 @@ from lakeformat.model.work import VALUE_KIND, Delta, RowKind
 from lakeformat.storage.store import Store
 
 KIND_COLUMN = "_row_kind"  # "+I", "-U", "+U" or "-D"; the last column.
-_SHORT = pa.array([kind.short for kind in RowKind])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Changes:
         for delta in deltas:
             for batch in engine_for().read(self.store, delta.tasks, self._held(delta)):
                 if delta.kind is None:
-                    kinds = _SHORT.take(batch.column(VALUE_KIND.name))
+                    kinds = row_kinds().take(batch.column(VALUE_KIND.name))
                 else:
                     kinds = pa.array([delta.kind.short]).take(pa.array([0] * batch.num_rows, pa.int8()))
                 columns = [batch.column(field.name) for field in self.fields]

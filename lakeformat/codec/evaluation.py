@@ -376,7 +376,7 @@ def _decimal(value: Decimal) -> pa.Scalar:
 
 # Casts.
 
-_YES, _NO = pa.array(["true", "t", "yes", "y", "1"]), pa.array(["false", "f", "no", "n", "0"])
+_YES, _NO = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 
 
 def _from_text(values: Values, target: pa.DataType) -> Values:
@@ -400,7 +400,7 @@ def _from_text(values: Values, target: pa.DataType) -> Values:
 
 def _text_to_boolean(values: Values) -> Values:
     lowered = pc.cast(pc.utf8_lower(values), pa.string())
-    yes, no = pc.is_in(lowered, _YES), pc.is_in(lowered, _NO)
+    yes, no = pc.is_in(lowered, pa.array(_YES)), pc.is_in(lowered, pa.array(_NO))
     odd = _listed(lowered).filter(_listed(pc.invert(pc.or_(pc.or_(yes, no), pc.is_null(lowered)))))
     if len(odd):
         raise InvalidInput(f"{odd[0].as_py()!r} is neither true nor false")

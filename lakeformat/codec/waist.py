@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,13 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput
 from lakeformat.model.predicate import Call, Expression, Literal
 from lakeformat.model.schema import Kind, Scalar, Type
+from lakeformat.model.work import RowKind
+
+
+@cache  # Not a constant of the module: the first array that Arrow makes imports pandas, where that is installed.
+def row_kinds() -> pa.Array:
+    """The short names of row kinds ("+I", "-U", "+U", "-D"), each at the index of its number."""
+    return pa.array([kind.short for kind in RowKind])
 
 
 def column(values: list[Any], kind: Type) -> pa.Array:

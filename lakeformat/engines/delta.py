@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec.waist import row_kinds
 from lakeformat.engines import arrow, assign, casts, marks, rows, worker
 from lakeformat.engines.key_map import GONE, KeyMap
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.work import FILE, POSITION, RETRACTS, ROW_KIND, DeltaLayout, RowKind, Target, WrittenFile
 from lakeformat.storage.store import Store
-
-_KINDS = pa.array([kind.short for kind in RowKind])
 
 
 class DeltaFiles:
@@ -163,10 +162,10 @@ class DeltaFiles:
 
 
 def _codes(kinds: pa.Array) -> np.ndarray:
-    found = pc.index_in(pc.fill_null(kinds, RowKind.INSERT.short), value_set=_KINDS)
+    found = pc.index_in(pc.fill_null(kinds, RowKind.INSERT.short), value_set=row_kinds())
     if found.null_count:
         wrong = kinds.filter(found.is_null())[0].as_py()
         raise InvalidInput(
-            f"column {ROW_KIND.name!r}: {wrong!r} is no kind of row; those are {', '.join(_KINDS.to_pylist())}"
+            f"column {ROW_KIND.name!r}: {wrong!r} is no kind of row; those are {', '.join(row_kinds().to_pylist())}"
         )
     return found.to_numpy(zero_copy_only=False).astype(np.int8)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.arrow import arrow_schema
+from lakeformat.codec.waist import row_kinds
 from lakeformat.engines import merge
 from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field, Kind, Scalar
@@ -21,11 +22,8 @@ from lakeformat.model.work import (
     VALUE_KIND,
     KeyRange,
     KeyValues,
-    RowKind,
     WriteTask,
 )
-
-_SHORT = pa.array([kind.short for kind in RowKind])
 
 
 def given(task: WriteTask) -> tuple[Field, ...]:
@@ -51,17 +49,17 @@ def with_kinds(batch: pa.RecordBatch, task: WriteTask) -> pa.RecordBatch:
     names = batch.column(ROW_KIND.name)
     if names.null_count == len(names) and task.keyed.kind_column is not None:
         names = batch.column(task.keyed.kind_column)
-    kinds = pc.index_in(pc.fill_null(names, task.keyed.kind.short), value_set=_SHORT)
+    kinds = pc.index_in(pc.fill_null(names, task.keyed.kind.short), value_set=row_kinds())
     if kinds.null_count:
         strange = pc.unique(names.filter(kinds.is_null())).to_pylist()[:5]
-        raise InvalidInput(f"row kinds {strange}: a row's kind is one of {', '.join(_SHORT.to_pylist())}")
+        raise InvalidInput(f"row kinds {strange}: a row's kind is one of {', '.join(row_kinds().to_pylist())}")
     kept = batch.drop_columns([ROW_KIND.name])
     return kept.append_column(pa.field(VALUE_KIND.name, pa.int8(), nullable=False), kinds.cast(pa.int8()))
 
 
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The kind of each row by its name, as rows to be written tell it."""
-    names = _SHORT.take(batch.column(VALUE_KIND.name))
+    names = row_kinds().take(batch.column(VALUE_KIND.name))
     return batch.drop_columns([VALUE_KIND.name]).append_column(ROW_KIND.name, names)
 
 

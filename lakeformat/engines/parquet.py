@@ -8,7 +8,6 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from lakeformat.codec.arrow import from_arrow, to_arrow
@@ -121,6 +120,8 @@ class File:
         """Row groups whose statistics do not exclude `pushed`; all of them where it cannot be told."""
         try:
             self._source.seek(0)
+            import pyarrow.dataset as ds  # Imports pandas, where that is installed: a second that few reads need.
+
             fragment = ds.ParquetFileFormat().make_fragment(self._source)
             return [group.id for group in fragment.subset(pushed).row_groups]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, pa.ArrowTypeError):

@@ -56,6 +56,12 @@ def test_tables_of_both_formats_need_no_extra(tmp_path):
     assert run.returncode == 0, run.stderr
 
 
+def test_importing_the_library_imports_no_pandas():
+    """Arrow imports pandas, where that is installed, for the first array or table made of Python values: half of the time of a start."""
+    command = [sys.executable, "-c", "import sys, lakeformat; print('pandas' in sys.modules)"]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == "False\n"
+
+
 def test_what_is_no_spark_session_is_told_so(tmp_path):
     table = Lake(tmp_path).create_table("a.t", pa.schema([("id", pa.int64())]))
     for read in (table.scan().to_spark, table.changes(0).to_spark):

@@ -128,7 +128,7 @@ _META = [
     (520, "first_row_id", pa.int64()),
 ]
 META = pa.schema([(name, type) for _, name, type in _META])
-EMPTY_METAS = META.empty_table()
+EMPTY_METAS = pa.Table.from_batches([], META)
 _PARTITION_ID, _DATA_FILE_ID = 102, 2
 
 

@@ -119,8 +119,8 @@ class Manifests:
     metas: pa.Table
 
 
-EMPTY_ENTRIES = ENTRY.empty_table()
-EMPTY_METAS = META.empty_table()
+EMPTY_ENTRIES = pa.Table.from_batches([], ENTRY)
+EMPTY_METAS = pa.Table.from_batches([], META)
 NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 
 
