@@ -45,6 +45,8 @@ from lakeformat.model.schema import Schema, find_field
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
 from lakeformat.model.work import WrittenFile
 from lakeformat.scan import Scan
+from lakeformat.storage.catalogued import Catalogued, files_of
+from lakeformat.storage.rehearsal import Rehearsal, RehearsedHead, RehearsedPlace
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import WriteSession
 
@@ -574,6 +576,18 @@ class Table:
         to a writer that is still at work."""
         self._base()
         return sweep.sweep(self._store, self._dialect, arguments.before(older_than, _now_ms()), dry_run)
+
+    def dry_run(self) -> tuple[Table, Rehearsal]:
+        """A twin of the table on which verbs happen in memory only, and the record of what they would have written and deleted.
+
+        The twin sees what it did: `twin, record = t.dry_run(); twin.expire_snapshots(); record.deleted`. Data that it writes
+        stays in memory whole, so use it for verbs that write metadata or little.
+        """
+        record = Rehearsal(files_of(self._store))
+        store: Store = record
+        if isinstance(self._store, Catalogued):
+            store = Catalogued(record, RehearsedPlace(RehearsedHead(record, self._store.head())))
+        return Table(self.name, store, self._dialect, self._branch), record
 
     def rollback_to(
         self,

@@ -1,0 +1,137 @@
+"""A Store that does nothing: writes stay in memory, over what the real one holds, and deletes are noted. For dry runs."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO, cast
+
+from lakeformat.errors import NoSuchFile, UnsupportedFeature
+from lakeformat.model.snapshot import Outcome, Plan
+from lakeformat.storage.head import Head, Pointer
+from lakeformat.storage.store import Listed, Reader
+from lakeformat.storage.streams import NewFile
+
+
+@dataclass(slots=True)
+class Rehearsal:
+    """What `store` would be after the calls made here; `store` is only looked at.
+
+    `written` holds new files by location, `deleted` the locations of files of `store` that would be gone, in the order asked.
+    """
+
+    store: Reader
+    written: dict[str, bytes] = field(default_factory=dict)
+    deleted: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def root(self) -> str:
+        return self.store.root
+
+    def location(self, path: str) -> str:
+        return self.store.location(path)
+
+    def read(self, path: str) -> bytes:
+        location = self.location(path)
+        if location in self.written:
+            return self.written[location]
+        if location in self.deleted:
+            raise NoSuchFile(f"{location}: deleted in this dry run")
+        return self.store.read(path)
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        below = [p for p in paths if self._is_below(p)]
+        found = dict(zip(below, self.store.read_many(below), strict=True))
+        return [found[p] if p in found else self.written.get(self.location(p)) for p in paths]
+
+    def exists(self, path: str) -> bool:
+        return self.location(path) in self.written or (self._is_below(path) and self.store.exists(path))
+
+    def folders(self, prefix: str) -> list[str]:
+        above = {p.split("/", 1)[0] for p in self._written_in(prefix) if "/" in p}
+        return sorted(above | set(self.store.folders(prefix)))
+
+    def names(self, prefix: str) -> list[str]:
+        folder = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        below = {name for name in self.store.names(prefix) if self._is_below(f"{folder}{name}")}
+        return sorted(below | {p for p in self._written_in(prefix) if "/" not in p})
+
+    def list(self, prefix: str) -> list[Listed]:
+        folder = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        now_ms = int(time.time() * 1000)
+        new = {
+            f"{folder}{p}": Listed(f"{folder}{p}", len(self.written[self.location(f"{folder}{p}")]), now_ms)
+            for p in self._written_in(prefix)
+        }
+        below = [each for each in self.store.list(prefix) if each.path not in new and self._is_below(each.path)]
+        return sorted([*below, *new.values()], key=lambda each: each.path)
+
+    def open(self, path: str) -> BinaryIO:
+        return self.store.open(path) if self._is_below(path) else io.BytesIO(self.read(path))
+
+    def write(self, path: str, data: bytes) -> None:
+        self.written[self.location(path)] = bytes(data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        if self.exists(path):
+            return False
+        self.write(path, data)
+        return True
+
+    def create_stream(self, path: str) -> BinaryIO:
+        content = io.BytesIO()
+        stream = NewFile(
+            self.location(path), content.write, lambda: self.write(path, content.getvalue()), content.close
+        )
+        return cast(BinaryIO, stream)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for location in map(self.location, paths):
+            if self.written.pop(location, None) is None:
+                self.deleted[location] = None
+
+    def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
+        """Nothing: a folder that would be empty is no loss to show."""
+
+    def move_folder(self, old: str, new: str) -> None:
+        raise UnsupportedFeature(f"{self.root}: moving {old} to {new} has no dry run")
+
+    def _is_below(self, path: str) -> bool:
+        """Whether the file, if it is there, is the real store's."""
+        location = self.location(path)
+        return location not in self.written and location not in self.deleted
+
+    def _written_in(self, prefix: str) -> Iterable[str]:
+        folder = f"{self.location(prefix) if prefix.strip('/') else self.root}/"
+        return [location[len(folder) :] for location in self.written if location.startswith(folder)]
+
+
+@dataclass(slots=True)
+class RehearsedHead:
+    """A catalog's pointer that moves in memory only."""
+
+    store: Rehearsal
+    head: Head
+    now: Pointer | None = None
+
+    def version(self) -> int:
+        return self.head.version() if self.now is None else self.now
+
+    def advance(self, version: int, plan: Plan) -> Outcome:
+        if self.version() != version:
+            return Outcome.LOST
+        self.store.write(plan.root_path, plan.root)
+        self.now = Pointer(self.store.location(plan.root_path))
+        return Outcome.PUBLISHED
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsedPlace:
+    """Where a catalog's table is looked for in a dry run."""
+
+    advanced: RehearsedHead
+
+    def head(self, store: object) -> Head:
+        return self.advanced
