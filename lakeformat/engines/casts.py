@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import default_value
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput
-from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, walk
 
 _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 _NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
@@ -41,18 +41,30 @@ def nulls(length: int, type: pa.DataType) -> pa.Array:
     return struct(pa.nulls(length), [nulls(length, part.type) for part in type], type)
 
 
-def initial(field: Field, length: int) -> pa.Array:
-    """What rows of a file without the column have in it."""
+_NOTHING: Mapping[int, Any] = {}
+
+
+def initial(field: Field, length: int, constants: Mapping[int, Any] = _NOTHING) -> pa.Array:
+    """What rows of a file without the column have in it. `constants`: the values of parts (by field id) that are known; a row
+    with such a part is not null."""
+    if field.id in constants:
+        return constant(constants[field.id], field.type, length)
+    if isinstance(field.type, Row) and any(constants.get(part.id) is not None for part in walk(field.type.fields)):
+        parts = [initial(each, length, constants) for each in field.type.fields]
+        return pa.StructArray.from_arrays(parts, fields=list(to_arrow(field.type)))
     if field.initial is None:
         return nulls(length, to_arrow(field.type))
     return pa.repeat(default_value.value(field.initial, field.type, f"column {field.name!r}"), length)
 
 
-def project(array: pa.Array, source: Type, target: Type, name: str) -> pa.Array:
+def project(
+    array: pa.Array, source: Type, target: Type, name: str, constants: Mapping[int, Any] = _NOTHING
+) -> pa.Array:
     """A column of logical type `source` as `target`, whose parts are found by field id (collections' parts: by place).
 
     `array` may be any Arrow form of `source`. Widening, and casts as SQL has them; a value that does not fit raises
-    `InvalidInput` with the column's `name`. A part that `source` lacks is its initial default or null.
+    `InvalidInput` with the column's `name`. A part of a row that `source` lacks is what `constants` has for its field id, else
+    its initial default or null.
     """
     array = flat(array)
     match source, target:
@@ -62,9 +74,10 @@ def project(array: pa.Array, source: Type, target: Type, name: str) -> pa.Array:
             for each in wanted:
                 if each.id in by_id:
                     part, place = by_id[each.id]
-                    columns.append(project(_child(array, part, place), part.type, each.type, f"{name}.{each.name}"))
+                    child = _child(array, part, place)
+                    columns.append(project(child, part.type, each.type, f"{name}.{each.name}", constants))
                 else:
-                    columns.append(initial(each, len(array)))
+                    columns.append(initial(each, len(array), constants))
             return struct(array, columns, to_arrow(target))
         case ListOf(element), ListOf(wanted_element):
             return relist(

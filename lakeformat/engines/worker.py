@@ -38,7 +38,7 @@ from lakeformat.errors import (
 from lakeformat.model.order import Sort, SortField, ZOrder
 from lakeformat.model.partition import PartitionField
 from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, and_, columns_of, conjuncts, rename
-from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field, rebuild
+from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field, rebuild, walk
 from lakeformat.model.work import (
     BUCKET,
     FILE,
@@ -223,7 +223,8 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
             raise CorruptFile(f"{path}: the table says that the file holds column {lost[0]!r}, and it does not")
         constants = {**dict(task.constants), FILE.id: path, BUCKET.id: task.bucket}
         if task.absent:
-            constants |= {id: value for id, value in task.absent[place] if id not in held}
+            there = {part.id for part in walk(tuple(held.values()))}
+            constants |= {id: value for id, value in task.absent[place] if id not in there}
         gone = deletes.of(store, path, task.deletes[place] if task.deletes else ())
         taken = deletes.of(store, path, task.taken_by[place]) if task.taken_by else None
         known_keys = (*gone.keys, *(taken.keys if taken else ()))
@@ -334,8 +335,8 @@ def _descended(
 def _projected(
     batch: pa.RecordBatch, given: tuple[Field, ...], fields: tuple[Field, ...], constants: Mapping[int, Any]
 ) -> list[pa.Array]:
-    """The columns `fields` of a file's rows, which have the columns `given`; the initial default or null for one that the file does not
-    hold."""
+    """The columns `fields` of a file's rows, which have the columns `given`; a constant, the initial default or null for one that
+    the file does not hold."""
     names = {each.id: each for each in given}
     found = []
     for each in fields:
@@ -343,9 +344,9 @@ def _projected(
             found.append(casts.constant(constants[each.id], each.type, batch.num_rows))
         elif each.id in names:
             held = names[each.id]
-            found.append(casts.project(batch.column(held.name), held.type, each.type, each.name))
+            found.append(casts.project(batch.column(held.name), held.type, each.type, each.name, constants))
         else:
-            found.append(casts.initial(each, batch.num_rows))
+            found.append(casts.initial(each, batch.num_rows, constants))
     return found
 
 

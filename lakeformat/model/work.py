@@ -245,7 +245,7 @@ class ReadTask:
     mapping: tuple[Named, ...] = ()  # Where ids are looked for in files and they hold none.
     predicate: Expression = ALWAYS  # Rows for which it is not true are left out; exact, whatever was pushed down.
     constants: tuple[tuple[int, Any], ...] = ()  # (field id, value) of columns that the files do not hold.
-    # For each file (field id, value) of columns that it may lack: those that its partition tells.
+    # For each file (field id, value) of columns, or parts of rows, that it may lack: those that its partition tells.
     absent: tuple[tuple[tuple[int, Any], ...], ...] = ()
     deletes: tuple[tuple[DeleteFile, ...], ...] = ()
     # For each file what only those rows are read of, of all that `deletes` leaves, which these take; without, all are.

@@ -17,6 +17,7 @@ from lakeformat import (
     OutsideScope,
     UnsupportedFeature,
 )
+from tests.unit import hive_files
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 
@@ -904,3 +905,19 @@ def test_a_folder_that_is_no_warehouse(tmp_path, lake, table):
     with pytest.raises(InvalidInput, match="not a warehouse"):
         Lake(table.uri).table("shop.orders")
     assert Lake(str(tmp_path / "nothing")).tables() == []
+
+
+@only("iceberg")
+@pytest.mark.parametrize("engine", ["arrow", "spark"])
+def test_files_without_the_column_of_their_partition_have_its_value(table, engine, request):
+    spark = request.getfixturevalue("spark") if engine == "spark" else None
+    hive_files.append(table, pa.table({"id": [200, 201, 202], "v": ["x"] * 3, "dt": ["p", "p", "q"]}))
+    assert table.scan(where="dt = 'p'").count() == 2
+    if spark is not None:
+        found = table.scan(where="dt in ('p', 'q')").to_spark(spark).collect()
+        assert sorted(map(tuple, found)) == [(200, "x", "p"), (201, "x", "p"), (202, "x", "q")]
+    table.update({"v": "concat(dt, v)"}, where="dt = 'p' and id = 201", spark=spark)
+    table.delete("dt = 'q' and id > 0", spark=spark)
+    table.compact(full=True, spark=spark)
+    found = table.scan(where="id >= 200").to_arrow().to_pylist()
+    assert sorted(tuple(row.values()) for row in found) == [(200, "x", "p"), (201, "px", "p")]

@@ -72,6 +72,11 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     """How rows become the files of this table. Raises `UnsupportedFeature` for a table that must not be written."""
     metadata.require_writable(base, f"table {base.document['location']}")
     schema, given = base.schema, base.schema.properties
+    if lost := [each.name for each in schema.partitioning.fields if each.source not in schema.names]:
+        raise UnsupportedFeature(
+            f"table {base.document['location']}: partition field {lost[0]!r} is of a part of a row, or of a column that is no "
+            f"more: such a table is read, not written; alter().drop_partition_field({lost[0]!r}) makes it one that is"
+        )
     file_format = options.data_format(given)
     compression, level = options.compression(given, file_format)
     order = metadata.known_order(base)

@@ -404,6 +404,34 @@ def partition_of_each(entries: pa.Table, base: State) -> list[tuple[Any, ...]]:
     return found
 
 
+def identities(entries: pa.Table, base: State) -> tuple[tuple[tuple[int, Any], ...], ...]:
+    """For each entry (field id, value) of the columns that are its partition under its own spec; empty where no entry has any.
+
+    A file need not hold these columns (spec, Column Projection). Values are as `casts.constant` takes them: dates are days.
+    """
+    found: list[tuple[tuple[int, Any], ...]] = [()] * len(entries)
+    ids = np.asarray(entries["_spec"])
+    for spec_id in np.unique(ids):
+        spec = base.specs[int(spec_id)]
+        sources = {
+            source: f"p{field.id}"
+            for field, source in zip(spec.partitioning.fields, spec.source_ids, strict=True)
+            if field.transform.kind is TransformKind.IDENTITY
+        }
+        if not sources:
+            continue
+        rows = np.flatnonzero(ids == spec_id)
+        part = entries.take(pa.array(rows))
+        codes = _codes(part, spec)
+        _, first = np.unique(codes, return_index=True)
+        columns = [part[name].combine_chunks().take(pa.array(first)) for name in sources.values()]
+        days = [c.cast(pa.int32()) if pa.types.is_date32(c.type) else c for c in columns]
+        values = [tuple(zip(sources, row, strict=True)) for row in zip(*map(_python, days), strict=True)]
+        for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
+            found[row] = values[code]
+    return tuple(found) if any(found) else ()
+
+
 def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, pa.Array]:
     """Partitions, as the waist has them, as the columns of entries."""
     return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,6 @@ from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import CorruptTable, NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model import projection
-from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, Row, Scalar, find_field
 from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, ReadTask, RowKind
@@ -147,7 +145,7 @@ def tasks(
     paths, row_counts = found.paths.to_pylist(), found.entries["record_count"].to_pylist()
     deletes = delete_files(reader, base, found)
     mapping = metadata.name_mapping(base)
-    absent = _told_by_partition(base, found) if mapping else ()
+    absent = manifest.identities(found.entries, base)
     lineage: tuple[tuple[int | None, int], ...] = ()
     if ROW_ID in fields or LAST_UPDATED in fields:
         numbers = (found.entries[n].to_pylist() for n in ("first_row_id", "sequence_number"))
@@ -362,19 +360,6 @@ def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
-
-
-def _told_by_partition(base: State, found: Files) -> tuple[tuple[tuple[int, Any], ...], ...]:
-    """For each file (field id, value) of the columns that are its partition (spec, Column Projection). Only files without
-    field ids may lack them."""
-    places = {
-        spec_id: [(i, id) for i, (f, id) in enumerate(zip(spec.partitioning.fields, spec.source_ids, strict=True))
-                  if f.transform.kind is TransformKind.IDENTITY]
-        for spec_id, spec in base.specs.items()
-    }  # fmt: skip
-    values = manifest.partition_of_each(found.entries, base)
-    specs = found.entries["_spec"].to_pylist()
-    return tuple(tuple((id, own[i]) for i, id in places[spec]) for own, spec in zip(values, specs, strict=True))
 
 
 def _older(
