@@ -9,13 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat import arguments
+from lakeformat import explain as explaining
 from lakeformat.codec import sql_text
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for, require_spark
 from lakeformat.errors import InvalidInput
 from lakeformat.model import html
-from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, to_sql
+from lakeformat.model.predicate import ALWAYS, Expression, and_, bind
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot, TableState
 from lakeformat.model.work import ReadTask
@@ -97,6 +98,12 @@ class Scan:
             rows = sum(engine_for().count(self.store, tasks))
         return rows if self.limit is None else min(rows, self.limit)
 
+    def explain(self) -> pa.Table:
+        """What of the table the scan reads and leaves out: one row a live data file with `path`, `row_count`, `size_bytes`,
+        `left_out_by` (the condition that leaves it out; null where it is read), `bounds` (what metadata knows of that condition's
+        columns in it), and of Parquet files that are read `row_groups_read` of `row_groups`."""
+        return explaining.explain(self.store, self.dialect, self.base, self.predicate)
+
     def filter(self, where: str | Expression) -> Scan:
         """The rows for which `where` is true as well. Raises `InvalidInput` after a limit, which would be applied later."""
         if self.limit is not None:
@@ -121,7 +128,7 @@ class Scan:
 
     def __repr__(self) -> str:
         version = "no snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
-        where = "" if self.predicate == ALWAYS else f", where {_text(self.predicate)}"
+        where = "" if self.predicate == ALWAYS else f", where {explaining.text(self.predicate)}"
         limit = "" if self.limit is None else f", limit {self.limit}"
         return f"Scan({self.store.root!r}, {version}, columns {', '.join(f.name for f in self.fields)}{where}{limit})"
 
@@ -130,10 +137,3 @@ class Scan:
         columns = [column.to_pylist() for column in rows.columns]
         shown = "" if len(rows) < SHOWN else f" (the first {SHOWN} rows)"
         return html.table(f"{self!r}{shown}", rows.column_names, zip(*columns, strict=True))
-
-
-def _text(condition: Expression) -> str:
-    try:
-        return to_sql(condition)
-    except InvalidInput:  # A value without a literal of its own.
-        return "..."

@@ -15,7 +15,7 @@ LAYERS = [
     {"lakeformat.model", "lakeformat.arguments"},
     {"lakeformat.codec", "lakeformat.storage"},
     {"lakeformat.dialects", "lakeformat.engines", "lakeformat.catalogs"},
-    {"lakeformat.commit", "lakeformat.placing"},
+    {"lakeformat.commit", "lakeformat.placing", "lakeformat.explain"},
     {"lakeformat.maintenance", "lakeformat.row_level", "lakeformat.scan"},
     {"lakeformat.adopt", "lakeformat.merge", "lakeformat.changelog", "lakeformat.changes", "lakeformat.streaming"},
     {"lakeformat.alter", "lakeformat.inspect"},

@@ -6,12 +6,13 @@ partition columns only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from lakeformat.codec.pruning import Bounds
 from lakeformat.model.operation import Operation
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import Expression
@@ -148,6 +149,12 @@ class Dialect(Protocol):
 
     def files(self, reader: Reader, base: Any, predicate: Expression = ...) -> Any:
         """The live files that may hold a row for which `predicate` is true: `Files`."""
+        ...
+
+    def bounds(
+        self, reader: Reader, base: Any, found: Any, names: Iterable[str]
+    ) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
+        """(indices of files of `found`, what metadata knows of the columns `names` in them)."""
         ...
 
     def matching_wholly(self, reader: Reader, base: Any, found: Any, predicate: Expression) -> np.ndarray:

@@ -66,6 +66,11 @@ class File:
         """What the footer tells of `fields`, all of the file's, by field id."""
         return statistics.from_footer(self._file.metadata, fields)
 
+    def row_groups(self, pushed: pc.Expression | None) -> tuple[int, int]:
+        """(row groups that `batches` reads, row groups that there are)."""
+        total = self._file.metadata.num_row_groups
+        return total if pushed is None else len(self._surviving(pushed)), total
+
     def batches(
         self, fields: tuple[Field, ...], pushed: pc.Expression | None, batch_rows: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:

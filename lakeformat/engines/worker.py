@@ -137,6 +137,16 @@ def count(store: Reader, task: ReadTask) -> int:
     return sum(batch.num_rows for batch in read(store, replace(task, fields=needed)))
 
 
+def row_groups(store: Reader, task: ReadTask) -> list[tuple[int, int]]:
+    """Of each Parquet file of a task that merges nothing, (row groups that `read` reads, row groups that there are)."""
+    found = []
+    for place, path in enumerate(task.paths):
+        with _blamed(path):
+            file = opened(store, path, task.file_format)
+            found.append(file.row_groups(_pushed(task, *_known(file, task, place, path))))
+    return found
+
+
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
     """Read, change, write again; see `RewriteTask`."""
     made = write(store, _changed(store, task), task.write)
@@ -217,14 +227,10 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
         expected = task.row_counts[place]
         if file.row_count is not None and file.row_count != expected:
             raise CorruptFile(f"{path}: the file holds {file.row_count} rows, its table says {expected}")
-        held = {each.id: each for each in _fields(file, task)}
+        held, constants = _known(file, task, place, path)
         lost = [each.name for each in task.file_fields or () if each.id not in held]
         if lost:
             raise CorruptFile(f"{path}: the table says that the file holds column {lost[0]!r}, and it does not")
-        constants = {**dict(task.constants), FILE.id: path, BUCKET.id: task.bucket}
-        if task.absent:
-            there = {part.id for part in walk(tuple(held.values()))}
-            constants |= {id: value for id, value in task.absent[place] if id not in there}
         gone = deletes.of(store, path, task.deletes[place] if task.deletes else ())
         taken = deletes.of(store, path, task.taken_by[place]) if task.taken_by else None
         known_keys = (*gone.keys, *(taken.keys if taken else ()))
@@ -259,6 +265,16 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
                 yield result
         if file.row_count is None and pushed is None and seen != expected:
             raise CorruptFile(f"{path}: the file holds {seen} rows, its table says {expected}")
+
+
+def _known(file: Any, task: ReadTask, place: int, path: str) -> tuple[dict[int, Field], dict[int, Any]]:
+    """(the columns that the file at `place` holds, the values of columns that it does not hold), by field id."""
+    held = {each.id: each for each in _fields(file, task)}
+    constants = {**dict(task.constants), FILE.id: path, BUCKET.id: task.bucket}
+    if task.absent:
+        there = {part.id for part in walk(tuple(held.values()))}
+        constants |= {id: value for id, value in task.absent[place] if id not in there}
+    return held, constants
 
 
 def _fields(file: Any, task: ReadTask) -> tuple[Field, ...]:

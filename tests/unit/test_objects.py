@@ -70,3 +70,40 @@ def test_notebooks_show_tables_whose_text_is_escaped(lake):
     assert "<b>" not in table.scan()._repr_html_().split("<thead>")[1]
     for shown in (table, table.schema, table.current_snapshot()):
         assert shown._repr_html_().startswith("<p><b>")
+
+
+@pytest.fixture(params=["paimon", "iceberg"])
+def days(request, tmp_path):
+    properties = {"parquet.block.size": "1"} if request.param == "paimon" else {}
+    table = Lake(tmp_path / "warehouse").create_table(
+        "db.days",
+        pa.schema([("id", pa.int64()), ("dt", pa.string())]),
+        format=request.param,
+        partition_by=["dt"],
+        properties=properties,
+    )
+    for day in range(3):
+        table.append(pa.table({"id": [day * 10, day * 10 + 1], "dt": [f"d{day}"] * 2}))
+    return table
+
+
+def test_explain_says_which_condition_leaves_out_which_file_and_by_which_bounds(days):
+    told = days.scan(where="dt >= 'd1' and id < 15").explain().to_pylist()
+    by_day = {next(d for d in ("d0", "d1", "d2") if f"dt={d}" in row["path"]): row for row in told}
+    assert "'d1'" in by_day["d0"]["left_out_by"]
+    assert by_day["d1"]["left_out_by"] is None
+    assert (by_day["d1"]["row_groups_read"], by_day["d1"]["row_groups"]) == (1, 1)
+    assert "15" in by_day["d2"]["left_out_by"]
+    assert by_day["d2"]["bounds"] == "id: 20 .. 21"
+    assert by_day["d2"]["row_groups"] is None
+    assert [row["row_count"] for row in told] == [2, 2, 2]
+    assert all(row["size_bytes"] > 100 for row in told)
+    assert {row["left_out_by"] for row in days.scan().explain().to_pylist()} == {None}
+
+
+def test_explain_agrees_with_the_plan(days):
+    for where in ("id = 11", "dt = 'd2' or id = 0", "id > 100", "dt = 'd0' and id = 21", "id is null"):
+        scan = days.scan(where=where)
+        read = {path for task in scan.plan() for path in task.paths}
+        told = scan.explain().to_pylist()
+        assert {row["path"] for row in told if row["left_out_by"] is None} == read, where

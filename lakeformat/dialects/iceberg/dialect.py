@@ -43,6 +43,7 @@ from lakeformat.dialects.iceberg.metadata import (
 from lakeformat.dialects.iceberg.plan import changes, find, plan
 from lakeformat.dialects.iceberg.scan import (
     audit,
+    bounds,
     chooses_files,
     complete,
     count,
@@ -66,6 +67,7 @@ __all__ = [
     "at_time",
     "attempts",
     "audit",
+    "bounds",
     "changes",
     "check",
     "chooses_files",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -445,6 +445,13 @@ def _residual(base: State, found: Files, predicate: Expression) -> Expression:
     """What is left to test on rows once whole partitions are chosen."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
     return rest if manifest.tells(base, found.entries, scope) else predicate
+
+
+def bounds(
+    reader: Reader, base: State, found: Files, names: Iterable[str]
+) -> Iterator[tuple[np.ndarray, Mapping[str, expression.Bounds]]]:
+    """(indices of files, what manifests tell of the columns `names` in them)."""
+    yield np.arange(len(found)), _bounds(base, found.entries, names)
 
 
 def _bounds(base: State, entries: pa.Table, names: Iterable[str]) -> Mapping[str, expression.Bounds]:

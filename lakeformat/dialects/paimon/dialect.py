@@ -43,6 +43,7 @@ from lakeformat.dialects.paimon.metadata import (
 from lakeformat.dialects.paimon.plan import changes, find, plan
 from lakeformat.dialects.paimon.scan import (
     audit,
+    bounds,
     chooses_files,
     complete,
     count,
@@ -67,6 +68,7 @@ __all__ = [
     "at_time",
     "attempts",
     "audit",
+    "bounds",
     "changes",
     "check",
     "chooses_files",

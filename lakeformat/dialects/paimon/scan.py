@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -691,6 +691,13 @@ def _must_match(reader: Reader, base: State, entries: pa.Table, predicate: Expre
     for rows, bounds in _bounds(reader, base, entries, conditions.columns_of(predicate)):
         result[rows] = np.asarray(expression.must_match(predicate, bounds, len(rows)))
     return result
+
+
+def bounds(
+    reader: Reader, base: State, found: Files, names: Iterable[str]
+) -> Iterator[tuple[np.ndarray, Mapping[str, expression.Bounds]]]:
+    """(indices of files, what manifests tell of the columns `names` in them)."""
+    return _bounds(reader, base, found.entries, frozenset(names))
 
 
 def _bounds(
