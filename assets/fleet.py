@@ -16,7 +16,7 @@ REGISTERED = ("year", "type", "manufacturer", "model", "engines", "seats", "spee
 
 def planes_of(flights: DataFrame, registry: DataFrame) -> DataFrame:
     """Each plane of these flights as its last one leaves it: who flew it, when, and what the registry knows of it."""
-    last = F.max_by(F.struct("carrier", "dest", "time_hour"), "time_hour")
+    last = F.max(F.struct("time_hour", "flight", "carrier", "dest"))  # One of those of an hour, always the same.
     flown = flights.filter("tailnum is not null and dep_time is not null").groupBy("tailnum").agg(last.alias("last"))
     seen = flown.select(
         "tailnum", "last.carrier", F.col("last.dest").alias("flew_to"), F.col("last.time_hour").alias("last_seen")
@@ -29,7 +29,12 @@ def planes_of(flights: DataFrame, registry: DataFrame) -> DataFrame:
     partitions=DAILY,
     write="upsert",
     primary_key=["tailnum"],
-    table_properties={"bucket": "2", "sequence.field": "last_seen", "changelog-producer": "lookup"},
+    table_properties={
+        "bucket": "2",
+        "sequence.field": "last_seen",
+        "changelog-producer": "lookup",
+        "changelog-producer.row-deduplicate": "true",  # A day that is run again is no change.
+    },
     unique=["tailnum"],
     lineage={
         "tailnum": ["flights.tailnum"],

@@ -2,14 +2,17 @@
 
     python -m pipelines.demo [WAREHOUSE]          a folder; ./warehouse without it
 
-Dagster's history goes to `.dagster/`, so that `make ui` shows what happened here.
+Dagster's history goes to `.dagster/`, so that `make ui` shows what happened here. It may be run any number of times, also
+after one that was killed: the tables and their checks are as after the first.
 """
 
+import fcntl
 import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,15 +23,14 @@ import pyarrow.compute as pc
 from assets.nycflights13 import read_days
 from assets.table import DAILY, MONTHLY
 from pipelines.definitions import definitions
-from pipelines.maintenance import Maintain, Upkeep
+from pipelines.maintenance import IN_FLIGHT, Maintain, Upkeep
 from pipelines.tables import DATABASE, TABLE_ASSETS, named, replaced, table_of
 from resources.lake import LakeResource
 from resources.spark import SparkResource, SparkUnavailable, require_java
 
 ROOT = Path(__file__).parent.parent
 JANUARY = [f"2013-01-{day:02d}" for day in range(1, 32)]
-PIECEMEAL = JANUARY[-1]
-AGAIN = "2013-01-15"
+DEMO_TAG = "lake/demo"
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 
 
@@ -48,19 +50,35 @@ def main(arguments: Sequence[str]) -> int:
     lake = LakeResource(warehouse=str(warehouse), database=DATABASE)
     # A run stops the session that it started: this one is started here, for all runs.
     spark = SparkResource(app_name="lakeformat demo", log_level="ERROR")
-    with dg.DagsterInstance.get() as instance:
+    with only_demo(home), dg.DagsterInstance.get() as instance:
+        end_dead_runs(instance)
         print(f"warehouse {warehouse}; Dagster's history in {home}")
         print(f"Spark {spark.session.version} is up after {time.monotonic() - began:.1f} s")
         try:
-            demo = Demo(lake, instance, definitions(lake, spark, Upkeep(max_snapshots=1, retain_snapshots=1)))
-            demo.backfill()
-            demo.piecemeal()
-            demo.upkeep()
-            demo.rerun()
+            Demo(lake, instance, definitions(lake, spark, Upkeep(max_snapshots=1, retain_snapshots=1))).run()
         finally:
             spark.teardown_after_execution(dg.build_init_resource_context())
     print(f"\nDone in {time.monotonic() - began:.0f} s. Next: make ui, and look at the lineage and at a backfill.")
     return 0
+
+
+@contextmanager
+def only_demo(home: Path) -> Iterator[None]:
+    """Keep a second demo out: then every unfinished run of a demo in this history is of one that died."""
+    with (home / "demo.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(f"another demo is at work in {home}; wait for it") from None
+        yield
+
+
+def end_dead_runs(instance: dg.DagsterInstance) -> None:
+    """End the runs of demos that were killed: they would hold their tables' pools, and the snapshots they read, for ever."""
+    for run in instance.get_runs(dg.RunsFilter(tags={DEMO_TAG: "yes"}, statuses=IN_FLIGHT)):
+        instance.report_run_failed(run, "the demo was killed")
+        if instance.event_log_storage.supports_global_concurrency_limits:
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,41 +88,61 @@ class Demo:
     lake: LakeResource
     instance: dg.DagsterInstance
     definitions: dg.Definitions
+    days: Sequence[str] = tuple(JANUARY)
     seconds: dict[str, float] = field(default_factory=dict)  # of each job's last run
-    commits: dict[str, int] = field(default_factory=dict)  # of each asset's last commit, in milliseconds
+    commits: dict[str, str] = field(default_factory=dict)  # how long each asset's last commit took
+
+    @property
+    def piecemeal_day(self) -> str:
+        """The day that another program writes."""
+        return self.days[-1]
+
+    @property
+    def again(self) -> str:
+        """The day that is run again."""
+        return self.days[len(self.days) // 2 - 1]
+
+    def run(self) -> None:
+        """All steps."""
+        self.backfill()
+        self.piecemeal()
+        self.upkeep()
+        self.rerun()
 
     def backfill(self) -> None:
-        """Reference tables, then the month of every daily table in one run, then the month's scorecard."""
-        print(f"\nBackfill of {JANUARY[0]} ... {JANUARY[-1]}: one run, one snapshot per table")
+        """Reference tables, then the days of every daily table in one run, then the month's scorecard."""
+        print(f"\nBackfill of {self.days[0]} ... {self.days[-1]}: one run, one snapshot per table")
         before = {name: self._snapshot_id(name) for name in TABLE_ASSETS}
         self._run("reference")
-        run = self._run("daily", keys=JANUARY)
+        run = self._run("daily", keys=self.days)
         self._run("monthly", keys=["2013-01-01"])
         self._run("changes")
         self._show(TABLE_ASSETS)
         for name in named(DAILY):
             new = [each.id for each in self._table(name).snapshots(before[name]) if each.kind != "compact"]
-            made = self._table(name).snapshot(new[-1])
+            if not new and name not in replaced([name]):
+                continue  # It knew all of these days.
             expect(len(new) == 1, f"{name}: one snapshot, not {new}")
+            made = self._table(name).snapshot(new[0])
             if name in replaced([name]):
-                expect(len(made.partitions) == len(JANUARY), f"{name}: {len(made.partitions)} partitions")
+                expect(len(made.partitions) == len(self.days), f"{name}: {len(made.partitions)} partitions")
             expect(made.properties["dagster/run_id"] == run, f"{name}: written by run {run}")
         rows = self._table("flights").scan().count()
-        expect(rows == read_days("flights", JANUARY).num_rows, f"flights has {rows} rows")
+        expect(rows == read_days("flights", self.days).num_rows, f"flights has {rows} rows")
         print(
-            f"  {rows:,} flights in {len(JANUARY)} partitions. Dagster's run {run[:8]} wrote {', '.join(named(DAILY))}"
+            f"  {rows:,} flights in {len(self.days)} partitions. Dagster's run {run[:8]} wrote {', '.join(named(DAILY))}"
         )
 
     def piecemeal(self) -> None:
         """Another program replaces a day by many small commits, as a stream would."""
-        table, rows = self._table("flights"), read_days("flights", [PIECEMEAL])
-        table.drop_partitions([{"dt": PIECEMEAL}])
+        table, rows = self._table("flights"), read_days("flights", [self.piecemeal_day])
+        table.drop_partitions([{"dt": self.piecemeal_day}])
         hours = sorted(set(rows["hour"].to_pylist()))
         for hour in hours:
             table.append(rows.filter(pc.equal(rows["hour"], hour)))
-        files = self._files("flights")[PIECEMEAL]
+        files = self._files("flights")[self.piecemeal_day]
         print(
-            f"\nAnother program wrote the flights of {PIECEMEAL} again, hour by hour: {len(hours)} commits, "
+            f"\nAnother program wrote the flights of {self.piecemeal_day} again, hour by hour: {len(hours)} commits, "
             f"{len(files)} files in its partition"
         )
 
@@ -115,9 +153,9 @@ class Demo:
         print("\nUpkeep of flights, as the sensors would ask for it")
         self._maintain("flights", compact=True)
         compacted = self._files("flights")
-        expect(len(compacted[PIECEMEAL]) < len(files[PIECEMEAL]), "compaction joins files")
+        expect(len(compacted[self.piecemeal_day]) < len(files[self.piecemeal_day]), "compaction joins files")
         print(
-            f"  compaction: {len(files[PIECEMEAL])} -> {len(compacted[PIECEMEAL])} files in {PIECEMEAL}, "
+            f"  compaction: {len(files[self.piecemeal_day])} -> {len(compacted[self.piecemeal_day])} files in {self.piecemeal_day}, "
             f"in snapshot {self._snapshot_id('flights')}; {self.seconds['maintain_flights']:.1f} s"
         )
         self._maintain("flights", expire=True)
@@ -131,21 +169,21 @@ class Demo:
 
     def rerun(self) -> None:
         """One day again: its files are replaced, nobody else's."""
-        print(f"\nRe-run of {AGAIN}: exactly its partition is replaced")
+        print(f"\nRe-run of {self.again}: exactly its partition is replaced")
         names = replaced(named(DAILY))
         before = {name: self._files(name) for name in names}
         rows = {name: self._table(name).scan().count() for name in named(DAILY)}
-        self._run("daily", keys=[AGAIN])
+        self._run("daily", keys=[self.again])
         self._show(names)
         for name in names:
             after = self._files(name)
             changed = sorted(day for day in after if after[day] != before[name].get(day))
-            expect(changed == [AGAIN], f"{name}: partitions {changed} changed")
-            expect(not after[AGAIN] & before[name][AGAIN], f"{name}: every file of {AGAIN} is new")
+            expect(changed == [self.again], f"{name}: partitions {changed} changed")
+            expect(not after[self.again] & before[name][self.again], f"{name}: every file of {self.again} is new")
             count = self._table(name).scan().count()
             expect(count == rows[name], f"{name}: {count} rows, were {rows[name]}")
             print(
-                f"  {name}: new files in {len(changed)} of {len(after)} partitions, {AGAIN}; {count:,} rows as before"
+                f"  {name}: new files in {len(changed)} of {len(after)} partitions, {self.again}; {count:,} rows as before"
             )
         for name in sorted(rows.keys() - set(names)):
             expect(self._table(name).scan().count() == rows[name], f"{name}: other rows")
@@ -154,9 +192,9 @@ class Demo:
     def _run(self, job: str, keys: Sequence[str] = (), run_config: Mapping[str, Any] | None = None) -> str:
         """Run a job for no partition, one, or a range; the run's id."""
         began = time.monotonic()
-        tags = {}
+        tags = {DEMO_TAG: "yes"}
         if len(keys) > 1:
-            tags = {"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
+            tags |= {"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
         result = self.definitions.resolve_job_def(job).execute_in_process(
             instance=self.instance,
             partition_key=keys[0] if len(keys) == 1 else None,
@@ -168,9 +206,8 @@ class Demo:
         self.seconds[job] = time.monotonic() - began
         for event in result.get_asset_materialization_events():
             done = event.step_materialization_data.materialization
-            if "lake/commit_milliseconds" in done.metadata:  # Not where there was nothing to write.
-                took = done.metadata["lake/commit_milliseconds"].value
-                self.commits[done.asset_key.to_user_string()] = int(str(took))
+            took = done.metadata.get("lake/commit_milliseconds")
+            self.commits[done.asset_key.to_user_string()] = f"{took.value} ms" if took else "-"  # Nothing to write.
         return result.run_id
 
     def _maintain(self, name: str, **what: bool) -> None:
@@ -216,7 +253,7 @@ class Demo:
                     f"{made.files_removed:,}",
                     f"{made.rows_added:,}",
                     f"{made.bytes_added / 1e6:.2f}",
-                    f"{self.commits[name]} ms",
+                    self.commits[name],
                     run,
                 )
             )

@@ -61,19 +61,24 @@ class LakeResource(dg.ConfigurableResource):
             upstream = dg.AssetKey.from_user_string(of)
             source = self.lake.table(self.table_name(upstream, {}))
             consumer = "-".join(context.asset_key.path)
-            changes = source.changes(consumer=consumer)
-            rows = shape(changes.to_arrow())
             to = self.declared(context.asset_key, context.assets_def)
-            table = self.lake.create_table(to.name, rows.schema, format=to.format, if_exists="ignore")
-            # A run that begins where this one does appends nothing more, however much has changed since.
-            snapshot = table.append(
-                rows,
-                id=f"{consumer}/{changes.after}",
-                properties={UNTIL: str(changes.until), "dagster/run_id": context.run.run_id},
-            )
-            until = int(snapshot.properties[UNTIL]) if snapshot else changes.until
-            source.changes(to_snapshot=until, consumer=consumer).acknowledge()
-        told = {"lake/changes_after": changes.after, "lake/changes_until": until}
+            after = None
+            while True:
+                changes = source.changes(consumer=consumer)
+                after = changes.after if after is None else after
+                rows = shape(changes.to_arrow())
+                table = self.lake.create_table(to.name, rows.schema, format=to.format, if_exists="ignore")
+                # Where a run appended what follows `changes.after` and died, this is that append, with its own end.
+                snapshot = table.append(
+                    rows,
+                    id=f"{consumer}/{changes.after}",
+                    properties={UNTIL: str(changes.until), "dagster/run_id": context.run.run_id},
+                )
+                until = int(snapshot.properties[UNTIL]) if snapshot else changes.until
+                source.changes(to_snapshot=until, consumer=consumer).acknowledge()
+                if until == changes.until:
+                    break
+        told = {"lake/changes_after": after, "lake/changes_until": until}
         return dg.MaterializeResult(asset_key=to.asset, metadata={**metadata_of(table, to, snapshot), **told})
 
     def declared(self, asset: dg.AssetKey, definition: dg.AssetsDefinition) -> AssetTable:

@@ -13,6 +13,8 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from pipelines.demo import DEMO_TAG, end_dead_runs, only_demo
+from pipelines.jobs import MAINTAIN
 from resources.io_manager import LakeIOManager
 from resources.spark import SparkResource
 
@@ -66,10 +68,32 @@ def test_eight_runs_at_once_without_pools_all_land(lake, format):
     assert len(table.snapshots()) == len(KEYS)
 
 
-def test_processes_with_one_pool_wait_for_each_other(lake, tmp_path):
+@pytest.fixture
+def home(tmp_path):
+    """A Dagster home with the project's own limits."""
     home = tmp_path / "home"
     home.mkdir()
     shutil.copy(ROOT / "dagster.yaml", home / "dagster.yaml")
+    return home
+
+
+def test_a_demo_that_was_killed_holds_no_pool_and_no_snapshot(home):
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        status, pools = dg.DagsterRunStatus.STARTED, instance.event_log_storage
+        run = instance.create_run_for_job(MAINTAIN["flights"], status=status, tags={DEMO_TAG: "yes"})
+        other = instance.create_run_for_job(MAINTAIN["flights"], status=status)
+        pools.initialize_concurrency_limit_to_default("lake__flights")
+        assert pools.claim_concurrency_slot("lake__flights", run.run_id, "upkeep_flights").is_claimed
+        with only_demo(home):
+            with pytest.raises(SystemExit, match="another demo is at work"), only_demo(home):
+                pass
+            end_dead_runs(instance)
+        assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.FAILURE
+        assert instance.get_run_by_id(other.run_id).status == status
+        assert pools.claim_concurrency_slot("lake__flights", other.run_id, "upkeep_flights").is_claimed
+
+
+def test_processes_with_one_pool_wait_for_each_other(lake, home):
     with dg.DagsterInstance.from_config(str(home)) as instance:
         instance.get_runs(limit=1)  # The first to open a home makes its schema; two at once would race.
         instance.event_log_storage.get_concurrency_keys()

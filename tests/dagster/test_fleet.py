@@ -67,10 +67,9 @@ def test_a_run_that_dies_before_it_says_how_far_it_came_doubles_and_loses_nothin
         broken.setattr(Changes, "acknowledge", dies)
         assert not follow(raises=False).success
     fly(planes, 2, "N2")
-    follow()
-    assert told(lake) == [("N1", 1, "+I")], "the same range again: it had landed, and now that is noted"
-    follow()
+    result = follow()  # What had landed is noted, then what has changed since is told.
     assert told(lake) == [("N1", 1, "+I"), ("N2", 2, "+I")]
+    assert result.asset_materializations_for_node("fleet_changes")[0].metadata["lake/changes_after"].value == 0
 
 
 def test_expiry_keeps_what_is_still_to_be_told(planes, lake, follow):
