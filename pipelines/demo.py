@@ -204,10 +204,14 @@ class Demo:
         failed = [each.asset_key.to_user_string() for each in result.get_asset_check_evaluations() if not each.passed]
         expect(not failed, f"asset checks failed: {failed}")
         self.seconds[job] = time.monotonic() - began
-        for event in result.get_asset_materialization_events():
-            done = event.step_materialization_data.materialization
-            took = done.metadata.get("lake/commit_milliseconds")
-            self.commits[done.asset_key.to_user_string()] = f"{took.value} ms" if took else "-"  # Nothing to write.
+        made = [event.materialization for event in result.get_asset_materialization_events()]
+        told = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
+        self.commits.update(
+            {each.asset_key.to_user_string(): "-" for each in made}
+        )  # Where there was nothing to write.
+        for each in [*made, *told]:  # A run of several partitions tells of its commit in an observation.
+            if took := each.metadata.get("lake/commit_milliseconds"):
+                self.commits[each.asset_key.to_user_string()] = f"{took.value} ms"
         return result.run_id
 
     def _maintain(self, name: str, **what: bool) -> None:

@@ -1,17 +1,19 @@
 """The table behind an asset: what the asset's metadata declares, one write, one read, and what Dagster is told.
 
-Metadata that an asset may set (see also `resources.partitions`):
+Metadata that an asset may set (see also `resources.partitions`); a key that is nearly one of these is refused:
 
     table             "db.name"; without it the asset key, in the resource's database
     partition_by      how Dagster's partitions fall onto the table's partition columns
     layout            the table's partition columns, where they are not those of `partition_by`, in its order
     format            "paimon" unless it says otherwise
     primary_key       columns
-    write             how a frame changes the table:
+    write             how a frame changes the table (`write_mode` is the same, and may also be metadata of the output, at run
+                      time):
                       "replace" (the default)  exactly the run's partitions become the frame's rows
                       "upsert"                 rows take the place of those with the same primary key
                       "merge"                  MERGE INTO, as `merge` says; the frame is the source
-                      "append"                 rows are added; the asset's body does it (`LakeResource.append_changes`)
+                      "append"                 rows are added, once for a run (with its re-executions), step and partitions; a
+                                               new run adds again
     merge             {"on": "t.id = s.id", "matched": [{"when": "s.op = 'cancel'", "then": "delete"}, {"then": "update_all"}],
                       "not_matched": [{"then": "insert_all"}], "not_matched_by_source": [...]}; `then` may be a mapping of
                       columns to expressions
@@ -20,8 +22,9 @@ Metadata that an asset may set (see also `resources.partitions`):
                       "*" is every column that is not named and comes unchanged from one upstream asset
 """
 
+import difflib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -43,7 +46,7 @@ from lakeformat.errors import (
     UnsupportedFeature,
 )
 from lakeformat.model.schema import Schema
-from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.snapshot import PartitionChange, Snapshot
 from resources.frames import to_write
 from resources.partitions import PartitionBy, Spec, columns_of, has_windows, partition_specs, predicate_of
 
@@ -51,6 +54,11 @@ PREVIEW_ROWS = 5
 PREVIEW_COLUMNS = 8
 MAX_KEYS_IN_PROPERTIES = 400
 WRITES = ("replace", "upsert", "merge", "append")
+OF_ASSETS = frozenset(
+    ("table", "partition_by", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "lineage", "unique_key")
+)  # fmt: skip
+OF_INPUTS = frozenset(("columns", "snapshot_id", "tag", "as_of"))
+MEASURES = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +81,13 @@ class AssetTable:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The run that writes: what makes a write happen once, and what its snapshot remembers."""
+    """The run that writes: what makes a write happen once, and what its snapshot remembers. `first_run_id` is the run that
+    this one is a re-execution of, or itself."""
 
     run_id: str
     step: str
     backfill: str = ""
+    first_run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +101,33 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A write that landed: its snapshot (None where nothing was to do), the rows of each Dagster partition, and metadata for
-    the event log."""
+    """A write that landed: its snapshot (None where nothing was to do), and metadata for the event log: of the table, of the
+    commit as a whole, and of each Dagster partition."""
 
     snapshot: Snapshot | None
-    row_counts: Mapping[str, int]
-    metadata: Mapping[str, Any]
+    table: Mapping[str, Any]
+    commit: Mapping[str, Any]
+    partitions: Mapping[str, Mapping[str, Any]]
+
+
+def refuse_near(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise `InvalidInput` for a name that is not known and nearly one that is; names with a slash are others' own."""
+    for name in names:
+        near = [] if name in known or "/" in name else difflib.get_close_matches(name, sorted(known), 1, 0.75)
+        if near:
+            raise InvalidInput(f"{what}: {name!r} means nothing here; did you mean {near[0]!r}?")
+
+
+def pin_of(what: str, metadata: Mapping[str, Any]) -> tuple[Pin, list[str] | None]:
+    """The state and the columns that an input's metadata asks for; None for all columns."""
+    if unknown := [name for name in metadata if name not in OF_INPUTS and "/" not in name]:
+        near = difflib.get_close_matches(unknown[0], sorted(OF_INPUTS), 1) or sorted(OF_INPUTS)
+        raise InvalidInput(f"{what}: input metadata {unknown[0]!r} means nothing here; did you mean {', '.join(near)}?")
+    columns = metadata.get("columns")
+    if columns is not None and (isinstance(columns, str) or not all(isinstance(name, str) for name in columns)):
+        raise InvalidInput(f"{what}: columns={columns!r}; give a list of names, e.g. ['id', 'dt']")
+    pin = Pin(**{name: metadata[name] for name in ("snapshot_id", "tag", "as_of") if name in metadata})
+    return pin, None if columns is None else list(columns)
 
 
 def declared(
@@ -107,9 +138,8 @@ def declared(
     comment: str | None = None,
 ) -> AssetTable:
     """The table that an asset declares by its metadata."""
-    partition_by, write = metadata.get("partition_by"), str(metadata.get("write", "replace"))
-    if write not in WRITES:
-        raise InvalidInput(f"{asset.to_user_string()}: write={write!r}; it must be one of {', '.join(WRITES)}")
+    refuse_near(f"{asset.to_user_string()}: metadata", metadata, OF_ASSETS)
+    partition_by, write = metadata.get("partition_by"), _write_of(asset, metadata)
     if (write == "merge") != (metadata.get("merge") is not None):
         raise InvalidInput(
             f"{asset.to_user_string()}: 'merge' says how to merge where write is 'merge', and only there"
@@ -135,6 +165,16 @@ def declared(
     )
 
 
+def _write_of(asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
+    told = {name: str(metadata[name]) for name in ("write", "write_mode") if name in metadata}
+    if len(set(told.values())) > 1:
+        raise InvalidInput(f"{asset.to_user_string()}: {told} do not agree; say one of them")
+    found = next(iter(told.values()), "replace")
+    if found not in WRITES:
+        raise InvalidInput(f"{asset.to_user_string()}: write={found!r}; it must be one of {', '.join(WRITES)}")
+    return found
+
+
 def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Origin) -> Written:
     """Bring a frame into the table as the asset declares it, in one commit.
 
@@ -155,7 +195,9 @@ def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Or
     )
     request: dict[str, Any] = {"id": request_id(to, keys, origin), "properties": _properties(to, keys, origin)}
     specs: Mapping[str, tuple[Spec, ...]] = {}
-    if to.write == "upsert":
+    if to.write == "append":
+        snapshot = table.append(frame, **request)
+    elif to.write == "upsert":
         snapshot = table.upsert(frame, **request)
     elif to.write == "merge":
         snapshot = _merge(table, frame, to.merge or {}).merge(**request)
@@ -168,8 +210,29 @@ def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Or
         else:
             partitions = [spec for several in specs.values() for spec in several]
             snapshot = table.overwrite_partitions(frame, partitions=partitions, **request)
-    counts = _row_counts(table, to, snapshot, specs) if snapshot and specs else {}
-    return Written(snapshot, counts, metadata_of(table, to, snapshot, specs))
+    if snapshot is None:
+        return Written(None, metadata_of(table, to), {}, {})
+    commit = commit_metadata(table, to, snapshot, specs)
+    first = snapshot.properties.get("dagster/run_id", origin.run_id)
+    if first != origin.run_id:
+        commit["lake/committed_by_run"] = first  # This run is its re-execution, and adds nothing more.
+    of_snapshot = {**metadata_of(table, to), "lake/snapshot_id": snapshot.id}
+    return Written(snapshot, of_snapshot, commit, _by_partition(table, to, snapshot, specs))
+
+
+def report(context: Any, to: AssetTable, written: Written, keys: Sequence[str]) -> dict[str, Any]:
+    """Tell Dagster what a write did; the metadata that its materializations carry.
+
+    Each partition's event says what is the partition's. What belongs to the commit as a whole stands there too where the run
+    has one partition, or none; else in one observation.
+    """
+    for key, found in written.partitions.items():
+        context.add_asset_metadata(dict(found), asset_key=to.asset, partition_key=key)
+    if len(keys) <= 1:
+        return {**written.table, **written.commit}
+    if written.commit:
+        context.log_event(dg.AssetObservation(to.asset, metadata={**written.table, **written.commit}))
+    return dict(written.table)
 
 
 def _merge(table: Any, source: Any, declared: Mapping[str, Any]) -> Any:
@@ -190,10 +253,11 @@ def _merge(table: Any, source: Any, declared: Mapping[str, Any]) -> Any:
 def scan(
     lake: Lake, of: AssetTable, keys: Sequence[str] | None, pin: Pin = Pin(), columns: Sequence[str] | None = None
 ) -> tuple[Any, int | None]:
-    """The rows of the partitions `keys` (all rows for None) as a Scan, and the id of the snapshot it reads."""
+    """The rows of the partitions `keys` as a Scan, and the id of the snapshot it reads. All rows for None, and of a table
+    without `partition_by`, which gathers what all partitions bring."""
     table = lake.table(of.name)
     where = None
-    if keys is not None and of.write == "replace":  # Other tables gather what all partitions bring.
+    if keys is not None and (of.partition_by is not None or of.write == "replace"):
         where = predicate_of(specs_of(of, table.schema, keys), columns_of(of.partition_by or {}))
     found = table.scan(columns=columns, where=where, snapshot_id=pin.snapshot_id, tag=pin.tag, as_of=pin.as_of)
     return found, found.snapshot.id if found.snapshot else None
@@ -215,18 +279,19 @@ def specs_of(of: AssetTable, schema: Schema, keys: Sequence[str]) -> dict[str, t
 
 
 def request_id(to: AssetTable, keys: Sequence[str], origin: Origin) -> str:
-    """Names one write: the run, the step and its partitions. A retried step asks with the same name."""
+    """Names one write: the run, the step and its partitions. A retried step asks with the same name, and so does the
+    re-execution of a run that appends."""
     asset = to.asset.to_user_string()
+    # A re-execution replaces what the run before it wrote; what that one appended is there, and is not appended again.
+    run_id = origin.first_run_id if to.write == "append" and origin.first_run_id else origin.run_id
     if not keys:
-        return f"{origin.run_id}/{origin.step}/{asset}"
+        return f"{run_id}/{origin.step}/{asset}"
     digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]
-    return f"{origin.run_id}/{origin.step}/{asset}/{keys[0]}...{keys[-1]}/{digest}"
+    return f"{run_id}/{origin.step}/{asset}/{keys[0]}...{keys[-1]}/{digest}"
 
 
-def metadata_of(
-    table: Any, to: AssetTable, snapshot: Snapshot | None, specs: Mapping[str, Sequence[Spec]] = MappingProxyType({})
-) -> dict[str, Any]:
-    """What Dagster is told of a table and of the commit that was made; `specs` are the partitions that were replaced."""
+def metadata_of(table: Any, to: AssetTable) -> dict[str, Any]:
+    """What Dagster is told of a table."""
     schema: Schema = table.schema
     found: dict[str, Any] = {
         "dagster/table_name": to.name,
@@ -236,16 +301,16 @@ def metadata_of(
     }
     if to.lineage:
         found["dagster/column_lineage"] = column_lineage(to.lineage, schema.names)
-    if snapshot is None:
-        return found
-    found |= {
+    return found
+
+
+def commit_metadata(
+    table: Any, to: AssetTable, snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]] = MappingProxyType({})
+) -> dict[str, Any]:
+    """What Dagster is told of a commit as a whole; `specs` are the partitions that were replaced."""
+    found: dict[str, Any] = {
         "lake/snapshot_id": snapshot.id,
-        "lake/files_added": snapshot.files_added,
-        "lake/files_removed": snapshot.files_removed,
-        "lake/rows_added": snapshot.rows_added,
-        "lake/rows_removed": snapshot.rows_removed,
-        "lake/bytes_added": snapshot.bytes_added,
-        "lake/bytes_removed": snapshot.bytes_removed,
+        **{f"lake/{name}": getattr(snapshot, name) for name in MEASURES},
         "lake/commit_milliseconds": snapshot.milliseconds,
         "lake/commit_attempts": snapshot.attempts,
     }
@@ -255,7 +320,7 @@ def metadata_of(
         found["dagster/row_count"] = snapshot.rows_added
     if snapshot.rows_added:
         where = predicate_of(specs, columns_of(to.partition_by or {})) if specs else None
-        columns = list(schema.names[:PREVIEW_COLUMNS])
+        columns = list(table.schema.names[:PREVIEW_COLUMNS])
         rows = table.scan(columns=columns, where=where, snapshot_id=snapshot.id, limit=PREVIEW_ROWS).to_arrow()
         found["lake/preview"] = dg.MarkdownMetadataValue(preview(rows))
     return found
@@ -345,22 +410,29 @@ def counts_by_key(
     }
 
 
-def _row_counts(table: Any, to: AssetTable, snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]]) -> dict[str, int]:
-    """The rows that the snapshot put into each Dagster partition."""
+def _by_partition(
+    table: Any, to: AssetTable, snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]]
+) -> dict[str, dict[str, Any]]:
+    """What the snapshot did to each Dagster partition that it replaced."""
     if has_windows(specs):
-        return counts_by_key(table, to, specs, snapshot.id)
+        counts = counts_by_key(table, to, specs, snapshot.id)
+        return {key: {"dagster/partition_row_count": count} for key, count in counts.items()}
     schema: Schema = table.schema
     names = schema.partitioning.names
     types = [to_arrow(schema.field(name).type) for name in names]
     asked = next((tuple(spec) for several in specs.values() for spec in several), ())
-    added: dict[tuple[Any, ...], int] = {}
+    changes: dict[tuple[Any, ...], list[PartitionChange]] = {}
     for change in snapshot.partitions:
         # A snapshot may tell times as numbers; Arrow gives both the same Python value.
         scalars = (pa.scalar(value, type) for value, type in zip(change.values, types, strict=True))
         values = dict(zip(names, (scalar.as_py() for scalar in scalars), strict=True))
-        named = tuple(values[name] for name in asked)
-        added[named] = added.get(named, 0) + change.rows_added
-    return {key: sum(added.get(tuple(spec.values()), 0) for spec in several) for key, several in specs.items()}
+        changes.setdefault(tuple(values[name] for name in asked), []).append(change)
+    found = {}
+    for key, several in specs.items():
+        mine = [change for spec in several for change in changes.get(tuple(spec.values()), [])]
+        told = {f"lake/{name}": sum(getattr(change, name) for change in mine) for name in MEASURES}
+        found[key] = {**told, "dagster/partition_row_count": told["lake/rows_added"]}
+    return found
 
 
 def _shown(keys: Sequence[str], at_most: int = 20) -> str:

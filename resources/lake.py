@@ -5,16 +5,36 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
-from pydantic import Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from lakeformat import Lake
-from resources.asset_table import AssetTable, Origin, as_dagster_failures, declared, metadata_of, write
+from resources.asset_table import (
+    AssetTable,
+    Origin,
+    as_dagster_failures,
+    commit_metadata,
+    declared,
+    metadata_of,
+    report,
+    write,
+)
+from resources.fields import refuse_unknown
 
+SECRET: dict[str, Any] = {"dagster__is_secret": True}  # Dagster's launchpad shows stars for it.
 UNTIL = "lake/changes_until"  # On a snapshot: the last one upstream whose changes it holds.
 
 
 class LakeResource(dg.ConfigurableResource):
     """A warehouse: where it is, how to reach it, and the database that an asset's table goes to by default.
+
+        LakeResource(
+            warehouse="s3://bucket/warehouse",
+            storage_options={"region": "eu-west-1", "secret_access_key": dg.EnvVar("S3_SECRET")},
+            catalog="https://catalog.example/iceberg",
+            catalog_options={"credential": dg.EnvVar("CATALOG_CREDENTIAL")},
+        )
+
+    Keys and passwords by `dg.EnvVar`: what stands here literally is seen in Dagster's UI.
 
     An asset that writes in its own body returns what `write` returns:
 
@@ -23,16 +43,40 @@ class LakeResource(dg.ConfigurableResource):
             return lake.write(context, rows_of(context.partition_keys))
     """
 
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     warehouse: str = Field(description="A path or URI, e.g. `/data/warehouse` or `s3://bucket/warehouse`.")
     database: str = Field(default="default", description="The database of tables whose asset key names none.")
-    storage_options: dict[str, str] = Field(default={}, description="What the storage needs: endpoint, keys, region.")
+    storage_options: dict[str, str] = Field(
+        default={},
+        description="What the storage needs: endpoint, region; keys as `EnvVar`.",
+        repr=False,
+        json_schema_extra=SECRET,
+    )
+    catalog: str | None = Field(
+        default=None,
+        description="Where Iceberg tables are named: `sql`, a database's address or `https://...`; see `lakeformat.Lake`.",
+        repr=False,  # An address may hold a password.
+        json_schema_extra=SECRET,
+    )
+    catalog_options: dict[str, str] = Field(
+        default={},
+        description="What the catalog needs: its name, or a token or credential as `EnvVar`.",
+        repr=False,
+        json_schema_extra=SECRET,
+    )
     _lake: Lake | None = PrivateAttr(default=None)
+
+    def __init__(self, **fields: Any) -> None:
+        refuse_unknown(type(self), fields)
+        super().__init__(**fields)
 
     @property
     def lake(self) -> Lake:
         """The Lake, opened on first use."""
         if self._lake is None:
-            self._lake = Lake(self.warehouse, **self.storage_options)
+            catalog = {"catalog": self.catalog, "catalog_options": self.catalog_options}
+            self._lake = Lake(self.warehouse, **catalog, **self.storage_options)
         return self._lake
 
     def write(self, context: dg.AssetExecutionContext, data: Any) -> dg.MaterializeResult:
@@ -42,11 +86,9 @@ class LakeResource(dg.ConfigurableResource):
         with as_dagster_failures(context.asset_key, keys):
             table = self.declared(context.asset_key, context.assets_def)
             written = write(self.lake, table, data, keys, origin_of(context, context.op_execution_context.op_handle))
-        for key, rows in written.row_counts.items():
-            context.add_asset_metadata({"dagster/partition_row_count": rows}, table.asset, partition_key=key)
         return dg.MaterializeResult(
             asset_key=table.asset,
-            metadata=written.metadata,
+            metadata=report(context, table, written, keys),
             data_version=dg.DataVersion(str(written.snapshot.id)) if written.snapshot else None,
         )
 
@@ -78,8 +120,9 @@ class LakeResource(dg.ConfigurableResource):
                 source.changes(to_snapshot=until, consumer=consumer).acknowledge()
                 if until == changes.until:
                     break
-        told = {"lake/changes_after": after, "lake/changes_until": until}
-        return dg.MaterializeResult(asset_key=to.asset, metadata={**metadata_of(table, to, snapshot), **told})
+        told = {**metadata_of(table, to), "lake/changes_after": after, "lake/changes_until": until}
+        commit = commit_metadata(table, to, snapshot) if snapshot else {}
+        return dg.MaterializeResult(asset_key=to.asset, metadata={**told, **commit})
 
     def declared(self, asset: dg.AssetKey, definition: dg.AssetsDefinition) -> AssetTable:
         """The table of an asset, from the asset's definition."""
@@ -97,4 +140,5 @@ class LakeResource(dg.ConfigurableResource):
 def origin_of(context: dg.AssetExecutionContext | dg.OpExecutionContext, step: Any) -> Origin:
     """The run and the step that write."""
     run = context.run
-    return Origin(run_id=run.run_id, step=str(step), backfill=run.tags.get("dagster/backfill", ""))
+    backfill = run.tags.get("dagster/backfill", "")
+    return Origin(run.run_id, str(step), backfill, first_run_id=run.root_run_id or run.run_id)

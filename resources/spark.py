@@ -16,6 +16,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lakeformat.engines.spark import add_to_session
+from resources.fields import refuse_unknown
 
 OLDEST_JAVA = 17
 
@@ -54,6 +55,10 @@ class SparkResource(dg.ConfigurableResource):
     log_level: str = Field(default="WARN", description="What Spark logs into the step's stderr.")
     _groups: set[str] = PrivateAttr(default_factory=set)
     _uses: bool = PrivateAttr(default=False)
+
+    def __init__(self, **fields: Any) -> None:
+        refuse_unknown(type(self), fields)
+        super().__init__(**fields)
 
     @property
     def session(self) -> SparkSession:

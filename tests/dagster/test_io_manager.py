@@ -1,6 +1,7 @@
 """LakeIOManager without Spark: every kind of partitions and frame, one commit a run, and what goes wrong."""
 
 import json
+import re
 from datetime import date, datetime
 
 import dagster as dg
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakeformat import Conflict, Scan
+from lakeformat import Conflict, Lake, Scan
 from resources.asset_table import as_dagster_failures
 from resources.io_manager import READS_TAG, LakeIOManager
 from resources.lake import LakeResource
@@ -122,6 +123,29 @@ def test_the_event_log_says_what_was_written(run, lake, format):
     assert snapshot.properties["dagster/run_id"] == result.run_id
     assert snapshot.properties["dagster/backfill"] == "fill1"
     assert snapshot.properties["dagster/partitions"] == "2013-01-01"
+
+
+def test_a_range_tells_its_commit_once_and_each_day_what_is_its_own(run, lake):
+    rows = {"2013-01-01": [1, 2], "2013-01-03": [3]}
+    asset = daily_asset(rows)
+    run(asset, keys=("2013-01-01", "2013-01-03"))
+    rows["2013-01-01"] = [4, 5, 6]
+    result = run(asset, keys=("2013-01-01", "2013-01-03"))
+    (whole,) = (e.asset_observation_data.asset_observation for e in result.get_asset_observation_events())
+    assert (whole.asset_key, whole.partition) == (dg.AssetKey("orders"), None)
+    whole = {name: value.value for name, value in whole.metadata.items()}
+    assert (whole["lake/rows_added"], whole["lake/rows_removed"], whole["lake/partitions_in_commit"]) == (4, 3, 3)
+    assert len(whole["lake/preview"].splitlines()) == 2 + 4
+    days = {m.partition: {name: value.value for name, value in m.metadata.items()} for m in materializations(result)}
+    told = ("lake/rows_added", "lake/rows_removed", "lake/files_removed", "dagster/partition_row_count")
+    assert {day: tuple(metadata[name] for name in told) for day, metadata in days.items()} == {
+        "2013-01-01": (3, 2, 1, 3),
+        "2013-01-02": (0, 0, 0, 0),
+        "2013-01-03": (1, 1, 1, 1),
+    }
+    for metadata in days.values():
+        assert metadata["lake/snapshot_id"] == lake.lake.table("nyc.orders").current_snapshot().id
+        assert not {"lake/preview", "lake/commit_milliseconds", "lake/partitions_in_commit"} & metadata.keys()
 
 
 def test_declared_lineage_reaches_the_event_log(run):
@@ -566,3 +590,162 @@ def files_by_day(lake, name="nyc.orders"):
     for row in lake.lake.table(name).inspect.files().to_pylist():
         found.setdefault(row["partition"].split("=")[-1].rstrip("/"), set()).add(row["path"])
     return found
+
+
+# --- appending ----------------------------------------------------------------------------------------------------------
+
+
+def events_asset(give, mode="write", **options):
+    @dg.asset(metadata={**DECLARED, mode: "append"}, **options)
+    def events() -> pa.Table:
+        return pa.table({"n": pa.array(give, pa.int64())})
+
+    return events
+
+
+@pytest.mark.parametrize("mode", ["write", "write_mode"])
+def test_append_adds_at_each_materialization_and_removes_nothing(mode, run, lake):
+    give = [1, 2]
+    events = events_asset(give, mode)
+    run(events)
+    give[:] = [3]
+    (found,) = materializations(run(events))
+    assert content(lake, "nyc.events") == [(1,), (2,), (3,)]
+    assert (found.metadata["lake/rows_added"].value, found.metadata["lake/rows_removed"].value) == (1, 0)
+    assert "dagster/row_count" not in found.metadata
+
+
+def test_partitions_of_an_appending_asset_gather_and_one_that_is_run_again_adds_again(run, lake):
+    @single(partitions_def=DAILY, metadata={"write": "append"})
+    def events(context: dg.AssetExecutionContext) -> pa.Table:
+        return pa.table({"n": [int(day[-1]) for day in context.partition_keys]})
+
+    seen = []
+
+    @single(partitions_def=DAILY, metadata={"partition_by": "dt"})
+    def copied(events: pa.Table) -> pa.Table:
+        seen.append(events.num_rows)
+        return pa.table({"dt": pa.array([], pa.string()), "n": pa.array([], pa.int64())})
+
+    run(events, keys=("2013-01-01", "2013-01-03"))
+    run(events, copied, key="2013-01-02")
+    assert content(lake, "nyc.events") == [(1,), (2,), (2,), (3,)]
+    assert seen == [4], "a table without partition_by is read whole"
+
+
+def test_an_output_says_at_run_time_how_it_is_written(run, lake):
+    how = {}
+
+    @dg.asset(metadata={**DECLARED, "primary_key": ["n"]})
+    def events() -> dg.Output[pa.Table]:
+        return dg.Output(pa.table({"n": [1], "x": [how["x"]]}), metadata={"write_mode": how["mode"]})
+
+    for x, mode in (("a", "replace"), ("b", "upsert")):
+        how.update(x=x, mode=mode)
+        run(events)
+        assert content(lake, "nyc.events") == [(1, x)]
+    how.update(mode="apend")
+    result = run(events, raises=False)
+    assert "'apend'; it must be one of" in str(result.get_step_failure_events()[0].step_failure_data)
+
+
+# --- what is misspelt ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"wirte": "append"}, "'wirte' means nothing here; did you mean 'write'?"),
+        ({"partitioned_by": "dt"}, "did you mean 'partition_by'?"),
+        ({"primary_keys": ["n"]}, "did you mean 'primary_key'?"),
+        ({"write": "append", "write_mode": "upsert"}, "do not agree"),
+    ],
+)
+def test_metadata_that_is_nearly_ours_is_refused(metadata, message, run, lake):
+    @dg.asset(metadata={**DECLARED, **metadata})
+    def orders() -> pa.Table:
+        return pa.table({"dt": ["2013-01-01"], "n": [1]})
+
+    result = run(orders, raises=False)
+    assert message in str(result.get_step_failure_events()[0].step_failure_data)
+    assert not lake.lake.exists("nyc.orders")
+
+
+def test_metadata_of_others_is_left_alone(run, lake):
+    @dg.asset(metadata={**DECLARED, "team": "flights", "acme/write": "never"})
+    def orders() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    assert run(orders).success
+
+
+def test_an_input_reads_the_columns_that_its_metadata_names(run):
+    seen = []
+
+    def reads(metadata):
+        @dg.asset(metadata=DECLARED, ins={"orders": dg.AssetIn(metadata=metadata)})
+        def copied(orders: pa.Table) -> pa.Table:
+            seen.append(orders.column_names)
+            return orders
+
+        return copied
+
+    @dg.asset(metadata=DECLARED)
+    def orders() -> pa.Table:
+        return pa.table({"a": [1], "b": [2], "c": [3]})
+
+    run(orders)
+    copied = reads({"columns": ["c", "a"]})
+    run(orders, copied, selection=[copied])
+    assert seen == [["c", "a"]]
+    for metadata, message in (
+        ({"colums": ["a"]}, "did you mean columns?"),
+        ({"columns": "a"}, "give a list of names"),
+        ({"columns": ["d"]}, "'d'"),
+    ):
+        copied = reads(metadata)
+        result = run(orders, copied, selection=[copied], raises=False)
+        assert message in str(result.get_step_failure_events()[0].step_failure_data)
+
+
+def test_resources_refuse_fields_that_they_do_not_have():
+    for make, message in (
+        (lambda: LakeResource(warehouse="w", catalogue="sql"), "no field 'catalogue'; did you mean 'catalog'?"),
+        (lambda: SparkResource(remot="sc://host"), "did you mean 'remote'?"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)) as caught:
+            make()
+        assert "input_value" not in str(caught.value), "values may be secrets"
+
+
+# --- catalogs and secrets -----------------------------------------------------------------------------------------------
+
+
+def test_a_catalog_is_configured_and_secrets_come_from_the_environment(tmp_path, monkeypatch, instance, format):
+    monkeypatch.setenv("CATALOG_NAME", "prod")
+    lake = LakeResource(
+        warehouse=str(tmp_path / "w"), catalog="sql", catalog_options={"name": dg.EnvVar("CATALOG_NAME")}
+    )
+
+    @dg.asset(metadata=DECLARED)
+    def orders() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    io = LakeIOManager(lake=lake, spark=SparkResource())
+    assert dg.materialize([orders], resources={"io_manager": io}, instance=instance).success
+    opened = Lake(str(tmp_path / "w"), catalog="sql", catalog_options={"name": "prod"})
+    assert opened.table("default.orders").scan().count() == 1
+    assert Lake(str(tmp_path / "w")).tables() == ([] if format == "iceberg" else ["default.orders"])
+
+
+def test_fields_that_may_hold_secrets_are_marked_and_not_shown():
+    resource = LakeResource(
+        warehouse="w", storage_options={"secret_access_key": "hush"}, catalog="sqlite://u:hush@h/db"
+    )
+    assert "hush" not in repr(resource)
+    fields = LakeResource.to_config_schema().as_field().config_type.fields
+    assert {name for name, field in fields.items() if field.is_secret} == {
+        "storage_options",
+        "catalog",
+        "catalog_options",
+    }
