@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import arrow
 from lakeformat.errors import InvalidInput, LakeError, NotFound
+from lakeformat.model import casing
 from lakeformat.model.predicate import (
     ALWAYS,
+    BLANKS,
     COMPARISONS,
     Call,
     Column,
@@ -383,7 +385,8 @@ def _from_text(values: Values, target: pa.DataType) -> Values:
     t = pa.types
     if _is_text(target) or _is_binary(target):
         return pc.cast(values, target)
-    trimmed = pc.utf8_trim_whitespace(values)
+    is_float = t.is_floating(target) or t.is_decimal(target)
+    trimmed = pc.utf8_trim(values, characters=BLANKS.removesuffix("\x7f") if is_float else BLANKS)
     if t.is_boolean(target):
         return _text_to_boolean(trimmed)
     if t.is_date(target):
@@ -395,7 +398,15 @@ def _from_text(values: Values, target: pa.DataType) -> Values:
         return pc.cast(pc.cast(pc.cast(moment, pa.timestamp("ns")), pa.time64("ns")), target, safe=False)
     if t.is_decimal(target):
         return _number_to_number(pc.cast(trimmed, pa.decimal256(76, 37)), target)
-    return pc.cast(trimmed, target)
+    return pc.cast(_digits_of(trimmed) if t.is_integer(target) else trimmed, target)
+
+
+def _digits_of(values: Values) -> Values:
+    """Texts of whole numbers as Arrow takes them, which knows no plus sign, and takes 0x10 for 16."""
+    odd = pc.fill_null(pc.invert(pc.match_substring_regex(values, r"^[+-]?[0-9]+$")), False)
+    if len(wrong := _listed(values).filter(_listed(odd))):
+        raise InvalidInput(f"{wrong[0].as_py()!r} is not a whole number")
+    return pc.utf8_ltrim(values, characters="+")
 
 
 def _text_to_boolean(values: Values) -> Values:
@@ -420,8 +431,10 @@ def _text_to_date(values: Values, target: pa.DataType) -> Values:
 
 
 def _text_to_timestamp(values: Values, target: pa.DataType) -> Values:
-    """A text without a zone is UTC."""
+    """A text without a zone is UTC; of one with a zone, a timestamp without one has the clock's time, as in Spark."""
     unit = "ns" if target.unit == "ns" else "us"
+    if target.tz is None:
+        values = pc.replace_substring_regex(values, pattern=r"(:\d\d.*?)\s*[+-]\d\d(:?\d\d)?$", replacement=r"\1")
     values = pc.replace_substring_regex(values, pattern=r"\s*(Z|UTC)$", replacement="")
     zoned = pc.match_substring_regex(values, pattern=r":\d\d.*[+-]\d\d(:?\d\d)?$")
     if not pc.any(_listed(zoned)).as_py():
@@ -823,6 +836,32 @@ def _on_text(apply: Callable[[Any], Any]) -> Callable[[Values], Values]:
     return lambda values: apply(_text(values))
 
 
+def _cased(ascii: Callable[[Any], Any], full: Callable[[str], str]) -> Callable[[Values], Values]:
+    """Case by `ascii` where that is enough, else by `full`: of all such rows at once, as one text."""
+
+    def of_array(values: pa.Array) -> pa.Array:
+        odd = pc.fill_null(pc.invert(pc.string_is_ascii(values)), False)
+        if not odd.true_count:
+            return ascii(values)
+        found = values.filter(odd)
+        texts = found.to_pylist()
+        between = next((c for c in _CONTROLS if not pc.any(pc.match_substring(found, c)).as_py()), None)
+        mapped = list(map(full, texts)) if between is None else full(between.join(texts)).split(between)
+        return pc.replace_with_mask(ascii(values), odd, pa.array(mapped, values.type))
+
+    def apply(values: Values) -> Values:
+        if isinstance(values, pa.Scalar):
+            return of_array(_listed(values))[0]
+        if isinstance(values, pa.ChunkedArray):
+            return pa.chunked_array([of_array(each) for each in values.chunks], values.type)
+        return of_array(values)
+
+    return apply
+
+
+_CONTROLS = tuple(map(chr, range(32)))  # They have no case, and no part in that of their neighbours.
+
+
 def _length(values: Values) -> Values:
     if _is_binary(values.type):
         return pc.cast(pc.binary_length(values), pa.int32())
@@ -978,8 +1017,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Values]] = {
     "round": _round,
     "floor": _rounded(pc.floor),
     "ceil": _rounded(pc.ceil),
-    "upper": _on_text(pc.utf8_upper),
-    "lower": _on_text(pc.utf8_lower),
+    "upper": _on_text(_cased(pc.ascii_upper, casing.upper)),
+    "lower": _on_text(_cased(pc.ascii_lower, casing.lower)),
     "trim": _on_text(lambda v: pc.utf8_trim(v, characters=" ")),
     "ltrim": _on_text(lambda v: pc.utf8_ltrim(v, characters=" ")),
     "rtrim": _on_text(lambda v: pc.utf8_rtrim(v, characters=" ")),

@@ -11,7 +11,7 @@ from sqlglot import expressions as exp
 from sqlglot.errors import SqlglotError
 
 from lakeformat.errors import InvalidInput
-from lakeformat.model import predicate
+from lakeformat.model import casing, predicate
 from lakeformat.model.predicate import (
     OPERATORS,
     Call,
@@ -285,7 +285,7 @@ class _Reading:
         pattern = self.expression(node.expression)
         if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
             raise self._unknown(node)
-        return predicate.like(call("lower", self.expression(node.this)), pattern.value.lower())
+        return predicate.like(call("lower", self.expression(node.this)), casing.lower(pattern.value))
 
     def _read_escape(self, node: Any) -> Expression:
         escape = self.expression(node.expression)
@@ -372,13 +372,14 @@ class _Reading:
         try:
             if isinstance(value, str) and text.startswith("timestamp"):
                 found, beyond = predicate.parse_timestamp(value)
+                found = found.replace(tzinfo=None) if text == "timestamp(6)" else found
                 return call("cast", Literal(value), Literal(text.replace("(6)", "(9)"))) if beyond else Literal(found)
             if isinstance(value, str) and text == "date":
                 return Literal(predicate.parse_date(value))
             if isinstance(value, str | int | Decimal) and not isinstance(value, bool) and text == "double":
-                return Literal(float(value))
+                return Literal(float(predicate.number_text(value) if isinstance(value, str) else value))
             if isinstance(value, str) and text.startswith("decimal"):
-                number = Decimal(value)
+                number = Decimal(predicate.number_text(value))
                 target = predicate.parse_type(text)
                 if isinstance(target, Scalar) and -int(number.as_tuple().exponent) == target.parameters[1]:
                     return Literal(predicate.coerce(number, target, "decimal"))
@@ -451,9 +452,12 @@ class _Reading:
 
     def _read_right(self, node: Any) -> Expression:
         count = self.expression(node.expression)
-        if not isinstance(count, Literal) or not isinstance(count.value, int) or count.value <= 0:
+        if not isinstance(count, Literal) or not isinstance(count.value, int):
             raise self._unknown(node)
-        return call("substring", self.expression(node.this), Literal(-count.value))
+        operand = self.expression(node.this)
+        if count.value <= 0:
+            return call("substring", operand, Literal(1), Literal(0))
+        return call("substring", operand, Literal(-count.value))
 
     def _read_trim(self, node: Any) -> Expression:
         if node.args.get("expression") is not None:

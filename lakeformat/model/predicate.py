@@ -18,6 +18,7 @@ from decimal import ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal, InvalidOperati
 from typing import Any
 
 from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.model import casing
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
 from lakeformat.model.type_text import parse_type
 
@@ -525,6 +526,7 @@ def spark_type(type: Type) -> str:
             return f"STRUCT<{', '.join(parts)}>"
 
 
+BLANKS = "".join(map(chr, range(33))) + "\x7f"  # What Spark takes from both ends of a text that it casts.
 ANY_TEXT, ANY_CHARACTER = object(), object()
 
 
@@ -786,8 +788,8 @@ def _fit(value: Any, type: Type, what: str) -> tuple[Any, bool, int]:
 def _fit_boolean(value: Any) -> tuple[Any, bool, int] | None:
     if isinstance(value, bool):
         return value, True, 0
-    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return value.strip().lower() == "true", True, 0
+    if isinstance(value, str) and value.strip(BLANKS).lower() in ("true", "false"):
+        return value.strip(BLANKS).lower() == "true", True, 0
     return None
 
 
@@ -798,7 +800,7 @@ def _fit_number(
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
-        number = Decimal(value.strip())
+        number = Decimal(number_text(value))
     elif isinstance(value, float):
         number = Decimal(repr(value))
     elif isinstance(value, int | Decimal):
@@ -824,7 +826,7 @@ def _fit_float(value: Any, kind: Kind) -> tuple[Any, bool, int] | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
-        found = float(value.strip())
+        found = float(number_text(value))
         # A FLOAT column's own value in text, e.g. a partition's, must find itself again.
         return (_single(found) if kind is Kind.FLOAT else found), True, 0
     if isinstance(value, int | float | Decimal):
@@ -835,6 +837,14 @@ def _fit_float(value: Any, kind: Kind) -> tuple[Any, bool, int] | None:
     return None
 
 
+def number_text(value: str) -> str:
+    """Without blanks; Python's own forms of numbers, such as 1_000, are none of SQL's."""
+    found = value.strip(BLANKS)
+    if "_" in found or not found.isascii():
+        raise ValueError(f"{value!r} is not a number")
+    return found
+
+
 def _single(value: float) -> float:
     try:
         return float(struct.unpack("f", struct.pack("f", value))[0])
@@ -842,16 +852,16 @@ def _single(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-_DATE = re.compile(r"\s*([+-]?\d{4,5})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:[ T].*)?\s*", re.DOTALL)
+_DATE = re.compile(r"([+-]?\d{4,5})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:[ T].*)?", re.DOTALL | re.ASCII)
 _TIME_OF_DAY = r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?"
-_TIME = re.compile(rf"\s*{_TIME_OF_DAY}\s*")
+_TIME = re.compile(_TIME_OF_DAY, re.ASCII)
 _ZONE = r"\s*(Z|UTC|GMT|(?:UTC|GMT)?[+-]\d{1,2}(?::?\d{2})?)?"
-_TIMESTAMP = re.compile(rf"\s*(\d{{4}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T](?:{_TIME_OF_DAY})?{_ZONE})?)?)?\s*")
+_TIMESTAMP = re.compile(rf"(\d{{4}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T](?:{_TIME_OF_DAY})?{_ZONE})?)?)?", re.ASCII)
 
 
 def parse_date(text: str) -> dt.date:
     """A date as Spark casts it from text: `2023-05-01`, `2023-5-1`, `2023-05`, `2023`; a time behind it is left out."""
-    found = _DATE.fullmatch(text)
+    found = _DATE.fullmatch(text.strip(BLANKS))
     if not found:
         raise ValueError("a date looks like 2023-05-01")
     year, month, day = found.groups()
@@ -860,7 +870,7 @@ def parse_date(text: str) -> dt.date:
 
 def parse_timestamp(text: str) -> tuple[dt.datetime, int]:
     """(timestamp, nanoseconds beyond its microseconds) of `2023-05-01 10:00:00.123Z`; aware only if a zone is given."""
-    found = _TIMESTAMP.fullmatch(text)
+    found = _TIMESTAMP.fullmatch(text.strip(BLANKS))
     if not found:
         raise ValueError("a timestamp looks like 2023-05-01 10:00:00")
     year, month, day, hour, minute, second, fraction, zone = found.groups()
@@ -872,7 +882,7 @@ def parse_timestamp(text: str) -> tuple[dt.datetime, int]:
 
 
 def parse_time(text: str) -> dt.time:
-    found = _TIME.fullmatch(text)
+    found = _TIME.fullmatch(text.strip(BLANKS))
     if not found:
         raise ValueError("a time looks like 10:00:00")
     hour, minute, second, fraction = found.groups()
@@ -913,6 +923,7 @@ def _fit_timestamp(value: Any, type: Scalar) -> tuple[Any, bool, int] | None:
     extra = 0
     if isinstance(value, str):
         value, extra = parse_timestamp(value)
+        value = value if type.kind is Kind.TIMESTAMP_TZ else value.replace(tzinfo=None)
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         value = dt.datetime.combine(value, dt.time())
     if not isinstance(value, dt.datetime):
@@ -1104,8 +1115,8 @@ _STRICT: Mapping[str, Callable[..., Any]] = {
     "neg": lambda value: -_number(value),
     "abs": lambda value: abs(_number(value)),
     "round": _round,
-    "upper": lambda text: text.upper(),
-    "lower": lambda text: text.lower(),
+    "upper": casing.upper,
+    "lower": casing.lower,
     "length": len,
     "trim": lambda text: text.strip(" "),
     "ltrim": lambda text: text.lstrip(" "),

@@ -1,8 +1,11 @@
 """Expressions against a row-by-row reference, and what statistics and filters may never lose."""
 
 import datetime as dt
+import hashlib
+import json
 import math
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -674,3 +677,41 @@ def test_large_sets_of_partitions_are_looked_up_by_columns():
     table = pa.table({"a": pa.array(np.arange(n) % 1000), "b": pa.array((np.arange(n) // 1000).astype(str))})
     wanted = predicate.in_tuples(["a", "b"], [(i % 1000, str(i // 1000)) for i in range(0, n, 7)])
     assert mask(wanted, table).to_pylist() == [i % 7 == 0 for i in range(n)]
+
+
+CASING = json.loads((Path(__file__).parents[1] / "golden" / "vectors" / "casing.json").read_text())
+
+
+@pytest.mark.parametrize("name", ["upper", "lower"])
+def test_every_character_has_sparks_case_over_a_table_and_alone(name):
+    special = CASING[name]["special"] | (CASING["sigma"] if name == "lower" else {})
+    rows = pa.table({"s": [*special, None, "ascii"]})
+    found = evaluate(parse(f"{name}(s)"), rows).to_pylist()
+    assert found == [*special.values(), None, getattr("ascii", name)()]
+    assert [predicate.test(parse(f"{name}(s)"), {"s": text}) for text in special] == [*special.values()]
+    every = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    mapped = evaluate(parse(f"{name}(s)"), pa.table({"s": every})).to_pylist()
+    assert hashlib.sha256("\n".join(mapped).encode()).hexdigest() == CASING[name]["sha256_of_every_character"]
+
+
+def test_case_keeps_rows_apart_whatever_characters_they_hold():
+    texts = ["ß\x00", None, "\x01ﬁ", "ΑΣ", "a", "Σ"]
+    every = [*texts, "ß" + "".join(map(chr, range(32)))]
+    for table in (
+        pa.table({"s": texts}),
+        pa.table({"s": every}),
+        pa.table({"s": pa.chunked_array([texts[:2], every])}),
+    ):
+        wanted = [None if text is None else text.upper() for text in table["s"].to_pylist()]
+        assert evaluate(parse("upper(s)"), table).to_pylist() == wanted
+    assert mask(parse("s = upper('straße')"), pa.table({"s": ["STRASSE", "STRAẞE"]})).to_pylist() == [True, False]
+
+
+def test_texts_are_trimmed_and_read_as_numbers_as_spark_does():
+    held = pa.table({"s": ["\t+5\x00", " -7\x7f"]})
+    assert evaluate(parse("cast(s as int)"), held).to_pylist() == [5, -7]
+    for odd in ("0x10", "1_0", "\u00a01", "٣"):
+        with pytest.raises(InvalidInput, match="is not a whole number"):
+            evaluate(parse("cast(s as int)"), pa.table({"s": [odd]}))
+        with pytest.raises(InvalidInput, match=r"is not a number|is not one"):
+            bind(predicate.eq("i", odd), FIELDS)

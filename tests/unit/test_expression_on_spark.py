@@ -1,11 +1,14 @@
 """Expressions mean on Arrow what they mean on Spark: the same texts, the same values, in one comparison."""
 
 import datetime as dt
+import json
 import math
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
 from lakeformat.codec import arrow
 from lakeformat.codec.expression import evaluate, parse
@@ -13,6 +16,8 @@ from lakeformat.errors import InvalidInput
 from lakeformat.model.predicate import bind, to_sql
 
 pytestmark = pytest.mark.spark
+
+CASING = json.loads((Path(__file__).parents[1] / "golden" / "vectors" / "casing.json").read_text())
 
 TABLE = pa.table(
     {
@@ -371,6 +376,33 @@ b % 1000
 mod(i, 4)
 e - e
 e * 0
+upper('Straße ŉǰΐ ﬁᾳ ǆ ɤ')
+lower('İSTANBUL ΟΔΟΣ ΟΔΟΣΑ ΑΣ.Α ΑΣ́ 1Σ ẞ')
+'Straße' ilike 'STRAẞE'
+'ΟΔΟΣ' ilike '%σ'
+upper(u || 'ß')
+length('😀a')
+substring('😀ab', 2, 1)
+right('abc', 0)
+'😀' like '_'
+trim('\t a ')
+cast(' 1' as int)
+cast('\t1' as int)
+cast('+5' as int)
+cast('0x10' as int)
+cast('1_000' as int)
+cast('1_0' as double)
+cast('٣' as int)
+i = '1_000'
+i = '+1'
+i = '　1'
+b = '0x5'
+f = '1_5'
+d = '２０２３-05-01'
+cast('2023-05-01 10:00:00+02:00' as timestamp_ntz)
+cast(concat('2023-05-01 10:00:00', '+02:00') as timestamp_ntz)
+ts = '2023-05-01 10:00:00.123456+05:00'
+tz = '2023-05-01 12:00:00+02:00'
 0.1 + 0.2
 0.1e0 + 0.2e0
 i * 1.1
@@ -396,7 +428,10 @@ def on_spark(spark, texts: list[str]) -> dict[str, list[str]]:
     """What Spark makes of each text, in one select."""
     names = [f"v{i}" for i in range(len(texts))]
     chosen = [f"({text}) AS {name}" for name, text in zip(names, texts, strict=True)]
-    table = spark.createDataFrame(TABLE).selectExpr(*chosen).toArrow()
+    frame = spark.createDataFrame(TABLE).withColumn(
+        "ts", F.col("ts").cast("timestamp_ntz")
+    )  # It would take it for one of an instant.
+    table = frame.selectExpr(*chosen).toArrow()
     return {text: plain(table[name].to_pylist()) for name, text in zip(names, texts, strict=True)}
 
 
@@ -423,6 +458,13 @@ def test_every_expression_has_sparks_value_here_and_its_text_the_same_on_spark(s
     for text in refused:
         with pytest.raises(Exception, match=r"CAST|OVERFLOW|MISMATCH|RANGE"):
             on_spark(spark, [text])
+
+
+def test_the_golden_cases_are_sparks(spark):
+    for name in ("upper", "lower"):
+        characters = CASING[name]["special"] | (CASING["sigma"] if name == "lower" else {})
+        frame = spark.createDataFrame(pa.table({"c": list(characters)})).selectExpr("c", f"{name}(c) AS v")
+        assert {row.c: row.v for row in frame.collect()} == characters
 
 
 def test_a_division_by_zero_is_null_on_both(spark):
