@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,6 +14,7 @@ import requests
 
 from lakeformat.catalogs import documents, vended
 from lakeformat.catalogs.catalog import Found
+from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, StoreError
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.credentials import Issued, Lease
@@ -213,10 +213,10 @@ class RestHead:
         return 0 if location is None else Pointer(location)
 
     def advance(self, version: int, plan: Plan) -> Outcome:
-        new, catalog, name = json.loads(plan.root), self.entry.catalog, self.entry.table
+        new, catalog, name = document.parse(plan.root, plan.root_path), self.entry.catalog, self.entry.table
         try:
             if isinstance(version, Pointer):
-                base = json.loads(self.store.read(version.location))
+                base = document.parse(self.store.read(version.location), version.location)
                 body = {
                     "identifier": {"namespace": self.entry.namespace.split("."), "name": name},
                     "requirements": documents.requirements(base, new),

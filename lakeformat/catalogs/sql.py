@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
 from lakeformat.catalogs.catalog import Found
+from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, NotFound, StoreError
 from lakeformat.storage.files import open_store
 from lakeformat.storage.head import SwapHead
@@ -152,10 +152,10 @@ class SqlEntry:
 
 def table_root(metadata: bytes, where: str) -> str:
     """The location that a metadata file gives its table."""
-    try:
-        return str(json.loads(metadata)["location"]).rstrip("/")
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptFile(f"{where}: no table metadata ({error!r})") from error
+    location = document.parse(metadata, where).get("location")
+    if not isinstance(location, str) or not location:
+        raise CorruptFile(f"{where}: no table metadata: its location is {location!r}")
+    return location.rstrip("/")
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

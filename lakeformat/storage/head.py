@@ -41,23 +41,22 @@ class CreateHead:
     store: Store
     folder: str = "snapshot"
     prefix: str = "snapshot-"
-    suffix: str = ""
+    suffixes: tuple[str, ...] = ("",)  # Names of one version: all that commit on a base choose the same.
 
     def version(self) -> int:
         return max(self.versions(), default=0)
 
     def versions(self) -> list[int]:
         """Every version that has its file, ascending; expiry and restores leave gaps."""
-        number = re.compile(re.escape(self.prefix) + r"([1-9][0-9]{0,18})" + re.escape(self.suffix))
+        endings = "|".join(map(re.escape, self.suffixes))
+        number = re.compile(rf"{re.escape(self.prefix)}([1-9][0-9]{{0,18}})(?:{endings})")
         found = map(number.fullmatch, self.store.names(self.folder))
-        return sorted(int(match.group(1)) for match in found if match)
+        return sorted({int(match.group(1)) for match in found if match})
 
     def advance(self, version: int, plan: Plan) -> Outcome:
         is_version = plan.root_path.startswith(f"{self.folder}/")  # A schema is a root with a folder of its own.
-        assert not is_version or plan.root_path == f"{self.folder}/{self.prefix}{version + 1}{self.suffix}", (
-            plan.root_path,
-            version,
-        )
+        names = [f"{self.folder}/{self.prefix}{version + 1}{suffix}" for suffix in self.suffixes]
+        assert not is_version or plan.root_path in names, (plan.root_path, version)
         try:
             # The name may be free again, since expiry and restores delete: later versions would hide what is created.
             if is_version and self.version() > version:

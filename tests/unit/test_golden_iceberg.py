@@ -1,5 +1,6 @@
 """Tables that Iceberg's Java runtime wrote, row for row, at every snapshot; what it wrote as version 1 goes on as version 2."""
 
+import datetime
 import json
 import zipfile
 from collections import Counter
@@ -10,6 +11,7 @@ import pytest
 
 from lakeformat import UnsupportedFeature
 from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg import manifest
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table
 from tests.golden import wire
@@ -56,9 +58,27 @@ def test_there_is_a_table_of_each_kind():
     assert sum((GOLDEN / f"{name}.zip").stat().st_size for name in TABLES) < 300_000
 
 
+def name_manifests_themselves(table):
+    """Snapshots as Java wrote them before there were manifest lists (`write.manifest-lists.enabled=false`)."""
+    base = table._base()
+    document = json.loads(json.dumps(base.document))
+    for snapshot in document["snapshots"]:
+        snapshot["manifests"] = manifest.metas_of(table._store, snapshot)["manifest_path"].to_pylist()
+        table._store.delete([snapshot.pop("manifest-list")])
+    table._store.write(base.location, json.dumps(document).encode())
+
+
 @pytest.mark.parametrize("version", ["2", "3"])
-def test_a_table_of_version_1_goes_on_in_a_later_one(version):
+@pytest.mark.parametrize("lists", [True, False], ids=["manifest lists", "no manifest lists"])
+def test_a_table_of_version_1_goes_on_in_a_later_one(version, lists):
     table, expected = opened("v1")
+    if not lists:
+        changed = [table.snapshot(int(id)) for id in expected["snapshots"]]
+        name_manifests_themselves(table)
+        assert [table.snapshot(int(id)) for id in expected["snapshots"]] == changed
+        assert changed[0].rows_added == 6
+        for snapshot_id, answer in expected["snapshots"].items():
+            assert rows(table.scan(snapshot_id=int(snapshot_id))) == said(answer), snapshot_id
     more = pa.table({"id": [50, 51, 52], "key": ["a", "b", "c"]})
     with pytest.raises(UnsupportedFeature, match=r"format version 1 .*set_properties.*format-version"):
         table.append(more)
@@ -81,6 +101,10 @@ def test_a_table_of_version_1_goes_on_in_a_later_one(version):
     ids = [1, 3, 4, 5, 51, 52, 100]
     assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == ids
     table.compact(full=True)
+    table.remove_orphan_files(older_than=datetime.timedelta(days=-1))
+    for snapshot_id, answer in expected["snapshots"].items():
+        assert rows(table.scan(snapshot_id=int(snapshot_id))) == said(answer), "the sweep leaves what a snapshot names"
     table.expire_snapshots(retain_last=1)
+    assert table.remove_orphan_files(older_than=datetime.timedelta(days=-1), dry_run=True) == []
     assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == ids
     assert table.scan(where="key = 'u'").count() == 2

@@ -14,6 +14,7 @@ from lakeformat.codec import avro
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.model.evolution import AddColumn, SetProperties
 from lakeformat.model.operation import Request, Rewrite
 from lakeformat.storage.files import open_store
 
@@ -355,11 +356,77 @@ def test_format_versions_go_up_and_not_back(lake, table):
     assert (document(new)["next-row-id"], new.scan().count()) == (3, 3)
 
 
-def test_compressed_metadata_of_others_is_not_overlooked(table):
+@pytest.mark.parametrize("ending", [".gz.metadata.json", ".metadata.json.gz"])
+def test_compressed_metadata_of_others_is_read_and_continued(table, ending):
+    table.append(rows((1, "a")))
     version, path = newest(table)
-    (path.parent / f"v{version + 1}.gz.metadata.json").write_bytes(gzip.compress(path.read_bytes()))
-    with pytest.raises(UnsupportedFeature, match="compressed"):
-        table.append(rows((1, "a")))
+    others = path.with_name(f"v{version + 1}{ending}")
+    others.write_bytes(gzip.compress(path.read_bytes()))
+    table.append(rows((2, "a")))
+    assert newest(table)[0] == version + 2
+    assert document(table)["metadata-log"][-1]["metadata-file"] == f"file://{others}"
+    others.with_name(f"v{version + 1}.metadata.json").write_text("{}")  # Java would read this one first.
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2]
+    table.evolve([AddColumn("x", "int")], id="once")
+    before = newest(table)[0]
+    table.evolve([AddColumn("x", "int")], id="once")
+    assert newest(table)[0] == before
+
+
+def test_metadata_is_compressed_where_the_table_asks_for_it(lake):
+    codec = "write.metadata.compression-codec"
+    t = lake.create_table("d.z", SCHEMA, format="iceberg", properties={codec: "gzip"})
+    t.append(rows((1, "a")))
+    t.alter().set_properties({codec: "none"}).commit()
+    t.append(rows((2, "a")))
+    t.alter().set_properties({codec: "GZIP"}).commit()
+    t.append(rows((3, "a")))
+    t.create_tag("three")
+    with pytest.raises(UnsupportedFeature, match="metadata in zstd"):
+        t.alter().set_properties({codec: "zstd"}).commit()
+    # A version's name follows from the version before it: of two who write it, one alone can.
+    plain, packed = ".metadata.json", ".gz.metadata.json"
+    endings = [plain, packed, packed, plain, plain, packed, packed]
+    names = sorted(p.name for p in folder(t).glob("metadata/v*.json"))
+    assert names == [f"v{i + 1}{ending}" for i, ending in enumerate(endings)]
+    for name in names:
+        data = (folder(t) / "metadata" / name).read_bytes()
+        assert data.startswith(b"\x1f\x8b") == name.endswith(packed)
+    again = lake.table("d.z")
+    assert sorted(again.scan(tag="three").to_arrow()["id"].to_pylist()) == [1, 2, 3]
+    log = json.loads(gzip.decompress((folder(t) / "metadata" / names[-1]).read_bytes()))["metadata-log"]
+    assert [e["metadata-file"].rpartition("/")[2] for e in log] == names[:-1]
+    assert again.expire_snapshots(retain_last=1).snapshots
+    assert again.remove_orphan_files(older_than=datetime.timedelta(days=-1)) == []
+
+
+def test_writers_of_plain_and_compressed_metadata_contest_one_name(lake):
+    t = lake.create_table("d.race", SCHEMA, format="iceberg")
+    barrier = threading.Barrier(3)
+
+    def work(i):
+        barrier.wait()
+        t.append(rows((i, "a")))
+        t.evolve([SetProperties({"write.metadata.compression-codec": ["gzip", "none"][i % 2], f"k{i}": "v"})])
+        t.append(rows((i + 10, "a")))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(t.scan().to_arrow()["id"].to_pylist()) == [0, 1, 2, 10, 11, 12]
+    assert {"k0", "k1", "k2"} <= t.properties.keys()
+
+
+def test_a_small_file_does_not_unpack_to_a_large_one(table):
+    version, path = newest(table)
+    path.write_bytes(gzip.compress(b'{"a": "' + b"x" * (64 << 20) + b'"}'))
+    with pytest.raises(CorruptTable, match=r"v1\.metadata\.json: .* unpack to more than"):
+        table.scan()
+    path.write_bytes(gzip.compress(b"{}")[:-3])
+    with pytest.raises(CorruptTable, match="the end of the gzip data is missing"):
+        table.scan()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _METADATA_NAME = re.compile(rf"snap-\d+-\d+-{_UUID}\.avro|{_UUID}-[a-z0-9]*-?m\d+\.avro")
 _DOCUMENT_NAME = re.compile(rf"\d{{5,}}-{_UUID}(\.gz)?\.metadata\.json")
 _DATA_NAME = re.compile(rf".*{_UUID}.*\.(parquet|orc|avro|puffin)")
-_TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|{_UUID}\.metadata\.json")
+_TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|{_UUID}(\.gz)?\.metadata\.json")
 
 
 def default_retention(schema: Schema, now_ms: int) -> Retention:
@@ -165,7 +165,9 @@ def _reached(
             not missing_ok
         ):  # An expiry that was cut short may have got this far; a snapshot that stays may not lack it.
             raise NoSuchFile(f"{path} is missing")
-    manifests = pc.unique(pa.concat_tables([manifest.EMPTY_METAS, *tables])["manifest_path"])
+    embedded = pa.array([path for s in snapshots for path in s.get("manifests") or ()], pa.string())  # Of version 1.
+    listed = pa.concat_tables([manifest.EMPTY_METAS, *tables])["manifest_path"].combine_chunks()
+    manifests = pc.unique(pa.concat_arrays([listed, embedded]))
     live = [pa.array([], pa.string())]
     for table in manifest.read_raw(reader, manifests.to_pylist(), missing_ok):
         there = table.filter(pc.not_equal(table["status"], int(Status.DELETED)))

@@ -189,9 +189,33 @@ def metas_of(reader: Reader, snapshot: Mapping[str, Any] | None) -> pa.Table:
     if snapshot is None:
         return EMPTY_METAS
     path = snapshot.get("manifest-list")
-    if path is None:
-        raise UnsupportedFeature(f"snapshot {snapshot['snapshot-id']} names its manifests itself: not supported")
-    return parse_list(reader.read(path), path)
+    return _embedded(reader, snapshot) if path is None else parse_list(reader.read(path), path)
+
+
+def _embedded(reader: Reader, snapshot: Mapping[str, Any]) -> pa.Table:
+    """The manifests that a snapshot of version 1 names itself, with what a list would say of them. Without their summaries of
+    partitions, which readers can do without."""
+    paths = snapshot.get("manifests") or []
+    rows = []
+    for path, data in zip(paths, reader.read_many(paths), strict=True):
+        if data is None:
+            raise NoSuchFile(f"{path} is missing: the snapshot that names it expired, or is damaged")
+        spec_id = avro.read_head(data).metadata.get("partition-spec-id", b"0")
+        if not spec_id.isdigit():
+            raise CorruptFile(f"{path}: partition-spec-id is {spec_id!r}")
+        entries = parse(data, path)
+        status, counts = np.asarray(entries["status"]), np.asarray(entries["record_count"])
+        of = {name: status == int(Status[name]) for name in ("ADDED", "EXISTING", "DELETED")}
+        rows.append(
+            {
+                "manifest_path": path, "manifest_length": len(data), "partition_spec_id": int(spec_id),
+                "content": int(ManifestContent.DATA), "sequence_number": 0, "min_sequence_number": 0,
+                "added_snapshot_id": snapshot["snapshot-id"],
+                **{f"{name.lower()}_files_count": int(chosen.sum()) for name, chosen in of.items()},
+                **{f"{name.lower()}_rows_count": int(counts[chosen].sum()) for name, chosen in of.items()},
+            }
+        )  # fmt: skip
+    return pa.Table.from_pylist(rows, META)
 
 
 def read_all(reader: Reader, base: State, metas: pa.Table) -> pa.Table:

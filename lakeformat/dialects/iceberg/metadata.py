@@ -5,15 +5,15 @@ In the Hadoop layout versions are numbered files; where a catalog names the newe
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import uuid
-import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from lakeformat.codec import document as documents
 from lakeformat.codec import order, transform
 from lakeformat.dialects.iceberg import options, types
 from lakeformat.errors import (
@@ -47,8 +47,8 @@ VERB = "lakeformat.verb"
 DOCUMENT_OPERATION = "lakeformat-operation"
 OPERATION_PROPERTY = "lakeformat.operation"  # The same, where a server writes the document.
 
-_SUFFIX = ".metadata.json"
-_GZIP = b"\x1f\x8b"
+_PLAIN, _COMPRESSED = ".metadata.json", ".gz.metadata.json"
+_SUFFIXES = (_PLAIN, _COMPRESSED, ".metadata.json.gz")  # In the order in which Java looks for a version's document.
 _WRITTEN_VERSIONS = (2, 3)  # The first unless the table is asked for another (`format-version`).
 FORMAT_VERSION = "format-version"
 _FIRST_PARTITION_ID = 1000
@@ -91,6 +91,7 @@ class State:
     snapshot_document: Mapping[str, Any] | None = None
     specs: Mapping[int, Spec] = field(default_factory=dict)
     branch: str = MAIN
+    location: str = ""  # Where the document lies.
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -106,36 +107,40 @@ NOTHING = State(0, Schema(fields=(), id=-1))
 
 
 def head(store: Store) -> Head:
-    return store.head() if isinstance(store, Catalogued) else CreateHead(store, METADATA_FOLDER, "v", _SUFFIX)
+    return store.head() if isinstance(store, Catalogued) else CreateHead(store, METADATA_FOLDER, "v", _SUFFIXES)
 
 
 def is_table(reader: Reader) -> bool:
     """Whether there is an Iceberg table of the Hadoop layout at the reader's root, or one that a catalog has there."""
     if isinstance(reader, Catalogued):
         return reader.head().version() > 0
-    numbered = re.compile(rf"v\d+(\.gz)?{re.escape(_SUFFIX)}(\.gz)?")
-    return any(numbered.fullmatch(name) for name in reader.names(METADATA_FOLDER))
+    return bool(_numbered(reader))
 
 
 def load(reader: Reader, version: int) -> State:
     """The table as version `version` of its metadata says; `NOTHING` where there is no table."""
-    if not isinstance(reader, Catalogued):
-        _refuse_compressed(reader, version + 1)
     if version == 0:
         return NOTHING
-    return parse(reader.read(metadata_path(version)), version, reader.location(metadata_path(version)))
+    if isinstance(version, Pointer):
+        return parse(reader.read(version.location), version, reader.location(version.location))
+    first, *others = [f"{METADATA_FOLDER}/v{version}{suffix}" for suffix in _SUFFIXES]
+    try:
+        return parse(reader.read(first), version, reader.location(first))
+    except NoSuchFile:
+        for path in others:
+            with suppress(NoSuchFile):
+                return parse(reader.read(path), version, reader.location(path))
+        raise
 
 
-def metadata_path(version: int) -> str:
-    """Where the document of a version lies."""
-    return version.location if isinstance(version, Pointer) else f"{METADATA_FOLDER}/v{version}{_SUFFIX}"
+def next_path(reader: Reader, base: State, properties: Mapping[str, str], nonce: str) -> str:
+    """The name of the document after the base's, in which the table has these `properties`.
 
-
-def next_path(reader: Reader, base: State, nonce: str) -> str:
-    """The name of the document after the base's."""
-    if not isinstance(reader, Catalogued):
-        return metadata_path(base.version + 1)
-    return f"{METADATA_FOLDER}/{base.version:05d}-{nonce}{_SUFFIX}"
+    In the Hadoop layout it follows from the base alone: all who write the next version must contest one name.
+    """
+    if isinstance(reader, Catalogued):
+        return f"{METADATA_FOLDER}/{base.version:05d}-{nonce}{_suffix(properties)}"
+    return f"{METADATA_FOLDER}/v{base.version + 1}{_suffix(base.schema.properties)}"
 
 
 def hints(reader: Reader, base: State) -> dict[str, bytes]:
@@ -145,7 +150,7 @@ def hints(reader: Reader, base: State) -> dict[str, bytes]:
 
 def parse(data: bytes, version: int, where: str) -> State:
     """A metadata file -> State. Raises `UnsupportedFeature` for format versions other than 1, 2 and 3."""
-    document = _json(data, where)
+    document = documents.parse(data, where)
     try:
         format_version = document["format-version"]
         if format_version not in (1, 2, 3):
@@ -158,7 +163,7 @@ def parse(data: bytes, version: int, where: str) -> State:
         current = schemas[document["current-schema-id"]]
         specs = {s["spec-id"]: _spec(s, types.parse_fields(current), types_by_id) for s in document["partition-specs"]}
         schema = _schema(document, current, specs[document["default-spec-id"]].partitioning)
-        state = State(version, schema, document, None, specs)
+        state = State(version, schema, document, None, specs, location=where)
         current_snapshot = _current_id(document)
         if current_snapshot is None:
             return state
@@ -173,9 +178,9 @@ def parse(data: bytes, version: int, where: str) -> State:
         raise UnsupportedFeature(f"{where}: {error}") from error
 
 
-def emit(document: Mapping[str, Any]) -> bytes:
-    """A document -> a metadata file."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+def emit(document: Mapping[str, Any], path: str = "") -> bytes:
+    """A document -> a metadata file, compressed if its name says so, as Java and pyiceberg go by the name."""
+    return documents.emit(document, path.endswith(_COMPRESSED))
 
 
 def new_document(schema: Schema, location: str, stamp: Stamp) -> dict[str, Any]:
@@ -215,10 +220,7 @@ def new_document(schema: Schema, location: str, stamp: Stamp) -> dict[str, Any]:
 def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
     """The base's document as the next version begins: the file of the base joins the log."""
     document = {k: v for k, v in base.document.items() if k != DOCUMENT_OPERATION}
-    previous = {
-        "timestamp-ms": document["last-updated-ms"],
-        "metadata-file": reader.location(metadata_path(base.version)),
-    }
+    previous = {"timestamp-ms": document["last-updated-ms"], "metadata-file": base.location}
     kept = max(options.integer(base.schema.properties, "write.metadata.previous-versions-max", 100), 1)
     document["metadata-log"] = [*document.get("metadata-log", []), previous][-kept:]
     document["last-updated-ms"] = now_ms
@@ -488,7 +490,7 @@ def is_own(key: str) -> bool:
 def find(reader: Reader, operation: Operation, base: State) -> Mapping[str, Any] | int | None:
     """The snapshot (or, for what makes none, the version) that `operation` became, if it has landed."""
     request = operation.request
-    if metadata_path(base.version) == metadata_path(request.absent_until):
+    if _key_of(base.version) == _key_of(request.absent_until):
         return None
     if not isinstance(operation, WithoutSnapshot):
         elsewhere = _of_others(base)
@@ -507,7 +509,27 @@ def find(reader: Reader, operation: Operation, base: State) -> Mapping[str, Any]
 def named_documents(base: State) -> list[str]:
     """Where the documents lie that the base's names: its own, and those of its log, newest first."""
     log = [e["metadata-file"] for e in base.document.get("metadata-log") or ()]
-    return [metadata_path(base.version), *log[::-1]]
+    return [base.location, *log[::-1]]
+
+
+def _key_of(version: int) -> int | str:
+    """What tells a version from all others: where its document lies, or its number."""
+    return version.location if isinstance(version, Pointer) else version
+
+
+def _numbered(reader: Reader) -> dict[int, str]:
+    """The documents of the Hadoop layout: version -> path."""
+    found: dict[int, str] = {}
+    names = reader.names(METADATA_FOLDER)
+    for suffix in _SUFFIXES:
+        number = re.compile(rf"v([1-9]\d{{0,18}}){re.escape(suffix)}")
+        for match in filter(None, map(number.fullmatch, names)):
+            found.setdefault(int(match[1]), f"{METADATA_FOLDER}/{match[0]}")
+    return found
+
+
+def _suffix(properties: Mapping[str, str]) -> str:
+    return _COMPRESSED if options.compresses_metadata(properties) else _PLAIN
 
 
 def _of_others(base: State) -> set[int]:
@@ -537,13 +559,14 @@ def _documents(reader: Reader, base: State, until: int) -> Iterator[Mapping[str,
     number, however short the log is."""
     if isinstance(base.version, Pointer):
         paths = named_documents(base)
-        if metadata_path(until) in paths:
-            paths = paths[: paths.index(metadata_path(until))]
+        if _key_of(until) in paths:
+            paths = paths[: paths.index(str(_key_of(until)))]
     else:
-        paths = [metadata_path(version) for version in range(base.version, until, -1)]
+        there = _numbered(reader)
+        paths = [there[version] for version in range(base.version, until, -1) if version in there]
     for path in paths:
         try:
-            yield _json(reader.read(path), path)
+            yield documents.parse(reader.read(path), path)
         except NoSuchFile:
             return  # Older ones were cleaned away.
 
@@ -814,20 +837,3 @@ def _snapshots(document: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
 def _current_id(document: Mapping[str, Any]) -> int | None:
     found = document.get("current-snapshot-id")
     return None if found in (None, -1) else found
-
-
-def _refuse_compressed(reader: Reader, version: int) -> None:
-    """A version that others wrote compressed must not be overlooked: ours would be a second one of that number."""
-    for name in (f"v{version}.gz{_SUFFIX}", f"v{version}{_SUFFIX}.gz"):
-        if reader.exists(f"{METADATA_FOLDER}/{name}"):
-            raise UnsupportedFeature(f"{reader.root}/{METADATA_FOLDER}/{name}: compressed metadata: not supported yet")
-
-
-def _json(data: bytes, where: str) -> dict[str, Any]:
-    try:
-        document = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
-    except (ValueError, OSError, EOFError, zlib.error) as error:
-        raise CorruptFile(f"{where}: not JSON ({error})") from error
-    if not isinstance(document, dict):
-        raise CorruptFile(f"{where}: a JSON {type(document).__name__}, not an object")
-    return document

@@ -27,7 +27,7 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("write.data.path", bool, "data files outside the table's folder"),
     ("write.folder-storage.path", bool, "data files outside the table's folder"),
     ("write.metadata.path", bool, "metadata outside the table's folder"),
-    ("write.metadata.compression-codec", lambda v: v.lower() != "none", "compressed metadata"),
+    ("write.metadata.compression-codec", lambda v: v.lower() not in ("none", "gzip"), "metadata in {value}"),
     ("encryption.key-id", bool, "encryption"),
     ("write.wap.enabled", lambda v: v.lower() == "true", "write-audit-publish"),
 )
@@ -135,6 +135,11 @@ def compression(options: Options, format: str, deletes: bool = False) -> tuple[s
     )
     name = _COMPRESSIONS[format] if codec is None else options[codec].lower()
     return "uncompressed" if name == "none" else name, None if level is None else integer(options, level, 0)
+
+
+def compresses_metadata(options: Options) -> bool:
+    """`write.metadata.compression-codec`: whether metadata files are gzip, and not plain."""
+    return options.get("write.metadata.compression-codec", "none").lower() == "gzip"
 
 
 def granularity(options: Options) -> str:

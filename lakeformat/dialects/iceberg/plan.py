@@ -547,8 +547,8 @@ def _publish(
     files: Mapping[str, bytes] | None = None,
 ) -> Plan:
     """`document` as the next version; it says which request it is, whatever it changed."""
-    root = metadata.emit({**document, metadata.DOCUMENT_OPERATION: request.id})
-    path = metadata.next_path(reader, base, _derived(stamp, "root"))
+    path = metadata.next_path(reader, base, document.get("properties") or {}, _derived(stamp, "root"))
+    root = metadata.emit({**document, metadata.DOCUMENT_OPERATION: request.id}, path)
     unused = metadata.obsolete(reader, base, document) if base.document else ()
     return Plan(files or {}, path, root, made, metadata.hints(reader, base), unused)
 
