@@ -54,6 +54,21 @@ def test_each_continues_what_the_other_made(engines: dict, tmp_path: Path) -> No
     seen_by_all(engines, lake, moved, [[1, "a"], [2, "b"], [3, "c"]])
 
 
+def test_compressed_metadata_goes_from_one_to_the_other(engines: dict, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "w"), catalog="sql")
+    gzip = {"write.metadata.compression-codec": "gzip"}
+    table = lake.create_table(
+        "by.packed", pa.schema([("id", pa.int64()), ("v", pa.string())]), format="iceberg", properties=gzip
+    )
+    table.append(pa.table({"id": [1], "v": ["a"]}))
+    theirs = {"warehouse": lake.uri, "name": "by.packed", "fields": FIELDS}
+    told = engines["pyiceberg"].ask(verb="continue", rows=[[2, "b"]], **theirs)
+    assert counted(told["rows"]) == counted([[1, "a"], [2, "b"]])
+    table.append(pa.table({"id": [3], "v": ["c"]}))
+    assert newest(lake, table.name).endswith(".gz.metadata.json")
+    seen_by_all(engines, lake, table, [[1, "a"], [2, "b"], [3, "c"]])
+
+
 def test_files_that_pyiceberg_added_are_read_by_its_mapping_of_names(engines: dict, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "w"), catalog="sql")
     assert lake.tables() == []  # Makes the database.

@@ -151,3 +151,26 @@ def test_changes_are_those_of_spark_s_changelog_view(sql: Sql, lake: Lake) -> No
             found += Counter({(*row, 1 if count > 0 else -1): abs(count) for row, count in net.items() if count})
         assert found == expected, (start, stop)
         assert found or start == ids[2]
+
+
+def test_compressed_metadata_goes_from_one_to_the_other(sql: Sql, lake: Lake) -> None:
+    """Java names a compressed version `vN.gz.metadata.json`, and finds ours by that name."""
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    codec = "write.metadata.compression-codec"
+    theirs, ours_ = fresh(), fresh()
+    sql(
+        f"create table {named(theirs)} (id bigint, v string) using iceberg tblproperties ('{codec}' = 'gzip')",
+        f"insert into {named(theirs)} values (1, 'a')",
+    )
+    made = lake.create_table(f"d.{ours_}", schema, format="iceberg", properties={codec: "gzip"})
+    made.append(pa.table({"id": [1], "v": ["a"]}))
+    for name in (theirs, ours_):
+        t = lake.table(f"d.{name}")
+        t.append(pa.table({"id": [2], "v": ["b"]}))
+        sql(f"insert into {named(name)} values (3, 'c')", f"update {named(name)} set v = 'x' where id = 2")
+        t.delete("id = 1")
+        expected = counted([[2, "x"], [3, "c"]])
+        assert counted(sql(f"refresh table {named(name)}", f"select * from {named(name)}")) == ours(t) == expected
+        names = sorted(path.name for path in Path(t.uri.removeprefix("file://")).glob("metadata/v*.json"))
+        plain = [] if name == theirs else ["v1.metadata.json"]
+        assert names == [*plain, *(f"v{i}.gz.metadata.json" for i in range(len(plain) + 1, 7))]

@@ -1,6 +1,7 @@
 """A REST catalog of one table on this machine for tests: it hands out storage credentials and tokens that run out."""
 
 import copy
+import gzip
 import json
 import threading
 import time
@@ -61,7 +62,7 @@ class RestServer(Serving):
         uses: int = 1000,
     ) -> None:
         self.pointer, self.read, self.write, self.options = metadata_location, read, write, options
-        self.short, self.uses = short, uses
+        self.short, self.uses, self.compresses = short, uses, False
         self.endpoint: str | None = "/v1/namespaces/a/tables/t/credentials"
         self.vended: list[str] = []
         self.asked: list[str] = []
@@ -114,20 +115,26 @@ class RestServer(Serving):
             case "GET", "namespaces/a/tables/t/credentials":
                 return 200, self._credentials()
             case "POST", "namespaces/a/tables/t":
-                base, asked = json.loads(self.read(self.pointer)), json.loads(body)
+                base, asked = self._document(), json.loads(body)
                 for each in asked["requirements"]:
                     current = base["refs"].get(each.get("ref"), {}).get("snapshot-id")
                     if each["type"] == "assert-ref-snapshot-id" and each["snapshot-id"] != current:
                         return 409, {"error": {"message": "the table has moved"}}
                 made = {**applied(base, asked["updates"]), "last-updated-ms": int(time.time() * 1000)}
-                self.pointer = f"{base['location']}/metadata/{uuid.uuid4()}.metadata.json"
-                self.write(self.pointer, json.dumps(made).encode())
+                ending = ".gz.metadata.json" if self.compresses else ".metadata.json"
+                self.pointer = f"{base['location']}/metadata/{uuid.uuid4()}{ending}"
+                data = json.dumps(made).encode()
+                self.write(self.pointer, gzip.compress(data) if self.compresses else data)
                 return 200, self._table()
             case _:
                 return 404, {"error": {"message": f"nothing at {path}"}}
 
     def _table(self) -> dict[str, Any]:
-        return {"metadata-location": self.pointer, "metadata": json.loads(self.read(self.pointer))}
+        return {"metadata-location": self.pointer, "metadata": self._document()}
+
+    def _document(self) -> dict[str, Any]:
+        data = self.read(self.pointer)
+        return json.loads(gzip.decompress(data) if self.pointer.endswith(".gz.metadata.json") else data)
 
     def _credentials(self) -> dict[str, Any]:
         self.vended.append(f"vended-{len(self.vended) + 1}")

@@ -170,6 +170,24 @@ def test_maintenance_sees_the_catalogs_newest(lake):
     assert (content(table), table.scan().count()) == ([], 0)
 
 
+def test_metadata_is_compressed_where_the_table_asks_for_it(lake):
+    codec = "write.metadata.compression-codec"
+    table = lake.create_table("a.t", SCHEMA, format="iceberg", properties={codec: "gzip"})
+    table.append(rows(1), id="one")
+    table.alter().set_properties({codec: "none"}).commit()
+    table.append(rows(2), id="two")
+    table.alter().set_properties({codec: "gzip"}).commit()
+    endings = [".gz.metadata.json", ".gz.metadata.json", ".metadata.json", ".metadata.json", ".gz.metadata.json"]
+    names = sorted(path.name for path in Path(table.uri.removeprefix("file://")).glob("metadata/*.metadata.json"))
+    assert [name[:6] + name[42:] for name in names] == [f"0000{i}-{ending}" for i, ending in enumerate(endings)]
+    assert content(lake.table("a.t")) == [1, 2]
+    moved = lake.rename_table("a.t", "b.t")
+    again = lake.register_table("a.other", lake._catalog.place("b.t").location())
+    assert content(again) == content(moved) == [1, 2]
+    assert moved.append(rows(1), id="one").id == moved.snapshots()[0].id
+    assert moved.remove_orphan_files(older_than=AT_ONCE) == []
+
+
 def test_racing_creators_make_one_table(lake):
     told = []
 

@@ -291,6 +291,19 @@ def test_a_job_goes_on_with_new_credentials(endpoint):
         assert not any(each in shown for each in ("vended-", "hidden", "secret"))
 
 
+def test_a_server_may_compress_the_metadata():
+    with catalog(short=0) as (lake, server):
+        server.compresses = True
+        table = lake.table("a.t")
+        for n in (2, 3):
+            table.append(pa.table({"id": [n]}))
+        assert server.pointer.endswith(".gz.metadata.json")
+        assert server.read(server.pointer).startswith(b"\x1f\x8b")
+        table.alter().set_properties({"write.metadata.compression-codec": "gzip"}).commit()
+        table.append(pa.table({"id": [4]}))
+        assert ids(lake.table("a.t")) == [1, 2, 3, 4]
+
+
 def test_another_process_asks_for_its_own():
     with catalog(short=1_000_000) as (lake, server):
         table = lake.table("a.t")
