@@ -331,7 +331,7 @@ def test_tables_that_would_be_half_read_are_refused_by_name(table, home, key, va
         ("manifest.format", "orc"),
         ("data-file.external-paths", "file:///tmp/x"),
         ("bucket", "-2"),
-        ("unheard-of", "1"),
+        ("unheard-of.enabled", "true"),
     ],
 )
 def test_tables_that_a_write_would_break_are_read_and_not_written(table, home, key, value):

@@ -83,6 +83,8 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     stats = options.stats_modes(given, schema.names, metadata.sorted_columns(base))
     asked = {
         "parquet.block.size": given.get("write.parquet.row-group-size-bytes"),
+        "parquet.page.size": given.get("write.parquet.page-size-bytes"),
+        "parquet.dictionary.page.size": given.get("write.parquet.dict-size-bytes"),
         "orc.stripe.size": given.get("write.orc.stripe-size-bytes"),
         **_WITH_IDS,
     }

@@ -41,6 +41,7 @@ _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 _BLANK = re.compile(r"[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]*")
 _MODE = re.compile(r"(none|counts|full)|truncate\(([1-9]\d*)\)")
 _COMPRESSIONS = {"none": "uncompressed"}
+_BLOCKS = {"parquet": "parquet.block.size", "orc": "orc.stripe.size"}  # What `file.block-size` sets.
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
             f"{buckets} buckets without a bucket-key: old engines hashed whole rows; such a table can only be read"
         )
     compression = options.compression(given)
+    block_bytes = options.size(given, "file.block-size", None)
+    block = {_BLOCKS[format]: str(block_bytes)} if block_bytes and format in _BLOCKS else {}
     return WriteTask(
         fields=types.with_file_ids(schema.fields),
         directory=directory(schema),
@@ -103,7 +106,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         target_size_bytes=options.size(given, "target-file-size", (128 if schema.primary_key else 256) << 20),
         name_prefix=given.get("data-file.prefix", "data-"),
         stats=stats_modes(schema),
-        options={k: v for k, v in given.items() if k.startswith((f"{format}.", "file.block-size"))},
+        options=block | {key: value for key, value in given.items() if key.startswith(f"{format}.")},
         keyed=_keyed(base, reader) if schema.primary_key else None,
     )
 

@@ -291,6 +291,7 @@ def declare(schema: Schema, where: str) -> Schema:
     fields = tuple(replace(f, nullable=False) if f.name in schema.primary_key else f for f in fields)
     numbered, last = types.number(fields)
     declared = replace(schema, fields=numbered, id=0, last_field_id=last, properties=dict(schema.properties))
+    options.check_new(declared.properties, where)
     check_options(declared, where)
     return declared
 
@@ -310,7 +311,7 @@ def check_options(schema: Schema, where: str) -> None:
     """Raise for options that cannot be, or that ask for what lakeformat does not write."""
     if set(schema.partitioning.names) == set(schema.names):
         raise InvalidInput(f"{where}: every column is a partition column; a table needs one that is not")
-    options.check_new(schema.properties, where)
+    options.check_values(schema.properties, where)
     require_writable(schema, where)
     buckets = options.integer(schema.properties, "bucket", -1)
     keys = bucket_key(schema)

@@ -1,0 +1,117 @@
+"""Table options by their documented keys: a misspelt key is refused, a key that lakeformat does not act on is logged once."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakeformat.errors import InvalidInput
+
+log = logging.getLogger("lakeformat")
+
+_OURS = "lakeformat."
+_CUTOFF = 0.8  # Of difflib's ratio: two letters swapped in a word of six still pass, words of other meaning do not.
+_PART_CUTOFF = 0.6
+_SEPARATORS = re.compile(r"[-_. ]")
+
+_logged: set[tuple[str, str]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Documented:
+    """The option keys that a format documents. A `*` in a key stands for a name, e.g. of a column."""
+
+    heeded: frozenset[str]  # lakeformat acts on these, or refuses values that ask for what it cannot do.
+    ignored: frozenset[str]  # Only other engines act on these.
+
+    @classmethod
+    def of(cls, heeded: str, ignored: str) -> Documented:
+        """Keys as text, separated by spaces. A key that is in both lists is heeded."""
+        kept = frozenset(heeded.split())
+        return cls(kept, frozenset(ignored.split()) - kept)
+
+    def is_heeded(self, key: str) -> bool:
+        return _matches(key, self.heeded)
+
+    def is_known(self, key: str) -> bool:
+        return _matches(key, self.heeded) or _matches(key, self.ignored)
+
+
+def near(key: str, documented: Documented) -> str | None:
+    """The documented key that `key`, which is none, was meant to be, or two with "or"; None: like none of them, a user's own."""
+    return _near(key, documented.heeded | documented.ignored)
+
+
+def check(keys: Iterable[str], documented: Documented, what: str, where: str) -> None:
+    """Raise `InvalidInput` for misspelt keys. Log those that lakeformat does not act on, once for each table and key.
+
+    `what`: how the format calls an option. `where`: the table.
+    """
+    ignored = []
+    for key in keys:
+        if documented.is_heeded(key):
+            continue
+        if not key.strip():
+            raise InvalidInput(f"{where}: unknown {what} {key!r}: it has no name")
+        if documented.is_known(key):
+            ignored.append(key)
+        elif meant := near(key, documented):
+            raise InvalidInput(f"{where}: unknown {what} {key!r}; did you mean {meant}?")
+        elif key.startswith(_OURS):
+            ours = sorted(each for each in documented.heeded if each.startswith(_OURS))
+            raise InvalidInput(f"{where}: unknown {what} {key!r}; those of lakeformat are {', '.join(ours)}")
+    for key in ignored:
+        if (where, key) not in _logged:
+            _logged.add((where, key))
+            log.warning("%s: %s %r is kept for other engines; lakeformat does not act on it", where, what, key)
+
+
+def _matches(key: str, keys: frozenset[str]) -> bool:
+    return key in keys or bool(_pattern(keys).fullmatch(key))
+
+
+@functools.cache
+def _pattern(keys: frozenset[str]) -> re.Pattern[str]:
+    return re.compile("|".join(".+".join(map(re.escape, each.split("*"))) for each in keys if "*" in each) or r"(?!)")
+
+
+@functools.lru_cache(1024)
+def _near(key: str, keys: frozenset[str]) -> str | None:
+    found = [(_likeness(key, each), each) for each in keys if "*" not in each]
+    found += [each for family in keys if "*" in family for each in _in_family(key, family)]
+    best = max(likeness for likeness, _ in found)
+    if best < _CUTOFF:
+        return None
+    return " or ".join(repr(meant) for likeness, meant in sorted(found) if likeness == best)
+
+
+def _likeness(key: str, known: str) -> float:
+    """0 to 1. Case and separators count for nothing; where both have as many parts, each is like its own."""
+    key, known = key.lower(), known.lower()
+    if _SEPARATORS.sub("", key) == _SEPARATORS.sub("", known):
+        return 1.0
+    matcher = difflib.SequenceMatcher(None, key, known, autojunk=False)
+    if matcher.real_quick_ratio() < _CUTOFF or matcher.quick_ratio() < _CUTOFF:
+        return 0.0
+    parts, others = key.split("."), known.split(".")
+    if len(parts) == len(others) and any(
+        difflib.SequenceMatcher(None, a, b, autojunk=False).ratio() < _PART_CUTOFF
+        for a, b in zip(parts, others, strict=True)
+    ):
+        return 0.0
+    return matcher.ratio()
+
+
+def _in_family(key: str, family: str) -> list[tuple[float, str]]:
+    """How like `key` is to a documented key with a name in it, apart from the name, and the key it would be then."""
+    head, tail = family.split("*", 1)
+    before, after, parts = head.count("."), tail.count("."), key.split(".")
+    if before + after < 2 or "*" in tail or len(parts) < before + after + 1:
+        return []  # `spark.*` and the like: nothing is known of what follows.
+    name = ".".join(parts[before : len(parts) - after])
+    given = ".".join([*parts[:before], "", *parts[len(parts) - after :]])
+    return [(_likeness(given, head + tail), f"{head}{name}{tail}")]
