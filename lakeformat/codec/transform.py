@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,7 +37,8 @@ _TAKES: dict[TransformKind, tuple[Kind, ...]] = {
     TransformKind.HOUR: _INSTANTS,
 }
 _ALL = frozenset(Kind) - {Kind.UNKNOWN}
-_NANOS_END = (2**63 - 1) // 1000  # In microseconds.
+_HOURS_UNSURE = 2**32 - 2**63 // 3_600_000_000 - 2  # Beyond it an hour of microseconds may be another, gone round.
+_WIDTH_UNSURE = 2**30  # An int that is cut at more goes round in Java more than once.
 
 
 def result_type(transform: Transform, source: Type, what: str = "column") -> Type:
@@ -59,7 +62,8 @@ def result_type(transform: Transform, source: Type, what: str = "column") -> Typ
 def apply(transform: Transform, values: pa.Array, source: Type) -> pa.Array:
     """`values`, a column of type `source`, as the transform's values, of the Arrow type of `result_type`.
 
-    Null gives null. Years, months and hours are counted from 1970, days are dates.
+    Null gives null. Years, months and hours are counted from 1970, days are dates. Truncated decimals may have a digit more
+    than their type.
     """
     target = to_arrow(result_type(transform, source))
     match transform.kind:
@@ -73,7 +77,8 @@ def apply(transform: Transform, values: pa.Array, source: Type) -> pa.Array:
         case TransformKind.TRUNCATE:
             return _truncated(values, source, transform.parameter or 1)
         case kind:
-            return _numbers(_moments(values, kind), values, target)
+            whole = _whole(values).fill_null(0).to_numpy(zero_copy_only=False)
+            return _numbers(_gone_round(_moments(whole, kind, pa.types.is_date32(values.type))), values, target)
 
 
 def between(
@@ -87,12 +92,23 @@ def between(
         case TransformKind.IDENTITY:
             return low, high
         case TransformKind.YEAR | TransformKind.MONTH | TransformKind.DAY | TransformKind.HOUR as kind:
-            return _from(low, kind, target, nothing, exact), _to(high, kind, target, nothing)
+            if not pa.types.is_date32(target) and not (pa.types.is_timestamp(target) and target.unit in _REACH):
+                return nothing, nothing
+            first, last = _count(low), _count(high)
+            # Some writers counted towards 1970 rather than down: what they call 0 or less may begin one earlier.
+            first, last = first - ((first <= 0) & (not exact)), last + 1
+            begin, end = _instants(first, kind, target, 0), _instants(last, kind, target, 1)
+            # Hours beyond an int go round: those so early may be late ones, and the other way.
+            from_late = (first < -_HOURS_UNSURE) & (kind is TransformKind.HOUR)
+            from_early = (last > _HOURS_UNSURE) & (kind is TransformKind.HOUR)
+            return (
+                _whole_numbers(begin, np.asarray(low.is_null()) | from_early, target),
+                _whole_numbers(end, np.asarray(high.is_null()) | from_late, target),
+            )
         case TransformKind.TRUNCATE if pa.types.is_integer(target):
-            numbers = np.asarray(pc.fill_null(high, 0)).astype(np.int64)
-            most = np.iinfo(target.to_pandas_dtype()).max
-            last = np.where(numbers > most - width, most, numbers + width - 1)
-            return low.cast(target), pa.array(last, mask=np.asarray(high.is_null())).cast(target)
+            if width > _WIDTH_UNSURE:
+                return nothing, nothing
+            return _cut_between(low, high, width, target)
         case TransformKind.TRUNCATE if pa.types.is_string(target):
             return low, pc.take(*_above(high, width))
         case _:
@@ -100,17 +116,7 @@ def between(
 
 
 _UNITS = {TransformKind.YEAR: "Y", TransformKind.MONTH: "M", TransformKind.DAY: "D", TransformKind.HOUR: "h"}
-
-
-def _from(counts: pa.Array, kind: TransformKind, target: pa.DataType, nothing: pa.Array, exact: bool) -> pa.Array:
-    numbers = _count(counts)
-    # Some writers counted towards 1970 rather than down: what they call 0 or less may begin one earlier.
-    first = (numbers - ((numbers <= 0) & (not exact))).astype(f"M8[{_UNITS[kind]}]")
-    return _instants(first, counts, target, 0, nothing)
-
-
-def _to(counts: pa.Array, kind: TransformKind, target: pa.DataType, nothing: pa.Array) -> pa.Array:
-    return _instants((_count(counts) + 1).astype(f"M8[{_UNITS[kind]}]"), counts, target, 1, nothing)
+_REACH = {"D": np.iinfo(np.int32), "us": np.iinfo(np.int64), "ns": np.iinfo(np.int64)}
 
 
 def _count(counts: pa.Array) -> np.ndarray:
@@ -118,16 +124,40 @@ def _count(counts: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(whole, 0)).astype(np.int64)
 
 
-def _instants(at: np.ndarray, counts: pa.Array, target: pa.DataType, less: int, nothing: pa.Array) -> pa.Array:
-    missing = np.asarray(counts.is_null())
-    if pa.types.is_date32(target):
-        return pa.array(at.astype("M8[D]").astype(np.int64) - less, mask=missing).cast(pa.int32()).cast(target)
-    if not pa.types.is_timestamp(target) or target.unit not in ("us", "ns"):
-        return nothing
-    numbers = at.astype("M8[us]").astype(np.int64)
-    if target.unit == "ns":  # Which reach from 1677 to 2262, and years beyond both.
-        numbers = np.clip(numbers, -_NANOS_END, _NANOS_END) * 1000
-    return pa.array(numbers - less, mask=missing).cast(target)
+def _instants(counts: np.ndarray, kind: TransformKind, target: pa.DataType, less: int) -> np.ndarray:
+    """`less` before the beginning of each year, month, day or hour, as `target` counts; its ends for what lies beyond them."""
+    unit = "D" if pa.types.is_date32(target) else target.unit
+    reach = _REACH[unit]
+    first, last = _moments(np.array([reach.min, reach.max]) // (1000 if unit == "ns" else 1), kind, unit == "D")
+    inside = (
+        np.clip(counts, first + 1, last).astype(f"M8[{_UNITS[kind]}]").astype(f"M8[{unit}]").astype(np.int64) - less
+    )
+    return np.where(counts <= first, reach.min, np.where(counts > last, reach.max, inside))
+
+
+def _cut_between(low: pa.Array, high: pa.Array, width: int, target: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    """What whole numbers lie between that are cut to a multiple of `width`.
+
+    The lowest ones of an int, and of a bigint, are cut to a number above all others, as Java's arithmetic goes round. A bigint
+    column may have been an int, whose files stay as they are.
+    """
+    first, upto = (np.asarray(pc.fill_null(each, 0)).astype(np.int64) for each in (low, high))
+    most = np.iinfo(target.to_pandas_dtype()).max
+    least, last = first, np.where(upto > most - width, most, upto + width - 1)
+    for bits in (32, 64)[: target.bit_width // 32]:
+        floor = -(2 ** (bits - 1))
+        beyond = floor % width
+        if not beyond:
+            continue
+        lowest = floor - beyond + 2**bits
+        least = np.where((first <= lowest) & (lowest <= upto), np.minimum(least, floor), least)
+        last = np.where((first == lowest) & (upto == lowest), floor - beyond + width - 1, last)
+    return tuple(_whole_numbers(*each, target) for each in ((least, low.is_null()), (last, high.is_null())))  # type: ignore[return-value]
+
+
+def _whole_numbers(numbers: np.ndarray, missing: Any, target: pa.DataType) -> pa.Array:
+    made = pa.array(numbers, mask=np.asarray(missing))
+    return (made.cast(pa.int32()) if pa.types.is_date32(target) else made).cast(target)
 
 
 def _above(texts: pa.Array, width: int) -> tuple[pa.Array, pa.Array]:
@@ -159,11 +189,11 @@ def _whole(values: pa.Array) -> pa.Array:
     return values.cast(pa.int64())
 
 
-def _moments(values: pa.Array, kind: TransformKind) -> np.ndarray:
-    numbers = _whole(values).fill_null(0).to_numpy(zero_copy_only=False)
+def _moments(numbers: np.ndarray, kind: TransformKind, are_days: bool) -> np.ndarray:
+    """Days, or microseconds, as years, months, days or hours from 1970 on."""
     if kind is TransformKind.HOUR:
         return numbers // _MICROS_OF[kind]
-    days = numbers if pa.types.is_date32(values.type) else numbers // _MICROS_OF[TransformKind.DAY]
+    days = numbers if are_days else numbers // _MICROS_OF[TransformKind.DAY]
     if kind is TransformKind.DAY:
         return days
     return days.astype("M8[D]").astype("M8[Y]" if kind is TransformKind.YEAR else "M8[M]").astype(np.int64)
@@ -187,13 +217,16 @@ def _truncated(values: pa.Array, source: Type, width: int) -> pa.Array:
             mask = np.asarray(values.is_null().to_numpy(zero_copy_only=False))
             return decimals.from_little_endian(cut.view(np.uint8).reshape(-1, 16), values.type, mask)
     numbers = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    bits = 32 if source == scalar(Kind.INT) else 64
-    least = -(2 ** (bits - 1))
-    with np.errstate(over="ignore"):
-        cut = numbers - numbers % width
-    if bits == 32:  # Java's arithmetic goes round at the lowest values.
-        cut = np.where(cut < least, cut + 2**32, cut)
-    return _numbers(cut, values, values.type)
+    if source != scalar(Kind.INT):
+        with np.errstate(over="ignore"):
+            return _numbers(numbers - numbers % width, values, values.type)
+    # Java's arithmetic goes round at 32 bits.
+    rest = np.fmod(_gone_round(np.fmod(numbers, width) + width), width)
+    return _numbers(_gone_round(numbers - rest), values, values.type)
+
+
+def _gone_round(numbers: np.ndarray) -> np.ndarray:
+    return numbers.astype(np.int32).astype(np.int64)
 
 
 def _numbers(numbers: np.ndarray, like: pa.Array, target: pa.DataType) -> pa.Array:

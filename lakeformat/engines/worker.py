@@ -545,4 +545,8 @@ def partition_value(scalar: pa.Scalar) -> Any:
         raise InvalidInput(
             f"a partition of {scalar.type} {scalar.value} (days since 1970): it must lie in the years 1 to 9999"
         ) from error
+    if pa.types.is_decimal(scalar.type) and value is not None and len(value.as_tuple().digits) > scalar.type.precision:
+        raise InvalidInput(
+            f"a partition of {value}, which {scalar.type} does not hold; widen the column or cut it less"
+        )
     return NAN if value != value else value

@@ -2,11 +2,12 @@
 
 import datetime
 import random
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
-from lakeformat import Lake
+from lakeformat import InvalidInput, Lake
 from lakeformat.codec import expression, transform
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.dialects.iceberg import manifest, metadata
@@ -138,3 +139,38 @@ def test_every_source_value_lies_between():
         for value, least, most in zip(column.to_pylist(), low.to_pylist(), high.to_pylist(), strict=True):
             assert (value is None) == (least is None)
             assert value is None or least <= value <= most, (text, value)
+
+
+def test_the_lowest_numbers_are_found_whatever_they_are_cut_to(tmp_path):
+    """Java cuts them to one above all others (2147483646 for -2147483648)."""
+    schema = pa.schema([("i", pa.int32()), ("n", pa.decimal128(9, 2))])
+    t = Lake(tmp_path).create_table("d.t", schema, format="iceberg", partition_by=["truncate(10, i)"])
+    for i in (-(2**31), -(2**31) + 7, -(2**31) + 8, 5, 2**31 - 1):
+        t.append(pa.table({"i": [i], "n": [Decimal(0)]}, schema=schema))
+
+    def found(where):
+        rows = sorted(t.scan(["i"], where=where).to_arrow()["i"].to_pylist())
+        assert t.scan(where=where).count() == len(rows), where
+        return rows
+
+    lowest = [-(2**31), -(2**31) + 7, -(2**31) + 8]
+    for _ in range(2):  # As an int, and once the column is a bigint.
+        assert found("i < 0") == lowest
+        assert found("i = -2147483648") == lowest[:1]
+        assert found("i in (-2147483641, 5)") == [lowest[1], 5]
+        assert found("i > 0") == [5, 2**31 - 1]
+        assert (len(t.scan(where="i < 0").plan()), len(t.scan(where="i = 5").plan())) == (1, 1)
+        t.alter().change_type("i", "bigint").commit()
+    t.alter().drop_partition_field("i_truncate").add_partition_field("truncate(20, i)").commit()
+    t.overwrite_partitions(pa.table({"i": [lowest[0]], "n": [Decimal(1)]}))
+    assert found("i < 0") == lowest[:1] + lowest[2:]  # What lies from -2147483660 to -2147483641 is replaced.
+    t.delete("i < 0")
+    assert found("i is not null") == [5, 2**31 - 1]
+
+
+def test_a_decimal_is_not_cut_to_more_digits_than_it_has(tmp_path):
+    schema = pa.schema([("n", pa.decimal128(9, 2))])
+    t = Lake(tmp_path).create_table("d.t", schema, format="iceberg", partition_by=["truncate(50, n)"])
+    with pytest.raises(InvalidInput, match=r"partition of -10000000\.00, which decimal128\(9, 2\) does not hold"):
+        t.append(pa.table({"n": [Decimal("-9999999.99")]}, schema=schema))
+    assert list(tmp_path.rglob("*.parquet")) == []

@@ -168,3 +168,67 @@ def test_decimals_of_any_size_are_truncated_as_whole_numbers():
             found = cut.to_pylist()
             assert [found[i] for i in in_range] == [expected[i] for i in in_range], (width, precision)
             assert found[-1] is None
+
+
+MICROS, NANOS = scalar(Kind.TIMESTAMP, 6), scalar(Kind.TIMESTAMP, 9)
+REACH = {INT: 32, DATE: 32, BIGINT: 64, MICROS: 64, NANOS: 64}
+
+
+def java_int(number, bits=32):
+    return (number + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+
+
+def java_rest(number, width):
+    return abs(number) % width * (-1 if number < 0 else 1)
+
+
+@pytest.mark.parametrize("width", [1, 3, 7, 64, 1000, 2**30, 2**30 + 1, 2**31 - 1])
+def test_ints_are_truncated_as_java_does_it(width):
+    values = [*range(-(2**31), -(2**31) + 9), -width, -1, 0, 1, width, *range(2**31 - 9, 2**31)]
+    values = [value for value in values if -(2**31) <= value < 2**31]
+    rests = [java_rest(java_int(java_rest(value, width) + width), width) for value in values]
+    assert of("truncate", width, values, INT) == [java_int(v - r) for v, r in zip(values, rests, strict=True)]
+
+
+def numbers(type, values):
+    whole = pa.array(values, pa.int32() if REACH[type] == 32 else pa.int64())
+    return whole.cast(to_arrow(type))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("type", REACH, ids=str)
+def test_a_value_lies_between_what_its_partition_says(type, exact):
+    """Also at both ends of a type, and where a partition's values are known from here to there only."""
+    seed = random.randrange(2**32)
+    chance, most = random.Random(seed), 2 ** (REACH[type] - 1) - 1
+    steps = [chance.randrange(5000) for _ in range(20)] + [chance.randrange(most) for _ in range(20)]
+    values = [v for s in steps for v in (-most - 1 + s, most - s, s, -s)]
+    whole = pa.int32() if REACH[type] == 32 else pa.int64()
+    if type in (INT, BIGINT):
+        kinds = [Transform(TransformKind.TRUNCATE, width) for width in (1, 3, 7, 64, 1000, 2**30, 2**31 - 1)]
+    else:
+        kinds = [Transform(TransformKind(kind)) for kind in ("year", "month", "day", "hour")][
+            : 3 if type == DATE else 4
+        ]
+    for each in kinds:
+        made = transform.apply(each, numbers(type, values), type)
+        low, high = (end.cast(whole).to_pylist() for end in transform.between(each, made, made, type, exact))
+        order = pa.compute.array_sort_indices(made)
+        wide = transform.between(each, made.take(order[:1]), made.take(order[-1:]), type, exact)
+        least, greatest = (end.cast(whole)[0].as_py() for end in wide)
+        for value, a, b in zip(values, low, high, strict=True):
+            said = f"seed {seed}: {each} of {value}: {a} to {b}, all together {least} to {greatest}"
+            assert all(end is None or end <= value for end in (a, least)), said
+            assert all(end is None or end >= value for end in (b, greatest)), said
+
+
+def test_the_lowest_ints_are_known_by_the_number_they_are_cut_to():
+    ten = Transform(TransformKind.TRUNCATE, 10)
+    for type, bits in ((INT, 32), (BIGINT, 64)):
+        floor = -(2 ** (bits - 1))
+        made = transform.apply(ten, numbers(type, [floor, floor + 9, 0]), type)
+        low, high = transform.between(ten, made, made, type)
+        rest = floor % 10
+        assert made.to_pylist()[0] == floor - rest + 2**bits
+        assert low.to_pylist() == [floor, floor - rest + 10, 0]
+        assert high.to_pylist() == [floor - rest + 9, floor - rest + 19, 9]

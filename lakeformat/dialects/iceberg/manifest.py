@@ -685,10 +685,13 @@ def _transformed(predicate: Expression, base: State, spec: Spec) -> Expression:
         for values in filter(None, (_equals(part, source.name) for part in conjuncts(predicate))):
             try:
                 column = pa.array(values, to_arrow(source.type))
+                made = transform.apply(each.transform, column, source.type).to_pylist()
             except (pa.ArrowException, ValueError, TypeError, OverflowError):
                 continue  # No value of the column: it is left to the rows.
-            made = transform.apply(each.transform, column, source.type)
-            found.append(is_in(each.name, frozenset(made.to_pylist())))
+            if pa.types.is_int64(column.type):  # As files have them that were written while the column was an int.
+                ints = [value for value in values if -(2**31) <= value < 2**31]
+                made += transform.apply(each.transform, pa.array(ints, pa.int32()), scalar(Kind.INT)).to_pylist()
+            found.append(is_in(each.name, frozenset(made)))
     return and_(*found)
 
 
@@ -714,7 +717,10 @@ def _scope_columns(entries: pa.Table, base: State, spec: Spec) -> pa.Table:
 
 def _python(column: pa.Array) -> list[Any]:
     """Partition values as the waist has them: timestamps as integers."""
-    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    try:
+        return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    except OverflowError as error:
+        raise UnsupportedFeature(f"a partition of a day outside the years 1 to 9999: {error}") from error
 
 
 def _nest(entries: pa.Table, spec: Spec, version: int) -> pa.Table:
