@@ -116,7 +116,7 @@ def between(
 
 
 _UNITS = {TransformKind.YEAR: "Y", TransformKind.MONTH: "M", TransformKind.DAY: "D", TransformKind.HOUR: "h"}
-_REACH = {"D": np.iinfo(np.int32), "us": np.iinfo(np.int64), "ns": np.iinfo(np.int64)}
+_REACH: dict[str, Any] = {"D": np.iinfo(np.int32), "us": np.iinfo(np.int64), "ns": np.iinfo(np.int64)}
 
 
 def _count(counts: pa.Array) -> np.ndarray:
@@ -152,7 +152,7 @@ def _cut_between(low: pa.Array, high: pa.Array, width: int, target: pa.DataType)
         lowest = floor - beyond + 2**bits
         least = np.where((first <= lowest) & (lowest <= upto), np.minimum(least, floor), least)
         last = np.where((first == lowest) & (upto == lowest), floor - beyond + width - 1, last)
-    return tuple(_whole_numbers(*each, target) for each in ((least, low.is_null()), (last, high.is_null())))  # type: ignore[return-value]
+    return _whole_numbers(least, low.is_null(), target), _whole_numbers(last, high.is_null(), target)
 
 
 def _whole_numbers(numbers: np.ndarray, missing: Any, target: pa.DataType) -> pa.Array:
