@@ -113,3 +113,35 @@ def stdlib() -> frozenset[str]:
     import sys
 
     return sys.stdlib_module_names
+
+
+def calls(tree: ast.AST) -> list[tuple[ast.Call, str]]:
+    """(call, the name of what is called)"""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [
+        (node, node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
+        for node in found
+        if isinstance(node.func, ast.Name | ast.Attribute)
+    ]
+
+
+@pytest.mark.parametrize("format", ["iceberg", "paimon"])
+def test_the_default_of_an_option_is_said_once(format: str):
+    """Among the options' defaults; or, where it depends on other options, by the one call that gives it."""
+    typed, said = {"integer", "size", "positive", "share", "duration", "boolean", "number"}, []
+    for path in sorted((ROOT / "lakeformat" / "dialects" / format).glob("*.py")):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_DEFAULTS":
+                said += [(ast.unparse(key), f"{path.name}:{key.lineno}") for key in node.value.keys]
+        for call, name in calls(tree):
+            place = f"{path.name}:{call.lineno}"
+            if name in typed and len(call.args) == 3:
+                said.append((ast.unparse(call.args[1]), place))
+            of = ast.unparse(call.func).removesuffix(".get")
+            if name == "get" and len(call.args) == 2 and (of in {"given", "options"} or of.endswith("properties")):
+                said.append((ast.unparse(call.args[0]), place))
+    said = [(key, place) for key, place in said if not key.isidentifier()]  # Not what passes a key on.
+    places = {key: [place for other, place in said if other == key] for key, _ in said}
+    assert len(places) > 15
+    assert {key: found for key, found in places.items() if len(found) > 1} == {}

@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +15,12 @@ from lakeformat.commit import commit
 from lakeformat.dialects.paimon import compaction, dialect, metadata
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.maintenance import compact
-from lakeformat.model.operation import Request, Rewrite
+from lakeformat.model.operation import Append, Request, Rewrite
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.model.schema import Kind, Schema, scalar
-from lakeformat.model.work import Upkeep
+from lakeformat.model.work import KeyRange, Upkeep, WrittenFile
 
+RULES = compaction.Rules.of(Schema(fields=()))
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 
 
@@ -70,13 +72,13 @@ def test_runs_may_be_larger_off_peak(hours, hour, ratio):
 
 def test_runs_become_one_once_the_interval_is_over():
     levels, created = np.array([0, 4, 5]), np.array([900, 100, 500])
-    rules = compaction.Rules(levels=6, full_after_ms=100)
+    rules = replace(RULES, full_after_ms=100)
     start = metadata.epoch_ms(600)
     assert not compaction._is_due(created, levels, rules, start)
     assert compaction._is_due(created, levels, rules, start + 1)
     assert compaction._is_due(created[:2], levels[:2], rules, start)
     assert not compaction._is_due(created, levels, rules, None)
-    assert not compaction._is_due(created, levels, compaction.Rules(levels=6), start + 1)
+    assert not compaction._is_due(created, levels, RULES, start + 1)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_the_compaction_that_belongs_to_a_write(properties, number, expected):
     ],
 )
 def test_bins_by_size(sizes, least, open_cost, bins):
-    found = compaction._by_size(np.array(sizes, np.int64), np.zeros(len(sizes), bool), 100, least, open_cost)
+    found = compaction._by_size(np.array(sizes, np.int64), np.zeros(len(sizes), bool), 70, 100, least, open_cost)
     assert [b.tolist() for b in found] == bins
 
 
@@ -135,7 +137,7 @@ def test_bins_by_size(sizes, least, open_cost, bins):
     ],
 )
 def test_runs_of_neighbours(sizes, least, bins):
-    found = compaction._neighbours(np.array(sizes, np.int64), np.zeros(len(sizes), bool), 100, least)
+    found = compaction._neighbours(np.array(sizes, np.int64), np.zeros(len(sizes), bool), 70, 100, least)
     assert [b.tolist() for b in found] == bins
 
 
@@ -150,7 +152,7 @@ def test_runs_of_neighbours(sizes, least, bins):
     ],
 )
 def test_files_that_lost_rows_do_not_wait_for_others(sizes, heavy, by_size, neighbours):
-    given = np.array(sizes, np.int64), np.isin(np.arange(len(sizes)), heavy), 100, 5
+    given = np.array(sizes, np.int64), np.isin(np.arange(len(sizes)), heavy), 70, 100, 5
     assert [b.tolist() for b in compaction._by_size(*given, 0)] == by_size
     assert [b.tolist() for b in compaction._neighbours(*given)] == neighbours
 
@@ -453,3 +455,27 @@ def test_a_rewrite_that_removes_what_is_gone_is_refused_whole(tmp_path):
         commit(t._store, dialect.head(t._store), dialect, Rewrite(request=request, removed=paths, added=added))
     assert not any((tmp_path / "d.db/t" / f.path).exists() for f in added)
     assert ids(t) == [1]
+
+
+@pytest.mark.parametrize(
+    ("key", "properties", "mebibytes", "small"),
+    [
+        (["id"], {}, 100, 0),  # Of 128 MiB.
+        (["id"], {}, 89, 1),
+        ([], {}, 100, 1),  # Of 256 MiB.
+        ([], {"compaction.file-size": "99 mb"}, 100, 0),
+    ],
+)
+def test_partitions_count_as_small_what_compaction_takes(tmp_path, key, properties, mebibytes, small):
+    table = Lake(str(tmp_path)).create_table(
+        "d.t", SCHEMA, primary_key=key, properties=properties | ({"bucket": "1"} if key else {})
+    )
+    store = table._store
+    for name in "ab":
+        keys = KeyRange((1,), (1,), 0, 0, 0) if key else None
+        file = WrittenFile(f"bucket-0/data-{name}.parquet", (), 1, mebibytes << 20, keys=keys)
+        commit(store, dialect.head(store), dialect, Append(request=Request(id=name, absent_until=0), added=(file,)))
+    assert table.inspect.partitions()["small_file_count"].to_pylist() == [2 * small]
+    base = dialect.load(store, 2)
+    if not key:
+        assert len(dialect.compaction(store, base, True, ALWAYS)) == small

@@ -1,11 +1,15 @@
 """Tables with a primary key: sections, levels, and which sorted runs are worth merging."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from lakeformat.dialects.paimon.compaction import Rules, pick
+from lakeformat.model.schema import Schema
+
+RULES = Rules.of(Schema(fields=()))
 
 # (levels of the runs, their sizes, full) -> (runs merged, level of the result): UniversalCompactionTest's rules by hand.
 PICKS = [
@@ -27,7 +31,7 @@ PICKS = [
 @pytest.mark.parametrize(("given", "picked"), PICKS)
 def test_sorted_runs_are_picked_as_java_picks_them(given, picked):
     levels, sizes, full = given
-    assert pick(np.array(levels, int), np.array(sizes, int), Rules(levels=6), full) == picked
+    assert pick(np.array(levels, int), np.array(sizes, int), RULES, full) == picked
 
 
 def test_whatever_is_picked_leaves_the_levels_in_order():
@@ -38,7 +42,7 @@ def test_whatever_is_picked_leaves_the_levels_in_order():
         above = sorted(chance.sample(range(1, 6), chance.randint(0, 4)))
         levels = [0] * count + above
         sizes = [chance.choice([1, 5, 20, 1000]) for _ in levels]
-        rules = Rules(levels=6, trigger=chance.randint(2, 6))
+        rules = replace(RULES, levels=6, trigger=chance.randint(2, 6))
         found = pick(np.array(levels), np.array(sizes), rules)
         if found is None:
             assert len(levels) <= rules.trigger, seed

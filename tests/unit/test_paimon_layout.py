@@ -18,6 +18,8 @@ from lakeformat.model.work import ColumnStats, StatsMode, WrittenFile
 from tests.golden import wire
 
 VECTORS = Path(__file__).parent.parent / "golden" / "vectors"
+NULL = "__DEFAULT_PARTITION__"
+NAMED = (NULL, True, "")
 FLOATS = (scalar(Kind.FLOAT), scalar(Kind.DOUBLE))
 PATHS = json.loads((VECTORS / "partition_path.json").read_text())["rows"]
 BOUNDS = json.loads((VECTORS / "bounds.json").read_text())["columns"]
@@ -54,7 +56,7 @@ def test_partition_folders_are_named_as_the_java_engine_names_them():
         fields = vector["fields"]
         if not all(map(fits, fields, vector["row"])):
             continue
-        place = Directory(tuple(f["name"] for f in fields), tuple(kind_of(f["type"]) for f in fields))
+        place = Directory(tuple(f["name"] for f in fields), tuple(kind_of(f["type"]) for f in fields), *NAMED)
         found = "/".join(place.partition(partition_of(fields, vector["row"]))) + "/"
         if found != vector["path"]:
             wrong.append((vector, found))
@@ -81,7 +83,7 @@ def test_partition_folders_are_named_as_the_java_engine_names_them():
 def test_folders_without_legacy_names_show_values_as_sql_casts_them(kind, value, legacy, sql):
     fields = [{"name": "k", "type": kind}]
     values = partition_of(fields, [value])
-    shown = [Directory(("k",), (kind_of(kind),), legacy_names=each).partition(values) for each in (True, False)]
+    shown = [Directory(("k",), (kind_of(kind),), NULL, each, "").partition(values) for each in (True, False)]
     assert shown == [[f"k={legacy}"], [f"k={sql}"]]
 
 
@@ -90,7 +92,7 @@ def test_folders_without_legacy_names_show_values_as_sql_casts_them(kind, value,
     [("", True), (" ", True), ("\t", True), ("\u2003", True), ("\u00a0", False), ("\u202f", False), ("\x85", False)],
 )
 def test_blank_is_what_java_calls_whitespace(text, blank):
-    found = Directory(("k",), (scalar(Kind.STRING),)).partition((text,))[0]
+    found = Directory(("k",), (scalar(Kind.STRING),), *NAMED).partition((text,))[0]
     assert (found == "k=__DEFAULT_PARTITION__") is blank
 
 

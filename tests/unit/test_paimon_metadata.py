@@ -485,5 +485,5 @@ def test_retention_reads_the_tables_options():
     found = expire.default_retention(Schema((Field(0, "a", scalar(Kind.INT)),), properties=given), 10_000_000)
     assert (found.retain_min, found.retain_max, found.older_than_ms, found.limit) == (2, 7, 10_000_000 - 7_200_000, 3)
     found = expire.default_retention(Schema((Field(0, "a", scalar(Kind.INT)),)), 10_000_000)
-    assert (found.retain_min, found.retain_max, found.older_than_ms, found.limit) == (10, None, 6_400_000, 50)
+    assert (found.retain_min, found.retain_max, found.older_than_ms, found.limit) == (10, 2**31 - 1, 6_400_000, 50)
     assert dialect.attempts(Schema((), properties={"commit.max-retries": "3"})) == 4

@@ -2,11 +2,15 @@
 them, run by run."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from lakeformat.dialects.paimon.compaction import Rules, pick
+from lakeformat.model.schema import Schema
+
+RULES = Rules.of(Schema(fields=()))
 
 Run = tuple[int, int]  # Level, bytes.
 
@@ -62,7 +66,8 @@ def test_any_runs_are_picked_as_java_picks_them(lifts: bool) -> None:
         count = chance.randint(2, 7)
         levels = [0] * chance.randint(0, 8) + sorted(chance.sample(range(1, count), chance.randint(0, count - 1)))
         runs = [(level, chance.choice([1, 5, 99, 100, 101, 1000, chance.randint(1, 5000)])) for level in levels]
-        rules = Rules(
+        rules = replace(
+            RULES,
             levels=count,
             trigger=chance.randint(1, 6),
             size_ratio=chance.choice([0, 1, 50]),
@@ -82,7 +87,9 @@ def test_picks_one_after_the_other_come_to_an_end() -> None:
     """Each leaves fewer runs, or lifts the only one there is."""
     for seed in range(800):
         chance = random.Random(seed)
-        rules = Rules(levels=chance.randint(2, 7), trigger=chance.randint(1, 6), lifts_level_0=chance.random() < 0.5)
+        rules = replace(
+            RULES, levels=chance.randint(2, 7), trigger=chance.randint(1, 6), lifts_level_0=chance.random() < 0.5
+        )
         runs = [(0, chance.randint(1, 2000)) for _ in range(chance.randint(1, 12))]
         while found := pick(np.array([r[0] for r in runs]), np.array([r[1] for r in runs]), rules):
             taken, level = found

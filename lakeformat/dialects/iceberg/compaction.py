@@ -127,7 +127,7 @@ def conversion(
 
 def has_many_manifests(reader: Reader, base: State) -> bool:
     """Whether manifests of some spec would be fewer if they were as large as `commit.manifest.target-size-bytes`."""
-    target = options.integer(base.schema.properties, "commit.manifest.target-size-bytes", 8 << 20)
+    target = options.integer(base.schema.properties, "commit.manifest.target-size-bytes")
     metas = manifest.metas_of(reader, base.snapshot_document)
     sums = metas.group_by(["partition_spec_id", "content"]).aggregate(
         [("manifest_length", "sum"), ("manifest_length", "count")]
@@ -144,8 +144,8 @@ def _eaten(
     if full:
         return np.bincount(left, minlength=count) > 0
     given = base.schema.properties
-    ratio = options.number(given, "lakeformat.compact.delete-ratio-threshold", 0.3)
-    most = options.integer(given, "lakeformat.compact.delete-file-threshold", 2**31 - 1)
+    ratio = options.number(given, "lakeformat.compact.delete-ratio-threshold")
+    most = options.integer(given, "lakeformat.compact.delete-file-threshold")
     alone = np.asarray(scan.referenced(deletes).is_valid())[right] if len(right) else np.zeros(0, bool)
     rows = np.asarray(deletes["record_count"])[right[alone]]
     gone = np.bincount(left[alone], weights=rows, minlength=count)

@@ -38,15 +38,15 @@ def default_retention(schema: Schema, now_ms: int) -> Retention:
     """What the table's own properties ask for (`history.expire.*`): five days, and one snapshot at least."""
     given = schema.properties
     return Retention(
-        retain_min=options.integer(given, "history.expire.min-snapshots-to-keep", 1),
-        older_than_ms=now_ms - options.integer(given, "history.expire.max-snapshot-age-ms", 5 * 86_400_000),
+        retain_min=options.integer(given, "history.expire.min-snapshots-to-keep"),
+        older_than_ms=now_ms - options.integer(given, "history.expire.max-snapshot-age-ms"),
     )
 
 
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
     """The snapshots that `retention` lets go: of what led to each branch, and those that nothing names. What tags name
     stays; a branch may say itself what it keeps."""
-    if not options.boolean(base.schema.properties, "gc.enabled", True):
+    if not options.boolean(base.schema.properties, "gc.enabled"):
         raise UnsupportedFeature(f"{reader.root}: gc.enabled=false: others use this table's files, so none may go")
     main = metadata.ancestry(base, metadata.current_id(base))
     kept = {ref["snapshot-id"] for ref in metadata.tags(base).values()}

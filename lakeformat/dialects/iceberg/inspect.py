@@ -102,7 +102,7 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
     count = len(values)
     sizes = np.asarray(entries["file_size_in_bytes"], np.int64)
     if small_file_bytes is None:
-        target = options.integer(base.schema.properties, "write.target-file-size-bytes", 512 << 20)
+        target = options.integer(base.schema.properties, "write.target-file-size-bytes")
         small_file_bytes = int(target * SMALL)
     times = {i: s["timestamp-ms"] for i, s in metadata.snapshots(base).items()}
     by = pa.array(list(times), pa.int64())

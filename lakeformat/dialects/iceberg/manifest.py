@@ -527,7 +527,7 @@ def emit(
     version = format_version(base)
     schema, metadata = _entry_schema(spec, version), _manifest_metadata(base, spec, content)
     codec = _codec(base.schema)
-    target = options.integer(base.schema.properties, "commit.manifest.target-size-bytes", 8 << 20)
+    target = options.integer(base.schema.properties, "commit.manifest.target-size-bytes")
     whole = avro.encode(_nest(entries, spec, version), schema, codec, metadata)
     count = max(int(len(whole) / (1.1 * target)), 1)
     step = -(-len(entries) // count)
@@ -793,7 +793,7 @@ def _summary(column: pa.Array, kind: Type) -> dict[str, Any]:
 
 
 def _codec(schema: Schema) -> str:
-    asked = schema.properties.get("write.manifest.compression-codec", "gzip").lower()
+    asked = options.text(schema.properties, "write.manifest.compression-codec").lower()
     known = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "none": "null", "snappy": "snappy"}
     if asked not in known:
         raise UnsupportedFeature(f"write.manifest.compression-codec={asked!r}; known are {', '.join(known)}")

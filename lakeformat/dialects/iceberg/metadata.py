@@ -221,7 +221,7 @@ def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
     """The base's document as the next version begins: the file of the base joins the log."""
     document = {k: v for k, v in base.document.items() if k != DOCUMENT_OPERATION}
     previous = {"timestamp-ms": document["last-updated-ms"], "metadata-file": base.location}
-    kept = max(options.integer(base.schema.properties, "write.metadata.previous-versions-max", 100), 1)
+    kept = max(options.integer(base.schema.properties, "write.metadata.previous-versions-max"), 1)
     document["metadata-log"] = [*document.get("metadata-log", []), previous][-kept:]
     document["last-updated-ms"] = now_ms
     return document
@@ -230,7 +230,7 @@ def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
 def obsolete(reader: Reader, base: State, document: Mapping[str, Any]) -> tuple[str, ...]:
     """The documents that the log of the one after the base's names no more, where the table wants these gone
     (`write.metadata.delete-after-commit.enabled`). Those of a table in a catalog the sweep removes."""
-    wanted = options.boolean(base.schema.properties, "write.metadata.delete-after-commit.enabled", False)
+    wanted = options.boolean(base.schema.properties, "write.metadata.delete-after-commit.enabled")
     if isinstance(reader, Catalogued) or not wanted:
         return ()
     named = {each["metadata-file"] for each in document["metadata-log"]}
@@ -604,7 +604,7 @@ def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
     """Tags and branches whose time is over: their snapshot is older than their own `max-ref-age-ms`, or than the table's
     `history.expire.max-ref-age-ms`. `main` has no end."""
     there = snapshots(base)
-    most = options.integer(base.schema.properties, "history.expire.max-ref-age-ms", 2**63 - 1)
+    most = options.integer(base.schema.properties, "history.expire.max-ref-age-ms")
     return sorted(
         name
         for name, ref in (base.document.get("refs") or {}).items()
@@ -616,8 +616,8 @@ def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
 
 
 def attempts(schema: Schema) -> int:
-    """`commit.retry.num-retries`, by default Paimon's ten rather than Iceberg's four, and the first try."""
-    return max(options.integer(schema.properties, "commit.retry.num-retries", 10), 0) + 1
+    """`commit.retry.num-retries`, and the first try."""
+    return max(options.integer(schema.properties, "commit.retry.num-retries"), 0) + 1
 
 
 def require_readable(schema: Schema, where: str) -> None:

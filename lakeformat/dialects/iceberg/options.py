@@ -75,7 +75,29 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("write.wap.enabled", lambda v: v.lower() == "true", "write-audit-publish"),
 )
 _MODE = re.compile(r"(none|counts|full)|truncate\(([1-9]\d*)\)")
-_INFERRED_COLUMNS = 100
+# What a property is where the table does not say (TableProperties, unless a comment says otherwise).
+_DEFAULTS: dict[str, int | float | bool | str] = {
+    "commit.manifest-merge.enabled": True,
+    "commit.manifest.min-count-to-merge": 100,
+    "commit.manifest.target-size-bytes": 8 << 20,
+    "commit.retry.num-retries": 10,  # Paimon's, rather than Iceberg's four.
+    "gc.enabled": True,
+    "history.expire.max-ref-age-ms": 2**63 - 1,
+    "history.expire.max-snapshot-age-ms": 5 * 86_400_000,
+    "history.expire.min-snapshots-to-keep": 1,
+    "lakeformat.compact.delete-file-threshold": 2**31 - 1,
+    "lakeformat.compact.delete-ratio-threshold": 0.3,
+    "read.split.open-file-cost": 4 << 20,
+    "read.split.target-size": 128 << 20,
+    "write.delete.target-file-size-bytes": 64 << 20,
+    "write.format.default": "parquet",
+    "write.manifest.compression-codec": "gzip",
+    "write.metadata.delete-after-commit.enabled": False,
+    "write.metadata.metrics.max-inferred-column-defaults": 100,
+    "write.metadata.previous-versions-max": 100,
+    "write.summary.partition-limit": 0,
+    "write.target-file-size-bytes": 512 << 20,
+}
 
 
 def require_writable(options: Options, where: str) -> None:
@@ -97,7 +119,7 @@ def check_new(options: Options, where: str) -> None:
         if key == "write.distribution-mode":
             distribution({key: value}, "none")
         if key in _TYPED:
-            _TYPED[key](options, key, 0)
+            _TYPED[key](options, key)
         if key in _WORDS:
             one_of(options, key, _WORDS[key])
         if key == "write.metadata.metrics.default" or key.startswith("write.metadata.metrics.column."):
@@ -105,36 +127,41 @@ def check_new(options: Options, where: str) -> None:
     option_keys.check(options, DOCUMENTED, "property", where)
 
 
-def integer(options: Options, key: str, default: int) -> int:
+def integer(options: Options, key: str) -> int:
     """A whole number; raises `InvalidInput`."""
     value = options.get(key)
     if value is None:
-        return default
+        return int(_DEFAULTS[key])
     try:
         return int(value)
     except ValueError:
         raise InvalidInput(f"property {key!r} is {value!r}; it must be a whole number") from None
 
 
-def number(options: Options, key: str, default: float) -> float:
+def number(options: Options, key: str) -> float:
     """A number; raises `InvalidInput`."""
     value = options.get(key)
     if value is None:
-        return default
+        return float(_DEFAULTS[key])
     try:
         return float(value)
     except ValueError:
         raise InvalidInput(f"property {key!r} is {value!r}; it must be a number") from None
 
 
-def boolean(options: Options, key: str, default: bool) -> bool:
+def boolean(options: Options, key: str) -> bool:
     """`true` or `false`; raises `InvalidInput`."""
     value = options.get(key)
     if value is None:
-        return default
+        return bool(_DEFAULTS[key])
     if value.strip().lower() not in {"true", "false"}:
         raise InvalidInput(f"property {key!r} is {value!r}; it must be 'true' or 'false'")
     return value.strip().lower() == "true"
+
+
+def text(options: Options, key: str) -> str:
+    """What the table says of a property with a default, or that."""
+    return options.get(key, str(_DEFAULTS[key]))
 
 
 def distribution(options: Options, default: str) -> str:
@@ -163,7 +190,7 @@ def isolation(options: Options, verb: str) -> str:
 
 def data_format(options: Options) -> str:
     """`write.format.default`."""
-    return options.get("write.format.default", "parquet").lower()
+    return text(options, "write.format.default").lower()
 
 
 def delete_format(options: Options) -> str:
@@ -179,7 +206,7 @@ def compression(options: Options, format: str, deletes: bool = False) -> tuple[s
         for what in ("codec", "level")
     )
     name = _COMPRESSIONS[format] if codec is None else options[codec].lower()
-    return "uncompressed" if name == "none" else name, None if level is None else integer(options, level, 0)
+    return "uncompressed" if name == "none" else name, None if level is None else integer(options, level)
 
 
 def compresses_metadata(options: Options) -> bool:
@@ -198,7 +225,7 @@ def stats_modes(
     """`write.metadata.metrics.*`: (mode, length) for each column; beyond the first 100, none unless asked for. Those that files
     are sorted by have bounds unless the table says otherwise of them."""
     given = options.get("write.metadata.metrics.default")
-    inferred = integer(options, "write.metadata.metrics.max-inferred-column-defaults", _INFERRED_COLUMNS)
+    inferred = integer(options, "write.metadata.metrics.max-inferred-column-defaults")
     found = []
     for place, name in enumerate(columns):
         general = given or ("truncate(16)" if place < inferred else "none")

@@ -439,10 +439,10 @@ def _merged(
     """Manifests, newest first -> fewer that say the same: runs of one spec that fit into the target size together become
     one; the run with the newest waits until there are enough of them (ManifestMergeManager)."""
     given = base.schema.properties
-    if not options.boolean(given, "commit.manifest-merge.enabled", True) or len(metas) < 2:
+    if not options.boolean(given, "commit.manifest-merge.enabled") or len(metas) < 2:
         return Manifests({}, metas)
-    target = options.integer(given, "commit.manifest.target-size-bytes", 8 << 20)
-    least = options.integer(given, "commit.manifest.min-count-to-merge", 100)
+    target = options.integer(given, "commit.manifest.target-size-bytes")
+    least = options.integer(given, "commit.manifest.min-count-to-merge")
     sizes, specs = np.asarray(metas["manifest_length"]), np.asarray(metas["partition_spec_id"])
     content, by = np.asarray(metas["content"]), np.asarray(metas["added_snapshot_id"])
     files: dict[str, bytes] = {}
@@ -683,7 +683,7 @@ def _summary(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:
     changed = pa.concat_tables([added, deleted])
     count = len(np.unique(manifest.places(changed, base)))
     found["changed-partition-count"] = str(count)
-    if 0 < count <= options.integer(base.schema.properties, "write.summary.partition-limit", 0):
+    if 0 < count <= options.integer(base.schema.properties, "write.summary.partition-limit"):
         found |= {"partition-summaries-included": "true", **_by_partition(base, added, deleted)}
     before = None if base.snapshot_document is None else base.snapshot_document.get("summary") or {}
     for name, delta in _TOTALS.items():

@@ -138,8 +138,8 @@ def tasks(
                 f"{reader.root}: data files in {format}: lakeformat reads Parquet, ORC and Avro in Iceberg tables"
             )
     given = base.schema.properties
-    target = options.integer(given, "read.split.target-size", 128 << 20)
-    opening = options.integer(given, "read.split.open-file-cost", 4 << 20)
+    target = options.integer(given, "read.split.target-size")
+    opening = options.integer(given, "read.split.open-file-cost")
     sizes = np.asarray(found.entries["file_size_in_bytes"])
     weights = np.cumsum(np.maximum(sizes, opening))
     paths, row_counts = found.paths.to_pylist(), found.entries["record_count"].to_pylist()

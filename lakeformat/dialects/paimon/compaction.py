@@ -32,7 +32,6 @@ from lakeformat.model.work import (
 )
 from lakeformat.storage.store import Reader
 
-_SMALL = 0.7  # Of the target size: what is smaller is worth another write.
 _OPEN_COST = 4 << 20
 _IDLE_MINIMUM = 2
 _RETRACTS = bind(is_in(VALUE_KIND.name, [int(kind) for kind in RETRACTS]), (VALUE_KIND,))
@@ -48,12 +47,12 @@ def compaction(
         return _of_keys(reader, base, full, scope, now_ms)
     found = scan.files(reader, base, scope)
     given = base.schema.properties
-    target = options.size(given, "target-file-size", 256 << 20)
-    least = _IDLE_MINIMUM if full else max(options.integer(given, "compaction.min.file-num", 5), 2)
-    ordered = options.integer(given, "bucket", -1) > 0
+    target, small = options.target_file_bytes(base.schema), options.small_file_bytes(base.schema)
+    least = _IDLE_MINIMUM if full else max(options.integer(given, "compaction.min.file-num"), 2)
+    ordered = options.integer(given, "bucket") > 0
     write = layout(base)
     lost = scan.deleted_rows(reader, base, found)
-    enough = 0.0 if full else options.share(given, "compaction.delete-ratio-threshold", 0.2)
+    enough = 0.0 if full else options.share(given, "compaction.delete-ratio-threshold")
     heavy = lost > enough * np.asarray(found.entries["_ROW_COUNT"])
     result = []
     for rows in _buckets(found, base, ordered):
@@ -61,9 +60,9 @@ def compaction(
         write = replace(write, bucket=None, default_bucket=bucket)  # Rows stay where they are.
         sizes = np.asarray(found.entries["_FILE_SIZE"])[rows]
         bins = (
-            _neighbours(sizes, heavy[rows], target, least)
+            _neighbours(sizes, heavy[rows], small, target, least)
             if ordered
-            else _by_size(sizes, heavy[rows], target, least, 0 if full else _OPEN_COST)
+            else _by_size(sizes, heavy[rows], small, target, least, 0 if full else _OPEN_COST)
         )
         for chosen in bins:
             part = rows[chosen]
@@ -76,7 +75,7 @@ def compaction(
 
 def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
     """All files of each partition, to be sorted (Paimon's `sort_compact`): of append tables without buckets only."""
-    if base.schema.primary_key or options.integer(base.schema.properties, "bucket", -1) > 0:
+    if base.schema.primary_key or options.integer(base.schema.properties, "bucket") > 0:
         raise UnsupportedFeature(
             f"{reader.root}: compact(sort_by=...) of a table with a primary key or fixed buckets: the rows of its buckets have "
             "an order of their own; compact() without sort_by"
@@ -95,16 +94,16 @@ def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
     """Of tables with a primary key without `write-only`: what the sorted runs ask for, or by `full-compaction.delta-commits`
     all. That counts the commits of a stream; where there is no `number`, every write counts (as in Paimon on Spark)."""
     given = schema.properties
-    if not schema.primary_key or options.boolean(given, "write-only", False):
+    if not schema.primary_key or options.boolean(given, "write-only"):
         return None
     producer = options.changelog_producer(given)
     every = options.integer(given, "full-compaction.delta-commits", 1 if producer == "full-compaction" else 0)
-    trigger = options.integer(given, "num-sorted-run.compaction-trigger", 5)
+    trigger = options.integer(given, "num-sorted-run.compaction-trigger")
     return Upkeep(
         full=every > 0 and (number is None or (number + 1) % every == 0),
         everywhere=every > 1 and number is not None,
-        waits=options.boolean(given, "commit.force-compact", False)
-        or ((producer == "lookup" or options.has_vectors(given)) and options.boolean(given, "lookup-wait", True)),
+        waits=options.boolean(given, "commit.force-compact")
+        or ((producer == "lookup" or options.has_vectors(given)) and options.boolean(given, "lookup-wait")),
         hides=options.hides_level_0(given),
         ahead=max(options.integer(given, "num-sorted-run.stop-trigger", trigger + 3) - trigger, 1),
     )
@@ -127,9 +126,9 @@ class Rules:
     """When the sorted runs of a bucket are worth merging, and into what."""
 
     levels: int
-    trigger: int = 5
-    size_ratio: int = 1  # Percent by which the next run may be larger than all before it.
-    amplification: int = 200  # Percent of the oldest run that all others may add to it.
+    trigger: int
+    size_ratio: int  # Percent by which the next run may be larger than all before it.
+    amplification: int  # Percent of the oldest run that all others may add to it.
     full_below_bytes: int = 0
     full_above_bytes: int | None = None  # Of all runs that are not on the highest level.
     full_after_ms: int | None = None
@@ -139,16 +138,15 @@ class Rules:
     @classmethod
     def of(cls, schema: Schema, now_ms: int | None = None) -> Rules:
         given = schema.properties
-        target = options.size(given, "target-file-size", 128 << 20)
         return cls(
             levels=options.level_count(given),
-            trigger=options.integer(given, "num-sorted-run.compaction-trigger", 5),
-            size_ratio=options.integer(given, "compaction.size-ratio", 1) + _off_peak(schema, now_ms),
-            amplification=options.integer(given, "compaction.max-size-amplification-percent", 200),
-            full_below_bytes=options.size(given, "compaction.total-size-threshold", 0),
-            full_above_bytes=options.size(given, "compaction.incremental-size-threshold", None),
-            full_after_ms=options.duration(given, "compaction.optimization-interval", None),
-            large_bytes=options.size(given, "compaction.file-size", int(target * _SMALL)),
+            trigger=options.integer(given, "num-sorted-run.compaction-trigger"),
+            size_ratio=options.integer(given, "compaction.size-ratio") + _off_peak(schema, now_ms),
+            amplification=options.integer(given, "compaction.max-size-amplification-percent"),
+            full_below_bytes=options.size(given, "compaction.total-size-threshold"),
+            full_above_bytes=options.size(given, "compaction.incremental-size-threshold"),
+            full_after_ms=options.duration(given, "compaction.optimization-interval"),
+            large_bytes=options.small_file_bytes(schema),
             lifts_level_0=options.has_vectors(given) or options.looks_up(given),
         )
 
@@ -199,12 +197,12 @@ def _growing(levels: np.ndarray, sizes: np.ndarray, taken: int, rules: Rules) ->
 def _off_peak(schema: Schema, now_ms: int | None) -> int:
     """Percent that `compaction.offpeak-ratio` adds to the size ratio between two hours of the day, by the local clock."""
     given = schema.properties
-    start, end = (options.integer(given, f"compaction.offpeak.{each}.hour", -1) for each in ("start", "end"))
+    start, end = (options.integer(given, f"compaction.offpeak.{each}.hour") for each in ("start", "end"))
     if now_ms is None or start == end:
         return 0
     hour = metadata.local_ms(now_ms) // 3_600_000 % 24
     is_inside = start <= hour < end if start < end else hour >= start or hour < end
-    return options.integer(given, "compaction.offpeak-ratio", 0) if is_inside else 0
+    return options.integer(given, "compaction.offpeak-ratio") if is_inside else 0
 
 
 def _is_due(created_ms: np.ndarray, levels: np.ndarray, rules: Rules, now_ms: int | None) -> bool:
@@ -231,7 +229,7 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
     newest = np.asarray(entries["_MAX_SEQUENCE_NUMBER"])
     created = np.asarray(pc.fill_null(entries["_CREATION_TIME"], 0), np.int64)
     lost = scan.deleted_rows(reader, base, sections.files)
-    enough = 0.0 if full else options.share(schema.properties, "compaction.delete-ratio-threshold", 0.2)
+    enough = 0.0 if full else options.share(schema.properties, "compaction.delete-ratio-threshold")
     worn = lost > enough * np.asarray(entries["_ROW_COUNT"])
     worn_names = entries["_FILE_NAME"].filter(pa.array(worn)).combine_chunks()
     marked, looks_up = options.has_vectors(schema.properties), options.looks_up(schema.properties)
@@ -379,7 +377,7 @@ def _unit(
 
 def _log(base: State, write: WriteTask) -> WriteTask:
     assert write.keyed is not None, write
-    prefix = base.schema.properties.get("changelog-file.prefix", "changelog-")
+    prefix = options.text(base.schema.properties, "changelog-file.prefix")
     return replace(write, content=Content.CHANGELOG, name_prefix=prefix, keyed=replace(write.keyed, level=0))
 
 
@@ -408,10 +406,13 @@ def _buckets(found: Files, base: State, ordered: bool) -> Iterator[np.ndarray]:
     yield from np.split(order, change)
 
 
-def _by_size(sizes: np.ndarray, heavy: np.ndarray, target: int, least: int, open_cost: int) -> Iterator[np.ndarray]:
-    """The smallest first, until a bin holds twice the target; a rest only if it has `least` files or a heavy one."""
-    small = np.flatnonzero((sizes < target * _SMALL) | heavy)
-    order = small[np.argsort(sizes[small], kind="stable")]
+def _by_size(
+    sizes: np.ndarray, heavy: np.ndarray, small: int, target: int, least: int, open_cost: int
+) -> Iterator[np.ndarray]:
+    """The smallest first, until a bin holds twice the target; a rest only if it has `least` files or a heavy one. Files of
+    `small` bytes and more stay."""
+    chosen = np.flatnonzero((sizes < small) | heavy)
+    order = chosen[np.argsort(sizes[chosen], kind="stable")]
     start, total = 0, 0
     for i, at in enumerate(order):
         total += int(sizes[at]) + open_cost
@@ -422,17 +423,17 @@ def _by_size(sizes: np.ndarray, heavy: np.ndarray, target: int, least: int, open
         yield order[start:]
 
 
-def _neighbours(sizes: np.ndarray, heavy: np.ndarray, target: int, least: int) -> Iterator[np.ndarray]:
+def _neighbours(sizes: np.ndarray, heavy: np.ndarray, small: int, target: int, least: int) -> Iterator[np.ndarray]:
     """Runs of small files, and of heavy ones, that stand side by side, so that rows keep their order in the bucket."""
-    small = (sizes < target * _SMALL) | heavy
+    chosen = (sizes < small) | heavy
     start, total = 0, 0
     for i in range(len(sizes) + 1):
-        if i < len(sizes) and small[i] and total < 2 * target:
+        if i < len(sizes) and chosen[i] and total < 2 * target:
             total += int(sizes[i])
             continue
         if i - start >= least or heavy[start:i].any():
             yield np.arange(start, i)
-        start, total = (i, int(sizes[i])) if i < len(sizes) and small[i] else (i + 1, 0)
+        start, total = (i, int(sizes[i])) if i < len(sizes) and chosen[i] else (i + 1, 0)
 
 
 def has_many_manifests(reader: Reader, base: State) -> bool:

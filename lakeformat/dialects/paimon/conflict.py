@@ -198,7 +198,7 @@ def require_inside(added: tuple[WrittenFile, ...], schema: Schema, scope: Expres
 def _require_same_buckets(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
     """A partition keeps the number of buckets it was written with, until it is overwritten."""
     schema = metadata.schema_at(reader, base, request.schema_id)
-    buckets = options.integer(schema.properties, "bucket", -1)
+    buckets = options.integer(schema.properties, "bucket")
     if buckets <= 0 or base.schema.id == 0 or not added:
         return
     entries = manifest.live_entries(
@@ -216,7 +216,7 @@ def _require_same_buckets(reader: Reader, base: State, request: Request, added: 
 def _require_same_index(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
     """Raise `Conflict` if others gave keys of the partitions of `added` buckets since these rows were given theirs."""
     schema, since = base.schema, request.absent_until
-    is_dynamic = schema.primary_key and options.integer(schema.properties, "bucket", -1) == -1
+    is_dynamic = schema.primary_key and options.integer(schema.properties, "bucket") == -1
     if not is_dynamic or metadata.crosses_partitions(schema) or not added or since == base.version:
         return
     scope = manifest.scope_of(schema, {f.partition for f in added})

@@ -42,13 +42,9 @@ _HINTS = {"LATEST", "EARLIEST"}
 
 def default_retention(schema: Schema, now_ms: int) -> Retention:
     """What the table's own options ask for (`snapshot.num-retained.*`, `snapshot.time-retained`)."""
-    given = schema.properties
-    return Retention(
-        retain_min=options.integer(given, "snapshot.num-retained.min", 10),
-        retain_max=options.integer(given, "snapshot.num-retained.max", None),
-        older_than_ms=now_ms - options.duration(given, "snapshot.time-retained", 3_600_000),
-        limit=options.integer(given, "snapshot.expire.limit", 50),
-    )
+    least, most, kept_ms = options.snapshots_kept(schema.properties)
+    limit = options.integer(schema.properties, "snapshot.expire.limit")
+    return Retention(retain_min=least, retain_max=most, older_than_ms=now_ms - kept_ms, limit=limit)
 
 
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
@@ -71,7 +67,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
         return NOTHING
     keepers = [*kept, *metadata.tags(reader).values(), *_branch_documents(reader)]
     found = _unreachable(reader, base, gone, kept, keepers, silent, logs)
-    clean = options.boolean(base.schema.properties, "snapshot.clean-empty-directories", False)
+    clean = options.boolean(base.schema.properties, "snapshot.clean-empty-directories")
     hints = {f"{metadata.SNAPSHOT_FOLDER}/EARLIEST": str(kept[0]["id"]).encode()}
     if logs:
         ends = zip(("EARLIEST", "LATEST"), (logs[0]["id"], logs[-1]["id"]), strict=True)
@@ -121,7 +117,7 @@ def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression |
     """The partitions older than `partition.expiration-time`, by their value or by their newest file; at most
     `partition.expiration-max-num` (100) of them, oldest first. None when there is none, or no such option."""
     given = base.schema.properties
-    kept_ms = options.duration(given, "partition.expiration-time", None)
+    kept_ms = options.duration(given, "partition.expiration-time")
     if kept_ms is None or not base.schema.partitioning:
         return None
     now = metadata.local_ms(now_ms)  # Files and partitions are dated by the local clock.
@@ -129,7 +125,7 @@ def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression |
     codes, values = manifest.partitions(entries, base.schema)
     tuples = manifest.partition_values(values, base.schema)
     moments: list[int | None]
-    match given.get("partition.expiration-strategy", "values-time"):
+    match options.text(given, "partition.expiration-strategy"):
         case "values-time":
             moments = [_moment(base.schema, v) for v in tuples]
         case "update-time":
@@ -139,7 +135,7 @@ def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression |
         case other:
             raise UnsupportedFeature(f"{reader.root}: partition.expiration-strategy={other}: not supported")
     over = sorted((m, i) for i, m in enumerate(moments) if m is not None and m < now - kept_ms)
-    chosen = over[: options.integer(given, "partition.expiration-max-num", 100)]
+    chosen = over[: options.integer(given, "partition.expiration-max-num")]
     return manifest.scope_of(base.schema, [tuples[i] for _, i in chosen]) if chosen else None
 
 
@@ -206,7 +202,7 @@ def _old(
     """The ids that a retention lets go: a run from the oldest on. A snapshot is as old as its successor, for until then it
     was the current one (ExpireSnapshotsImpl)."""
     given = schema.properties
-    waits = not (options.outlives_snapshots(given) and options.boolean(given, "consumer.changelog-only", False))
+    waits = not (options.outlives_snapshots(given) and options.boolean(given, "consumer.changelog-only"))
     consumed = min(metadata.consumers(reader).values(), default=None) if waits else None
     if consumed is not None and consumed in documents and _is_told_by_rows(documents[consumed]):
         consumed -= 1
@@ -239,19 +235,15 @@ def _over(
     after them, and each lasts until its successor is too old; without options of their own, they go as snapshots do."""
     given = schema.properties
     latest = ids[-1] if ids else 0
-    snapshot_least = options.integer(given, "snapshot.num-retained.min", 10)
-    snapshot_most = options.integer(given, "snapshot.num-retained.max", None)
-    snapshot_ms = options.duration(given, "snapshot.time-retained", 3_600_000)
-    least = options.integer(given, "changelog.num-retained.min", snapshot_least)
-    most = options.integer(given, "changelog.num-retained.max", snapshot_most)
-    old_ms = now_ms - options.duration(given, "changelog.time-retained", snapshot_ms)
+    least, most, kept_ms = options.changelogs_kept(given)
+    old_ms = now_ms - kept_ms
     consumed = min(metadata.consumers(reader).values(), default=None)
-    limit = options.integer(given, "snapshot.expire.limit", 50)
+    limit = options.integer(given, "snapshot.expire.limit")
     every = {**documents, **left}
     successor = dict(itertools.pairwise(sorted(every)))
     over: set[int] = set()
     for id in sorted(left)[:limit]:
-        too_many = most is not None and id <= latest - most
+        too_many = id <= latest - most
         too_old = id <= latest - least and id in successor and every[successor[id]]["timeMillis"] < old_ms
         if (consumed is not None and id >= consumed) or not (too_many or too_old):
             break

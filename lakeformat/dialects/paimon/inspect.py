@@ -96,7 +96,7 @@ def manifests(reader: Reader, base: State) -> pa.Table:
 
 def partitions(reader: Reader, base: State, small_file_bytes: int | None = None) -> pa.Table:
     """One row a partition that holds files: its columns, then `file_count`, `small_file_count` (below `small_file_bytes`,
-    by default 70 % of the target size), `row_count`, `deleted_row_count` (of these, what deletion vectors take, and what says that
+    by default what compaction takes for small), `row_count`, `deleted_row_count` (of these, what deletion vectors take, and what says that
     a key is gone), `size_bytes` and `last_modified_ms` (epoch milliseconds, the newest file's)."""
     schema = base.schema
     entries = manifest.live_entries(reader, base.document, schema)
@@ -105,7 +105,7 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
     count = len(values)
     sizes = np.asarray(entries["_FILE_SIZE"], np.int64)
     if small_file_bytes is None:
-        small_file_bytes = options.size(schema.properties, "target-file-size", 256 << 20) * 7 // 10
+        small_file_bytes = options.small_file_bytes(schema)
     small = sizes < small_file_bytes
     created = np.asarray(pc.fill_null(entries["_CREATION_TIME"], 0), np.int64)
     newest = np.zeros(count, np.int64)

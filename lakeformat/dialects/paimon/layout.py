@@ -32,7 +32,6 @@ from lakeformat.storage.store import Reader
 
 UNAWARE_BUCKET = 0
 POSTPONED_BUCKET = -2
-DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 
 _BUCKET_NAMES: dict[int | None, str | int] = {None: UNAWARE_BUCKET, POSTPONED_BUCKET: "postpone"}
 
@@ -50,9 +49,9 @@ class Directory:
 
     names: tuple[str, ...]
     kinds: tuple[Type, ...]
-    default_name: str = DEFAULT_PARTITION
-    legacy_names: bool = True
-    parent: str = ""
+    default_name: str
+    legacy_names: bool
+    parent: str
 
     def __call__(self, values: tuple[Any, ...], bucket: int | None) -> str:
         folders = [self.parent] if self.parent else []
@@ -84,7 +83,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     metadata.require_writable(schema, f"table at schema {schema.id}")
     given = schema.properties
     format = options.file_format(given)
-    buckets, bucket_key = options.integer(given, "bucket", -1), metadata.bucket_key(schema)
+    buckets, bucket_key = options.integer(given, "bucket"), metadata.bucket_key(schema)
     if buckets > 1 and not bucket_key:
         raise UnsupportedFeature(
             f"{buckets} buckets without a bucket-key: old engines hashed whole rows; such a table can only be read"
@@ -96,15 +95,15 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         fields=types.with_file_ids(schema.fields),
         directory=directory(schema),
         partition_by=schema.partitioning.fields,
-        bucket=BucketRule(bucket_key, buckets, given.get("bucket-function.type", "default"))
+        bucket=BucketRule(bucket_key, buckets, options.text(given, "bucket-function.type"))
         if buckets > 0 and bucket_key  # One bucket needs no key.
         else None,
         default_bucket=UNAWARE_BUCKET,
         file_format=format,
         compression=_COMPRESSIONS.get(compression, compression),
-        compression_level=options.integer(given, "file.compression.zstd-level", 1) if compression == "zstd" else None,
-        target_size_bytes=options.size(given, "target-file-size", (128 if schema.primary_key else 256) << 20),
-        name_prefix=given.get("data-file.prefix", "data-"),
+        compression_level=options.integer(given, "file.compression.zstd-level") if compression == "zstd" else None,
+        target_size_bytes=options.target_file_bytes(schema),
+        name_prefix=options.text(given, "data-file.prefix"),
         stats=stats_modes(schema),
         options=block | {key: value for key, value in given.items() if key.startswith(f"{format}.")},
         keyed=_keyed(base, reader) if schema.primary_key else None,
@@ -136,22 +135,22 @@ def directory(schema: Schema) -> Directory:
     return Directory(
         schema.partitioning.names,
         tuple(schema.field(n).type for n in schema.partitioning.names),
-        given.get("partition.default-name", DEFAULT_PARTITION),
-        options.boolean(given, "partition.legacy-name", True),
-        given.get("data-file.path-directory", "").strip("/"),
+        options.text(given, "partition.default-name"),
+        options.boolean(given, "partition.legacy-name"),
+        options.text(given, "data-file.path-directory").strip("/"),
     )
 
 
 def stats_modes(schema: Schema) -> tuple[tuple[StatsMode, int], ...]:
     """`metadata.stats-mode`, or a column's own `fields.<name>.stats-mode`: (mode, length) for each column."""
-    general = schema.properties.get("metadata.stats-mode", "truncate(16)")
+    general = options.text(schema.properties, "metadata.stats-mode")
     return tuple(_mode(schema.properties.get(f"fields.{f.name}.stats-mode", general)) for f in schema.fields)
 
 
 def _keyed(base: State, reader: Reader | None) -> KeyValues:
     schema = base.schema
     own = tuple(schema.field(name) for name in metadata.key_of(schema))
-    is_thin = options.boolean(schema.properties, "data-file.thin-mode", False)
+    is_thin = options.boolean(schema.properties, "data-file.thin-mode")
     repeated = () if is_thin else types.key_fields(own)
     return KeyValues(
         merge=options.merging(schema, f"table at schema {schema.id}"),
@@ -159,11 +158,11 @@ def _keyed(base: State, reader: Reader | None) -> KeyValues:
         key_fields=repeated or own,
         first=None if reader is None else _next_numbers(base, reader),
         index=None
-        if reader is None or options.integer(schema.properties, "bucket", -1) > 0 or metadata.crosses_partitions(schema)
+        if reader is None or options.integer(schema.properties, "bucket") > 0 or metadata.crosses_partitions(schema)
         else _hash_index(base, reader),
         places=_key_places(base, reader) if reader is not None and metadata.crosses_partitions(schema) else None,
         kind_column=options.kind_column(schema, f"table at schema {schema.id}"),
-        changelog_prefix=schema.properties.get("changelog-file.prefix", "changelog-")
+        changelog_prefix=options.text(schema.properties, "changelog-file.prefix")
         if options.changelog_producer(schema.properties) == "input"
         else None,
     )
@@ -172,7 +171,7 @@ def _keyed(base: State, reader: Reader | None) -> KeyValues:
 def _hash_index(base: State, reader: Reader) -> HashIndex:
     """Which hashes of keys are in which bucket (`bucket` = -1)."""
     schema = base.schema
-    most = options.integer(schema.properties, "dynamic-bucket.max-buckets", -1)
+    most = options.integer(schema.properties, "dynamic-bucket.max-buckets")
     entries = manifest.read_index(reader, base.document)
     entries = entries.filter(pc.equal(entries["_INDEX_TYPE"], manifest.HASH_INDEX))
     files: dict[str, tuple[tuple[int, str], ...]] = {}
@@ -188,7 +187,7 @@ def _hash_index(base: State, reader: Reader) -> HashIndex:
         columns=metadata.key_of(schema),
         files=files,
         folder=metadata.INDEX_FOLDER,
-        target_rows=max(options.integer(schema.properties, "dynamic-bucket.target-row-num", 2_000_000), 1),
+        target_rows=max(options.integer(schema.properties, "dynamic-bucket.target-row-num"), 1),
         max_buckets=most if most > 0 else None,
     )
 
@@ -196,7 +195,7 @@ def _hash_index(base: State, reader: Reader) -> HashIndex:
 def _key_places(base: State, reader: Reader) -> KeyPlaces:
     """What buckets there are where keys change partitions; which keys they have, their rows tell."""
     schema = base.schema
-    most = options.integer(schema.properties, "dynamic-bucket.max-buckets", -1)
+    most = options.integer(schema.properties, "dynamic-bucket.max-buckets")
     live = manifest.live_entries(reader, base.document, schema)
     counted = live.group_by(["_PARTITION", "_BUCKET"]).aggregate([("_ROW_COUNT", "sum")])
     found: dict[str, dict[int, int]] = {}
@@ -211,7 +210,7 @@ def _key_places(base: State, reader: Reader) -> KeyPlaces:
         key=schema.primary_key,
         partition=schema.partitioning.names,
         rows=found,
-        target_rows=max(options.integer(schema.properties, "dynamic-bucket.target-row-num", 2_000_000), 1),
+        target_rows=max(options.integer(schema.properties, "dynamic-bucket.target-row-num"), 1),
         max_buckets=most if most > 0 else None,
         removes_late=options.hides_level_0(schema.properties),
     )

@@ -418,7 +418,7 @@ def emit(entries: pa.Table, schema: Schema, name: str) -> Manifests:
     if len(entries) == 0:
         return NO_MANIFESTS
     codec = options.manifest_codec(schema.properties)
-    target = options.size(schema.properties, "manifest.target-file-size", 8 << 20)
+    target = options.size(schema.properties, "manifest.target-file-size")
     whole = avro.encode(_nest(entries), ENTRY_SCHEMA, codec)
     count = max(int(len(whole) / (1.1 * target)), 1)
     step = -(-len(entries) // count)
@@ -493,9 +493,9 @@ def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> byt
 def merge(reader: Reader, metas: pa.Table, schema: Schema, name: str) -> Manifests:
     """Manifests -> fewer manifests that say the same (ManifestFileMerger): all of them when much is deleted or small,
     else neighbours into files of the target size. `files` holds the new ones; `metas` names old and new, in order."""
-    target = options.size(schema.properties, "manifest.target-file-size", 8 << 20)
-    threshold = options.size(schema.properties, "manifest.full-compaction-threshold-size", 16 << 20)
-    least = options.integer(schema.properties, "manifest.merge-min-count", 30)
+    target = options.size(schema.properties, "manifest.target-file-size")
+    threshold = options.size(schema.properties, "manifest.full-compaction-threshold-size")
+    least = options.integer(schema.properties, "manifest.merge-min-count")
     sizes = metas["_FILE_SIZE"].to_numpy()
     worth = (metas["_NUM_DELETED_FILES"].to_numpy() > 0) | (sizes < target)
     if len(metas) > 1 and sizes[worth].sum() >= threshold:

@@ -313,7 +313,7 @@ def check_options(schema: Schema, where: str) -> None:
         raise InvalidInput(f"{where}: every column is a partition column; a table needs one that is not")
     options.check_values(schema.properties, where)
     require_writable(schema, where)
-    buckets = options.integer(schema.properties, "bucket", -1)
+    buckets = options.integer(schema.properties, "bucket")
     keys = bucket_key(schema)
     if buckets == 0 or buckets < -2:
         raise InvalidInput(f"{where}: bucket={buckets}; it must be -1 or at least 1")
@@ -339,7 +339,7 @@ def check_options(schema: Schema, where: str) -> None:
     if keys and buckets > 0:  # Whether the function takes them shows without a row.
         kinds = [schema.field(key).type for key in keys]
         nothing = [pa.nulls(0, to_arrow(kind)) for kind in kinds]
-        murmur.buckets(nothing, kinds, buckets, schema.properties.get("bucket-function.type", "default"))
+        murmur.buckets(nothing, kinds, buckets, options.text(schema.properties, "bucket-function.type"))
     if options.file_format(schema.properties) == "avro":
         for each in walk(schema.fields):
             if not _AVRO_NAME.fullmatch(each.name):
@@ -403,7 +403,7 @@ def require_writable(schema: Schema, where: str) -> None:
     """Refuse, by name, what a write would break."""
     require_readable(schema, where)
     options.require_writable(schema.properties, where)
-    if options.integer(schema.properties, "bucket", -1) == -2:
+    if options.integer(schema.properties, "bucket") == -2:
         raise UnsupportedFeature(
             f"{where}: bucket=-2 (postpone) cannot be written; create it with bucket=-1 or bucket>0"
         )
@@ -595,7 +595,7 @@ def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | No
 
 def attempts(schema: Schema) -> int:
     """`commit.max-retries`, and the first try."""
-    return max(options.integer(schema.properties, "commit.max-retries", 10), 0) + 1
+    return max(options.integer(schema.properties, "commit.max-retries"), 0) + 1
 
 
 def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:

@@ -163,6 +163,65 @@ _REFUSED_FOR_KEYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("sequence.snapshot-ordering", lambda v: _true(v), "rows ordered by snapshot"),
     ("record-level.expire-time", lambda v: bool(v), "rows that expire by themselves"),
 )
+# What an option is where the table does not say (CoreOptions). Those that are not here depend on others.
+_DEFAULTS: dict[str, int | float | bool | str | None] = {
+    "bucket": -1,
+    "bucket-function.type": "default",
+    "changelog-file.prefix": "changelog-",
+    "changelog-producer": "none",
+    "changelog-producer.row-deduplicate": False,
+    "commit.force-compact": False,
+    "commit.max-retries": 10,
+    "compaction.delete-ratio-threshold": 0.2,
+    "compaction.incremental-size-threshold": None,
+    "compaction.max-size-amplification-percent": 200,
+    "compaction.min.file-num": 5,
+    "compaction.offpeak-ratio": 0,
+    "compaction.offpeak.end.hour": -1,
+    "compaction.offpeak.start.hour": -1,
+    "compaction.optimization-interval": None,
+    "compaction.size-ratio": 1,
+    "compaction.total-size-threshold": 0,
+    "consumer.changelog-only": False,
+    "data-file.path-directory": "",
+    "data-file.prefix": "data-",
+    "data-file.thin-mode": False,
+    "deletion-vector.index-file.target-size": 2 << 20,
+    "deletion-vectors.bitmap64": False,
+    "deletion-vectors.enabled": False,
+    "deletion-vectors.merge-on-read": False,
+    "dynamic-bucket.max-buckets": -1,
+    "dynamic-bucket.target-row-num": 2_000_000,
+    "file.compression": "zstd",
+    "file.compression.zstd-level": 1,
+    "file.format": "parquet",
+    "force-lookup": False,
+    "index-file-in-data-file-dir": False,
+    "lookup-wait": True,
+    "manifest.compression": "zstd",
+    "manifest.full-compaction-threshold-size": 16 << 20,
+    "manifest.merge-min-count": 30,
+    "manifest.target-file-size": 8 << 20,
+    "merge-engine": "deduplicate",
+    "metadata.stats-dense-store": True,
+    "metadata.stats-mode": "truncate(16)",
+    "num-sorted-run.compaction-trigger": 5,
+    "overwrite-upgrade": True,
+    "partition.default-name": "__DEFAULT_PARTITION__",
+    "partition.expiration-max-num": 100,
+    "partition.expiration-strategy": "values-time",
+    "partition.expiration-time": None,
+    "partition.legacy-name": True,
+    "sequence.field.sort-order": "ascending",
+    "snapshot.clean-empty-directories": False,
+    "snapshot.expire.limit": 50,
+    "snapshot.num-retained.max": 2**31 - 1,
+    "snapshot.num-retained.min": 10,
+    "snapshot.time-retained": 3_600_000,
+    "source.split.open-file-cost": 4 << 20,
+    "source.split.target-size": 128 << 20,
+    "write-only": False,
+}
 # Set once, when the table is made.
 _IMMUTABLE = {
     "bucket-key", "bucket-function.type", "type", "path", "branch", "primary-key", "partition", "merge-engine", "sequence.field",
@@ -232,7 +291,7 @@ def check_values(options: Options, where: str) -> None:
         if not isinstance(value, str):
             raise InvalidInput(f"{where}: option {key!r} is {value!r}; options are text, e.g. {str(value)!r}")
         if key in _TYPED:
-            _TYPED[key](options, key, None)
+            _TYPED[key](options, key)
 
 
 def check_alter(before: Options, after: Options, where: str) -> None:
@@ -243,7 +302,7 @@ def check_alter(before: Options, after: Options, where: str) -> None:
             raise InvalidInput(
                 f"{where}: option {key!r} is set when a table is made and cannot change; make a new table"
             )
-    old, new = integer(before, "bucket", -1), integer(after, "bucket", -1)
+    old, new = integer(before, "bucket"), integer(after, "bucket")
     if old != new and (old < 0 or new < 0):
         raise InvalidInput(f"{where}: bucket cannot change from {old} to {new}; make a new table")
 
@@ -272,29 +331,29 @@ def _column_of(key: str, columns: Iterable[str]) -> str | None:
     return max(about, key=len, default=None)
 
 
-def integer(options: Options, key: str, default: int | None) -> int:
+def integer(options: Options, key: str, default: int | None = None) -> int:
     """A whole number; raises `InvalidInput`."""
     value = options.get(key)
     if value is None:
-        return default  # type: ignore[return-value]
+        return _DEFAULTS.get(key, default)  # type: ignore[return-value]
     try:
         return int(value)
     except ValueError:
         raise InvalidInput(f"option {key!r} is {value!r}; it must be a whole number") from None
 
 
-def size(options: Options, key: str, default: int | None) -> int:
+def size(options: Options, key: str, default: int | None = None) -> int:
     """A memory size such as `128 mb`, in bytes; raises `InvalidInput`."""
     value = options.get(key)
     if value is None:
-        return default  # type: ignore[return-value]
+        return _DEFAULTS.get(key, default)  # type: ignore[return-value]
     found = _SIZE.fullmatch(value)
     if not found or found[2].lower() not in _SIZE_UNITS:
         raise InvalidInput(f"option {key!r} is {value!r}; it must be a size such as '128 mb'")
     return int(found[1]) * _SIZE_UNITS[found[2].lower()]
 
 
-def positive(options: Options, key: str, default: int | None) -> int:
+def positive(options: Options, key: str, default: int | None = None) -> int:
     """A size above zero."""
     found = size(options, key, default)
     if found is not None and found <= 0:
@@ -302,11 +361,11 @@ def positive(options: Options, key: str, default: int | None) -> int:
     return found
 
 
-def share(options: Options, key: str, default: float | None) -> float:
+def share(options: Options, key: str, default: float | None = None) -> float:
     """A number from 0 to 1; raises `InvalidInput`."""
     value = options.get(key)
     if value is None:
-        return default  # type: ignore[return-value]
+        return _DEFAULTS.get(key, default)  # type: ignore[return-value]
     try:
         found = float(value)
     except ValueError:
@@ -316,25 +375,30 @@ def share(options: Options, key: str, default: float | None) -> float:
     return found
 
 
-def duration(options: Options, key: str, default: int | None) -> int:
+def duration(options: Options, key: str, default: int | None = None) -> int:
     """A duration such as `1 h`, in milliseconds; raises `InvalidInput`."""
     value = options.get(key)
     if value is None:
-        return default  # type: ignore[return-value]
+        return _DEFAULTS.get(key, default)  # type: ignore[return-value]
     found = _SIZE.fullmatch(value)
     if not found or found[2].lower() not in _TIME_UNITS:
         raise InvalidInput(f"option {key!r} is {value!r}; it must be a duration such as '1 h'")
     return int(found[1]) * _TIME_UNITS[found[2].lower()]
 
 
-def boolean(options: Options, key: str, default: bool | None) -> bool:
+def boolean(options: Options, key: str, default: bool | None = None) -> bool:
     """`true` or `false`; raises `InvalidInput`."""
     value = options.get(key)
     if value is None:
-        return default  # type: ignore[return-value]
+        return _DEFAULTS.get(key, default)  # type: ignore[return-value]
     if value.strip().lower() not in {"true", "false"}:
         raise InvalidInput(f"option {key!r} is {value!r}; it must be 'true' or 'false'")
     return _true(value)
+
+
+def text(options: Options, key: str) -> str:
+    """What the table says of an option with a default, or that."""
+    return options.get(key, str(_DEFAULTS[key]))
 
 
 def names(options: Options, key: str) -> tuple[str, ...]:
@@ -344,7 +408,7 @@ def names(options: Options, key: str) -> tuple[str, ...]:
 
 def changelog_producer(options: Options) -> str:
     """`changelog-producer`: none (the default), input, lookup or full-compaction; raises `InvalidInput`."""
-    value = options.get("changelog-producer", "none").strip().lower()
+    value = text(options, "changelog-producer").strip().lower()
     if value not in {"none", "input", "lookup", "full-compaction"}:
         raise InvalidInput(
             f"option 'changelog-producer' is {value!r}; it must be none, input, lookup or full-compaction"
@@ -354,37 +418,59 @@ def changelog_producer(options: Options) -> str:
 
 def has_vectors(options: Options) -> bool:
     """`deletion-vectors.enabled`: whether deletion vectors say which rows of files are gone."""
-    return boolean(options, "deletion-vectors.enabled", False)
+    return boolean(options, "deletion-vectors.enabled")
 
 
 def hides_level_0(options: Options) -> bool:
     """Whether a table with a primary key shows no row of level 0 until it is compacted."""
-    return has_vectors(options) and not boolean(options, "deletion-vectors.merge-on-read", False)
+    return has_vectors(options) and not boolean(options, "deletion-vectors.merge-on-read")
 
 
 def looks_up(options: Options) -> bool:
     """Whether rows leave level 0 merged with those of their keys on all levels above (CoreOptions.needLookup): then the lowest
     of these levels says what was there. Where deletion vectors take the rows of the others, or the first row of a key stays
     whatever comes, that makes no difference."""
-    return changelog_producer(options) == "lookup" or boolean(options, "force-lookup", False)
+    return changelog_producer(options) == "lookup" or boolean(options, "force-lookup")
+
+
+def snapshots_kept(options: Options) -> tuple[int, int, int]:
+    """(at least so many, at most so many, for so many milliseconds): `snapshot.num-retained.*`, `snapshot.time-retained`."""
+    return (
+        integer(options, "snapshot.num-retained.min"),
+        integer(options, "snapshot.num-retained.max"),
+        duration(options, "snapshot.time-retained"),
+    )
+
+
+def changelogs_kept(options: Options) -> tuple[int, int, int]:
+    """As `snapshots_kept`: `changelog.num-retained.*`, `changelog.time-retained`, by default as snapshots are."""
+    least, most, kept_ms = snapshots_kept(options)
+    return (
+        integer(options, "changelog.num-retained.min", least),
+        integer(options, "changelog.num-retained.max", most),
+        duration(options, "changelog.time-retained", kept_ms),
+    )
 
 
 def outlives_snapshots(options: Options) -> bool:
-    """Whether changelogs are kept longer than snapshots (`changelog.num-retained.*`, `changelog.time-retained`)."""
-    more = ("changelog.num-retained.min", "snapshot.num-retained.min", 10)
-    most = integer(options, "snapshot.num-retained.max", 2**31 - 1)
-    kept_ms = duration(options, "snapshot.time-retained", 3_600_000)
-    return (
-        integer(options, more[0], 0) > integer(options, more[1], more[2])
-        or integer(options, "changelog.num-retained.max", most) > most
-        or duration(options, "changelog.time-retained", kept_ms) > kept_ms
-    )
+    """Whether changelogs are kept longer than snapshots."""
+    return any(own > of for own, of in zip(changelogs_kept(options), snapshots_kept(options), strict=True))
+
+
+def target_file_bytes(schema: Schema) -> int:
+    """`target-file-size`: 128 MiB with a primary key, else 256."""
+    return size(schema.properties, "target-file-size", (128 if schema.primary_key else 256) << 20)
+
+
+def small_file_bytes(schema: Schema) -> int:
+    """`compaction.file-size`: what is smaller is worth another write; by default 70 % of the target size."""
+    return size(schema.properties, "compaction.file-size", target_file_bytes(schema) // 10 * 7)
 
 
 def compared(schema: Schema) -> tuple[str, ...]:
     """The columns of which one must differ for an update to be told (`changelog-producer.row-deduplicate`); none: every update
     is."""
-    if not boolean(schema.properties, "changelog-producer.row-deduplicate", False):
+    if not boolean(schema.properties, "changelog-producer.row-deduplicate"):
         return ()
     ignored = names(schema.properties, "changelog-producer.row-deduplicate-ignore-fields")
     return tuple(name for name in schema.names if name not in ignored)
@@ -392,7 +478,7 @@ def compared(schema: Schema) -> tuple[str, ...]:
 
 def level_count(options: Options) -> int:
     """`num-levels`: by default one more than the sorted runs at which compaction begins."""
-    found = integer(options, "num-levels", integer(options, "num-sorted-run.compaction-trigger", 5) + 1)
+    found = integer(options, "num-levels", integer(options, "num-sorted-run.compaction-trigger") + 1)
     if found < 2:
         raise InvalidInput(f"option 'num-levels' is {found}; it must be at least 2")
     return found
@@ -400,7 +486,7 @@ def level_count(options: Options) -> int:
 
 def file_format(options: Options) -> str:
     """`file.format`: parquet (the default), orc or avro."""
-    value = options.get("file.format", "parquet").lower()
+    value = text(options, "file.format").lower()
     if value not in {"parquet", "orc", "avro"}:
         raise UnsupportedFeature(
             f"option 'file.format' is {value!r}; lakeformat reads and writes parquet, orc and avro"
@@ -410,7 +496,7 @@ def file_format(options: Options) -> str:
 
 def compression(options: Options) -> str:
     """`file.compression`: zstd by default; raises `InvalidInput` for one that the file format does not have."""
-    format, value = file_format(options), options.get("file.compression", "zstd").lower()
+    format, value = file_format(options), text(options, "file.compression").lower()
     if value not in _COMPRESSIONS[format]:
         raise InvalidInput(
             f"option 'file.compression' is {value!r}; {format} files know {', '.join(sorted(_COMPRESSIONS[format]))}"
@@ -420,7 +506,7 @@ def compression(options: Options) -> str:
 
 def manifest_codec(options: Options) -> str:
     """`manifest.compression` as Avro calls it; raises `InvalidInput`."""
-    value = options.get("manifest.compression", "zstd").lower()
+    value = text(options, "manifest.compression").lower()
     if value not in _AVRO_CODECS:
         raise InvalidInput(f"option 'manifest.compression' is {value!r}; it must be one of {', '.join(_AVRO_CODECS)}")
     return _AVRO_CODECS[value]
@@ -534,14 +620,14 @@ def merging(schema: Schema, where: str) -> MergeSpec:
     """What the options of a table with a primary key say of merging. Raises `InvalidInput` for what cannot be, and
     `UnsupportedFeature` for functions that are not known here (SchemaValidation, *MergeFunction.Factory)."""
     given = schema.properties
-    engine = given.get("merge-engine", "deduplicate").strip().lower()
+    engine = text(given, "merge-engine").strip().lower()
     if engine not in MERGE_ENGINES:
         raise UnsupportedFeature(f"{where}: merge engine {engine!r}; known are {', '.join(MERGE_ENGINES)}")
     sequence = names(given, "sequence.field")
     _require_columns(schema, sequence, "sequence.field", where)
     if repeated := [name for name in sequence if sequence.count(name) > 1]:
         raise InvalidInput(f"{where}: sequence.field names {repeated[0]!r} twice")
-    order = given.get("sequence.field.sort-order", "ascending").strip().lower()
+    order = text(given, "sequence.field.sort-order").strip().lower()
     if order not in {"ascending", "descending"}:
         raise InvalidInput(f"{where}: sequence.field.sort-order is {order!r}; it must be 'ascending' or 'descending'")
     producer = changelog_producer(given)
@@ -550,9 +636,9 @@ def merging(schema: Schema, where: str) -> MergeSpec:
     if engine == "first-row" and sequence:
         raise InvalidInput(f"{where}: merge engine 'first-row' keeps the first row that came; it has no sequence.field")
     groups = _groups(schema, where) if engine == "partial-update" else ()
-    ignore = next((boolean(given, key, False) for key in _IGNORE_DELETE if key in given), False)
+    ignore = next((boolean(given, key) for key in _IGNORE_DELETE if key in given), False)
     removing = f"{engine}.remove-record-on-delete"
-    remove = engine in {"partial-update", "aggregation"} and bool(boolean(given, removing, False))
+    remove = engine in {"partial-update", "aggregation"} and bool(boolean(given, removing))
     aggregations = (
         _aggregations(schema, engine, sequence, groups, where) if engine in {"partial-update", "aggregation"} else ()
     )

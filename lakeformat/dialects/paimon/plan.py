@@ -305,7 +305,7 @@ def _added(
     if not added:
         return EMPTY_ENTRIES
     schema = metadata.schema_at(reader, base, request.schema_id)
-    buckets = options.integer(schema.properties, "bucket", -1)
+    buckets = options.integer(schema.properties, "bucket")
     count = len(added)
     row_counts = np.array([f.row_count for f in added], np.int64)
     partitions = manifest.partition_rows([f.partition for f in added], schema)
@@ -364,7 +364,7 @@ def _settled(entries: pa.Table, schema: Schema) -> pa.Table:
     """New files of buckets that hold nothing else: on the highest level at once where no key can be in two of them
     (`overwrite-upgrade`)."""
     levels = np.asarray(entries["_LEVEL"])
-    if not options.boolean(schema.properties, "overwrite-upgrade", True) or levels.any():
+    if not options.boolean(schema.properties, "overwrite-upgrade") or levels.any():
         return entries
     buckets = scan.bucket_codes(entries)
     low, high = scan.key_ranks(entries, schema)
@@ -444,7 +444,7 @@ def _buckets_of(entries: pa.Table) -> list[tuple[bytes, int]]:
 
 def _value_stats(added: tuple[WrittenFile, ...], schema: Schema) -> tuple[pa.StructArray, list[str] | None]:
     """Bounds and null counts of the files' columns, and which columns those are (None: all of the schema's)."""
-    dense = options.boolean(schema.properties, "metadata.stats-dense-store", True)
+    dense = options.boolean(schema.properties, "metadata.stats-dense-store")
     kept: list[tuple[Field, StatsMode, int]] = [
         (field, mode, length)
         for field, (mode, length) in zip(schema.fields, layout.stats_modes(schema), strict=True)
@@ -587,8 +587,8 @@ def _with_vectors(
     if not added and not leaves.any():
         return index, ()
     _require_known_indexes(reader, entries)
-    one_file = options.integer(schema.properties, "bucket", -1) > 0 or bool(schema.primary_key)
-    target = None if one_file else options.size(schema.properties, "deletion-vector.index-file.target-size", 2 << 20)
+    one_file = options.integer(schema.properties, "bucket") > 0 or bool(schema.primary_key)
+    target = None if one_file else options.size(schema.properties, "deletion-vector.index-file.target-size")
     places, of_entry = _buckets_of(entries), np.asarray(there["entry"])
     touched = np.isin(np.arange(len(entries)), of_entry[leaves])
     if one_file:

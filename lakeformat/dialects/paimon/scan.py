@@ -209,8 +209,8 @@ def tasks(
     them have lost rows. With `alone`, a task for each file, in the order of the files, which says of which partition and
     bucket."""
     given = base.schema.properties
-    target = 0 if alone else options.size(given, "source.split.target-size", 128 << 20)
-    opening = options.size(given, "source.split.open-file-cost", 4 << 20)
+    target = 0 if alone else options.size(given, "source.split.target-size")
+    opening = options.size(given, "source.split.open-file-cost")
     deletes = delete_files(reader, base, found)
     places = (
         list(zip(_partitions_of(base, found.entries), found.entries["_BUCKET"].to_pylist(), strict=True))
@@ -254,7 +254,7 @@ def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[D
     at, vectors = _vectors(found.entries, index)
     if not len(at):
         return {}
-    beside = options.boolean(base.schema.properties, "index-file-in-data-file-dir", False)
+    beside = options.boolean(base.schema.properties, "index-file-in-data-file-dir")
     names, elsewhere = index["_FILE_NAME"].to_pylist(), index["_EXTERNAL_PATH"].to_pylist()
     result: dict[int, tuple[DeleteFile, ...]] = {}
     for row, path, entry, offset, length, cardinality in zip(
@@ -334,8 +334,8 @@ def marking(reader: Reader, base: State, found: Files) -> DeleteTask:
         tuple(targets),
         Content.DELETION_VECTORS,
         file_format="index",
-        target_size_bytes=options.size(schema.properties, "deletion-vector.index-file.target-size", 2 << 20),
-        wide=options.boolean(schema.properties, "deletion-vectors.bitmap64", False),
+        target_size_bytes=options.size(schema.properties, "deletion-vector.index-file.target-size"),
+        wide=options.boolean(schema.properties, "deletion-vectors.bitmap64"),
     )
 
 
@@ -651,7 +651,7 @@ def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expre
     lists of the bucket key hash to."""
     schema, keep = base.schema, np.ones(len(entries), bool)
     fields = [schema.field(name) for name in metadata.bucket_key(schema)]
-    if options.integer(schema.properties, "bucket", -1) < 1 or any(f.type in _FLOATS for f in fields):  # -0.0 is 0.0.
+    if options.integer(schema.properties, "bucket") < 1 or any(f.type in _FLOATS for f in fields):  # -0.0 is 0.0.
         return pa.array(keep)
     found = conditions.listed(predicate, [f.name for f in fields], _LISTED) if fields else None
     if found is None:
@@ -668,7 +668,7 @@ def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expre
         then = {f.id: f.type for f in metadata.schema_at(reader, base, int(id)).fields}
         hashed |= (schemas == id) & all(then.get(each) == type for each, type in types.items())
     for count in np.unique(counts[hashed & (counts > 1)]).tolist():
-        given = schema.properties.get("bucket-function.type", "default")
+        given = options.text(schema.properties, "bucket-function.type")
         try:
             possible = murmur.buckets(columns, list(types.values()), count, given) if found else ()
         except (InvalidInput, UnsupportedFeature):  # Types that are hashed by nobody here can still be read.
