@@ -49,8 +49,8 @@ def commit(
         milliseconds = round((clock() - started) * 1000)
         snapshot = replace(snapshot, attempts=attempt + 1, milliseconds=milliseconds)
         log.info(
-            "%s: snapshot %d (%s): %d partitions, files +%d -%d, rows +%d -%d, %d attempts, %d ms, id %s",
-            *(store.root, snapshot.id, snapshot.kind, len(snapshot.partitions)),
+            "%s: snapshot %d (%s): %d partitions, files +%s -%s, rows +%s -%s, %d attempts, %d ms, id %s",
+            *(store.root, snapshot.id, snapshot.kind, len(snapshot.partitions or ())),
             *(snapshot.files_added, snapshot.files_removed, snapshot.rows_added, snapshot.rows_removed),
             *(snapshot.attempts, milliseconds, id),
         )

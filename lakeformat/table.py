@@ -178,7 +178,8 @@ class Table:
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         """The snapshots that led to the current one, as far as they are kept, oldest first: all, or those after the snapshot
-        `after`; without what each changed."""
+        `after`. Of what each changed they say what their metadata tells at once, and None for the rest; `snapshot(id)` looks it
+        up."""
         after = arguments.whole("after", after, 0)
         return self._dialect.history(self._store, self._base(), after or 0)
 

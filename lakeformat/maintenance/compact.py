@@ -207,7 +207,7 @@ def _asked(request: Request, made: Snapshot) -> Request:
 
 
 def _scope(dialect: Dialect, upkeep: Upkeep, schema: Schema, made: Snapshot) -> Expression:
-    return ALWAYS if upkeep.everywhere else dialect.scope_of(schema, {each.values for each in made.partitions})
+    return ALWAYS if upkeep.everywhere else dialect.scope_of(schema, {each.values for each in made.partitions or ()})
 
 
 def compact_deletes(

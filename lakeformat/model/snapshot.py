@@ -39,7 +39,8 @@ class Snapshot:
     parent_id: int | None = None
     total_rows: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    partitions: tuple[PartitionChange, ...] = ()
+    partitions: tuple[PartitionChange, ...] | None = None  # None: not looked up, as in the history of a table.
+    figures: Mapping[str, int] = field(default_factory=dict)  # Where they are not, what is known all the same, by name.
     attempts: int = 1
     milliseconds: int = 0
 
@@ -64,28 +65,34 @@ class Snapshot:
         return html.table(f"snapshot {self.id}, {self.kind}, {utc(self.timestamp_ms)}", header, rows)
 
     @property
-    def files_added(self) -> int:
-        return sum(p.files_added for p in self.partitions)
+    def files_added(self) -> int | None:
+        """Data files and files of deletes; this and the other figures are None where they are not known."""
+        return self._figure("files_added")
 
     @property
-    def files_removed(self) -> int:
-        return sum(p.files_removed for p in self.partitions)
+    def files_removed(self) -> int | None:
+        return self._figure("files_removed")
 
     @property
-    def rows_added(self) -> int:
-        return sum(p.rows_added for p in self.partitions)
+    def rows_added(self) -> int | None:
+        return self._figure("rows_added")
 
     @property
-    def rows_removed(self) -> int:
-        return sum(p.rows_removed for p in self.partitions)
+    def rows_removed(self) -> int | None:
+        return self._figure("rows_removed")
 
     @property
-    def bytes_added(self) -> int:
-        return sum(p.bytes_added for p in self.partitions)
+    def bytes_added(self) -> int | None:
+        return self._figure("bytes_added")
 
     @property
-    def bytes_removed(self) -> int:
-        return sum(p.bytes_removed for p in self.partitions)
+    def bytes_removed(self) -> int | None:
+        return self._figure("bytes_removed")
+
+    def _figure(self, name: str) -> int | None:
+        if self.partitions is None:
+            return self.figures.get(name)
+        return sum(getattr(each, name) for each in self.partitions)
 
 
 class TableState(Protocol):

@@ -323,6 +323,44 @@ def test_pinned_to_a_snapshot_that_expired_is_a_conflict(table, frame):
         table.overwrite(frame([row(9, "a")]), pinned_to=first)
 
 
+FIGURES = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
+
+
+@pytest.mark.parametrize("properties", [{}, {"format-version": "3"}], ids=["", "version 3"])
+def test_history_says_what_each_snapshot_changed_or_that_it_does_not_know(lake, format, properties):
+    if format == "iceberg":
+        properties = properties | {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update")}
+    elif properties:
+        properties = {"deletion-vectors.enabled": "true"}
+    table = lake.create_table("d.t", SCHEMA, partition_by=["dt"], properties=properties)
+
+    def rows(*ids):
+        return pa.Table.from_pylist([row(id, "ab"[id % 2]) for id in ids], SCHEMA)
+
+    made = [
+        table.append(rows(*range(8))),
+        table.append(rows(*range(8, 12))),
+        table.delete("id in (1, 2)"),
+        table.delete("id in (1, 3)"),
+        table.update({"v": "'w'"}, where="id = 8"),
+        table.compact(full=True),
+        table.overwrite_partitions(rows(1, 3)),
+        table.truncate(),
+    ]
+    told = table.snapshots()
+    assert [each.id for each in told] == [each.id for each in made]
+    for exact, from_history in zip(made, told, strict=True):
+        assert from_history.partitions is None
+        assert table.snapshot(exact.id).partitions == exact.partitions
+        for name in FIGURES:
+            assert getattr(exact, name) is not None
+            assert getattr(from_history, name) in (None, getattr(exact, name)), (exact.kind, name)
+    known = [each.rows_added for each in told]
+    assert known[:2] == [8, 4]
+    assert (known == [each.rows_added for each in made]) is (format == "iceberg")
+    assert (told[0].files_removed, told[0].rows_removed, told[0].bytes_removed) == (0, 0, 0)
+
+
 def test_asking_again_with_the_same_id_changes_nothing_and_returns_the_same_snapshot(table, frame):
     first = table.append(frame([row(1, "a")]), id="job/1", properties={"run": "7"})
     table.append(frame([row(2, "b")]))

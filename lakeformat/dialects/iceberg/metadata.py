@@ -479,7 +479,31 @@ def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
         parent_id=document.get("parent-snapshot-id"),
         total_rows=None if rows is None else int(rows),
         properties={k: v for k, v in summary.items() if not is_own(k)},
+        figures=_figures(summary),
     )
+
+
+def _figures(summary: Mapping[str, str]) -> dict[str, int]:
+    """What a snapshot changed, as far as its summary says so. Writers leave out what is 0 (SnapshotSummary.UpdateMetrics), and
+    sizes and positions that they do not know."""
+    if "changed-partition-count" not in summary and not any(key.startswith("total-") for key in summary):
+        return {}
+
+    def sums(*names: str) -> int:
+        return sum(int(summary.get(name, 0)) for name in names)
+
+    found = {
+        "files_added": sums("added-data-files", "added-delete-files"),
+        "files_removed": sums("deleted-data-files", "removed-delete-files"),
+        "rows_added": sums("added-records"),
+    }
+    for verb in ("added", "removed"):
+        if f"{verb}-files-size" in summary or not found[f"files_{verb}"]:
+            found[f"bytes_{verb}"] = sums(f"{verb}-files-size")
+    # Where files of deletes went, their rows went with data files, or are there again, or were gone before.
+    if "removed-delete-files" not in summary and ("added-delete-files" not in summary or "bytes_added" in found):
+        found["rows_removed"] = sums("deleted-records", "added-position-deletes")
+    return found
 
 
 def is_own(key: str) -> bool:

@@ -101,7 +101,9 @@ def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:
     if landed is None:
         return None
     if isinstance(landed, int):
-        return Snapshot(metadata.current_id(base) or 0, "evolve", 0, base.schema.id, operation.request.id)
+        return Snapshot(
+            metadata.current_id(base) or 0, "evolve", 0, base.schema.id, operation.request.id, partitions=()
+        )
     return replace(metadata.to_snapshot(landed), partitions=_changes_of(reader, landed, base))
 
 
@@ -119,7 +121,9 @@ def _create(reader: Reader, request: Request, schema: Schema, base: State, stamp
     declared = metadata.declare(schema, reader.root)
     document = metadata.new_document(declared, reader.root, stamp)
     layout.layout(metadata.parse(metadata.emit(document), 1, reader.root))  # What the first write would refuse.
-    return _publish(reader, request, base, stamp, document, Snapshot(0, "create", stamp.now_ms, 0, request.id))
+    return _publish(
+        reader, request, base, stamp, document, Snapshot(0, "create", stamp.now_ms, 0, request.id, partitions=())
+    )
 
 
 def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
@@ -149,7 +153,8 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
         metadata.check_partitions(after.partitioning.fields, fields, reader.root)
     if after.partitioning != before.partitioning:
         _add_spec(document, after.partitioning, fields)
-    made = Snapshot(metadata.current_id(base) or 0, "evolve", stamp.now_ms, document["current-schema-id"], request.id)
+    current = metadata.current_id(base) or 0
+    made = Snapshot(current, "evolve", stamp.now_ms, document["current-schema-id"], request.id, partitions=())
     return _publish(reader, request, base, stamp, document, made)
 
 
@@ -244,7 +249,9 @@ def _refer(
             for key in ("statistics", "partition-statistics"):
                 document[key] = [s for s in document.get(key) or () if s["snapshot-id"] not in gone]
     document["refs"] = refs
-    made = Snapshot(metadata.current_id(base) or 0, "refer", now_ms, base.schema.id, operation.request.id)
+    made = Snapshot(
+        metadata.current_id(base) or 0, "refer", now_ms, base.schema.id, operation.request.id, partitions=()
+    )
     return _publish(reader, operation.request, base, stamp, document, made)
 
 

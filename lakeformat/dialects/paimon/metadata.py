@@ -509,6 +509,7 @@ def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
         parent_id=document["id"] - 1 or None,
         total_rows=document.get("totalRecordCount"),
         properties=document.get("properties") or {},
+        figures=_figures(document),
     )
 
 
@@ -700,6 +701,19 @@ def _backwards(reader: Reader, ids: list[int]) -> Iterator[dict[str, Any]]:
     while end > 0:
         yield from reversed(read_snapshots(reader, ids[max(0, end - size) : end]))
         end, size = end - size, min(2 * size, 64)
+
+
+def _figures(document: Mapping[str, Any]) -> dict[str, int]:
+    """What a snapshot changed, as far as it says so: of its rows the sum is known, and for a plain write that is what came.
+    Where `operation` is not said (before Paimon 2.0), an APPEND may hold row-level deletes."""
+    if document["commitKind"] == "ANALYZE":
+        return dict.fromkeys(
+            ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed"), 0
+        )
+    rows = document.get("deltaRecordCount")
+    if document["commitKind"] != "APPEND" or document.get("operation") != "WRITE" or rows is None:
+        return {}
+    return {"rows_added": rows, "files_removed": 0, "rows_removed": 0, "bytes_removed": 0}
 
 
 def _operation_id(user: str, identifier: int) -> str:

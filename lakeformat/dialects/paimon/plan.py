@@ -75,7 +75,7 @@ def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:
     if landed is None:
         return None
     if isinstance(landed, int):
-        return Snapshot(base.version, "evolve", 0, landed, operation.request.id)
+        return Snapshot(base.version, "evolve", 0, landed, operation.request.id, partitions=())
     return replace(metadata.to_snapshot(landed), partitions=_changes_of(reader, landed, base.schema))
 
 
@@ -159,7 +159,7 @@ def _require_one_level(reader: Reader, base: State, after: Schema) -> None:
 
 
 def _schema_plan(schema: Schema, request: Request, base: State, stamp: Stamp, kind: str) -> Plan:
-    made = Snapshot(base.version, kind, stamp.now_ms, schema.id, request.id)
+    made = Snapshot(base.version, kind, stamp.now_ms, schema.id, request.id, partitions=())
     return Plan({}, metadata.schema_path(schema.id), metadata.emit_schema(schema, stamp.now_ms, request.id), made)
 
 
