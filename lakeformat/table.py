@@ -20,6 +20,7 @@ from lakeformat.codec import order, sql_text
 from lakeformat.commit import commit, discard
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for
+from lakeformat.engines.delta import BUFFER_BYTES, MAX_KEYS
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
 from lakeformat.inspect import Inspect
@@ -121,7 +122,7 @@ class Table:
         limit = arguments.whole("limit", limit, 0)
         names = None if columns is None else arguments.columns(columns)
         base = self._version(snapshot_id, as_of, tag)
-        self._dialect.require_readable(base.schema, self._store.root)
+        self._dialect.require_readable(base, self._store.root)
         fields = self._dialect.project(base, names)
         condition = self._condition(where, base.schema)
         return Scan(self._store, self._dialect, base, fields, names, condition, limit)
@@ -143,7 +144,7 @@ class Table:
         true or not of each row alone. Consumers: Paimon tables only.
         """
         base = self._until(to_snapshot)
-        self._dialect.require_readable(base.schema, self._store.root)
+        self._dialect.require_readable(base, self._store.root)
         after = arguments.whole("from_snapshot", from_snapshot, 0)
         if consumer is not None:
             next_snapshot = self._dialect.progress(self._store, consumer)
@@ -260,7 +261,8 @@ class Table:
         )
 
     def stream(self, user: str) -> WriteSession:
-        """A session for a stream that writes here: `prepare`, then `commit`, by identifiers that rise; see `WriteSession`.
+        """A session for a stream that writes here: `prepare`, then `commit`, by identifiers that rise; see `WriteSession`. Rows
+        of a table with a primary key are upserted, others added.
 
         For Spark: `frame.writeStream.foreachBatch(table.stream("name").write_batch)`.
         """
@@ -413,8 +415,8 @@ class Table:
         key: Sequence[str] | None = None,
         *,
         upsert: bool = False,
-        max_keys: int = 10_000_000,
-        buffer_bytes: int = 128 << 20,
+        max_keys: int = MAX_KEYS,
+        buffer_bytes: int = BUFFER_BYTES,
     ) -> DeltaWriter:
         """A writer of a changelog, on Iceberg tables: one snapshot for each checkpoint, each of them once.
 
@@ -832,7 +834,7 @@ class Table:
         base = (
             self._version(arguments.whole("to_snapshot", until, 1), None, None) if after is None else self._until(until)
         )
-        self._dialect.require_readable(base.schema, self._store.root)
+        self._dialect.require_readable(base, self._store.root)
         fields = self._dialect.project(base, columns)
         if any(each.name == KIND_COLUMN for each in fields):
             raise InvalidInput(

@@ -74,8 +74,8 @@ class Dialect(Protocol):
 
     def at_tag(self, reader: Reader, name: str) -> TableState: ...
     def at_time(self, reader: Reader, epoch_ms: int) -> TableState: ...
-    def require_readable(self, schema: Schema, where: str) -> None:
-        """Raise `UnsupportedFeature` for a table that could only be half-read."""
+    def require_readable(self, base: Any, where: str) -> None:
+        """Raise `UnsupportedFeature` for a table that could only be half-read, by its options then or by those of today."""
         ...
 
     def history(self, reader: Reader, base: Any, after: int = 0) -> list[Snapshot]:

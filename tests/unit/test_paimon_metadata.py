@@ -324,6 +324,38 @@ def test_tables_that_would_be_half_read_are_refused_by_name(table, home, key, va
     assert not (home / "snapshot/snapshot-2").exists()
 
 
+@pytest.mark.parametrize("today", [False, True], ids=["refused then", "refused today"])
+@pytest.mark.parametrize("key", [False, True], ids=["append", "keyed"])
+def test_time_travel_is_refused_by_the_options_of_then_and_by_those_of_today(tmp_path, key, today):
+    """An option may be set after a snapshot, or before it and be gone."""
+    home, refused = (
+        tmp_path / "d.db" / "t",
+        {"record-level.expire-time": "1 d"} if key else {"scan.fallback-branch": "b"},
+    )
+    given = {"primary_key": ["id"], "properties": {"bucket": "1"}} if key else {}
+    table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, **given)
+    table.append(rows(1))
+    table.create_tag("kept")
+    table.append(rows(2))
+    then = json.loads((home / "schema/schema-0").read_text())
+    options = then["options"] | refused
+    (home / "schema/schema-1").write_text(
+        json.dumps(then | {"id": 1, "options": options if today else then["options"]})
+    )
+    if not today:
+        edit(home / "schema/schema-0", options=options)
+    made_ms = table.snapshots()[0].timestamp_ms
+    for read in (
+        lambda: table.scan(snapshot_id=1),
+        lambda: table.scan(tag="kept"),
+        lambda: table.scan(as_of=made_ms),
+        lambda: table.changes(from_snapshot=0, to_snapshot=1),
+        lambda: table.inspect.audit_log(to_snapshot=1),
+    ):
+        with pytest.raises(UnsupportedFeature, match=next(iter(refused))):
+            read()
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

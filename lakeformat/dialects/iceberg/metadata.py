@@ -644,7 +644,7 @@ def attempts(schema: Schema) -> int:
     return max(options.integer(schema.properties, "commit.retry.num-retries"), 0) + 1
 
 
-def require_readable(schema: Schema, where: str) -> None:
+def require_readable(base: State, where: str) -> None:
     """Nothing of a schema that was parsed is half-read; files and deletes are checked where they are planned."""
 
 

@@ -49,7 +49,7 @@ def default_retention(schema: Schema, now_ms: int) -> Retention:
 
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
     """The snapshots that `retention` lets go, oldest first, and the files that only they can reach."""
-    metadata.require_readable(base.schema, reader.root)
+    metadata.require_readable(base, reader.root)
     ids = metadata.snapshot_ids(reader)
     documents = {d["id"]: d for d in metadata.read_snapshots(reader, ids)}
     ids = [i for i in ids if i in documents]
@@ -87,7 +87,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
 
 def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
     """The tag's file first, then the files that only it could reach."""
-    metadata.require_readable(base.schema, reader.root)
+    metadata.require_readable(base, reader.root)
     document = metadata.read_tag(reader, name)
     tags = metadata.tags(reader)
     tags.pop(name, None)
@@ -142,7 +142,7 @@ def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression |
 def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
     """Files that nothing names and that are older than `older_than_ms` (epoch). Candidates are listed first, so that
     whatever is committed meanwhile is either among the names read afterwards, or no candidate."""
-    metadata.require_readable(base.schema, reader.root)
+    metadata.require_readable(base, reader.root)
     candidates = [f for f in reader.list("") if f.modified_ms < older_than_ms and _is_ours(f.path)]
     if not candidates:
         return []

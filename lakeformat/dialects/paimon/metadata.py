@@ -77,6 +77,7 @@ class State:
     schema: Schema
     document: Mapping[str, Any] | None = None
     schemas: dict[int, Schema] = field(default_factory=dict, compare=False, repr=False)
+    newest: Schema | None = field(default=None, compare=False, repr=False)  # Today's, of a table as it was.
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -391,8 +392,14 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
         )
 
 
-def require_readable(schema: Schema, where: str) -> None:
-    """Refuse, by name, what would be half-read."""
+def require_readable(base: State, where: str) -> None:
+    """Refuse, by name, what would be half-read: by the schema of `base`, or by today's."""
+    _require_known(base.schema, where)
+    if base.newest is not None:
+        _require_known(base.newest, where)
+
+
+def _require_known(schema: Schema, where: str) -> None:
     options.require_readable(schema.properties, where)
     if schema.primary_key:
         options.require_mergeable(schema.properties, where)
@@ -401,7 +408,7 @@ def require_readable(schema: Schema, where: str) -> None:
 
 def require_writable(schema: Schema, where: str) -> None:
     """Refuse, by name, what a write would break."""
-    require_readable(schema, where)
+    _require_known(schema, where)
     options.require_writable(schema.properties, where)
     if options.integer(schema.properties, "bucket") == -2:
         raise UnsupportedFeature(
@@ -721,8 +728,10 @@ def _operation_id(user: str, identifier: int) -> str:
 
 
 def _historical(reader: Reader, document: dict[str, Any]) -> State:
-    schema = read_schema(reader, document["schemaId"])
-    return State(document["id"], schema, document, {schema.id: schema})
+    then = document["schemaId"]
+    newest = newest_schema(reader, then)
+    schema = newest if newest is not None and newest.id == then else read_schema(reader, then)
+    return State(document["id"], schema, document, {schema.id: schema}, newest)
 
 
 def _numbered(reader: Reader, folder: str, prefix: str) -> list[int]:

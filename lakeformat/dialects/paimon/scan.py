@@ -470,7 +470,7 @@ def delta(
         raise NotFound(
             f"{reader.root}: snapshot {snapshot_id - 1} is not there, so nobody can tell what {snapshot_id} changed"
         )
-    metadata.require_readable(schema, reader.root)
+    metadata.require_readable(base, reader.root)
     keyed = bool(schema.primary_key)
     scope, residual = conditions.split(predicate, schema.partitioning.names)
     fields = projection.with_columns_of(residual, fields, schema.fields)
@@ -632,7 +632,7 @@ def _vectors(entries: pa.Table, index: pa.Table) -> tuple[np.ndarray, pa.Table]:
 def _entries(reader: Reader, base: State, predicate: Expression) -> pa.Table:
     """The live entries of files that may hold a row for which `predicate` is true; of a table with a primary key, those
     that may hold a key for which it can be."""
-    metadata.require_readable(base.schema, reader.root)
+    metadata.require_readable(base, reader.root)
     schema = base.schema
     scope, rest = conditions.split(predicate, schema.partitioning.names)
     entries = manifest.live_entries(reader, base.document, schema, scope)
