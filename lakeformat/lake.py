@@ -323,11 +323,11 @@ def _names(what: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _sink(lake: Lake, options: Mapping[str, str], user: str | None) -> Sink:
-    """Where rows go that Spark writes, under the name `user`; None: that of the options."""
-    user = user or options.get("user")
-    if not user:
+    """Where rows go that Spark writes: an append under the name `user`; None: a stream, under that of the options."""
+    name = user or options.get("user")
+    if not name:
         raise InvalidInput("a stream into a table is committed under a name of its own: give it by option('user', ...)")
-    return Sink(partial(_chosen(lake, options).stream, user))
+    return Sink(partial(_chosen(lake, options).stream, name), appends=user is not None)
 
 
 def _chosen(lake: Lake, options: Mapping[str, str]) -> Table:

@@ -16,10 +16,11 @@ from lakeformat.commit import commit, discard
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.choose import engine_for
+from lakeformat.engines.delta import DeltaFiles
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import CommitLost, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.maintenance import compact
-from lakeformat.model.operation import Append, Request
+from lakeformat.model.operation import Append, Request, RowDelta
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Snapshot, TableState
 from lakeformat.model.work import Content, WrittenFile
@@ -27,6 +28,7 @@ from lakeformat.placing import after, looking
 from lakeformat.storage.store import Store
 
 _STARTS = 3
+_DELETES = {Content.EQUALITY_DELETES, Content.POSITION_DELETES, Content.DELETION_VECTORS}
 _LARGEST = 2**63 - 2  # One below what Paimon gives to commits that belong to no stream.
 
 
@@ -41,6 +43,7 @@ class Prepared:
     watermark: int | None = None
     read_at: int = 0  # The version that it was prepared on, and at which it was not committed.
     follows: tuple[int, ...] = ()  # The commits that were prepared by then, and that it comes after.
+    partitioning_id: int | None = None
 
     @property
     def row_count(self) -> int:
@@ -51,6 +54,7 @@ class Prepared:
 class WriteSession:
     """A stream that writes to a table under one name, `user`, with identifiers that rise: a checkpoint's, a batch's.
 
+    Where the table has a primary key, each row takes the place of the one with its key, whatever the format; else rows are added.
     What is committed is found in the table's history, so keep snapshots longer than a stream may be down. One process at a
     time writes under a name. Compaction that belongs to commits runs beside them, in a thread; `settle` waits for it.
     """
@@ -99,15 +103,29 @@ class WriteSession:
                 f"commit {min(waiting)} is prepared, and {identifier} may bring its keys in other partitions; commit or abort it "
                 f"first"
             )
-        layout = after(looking(self.store, self.dialect, base, layout), chain.from_iterable(waiting.values()))
-        files = tuple(self._engine.write(self.store, data, layout))
+        if layout.keyed is None and base.schema.primary_key:
+            files = self._upserted(base, data)
+        else:
+            layout = after(looking(self.store, self.dialect, base, layout), chain.from_iterable(waiting.values()))
+            files = tuple(self._engine.write(self.store, data, layout))
         self._waiting[identifier] = files
         self._tried.discard(identifier)
-        return Prepared(self.user, identifier, files, base.schema.id, watermark, base.version, tuple(waiting))
+        made_on = base.schema.id, watermark, base.version, tuple(waiting), base.schema.partitioning.id
+        return Prepared(self.user, identifier, files, *made_on)
 
-    def part(self, data: Any) -> Prepared:
+    def _upserted(self, base: TableState, data: Any) -> tuple[WrittenFile, ...]:
+        """Rows, and what deletes by key those that they replace: where rows are not merged by key when they are read."""
+        made = DeltaFiles(self.store, self.dialect.delta_layout(self.store, base, base.schema.primary_key), upsert=True)
+        try:
+            made.write(data)
+            return tuple(made.finish())
+        except BaseException:
+            made.abandon()
+            raise
+
+    def part(self, data: Any, *, appends: bool = False) -> Prepared:
         """Rows that one of several tasks writes for a commit, which gives them its identifier. Raises `UnsupportedFeature` where
-        tasks would have to know of each other."""
+        tasks would have to know of each other; rows that are to be added whatever their keys are (`appends`) need not."""
         base = self._base()
         layout = self.dialect.layout(base, self.store)
         if layout.keyed is not None and (layout.keyed.index, layout.keyed.places) != (None, None):
@@ -116,8 +134,14 @@ class WriteSession:
                 f"they are (bucket=-1): write the stream by foreachBatch(table.stream({self.user!r}).write_batch), or make a "
                 f"table with a fixed number of buckets"
             )
+        if layout.keyed is None and base.schema.primary_key and not appends:
+            raise UnsupportedFeature(
+                f"{self.store.root}: tasks that know nothing of each other cannot tell which of two rows with the same key "
+                f"({', '.join(base.schema.primary_key)}) stays: write the stream by foreachBatch(table.stream({self.user!r}).write_batch)"
+            )
         files = tuple(ArrowEngine(threads=1).write(self.store, data, layout))
-        return Prepared(self.user, 0, files, base.schema.id, read_at=base.version)
+        made_on = base.schema.id, None, base.version, (), base.schema.partitioning.id
+        return Prepared(self.user, 0, files, *made_on)
 
     def commit(self, prepared: Prepared, *, empty: bool = False) -> Snapshot | None:
         """Make prepared rows part of the table, in one snapshot; None where they, or later ones, are already, and where
@@ -152,9 +176,12 @@ class WriteSession:
             branch=self.branch,
             watermark=prepared.watermark,
             follows=prepared.follows,
+            partitioning_id=prepared.partitioning_id,
         )
         head = self.dialect.head(self.store)
-        operation = Append(request=request, added=prepared.files)
+        operation: Append | RowDelta = Append(request=request, added=prepared.files)
+        if any(file.content in _DELETES for file in prepared.files):
+            operation = RowDelta(request=request, added=prepared.files, kind="append", isolation=None)
         self._tried.add(prepared.identifier)
         try:
             made = commit(self.store, head, self.dialect, operation, self.dialect.attempts(base.schema))
@@ -263,19 +290,20 @@ class Sink:
     """
 
     open: Callable[[], WriteSession]
+    appends: bool = False  # Rows are added whatever their keys are.
 
     def require_writable(self, fields: tuple[Field, ...]) -> None:
         """Raise what the first row would. Fields are those of the rows."""
-        self.open().part(arrow_schema(fields).empty_table())
+        self.open().part(arrow_schema(fields).empty_table(), appends=self.appends)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Prepared:
         """One task's rows, in files."""
-        return self.open().part(batches)
+        return self.open().part(batches, appends=self.appends)
 
     def commit(self, parts: Sequence[Prepared], identifier: int) -> Snapshot | None:
         """Make what all tasks of a batch wrote part of the table, once; None where the batch is, or has no rows."""
         session = self.open()
-        if len({part.schema_id for part in parts}) > 1:
+        if len({(part.schema_id, part.partitioning_id) for part in parts}) > 1:
             discard(session.store, (file.path for part in parts for file in part.files))
             raise Conflict(
                 f"{session.store.root}: the schema changed while batch {identifier} of {session.user!r} was written; nothing was "
@@ -287,7 +315,8 @@ class Sink:
         read_at = min(part.read_at for part in parts)
         session._waiting[identifier] = files  # They were written a moment ago: nobody asks whether they are there.
         try:
-            return session.commit(Prepared(session.user, identifier, files, parts[0].schema_id, read_at=read_at))
+            made_on = parts[0].schema_id, None, read_at, (), parts[0].partitioning_id
+            return session.commit(Prepared(session.user, identifier, files, *made_on))
         finally:
             session.settle()
 

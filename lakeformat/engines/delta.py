@@ -18,6 +18,9 @@ from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.work import FILE, POSITION, RETRACTS, ROW_KIND, DeltaLayout, RowKind, Target, WrittenFile
 from lakeformat.storage.store import Store
 
+MAX_KEYS = 10_000_000
+BUFFER_BYTES = 128 << 20
+
 
 class DeltaFiles:
     """The files of one commit in the making.
@@ -27,7 +30,14 @@ class DeltaFiles:
     At most `max_keys` keys are known at a time; beyond, `InvalidInput`.
     """
 
-    def __init__(self, store: Store, layout: DeltaLayout, upsert: bool, max_keys: int, buffer_bytes: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        layout: DeltaLayout,
+        upsert: bool,
+        max_keys: int = MAX_KEYS,
+        buffer_bytes: int = BUFFER_BYTES,
+    ) -> None:
         self._store, self._layout, self._upsert, self._max_keys = store, layout, upsert, max_keys
         self._key = tuple(each.name for each in layout.by_key.fields)
         # A row that takes a key away may lack all other values.
