@@ -14,7 +14,7 @@ from lakeformat.codec import sql_text, waist
 from lakeformat.codec.arrow import from_arrow
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import Dialect
-from lakeformat.engines import outcomes
+from lakeformat.engines import assign, outcomes
 from lakeformat.engines.engine import Engine, Spread
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model import evolution
@@ -188,6 +188,9 @@ def plan(
             request = replace(request, schema_id=base.schema.id, partitioning_id=base.schema.partitioning.id)
         layout, fields = dialect.layout(base, store), base.schema.fields
         merge = bound(asked, fields, source.fields)
+        for _, clause in merge.of(Group.NOT_MATCHED):
+            given = {name for name, _ in clause.assignments}
+            assign.require_placed(given, fields, layout.partition_by, "the insert")
         condition = candidates(merge, source.spread(merge, _VALUES))
         if layout.keyed is not None:
             _require_replacing(store.root, merge, base.schema, layout)

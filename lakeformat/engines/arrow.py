@@ -18,6 +18,7 @@ from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import adopt, lookup, marks, worker
 from lakeformat.engines.arrow_merge import ArrowSource, typed
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.model.partition import PartitionField
 from lakeformat.model.schema import Field
 from lakeformat.model.work import (
     Adopted,
@@ -49,7 +50,7 @@ class ArrowEngine:
 
     def write(self, store: Store, data: Any, task: WriteTask) -> list[WrittenFile]:
         """Rows to files; `data` is whatever `batches` takes."""
-        return worker.write(store, batches(data, task.fields), task, threads=self.threads)
+        return worker.write(store, batches(data, task.fields, task.partition_by), task, threads=self.threads)
 
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
         """For each task, how many rows satisfy its predicate."""
@@ -77,7 +78,7 @@ class ArrowEngine:
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> ArrowSource:
         """The source of a merge, in memory; `data` is whatever `batches` takes."""
-        found = list(batches(data, hints))
+        found = list(batches(data, hints, layout.partition_by))
         table = pa.Table.from_batches(found) if found else arrow_schema(hints).empty_table()
         return ArrowSource(store, typed(table, hints), partial(self._each, store))
 
@@ -94,20 +95,26 @@ class ArrowEngine:
                 raise
 
 
-def batches(data: Any, fields: tuple[Field, ...] = ()) -> Iterator[pa.RecordBatch]:
+def batches(
+    data: Any, fields: tuple[Field, ...] = (), partition_by: tuple[PartitionField, ...] = ()
+) -> Iterator[pa.RecordBatch]:
     """Rows in whatever form users have them, as Arrow.
 
-    `pyarrow` tables, batches and readers; pandas and polars frames; anything with `__arrow_c_stream__` or
-    `__arrow_c_array__`; a dict of columns; a list of dicts (read by the types of `fields`); an iterable of batches.
+    `pyarrow` tables, batches and readers; pandas frames, with the levels of their index that have a name, and polars frames;
+    anything with `__arrow_c_stream__` or
+    `__arrow_c_array__`; a dict of columns; a list of dicts (read by the types of `fields`), where all rows have the columns
+    that `partition_by` is made of, or none has; an iterable of batches.
     Raises `InvalidInput` for anything else, and where Arrow cannot make columns of it.
     """
     try:
-        yield from _batches(data, fields)
+        yield from _batches(data, fields, partition_by)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InvalidInput(f"the data does not make Arrow columns: {error}") from error
 
 
-def _batches(data: Any, fields: tuple[Field, ...]) -> Iterable[pa.RecordBatch]:
+def _batches(
+    data: Any, fields: tuple[Field, ...], partition_by: tuple[PartitionField, ...] = ()
+) -> Iterable[pa.RecordBatch]:
     if isinstance(data, pa.Table):
         return _typed(data.schema, data.to_batches())
     if isinstance(data, pa.RecordBatch):
@@ -115,7 +122,7 @@ def _batches(data: Any, fields: tuple[Field, ...]) -> Iterable[pa.RecordBatch]:
     if isinstance(data, pa.RecordBatchReader):
         return _typed(data.schema, data)
     if type(data).__module__.partition(".")[0] == "pandas":
-        return _batches(pa.Table.from_pandas(data, preserve_index=False), fields)
+        return _batches(pa.Table.from_pandas(_indexed(data), preserve_index=False), fields)
     if hasattr(data, "__arrow_c_stream__"):
         return _batches(pa.RecordBatchReader.from_stream(data), fields)
     if type(data).__module__.partition(".")[0] == "pyspark":
@@ -130,7 +137,7 @@ def _batches(data: Any, fields: tuple[Field, ...]) -> Iterable[pa.RecordBatch]:
         except TypeError as error:
             raise InvalidInput(f"the data does not make Arrow columns: {error}") from error
     if isinstance(data, list | tuple) and all(isinstance(each, Mapping) for each in data):
-        return _rows(data, fields).to_batches()
+        return _rows(data, fields, partition_by).to_batches()
     if isinstance(data, Iterable) and not isinstance(data, str | bytes):
         return _checked(data)
     raise InvalidInput(
@@ -145,9 +152,30 @@ def _typed(schema: pa.Schema, found: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
     yield from found
 
 
-def _rows(data: Sequence[Mapping[str, Any]], fields: tuple[Field, ...]) -> pa.Table:
+def _indexed(frame: Any) -> Any:
+    """A pandas frame with the named levels of its index as columns; raises `InvalidInput` where there is such a column."""
+    index = getattr(frame, "index", None)
+    named = [name for name in getattr(index, "names", ()) if name is not None]
+    for name in named:
+        if name in frame.columns or named.count(name) > 1:
+            raise InvalidInput(
+                f"the frame's index is called {name!r}, and so is another column: rename one, or leave the index out "
+                f"(frame.reset_index(drop=True))"
+            )
+    return frame.reset_index(level=named) if named else frame
+
+
+def _rows(
+    data: Sequence[Mapping[str, Any]], fields: tuple[Field, ...], partition_by: tuple[PartitionField, ...]
+) -> pa.Table:
     known = {each.name: each for each in arrow_schema(fields)}
     names = dict.fromkeys(name for row in data for name in row)
+    for name in {each.source for each in partition_by} & names.keys():
+        if (lacking := next((place for place, row in enumerate(data) if name not in row), None)) is not None:
+            raise InvalidInput(
+                f"column {name!r} says in which partition a row belongs, and row {lacking} does not give it as others do: give it "
+                f"in all rows, as None where that is meant"
+            )
     columns = []
     for name in names:
         values = [row.get(name) for row in data]

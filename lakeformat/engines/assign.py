@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +11,7 @@ from lakeformat.codec import default_value
 from lakeformat.codec.arrow import arrow_schema, from_arrow, to_arrow
 from lakeformat.engines import casts
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.partition import PartitionField, TransformKind
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type
 
 _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
@@ -21,8 +22,9 @@ _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 _BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID)
 
 
-def check(schema: pa.Schema, fields: tuple[Field, ...]) -> None:
-    """Raise `InvalidInput` if columns of `schema` cannot go into `fields`: extra, missing, twice or of another type."""
+def check(schema: pa.Schema, fields: tuple[Field, ...], partition_by: tuple[PartitionField, ...] = ()) -> None:
+    """Raise `InvalidInput` if columns of `schema` cannot go into `fields`: extra, missing, twice or of another type. Those that
+    `partition_by` is made of must be there, or have a default: a row without one would go to the partition of null."""
     known = {field.name: field for field in fields}
     for name in schema.names:
         if name not in known:
@@ -38,6 +40,23 @@ def check(schema: pa.Schema, fields: tuple[Field, ...]) -> None:
             _check_type(schema.field(place).type, field, field.name)
         elif not field.nullable and field.default is None:
             raise InvalidInput(f"column {field.name!r} is NOT NULL and has no default, and the data does not hold it")
+    if schema.names:
+        require_placed(schema.names, fields, partition_by, "the data")
+
+
+def require_placed(
+    given: Collection[str], fields: tuple[Field, ...], partition_by: tuple[PartitionField, ...], what: str
+) -> None:
+    """Raise `InvalidInput` if `what`, which gives these columns, does not say in which partitions its rows belong: without a
+    default they would all go to the partition of null."""
+    defaults = {field.name for field in fields if field.default is not None}
+    for each in partition_by:
+        name, is_read = each.source, each.transform.kind is not TransformKind.VOID
+        if is_read and name not in given and name not in defaults and any(field.name == name for field in fields):
+            raise InvalidInput(
+                f"column {name!r} says in which partition a row belongs, has no default, and {what} does not give it: all these rows "
+                f"would go to the partition of null; give the column, with nulls where that is meant"
+            )
 
 
 def assign(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBatch:

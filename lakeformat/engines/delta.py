@@ -53,12 +53,12 @@ class DeltaFiles:
 
     def write(self, data: Any) -> None:
         """Rows with a column `rowkind` ("+I", "-U", "+U", "-D"; null and no column: "+I"), in the order they happened."""
-        for batch in arrow.batches(data, (*self._layout.data.fields, ROW_KIND)):
+        for batch in arrow.batches(data, (*self._layout.data.fields, ROW_KIND), self._layout.data.partition_by):
             kinds = pa.nulls(batch.num_rows, pa.string())
             if ROW_KIND.name in batch.schema.names:
                 kinds = casts.flat(batch.column(ROW_KIND.name)).cast(pa.string())
                 batch = batch.drop_columns([ROW_KIND.name])
-            assign.check(batch.schema, self._fields)
+            assign.check(batch.schema, self._fields, self._layout.data.partition_by)
             for start in range(0, batch.num_rows, worker.BATCH_ROWS):
                 piece = assign.assign(batch.slice(start, worker.BATCH_ROWS), self._fields)
                 self._waiting.append((piece, _codes(kinds.slice(start, worker.BATCH_ROWS))))

@@ -479,7 +479,7 @@ def _gathered(batches: Iterable[pa.RecordBatch], task: WriteTask) -> Iterator[pa
     count = size = 0
     for batch in batches:
         if batch.schema is not checked and batch.schema != checked:
-            assign.check(batch.schema, fields)
+            assign.check(batch.schema, fields, task.partition_by)
         checked = batch.schema
         for start in range(0, batch.num_rows, BATCH_ROWS):
             piece = key_values.with_kinds(assign.assign(batch.slice(start, BATCH_ROWS), fields), task)

@@ -66,7 +66,7 @@ class SparkEngine:
         Columns are checked before anything runs, values as they are written: both raise `InvalidInput`.
         """
         frame = assignable(data, task.fields)
-        assign.check(arrow_of(frame.schema), key_values.given(task))
+        assign.check(arrow_of(frame.schema), key_values.given(task), task.partition_by)
         if task.keyed is not None and task.keyed.places is None:
             rows = few.rows(frame)
             if rows is not None:

@@ -62,7 +62,7 @@ class SparkSource:
         self._paths: list[str] = []
         self._key: tuple[str, ...] = ()  # Of rows that are equal in these columns only the last counts.
         if not isinstance(data, DataFrame):
-            found = list(arrow.batches(data, hints))
+            found = list(arrow.batches(data, hints, layout.partition_by))
             table = typed(pa.Table.from_batches(found) if found else arrow_schema(hints).empty_table(), hints)
             data = spark.createDataFrame(table, spark_schema(fields_from_arrow(table.schema)))
         frame = hinted(data, hints)
