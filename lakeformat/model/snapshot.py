@@ -60,7 +60,7 @@ class Snapshot:
                 p.bytes_added,
                 p.bytes_removed,
             )
-            for p in self.partitions
+            for p in self.partitions or ()
         )
         return html.table(f"snapshot {self.id}, {self.kind}, {utc(self.timestamp_ms)}", header, rows)
 

@@ -420,7 +420,7 @@ def test_writers_of_plain_and_compressed_metadata_contest_one_name(lake):
 
 
 def test_a_small_file_does_not_unpack_to_a_large_one(table):
-    version, path = newest(table)
+    _, path = newest(table)
     path.write_bytes(gzip.compress(b'{"a": "' + b"x" * (64 << 20) + b'"}'))
     with pytest.raises(CorruptTable, match=r"v1\.metadata\.json: .* unpack to more than"):
         table.scan()
