@@ -19,6 +19,7 @@ from lakeformat.errors import (
 from lakeformat.lake import Lake
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Snapshot
+from lakeformat.opened import open_table
 from lakeformat.scan import Scan
 from lakeformat.table import Table
 
@@ -43,4 +44,5 @@ __all__ = [
     "StoreError",
     "Table",
     "UnsupportedFeature",
+    "open_table",
 ]

@@ -19,15 +19,25 @@ from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.codec.order import parse
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER
 from lakeformat.dialects.paimon import dialect as paimon
 from lakeformat.engines.choose import fields_from_spark, is_spark, register
-from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.errors import (
+    AlreadyExists,
+    CorruptFile,
+    InvalidInput,
+    NoSuchFile,
+    NotFound,
+    StoreError,
+    UnsupportedFeature,
+)
 from lakeformat.model import html
 from lakeformat.model.order import SortOrder
 from lakeformat.model.partition import Partitioning, parse_field
 from lakeformat.model.schema import Field, Schema
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import open_store
+from lakeformat.storage.head import Pointer
 from lakeformat.storage.store import Store
 from lakeformat.streaming import Sink
 from lakeformat.table import Table
@@ -119,7 +129,10 @@ class Lake:
             self._catalog.create_namespace(name.rpartition(".")[0])
             table = Table(name, self._catalogued(self._catalog, name, Found(self._new_root(name))), iceberg)
         else:
-            table = Table(name, self._table_store(name), DIALECTS[format])
+            store = self._table_store(name)
+            if said := refers_to_catalog(store):
+                raise AlreadyExists(f"{name}: {store.root} {said}")
+            table = Table(name, store, DIALECTS[format])
         try:
             tables.create(table, declared)
         except AlreadyExists:
@@ -132,6 +145,8 @@ class Lake:
         found = self._find(name)
         if found is None:
             self._require_warehouse()
+            if name.count(".") == 1 and (said := refers_to_catalog(self._table_store(name))):
+                raise NotFound(f"no table {name!r} in {self.uri}: its folder {said}")
             namespace = name.partition(".")[0]
             there = self.tables(namespace) if namespace in self.namespaces() else self.namespaces()
             near = difflib.get_close_matches(name, there, 3) or there[:10]
@@ -165,12 +180,17 @@ class Lake:
         return sorted(found)
 
     def register_table(self, name: str, metadata_location: str) -> Table:
-        """Give an Iceberg table that is there already a name in the catalog, by its newest metadata file. Raises
-        `AlreadyExists`."""
+        """Give an Iceberg table that is there already a name in the catalog, by its newest metadata file, which is read first.
+        Raises `AlreadyExists`, `NoSuchFile`, `CorruptTable`, and `UnsupportedFeature` for a version that is not known."""
         if self._catalog is None:
             raise InvalidInput(f"{self.uri} has no catalog to register {name!r} in; open Lake(..., catalog='sql')")
         if there := self._find(name):
             raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
+        try:
+            metadata_location, _ = read_root(metadata_location, self._options)
+        except StoreError as error:
+            if isinstance(error, NoSuchFile) or not self._catalog.vends_credentials:
+                raise
         self._catalog.create_namespace(name.rpartition(".")[0])
         self._catalog.register(name, metadata_location)
         return self.table(name)
@@ -246,11 +266,42 @@ class Lake:
     def _require_warehouse(self) -> None:
         if self._format(self._store) is not None:
             raise InvalidInput(
-                f"{self.uri} is a table, not a warehouse; open the folder two above it, and then the table by name"
+                f"{self.uri} is a table, not a warehouse; open the folder two above it, and then the table by name, or read "
+                "it by lakeformat.open_table"
             )
+        holds_namespaces = any(folder.endswith(_DATABASE) for folder in self._store.folders(""))
+        if self._catalog is None and not holds_namespaces and (said := refers_to_catalog(self._store)):
+            raise InvalidInput(f"{self.uri} is a table, not a warehouse: it {said}")
 
     def _format(self, store: Store) -> str | None:
         return next((format for format, dialect in DIALECTS.items() if dialect.is_table(store)), None)
+
+
+def read_root(metadata_location: str, options: Mapping[str, str]) -> tuple[str, str]:
+    """(the URI of an Iceberg metadata file, where it says that its table lies). Raises `NoSuchFile`, `CorruptTable` and
+    `UnsupportedFeature` for a file that is no such."""
+    if not isinstance(metadata_location, str) or not metadata_location:
+        raise InvalidInput(f"{metadata_location!r} is no metadata file; give its path or URI")
+    folder, _, file = metadata_location.rpartition("/")
+    store = open_store(folder or ("/" if metadata_location.startswith("/") else "."), options)
+    where = store.location(file)
+    base: Any = iceberg.load(store, Pointer(where))
+    root = base.document.get("location")
+    if not isinstance(root, str) or not root:
+        raise CorruptFile(f"{where}: no table metadata: its location is {root!r}")
+    return where, root.rstrip("/")
+
+
+def refers_to_catalog(store: Store) -> str:
+    """What to say of a folder that holds metadata files of a catalog; nothing of any other."""
+    found = iceberg.documents_of_catalogs(store)
+    if not found:
+        return ""
+    newest = store.location(f"{METADATA_FOLDER}/{found[-1]}")
+    return (
+        f"holds the metadata files of an Iceberg table in a catalog, which alone knows which of them counts: open "
+        f"Lake(..., catalog=...), or read it by lakeformat.open_table({newest!r})"
+    )
 
 
 def _require_name(name: str) -> None:

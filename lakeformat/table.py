@@ -638,7 +638,7 @@ class Table:
         """The table as its branch `name`: every verb of rows happens there. Schema, properties and maintenance are the
         whole table's."""
         arguments.text("branch", name)
-        return Table(self.name, self._store, self._dialect, None if name == "main" else name)
+        return type(self)(self.name, self._store, self._dialect, None if name == "main" else name)
 
     def create_branch(
         self,

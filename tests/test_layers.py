@@ -21,6 +21,7 @@ LAYERS = [
     {"lakeformat.alter", "lakeformat.inspect"},
     {"lakeformat.table"},
     {"lakeformat.lake"},
+    {"lakeformat.opened"},
     {"lakeformat"},
     {"resources"},
     {"assets"},

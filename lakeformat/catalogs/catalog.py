@@ -25,6 +25,11 @@ class Catalog(Protocol):
     Every call raises `StoreError` when the catalog fails or does not answer.
     """
 
+    @property
+    def vends_credentials(self) -> bool:
+        """Whether files of its tables may be out of reach without what the catalog hands out for them."""
+        ...
+
     def namespaces(self) -> list[str]: ...
 
     def tables(self, namespace: str) -> list[str]:

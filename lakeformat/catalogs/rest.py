@@ -51,6 +51,10 @@ class RestCatalog:
     uri: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
+    @property
+    def vends_credentials(self) -> bool:
+        return True
+
     def namespaces(self) -> list[str]:
         found, ahead = [], [""]
         while ahead:

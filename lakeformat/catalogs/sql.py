@@ -51,6 +51,10 @@ class SqlCatalog:
     def __repr__(self) -> str:
         return f"SqlCatalog({_shown(self.uri)!r}, {self.name!r})"
 
+    @property
+    def vends_credentials(self) -> bool:
+        return False
+
     def namespaces(self) -> list[str]:
         with _connected(self.uri) as (connection, _):
             declared = sa.select(_NAMESPACES.c.namespace).where(_NAMESPACES.c.catalog_name == self.name)

@@ -55,6 +55,7 @@ _FIRST_PARTITION_ID = 1000
 _COMMENT = "comment"
 NAME_MAPPING = "schema.name-mapping.default"
 _TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
+_OF_CATALOG = re.compile(r"(\d+)-.+\.metadata\.json(\.gz)?")
 _TRANSFORM = re.compile(r"(?P<kind>[a-z]+)(\[(?P<number>\d+)\])?")
 _VERBS = {"replace": "compact"}
 _OWN_SUMMARY = re.compile(
@@ -115,6 +116,12 @@ def is_table(reader: Reader) -> bool:
     if isinstance(reader, Catalogued):
         return reader.head().version() > 0
     return bool(_numbered(reader))
+
+
+def documents_of_catalogs(reader: Reader) -> list[str]:
+    """Names of the metadata files at the reader's root that a catalog names, oldest first; which counts it alone knows."""
+    found = map(_OF_CATALOG.fullmatch, reader.names(METADATA_FOLDER))
+    return [match[0] for match in sorted(filter(None, found), key=lambda match: (int(match[1]), match[0]))]
 
 
 def load(reader: Reader, version: int) -> State:

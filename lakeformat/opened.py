@@ -1,0 +1,65 @@
+"""A table without its warehouse: opened by its folder or its metadata file, to be read."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NoReturn
+
+from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.lake import DIALECTS, read_root, refers_to_catalog
+from lakeformat.storage.catalogued import Catalogued
+from lakeformat.storage.files import open_store
+from lakeformat.storage.read_only import Fixed, ReadOnly
+from lakeformat.table import Table
+
+# All other verbs, also those to come, are refused until they are known to change nothing.
+_READS = frozenset(
+    {"branch", "changes", "current_snapshot", "dry_run", "format", "inspect", "properties", "scan", "schema", "snapshot",
+     "snapshots", "uri"}
+)  # fmt: skip
+
+
+class OpenedTable(Table):
+    """A table that is read, and that no verb changes."""
+
+
+def open_table(path: str | os.PathLike[str], **storage_options: str) -> Table:
+    """A table to be read, without a warehouse or a catalog: `path` is its folder, of either format, or an Iceberg table's
+    metadata file (`.../metadata/00003-....metadata.json`), as the table was then.
+
+    `storage_options`: as of `Lake`, for the storage of `path`. Verbs that would change the table raise `InvalidInput`. Raises
+    `NotFound` for a folder that holds no table, and for one whose newest metadata file only a catalog knows.
+    """
+    name = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"{path!r} is no table; give a folder or a metadata file")
+    if name.endswith((".json", ".json.gz")):
+        where, root = read_root(name, storage_options)
+        store = open_store(root, storage_options) if _same_service(where, root) else open_store(root)
+        return OpenedTable(name, Catalogued(ReadOnly(store), Fixed(where)), iceberg)
+    store = open_store(name, storage_options)
+    for dialect in DIALECTS.values():
+        if dialect.is_table(store):
+            return OpenedTable(name, ReadOnly(store), dialect)
+    if said := refers_to_catalog(store):
+        raise NotFound(f"{name} {said}")
+    raise NotFound(f"{name}: there is no Paimon or Iceberg table; give the table's folder, or its metadata file")
+
+
+def _same_service(one: str, other: str) -> bool:
+    return one.partition(":")[0] == other.partition(":")[0]
+
+
+def _refusal(verb: str) -> Any:
+    def refuse(self: Table, *arguments: Any, **named: Any) -> NoReturn:
+        raise InvalidInput(
+            f"{verb}: {self.name} was opened by open_table, to be read; to change it, open it by its warehouse or catalog: "
+            "Lake(...).table(name)"
+        )
+
+    return refuse
+
+
+for _verb in [name for name in vars(Table) if not name.startswith("_") and name not in _READS]:
+    setattr(OpenedTable, _verb, _refusal(_verb))

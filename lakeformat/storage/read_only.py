@@ -1,0 +1,89 @@
+"""A Store whose every change is refused: for tables that are opened to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from lakeformat.errors import InvalidInput
+from lakeformat.model.snapshot import Outcome, Plan
+from lakeformat.storage.head import Head, Pointer
+from lakeformat.storage.store import Listed, Store
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnly:
+    """`store`, to look at."""
+
+    store: Store
+
+    @property
+    def root(self) -> str:
+        return self.store.root
+
+    def location(self, path: str) -> str:
+        return self.store.location(path)
+
+    def read(self, path: str) -> bytes:
+        return self.store.read(path)
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        return self.store.read_many(paths)
+
+    def exists(self, path: str) -> bool:
+        return self.store.exists(path)
+
+    def folders(self, prefix: str) -> list[str]:
+        return self.store.folders(prefix)
+
+    def names(self, prefix: str) -> list[str]:
+        return self.store.names(prefix)
+
+    def list(self, prefix: str) -> list[Listed]:
+        return self.store.list(prefix)
+
+    def open(self, path: str) -> BinaryIO:
+        return self.store.open(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        raise self._refusal(path)
+
+    def create(self, path: str, data: bytes) -> bool:
+        raise self._refusal(path)
+
+    def create_stream(self, path: str) -> BinaryIO:
+        raise self._refusal(path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            raise self._refusal(path)
+
+    def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
+        for prefix in prefixes:
+            raise self._refusal(prefix)
+
+    def move_folder(self, old: str, new: str) -> None:
+        raise self._refusal(old)
+
+    def _refusal(self, path: str) -> InvalidInput:
+        return InvalidInput(f"{self.root}: {path} cannot be changed: this table was opened read-only")
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The place of a table that was opened by one of its metadata files, which is the newest root then, and its head."""
+
+    root: str
+
+    def head(self, store: Store) -> Head:
+        return self
+
+    def version(self) -> int:
+        return Pointer(self.root)
+
+    def advance(self, version: int, plan: Plan) -> Outcome:
+        raise InvalidInput(f"{self.root}: this table was opened read-only, by its metadata file")
+
+    def sharers(self, root: str) -> list[str]:
+        return []
