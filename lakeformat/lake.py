@@ -6,12 +6,13 @@ import difflib
 import os
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from lakeformat import sql as statements
 from lakeformat import table as tables
 from lakeformat.catalogs.catalog import Catalog, Found
 from lakeformat.catalogs.choose import open_catalog
@@ -79,6 +80,7 @@ class Lake:
         self._catalog: Catalog | None = (
             None if catalog is None else open_catalog(catalog, catalog_options or {}, self._store.root)
         )
+        self._session = statements.Session()
 
     def __repr__(self) -> str:
         return f"Lake({self.uri!r})"
@@ -204,6 +206,25 @@ class Lake:
         table. To read, say `table.scan().to_spark(spark)`.
         """
         register(spark, name, partial(_sink, self))
+
+    def sql(
+        self,
+        text: str,
+        spark: Any = None,
+        params: Mapping[str, Any] | Sequence[Any] | None = None,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        **frames: Any,
+    ) -> statements.Result:
+        """Run Spark SQL, one statement or several parted by `;`; returns what the last one gave.
+
+        Queries are answered in this process by DuckDB (`pip install 'lakeformat[duckdb]'`), or with `spark` on Spark, where
+        the text goes as it is. `params`: values of `:name` (a mapping) or `?` (a list). `frames`: what the text may
+        name beside the lake's tables: Arrow, pandas, polars or Spark. A statement that writes is one commit, which `id` makes
+        happen once; its result is one row of the snapshot's metrics. Names without a namespace are of `default`, or of what
+        USE said. Raises `InvalidInput` and `UnsupportedFeature` with line and column. See docs/sql.md.
+        """
+        return statements.run(self, self._session, text, spark, params, id, properties, frames)
 
     def rename_table(self, old: str, new: str) -> Table:
         """Give a table another name, also in another namespace. In a catalog, its files stay where they are. Elsewhere

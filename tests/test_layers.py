@@ -20,6 +20,7 @@ LAYERS = [
     {"lakeformat.adopt", "lakeformat.merge", "lakeformat.changelog", "lakeformat.changes", "lakeformat.streaming"},
     {"lakeformat.alter", "lakeformat.inspect"},
     {"lakeformat.table"},
+    {"lakeformat.sql"},
     {"lakeformat.lake"},
     {"lakeformat.opened"},
     {"lakeformat"},

@@ -48,13 +48,27 @@ def parse(text: str | Expression, qualifiers: Collection[str] = ()) -> Expressio
             raise InvalidInput(
                 f"{text!r}: expected one SQL expression, found {'none' if not text.strip() else 'several'}"
             )
-        return _Reading(text, {q.casefold(): q for q in qualifiers}).expression(statements[0])
+    except SqlglotError as error:
+        raise InvalidInput(f"{text!r}: {_position(error)}") from error
+    except RecursionError as error:
+        raise _too_deep(text) from error
+    return read(statements[0], text, qualifiers)
+
+
+def read(node: Any, text: str, qualifiers: Collection[str] = ()) -> Expression:
+    """The expression of a tree of sqlglot's that was read from `text`; otherwise as `parse`."""
+    try:
+        return _Reading(text, {q.casefold(): q for q in qualifiers}).expression(node)
     except SqlglotError as error:
         raise InvalidInput(f"{text!r}: {_position(error)}") from error
     except KeyError as error:
         raise InvalidInput(f"{text!r}: a function lacks its argument {error}") from error
     except RecursionError as error:
-        raise InvalidInput(f"SQL of {len(text)} characters is nested too deeply: {text[:60]!r}...") from error
+        raise _too_deep(text) from error
+
+
+def _too_deep(text: str) -> InvalidInput:
+    return InvalidInput(f"SQL of {len(text)} characters is nested too deeply: {text[:60]!r}...")
 
 
 _BINARY = {

@@ -1,0 +1,88 @@
+"""EXPLAIN: what a statement reads of each table, and what was left out of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat.model.predicate import ALWAYS
+from lakeformat.sql import insert, pushdown, query, rows
+from lakeformat.sql.result import Result, told
+from lakeformat.sql.session import Context
+from lakeformat.sql.sources import Source, TableRows
+from lakeformat.sql.text import Cursor, Piece
+
+_COLUMNS = {
+    "table": pa.string(),
+    "format": pa.string(),
+    "snapshot_id": pa.int64(),
+    "columns": pa.string(),
+    "pushed": pa.string(),
+    "files_read": pa.int64(),
+    "files": pa.int64(),
+    "rows_read": pa.int64(),
+    "bytes_read": pa.int64(),
+}
+
+
+def explain(context: Context, cursor: Cursor) -> Result:
+    """EXPLAIN of a query, or of a statement that writes: one row for each table that it reads."""
+    cursor.expect("EXPLAIN")
+    for mode in ("EXTENDED", "CODEGEN", "COST", "FORMATTED"):
+        cursor.take(mode)
+    word = cursor.word()
+    if word == "INSERT":
+        return _query(context, insert.read(context, cursor).rows)
+    if word in ("DELETE", "UPDATE"):
+        return _rows(context, cursor, word)
+    if word in ("SELECT", "WITH", "VALUES", "FROM", "("):
+        return _query(context, cursor.rest())
+    said = f"EXPLAIN {word}; known are EXPLAIN of queries, INSERT, DELETE and UPDATE"
+    raise context.script.unsupported(cursor.offset, said)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _query(context: Context, piece: Piece) -> Result:
+    found = query.prepare(context, piece)
+    return told(_COLUMNS, [_row(".".join(each.path), each.source, each.pushed) for each in found.references])
+
+
+def _rows(context: Context, cursor: Cursor, word: str) -> Result:
+    """The files that hold rows to change."""
+    cursor.expect(word)
+    cursor.take("FROM")
+    on = rows.target(context, cursor, ("SET", "WHERE"))
+    if cursor.take("SET"):
+        rows.assignments(context, cursor, on, ("WHERE",))
+    where = cursor.until() if cursor.take("WHERE") else None
+    condition = ALWAYS if where is None else rows.known(context, where, on)
+    if condition is None:
+        assert where is not None
+        return _query(
+            context,
+            Piece.join(context.script, ["SELECT 1 FROM ", on.named, " AS ", rows.quoted(on.alias), " WHERE ", where]),
+        )
+    source = TableRows(on.table, on.table.scan(where=condition), {})
+    return told(_COLUMNS, [_row(on.table.name, source, "" if where is None else pushdown.shown(condition))])
+
+
+def _row(name: str, source: Source, pushed: str) -> tuple[Any, ...]:
+    columns = ", ".join(source.names)
+    if not isinstance(source, TableRows):
+        return (name, "frame", None, columns, pushed, None, None, None, None)
+    table, scan = source.table, source.scan
+    read, whole = scan.plan(), table.scan(**source.version).plan()
+    return (
+        name,
+        table.format,
+        scan.snapshot_id,
+        columns,
+        pushed,
+        sum(len(task.paths) for task in read),
+        sum(len(task.paths) for task in whole),
+        sum(task.row_count for task in read),
+        sum(task.size_bytes for task in read),
+    )

@@ -1,0 +1,205 @@
+"""INSERT INTO and INSERT OVERWRITE -> append, overwrite, overwrite_partitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from sqlglot.tokens import TokenType
+
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.errors import InvalidInput
+from lakeformat.model.predicate import coerce, resolve
+from lakeformat.model.schema import Field, Kind, Scalar
+from lakeformat.sql import names, on_spark, parameters, query
+from lakeformat.sql.result import Result, metrics
+from lakeformat.sql.session import Context
+from lakeformat.sql.text import Cursor, Piece
+from lakeformat.table import Table
+
+_DYNAMIC_HINT = re.compile(r"OPTIONS\s*\(\s*'dynamic-partition-overwrite'\s*=\s*'(true|false)'\s*\)", re.IGNORECASE)
+_PLAIN = (pa.types.is_integer, pa.types.is_date, pa.types.is_boolean, pa.types.is_decimal)
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """An INSERT that has been read."""
+
+    table: Table
+    overwrite: bool
+    partition: Mapping[str, Any]  # Static values by column.
+    is_dynamic: bool
+    columns: tuple[str, ...] | None
+    by_name: bool
+    rows: Piece
+    offset: int
+
+
+def insert(context: Context, cursor: Cursor, before: Piece | None = None) -> Result:
+    """`before`: the WITH clause that stands in front of the statement."""
+    asked = read(context, cursor, before)
+    data = _columns(context, asked, query.rows(context, asked.rows))
+    if not asked.overwrite:
+        made = asked.table.append(data, **context.verb)
+    elif asked.is_dynamic:
+        made = asked.table.overwrite_partitions(data, **context.verb)
+    else:
+        made = asked.table.overwrite(data, partition=dict(asked.partition) or None, **context.verb)
+    return metrics(made)
+
+
+def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Insert:
+    start = cursor.offset
+    cursor.expect("INSERT")
+    if cursor.take("WITH SCHEMA EVOLUTION"):
+        cursor.refuse(
+            "INSERT WITH SCHEMA EVOLUTION; add the columns first (ALTER TABLE ... ADD COLUMN), or MERGE WITH SCHEMA EVOLUTION",
+            start,
+        )
+    overwrite = cursor.take("OVERWRITE")
+    if not overwrite:
+        cursor.expect("INTO")
+    elif cursor.take("INTO"):
+        pass
+    cursor.take("TABLE")
+    at = cursor.offset
+    table = names.table(context, cursor.path(), f"SQL at {context.script.place(at)}")
+    if cursor.take("BRANCH"):
+        table = table.branch(cursor.part())
+    is_dynamic = _hinted(cursor, context.is_dynamic)
+    static: dict[str, Any] = {}
+    by_name, columns = False, None
+    if cursor.take("PARTITION"):
+        static = partition(context, cursor, table)
+    if cursor.take("IF NOT EXISTS"):
+        cursor.refuse("INSERT ... IF NOT EXISTS")
+    if cursor.take("REPLACE WHERE"):
+        cursor.refuse("INSERT INTO ... REPLACE WHERE; DELETE the rows and INSERT, or table.overwrite(data, where=...)")
+    if cursor.take("BY NAME"):
+        by_name = True
+    elif cursor.peek("(") and cursor.word(1) not in ("SELECT", "WITH", "VALUES", "FROM", "(", "TABLE"):
+        columns = tuple(cursor.listed(cursor.part))
+    if cursor.done:
+        cursor.fail("expected a query or VALUES")
+    rows = _query(cursor)
+    rows = rows if before is None else _with(before, rows)
+    return Insert(table, overwrite, static, is_dynamic, columns, by_name, rows, start)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _hinted(cursor: Cursor, is_dynamic: bool) -> bool:
+    """Flink's `/*+ OPTIONS('dynamic-partition-overwrite'='false') */` behind the table's name."""
+    comments = list(cursor.tokens[cursor.at - 1].comments)
+    if not cursor.done and cursor.tokens[cursor.at].token_type is TokenType.HINT:
+        comments += cursor.tokens[cursor.at].comments
+        cursor.at += 1
+    for each in comments:
+        if found := _DYNAMIC_HINT.fullmatch(each.strip().lstrip("+").strip()):
+            is_dynamic = found[1].lower() == "true"
+        elif each.strip().lstrip("+").strip().upper().startswith("OPTIONS"):
+            cursor.refuse(f"the hint {each.strip()}; known is OPTIONS('dynamic-partition-overwrite'='...')")
+    return is_dynamic
+
+
+def _query(cursor: Cursor) -> Piece:
+    """What is inserted; `TABLE t` is SELECT * FROM t."""
+    if cursor.take("TABLE"):
+        return Piece.join(cursor.script, ["SELECT * FROM ", cursor.rest()])
+    return cursor.rest()
+
+
+def _with(before: Piece, rows: Piece) -> Piece:
+    if rows.text.lstrip().upper().startswith("WITH"):
+        skip = len(rows.text) - len(rows.text.lstrip()) + len("WITH")
+        inner = Piece(rows.script, rows.text[skip:], ((0, rows.origin(skip)),))
+        return Piece.join(rows.script, [before, ",", inner])
+    return Piece.join(rows.script, [before, " ", rows])
+
+
+def partition(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
+    """`(dt = '2023-05-01', hh)` -> the columns with a value. Raises `InvalidInput` for columns that are no partition's."""
+    schema, found = table.schema, {}
+    known = schema.partitioning.columns
+
+    def item() -> None:
+        at = cursor.offset
+        name = cursor.part()
+        columns = [each for each in known if each.casefold() == name.casefold()]
+        if not columns:
+            there = ", ".join(known) or "none"
+            raise context.script.invalid(at, f"{name!r} is no partition column of {table.name}; those are: {there}")
+        if cursor.take("="):
+            found[columns[0]] = literal(context, cursor.until(",", ")"), schema.field(columns[0]))
+
+    cursor.listed(item)
+    return found
+
+
+def literal(context: Context, piece: Piece, field: Field) -> Any:
+    """A constant as a value of a column."""
+    value = parameters.constant(piece, context.params)
+    if value is parameters.UNKNOWN:
+        value = query.constant(context, piece)
+    if (
+        isinstance(field.type, Scalar)
+        and field.type.kind is Kind.STRING
+        and value is not None
+        and not isinstance(value, str)
+    ):
+        value = str(value)
+    return coerce(value, field.type, f"SQL at {context.script.place(piece.origin(0))}: {field.name}")
+
+
+def _columns(context: Context, asked: Insert, data: Any) -> Any:
+    """The query's columns under the names of the table's, with the static values of the partition."""
+    fields = asked.table.schema.fields
+    where = f"SQL at {context.script.place(asked.offset)}: INSERT"
+    given = list(data.column_names if isinstance(data, pa.Table) else data.columns)
+    static = asked.partition
+    if asked.by_name:
+        wanted = [resolve((name,), fields)[0][0] for name in given]
+    else:
+        wanted = [each.name for each in fields if each.name not in static]
+        if asked.columns is not None:
+            wanted = [resolve((name,), fields)[0][0] for name in asked.columns]
+        if len(wanted) != len(given):
+            raise InvalidInput(
+                f"{where} of {len(given)} columns ({', '.join(given)}) into {len(wanted)} columns ({', '.join(wanted)})"
+            )
+    twice = [name for name in wanted if wanted.count(name) > 1 or name in static]
+    if twice:
+        raise InvalidInput(f"{where}: column {twice[0]!r} is given twice")
+    by_name = {each.name: each for each in fields}
+    if not isinstance(data, pa.Table):
+        return on_spark.named(data, wanted, {name: (value, by_name[name]) for name, value in static.items()})
+    return _assigned(data, wanted, [by_name[name] for name in wanted], static, by_name)
+
+
+def _assigned(
+    data: pa.Table,
+    wanted: Sequence[str],
+    targets: Sequence[Field],
+    static: Mapping[str, Any],
+    by_name: Mapping[str, Field],
+) -> pa.Table:
+    columns = [stored(column, target) for column, target in zip(data.columns, targets, strict=True)]
+    for name, value in static.items():
+        columns.append(pa.chunked_array([pa.array([value] * len(data), to_arrow(by_name[name].type))]))
+    return pa.Table.from_arrays(columns, names=[*wanted, *static])
+
+
+def stored(column: pa.ChunkedArray, target: Field) -> pa.ChunkedArray:
+    """What Spark's store assignment allows and the library's own writes do not: numbers, dates and booleans into text, and
+    timestamps with and without a zone into each other (in this process, the session's zone is UTC)."""
+    wanted, kind = to_arrow(target.type), column.type
+    is_plain = any(test(kind) for test in _PLAIN)
+    if is_plain and isinstance(target.type, Scalar) and target.type.kind in (Kind.STRING, Kind.VARCHAR, Kind.CHAR):
+        return column.cast(pa.string())
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted) and bool(kind.tz) != bool(wanted.tz):
+        return column.cast(pa.timestamp(kind.unit, wanted.tz))
+    return column

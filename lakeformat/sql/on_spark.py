@@ -1,0 +1,102 @@
+"""Queries on Spark: the user's own text, with our frames in the place of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from lakeformat.errors import InvalidInput
+from lakeformat.model.predicate import spark_type
+from lakeformat.model.schema import Field
+from lakeformat.sql import parameters, text
+from lakeformat.sql.session import Context
+
+if TYPE_CHECKING:
+    from lakeformat.sql.query import Query
+
+
+def frame(context: Context, query: Query) -> Any:
+    """The query as a Spark DataFrame. Raises `InvalidInput` with Spark's words for what it cannot analyse."""
+    frames = {_name(place): each.source.frame(context.spark) for place, each in enumerate(query.references)}
+    values = {name: parameters.value(context.params, name) for name in parameters.used(query.tree)}
+    try:
+        found = context.spark.sql(spliced(query), args=values or None, **frames)
+        found.schema  # noqa: B018 - Over Connect, mistakes are told once the plan is asked for.
+    except Exception as error:
+        if type(error).__module__.startswith("pyspark.errors"):
+            said = next((line for line in str(error).split("\n") if line.strip()), type(error).__name__)
+            place = context.script.place(query.piece.origin(0))
+            raise InvalidInput(f"SQL at {place}: Spark says: {said}") from error
+        raise
+    return found
+
+
+def spliced(query: Query) -> str:
+    """The text with `{frame}` for each table, braces that are the user's doubled, and `?` as named parameters."""
+    original = _original(query)
+    edits = [
+        (each.start, each.end, "{" + _name(place) + "}" + _alias(each)) for place, each in enumerate(query.references)
+    ]
+    edits += _shortened(query)
+    for token in text.tokens(query.piece):
+        mark = text.question_mark(token.text) if token.token_type is TokenType.VAR else None
+        if mark is not None:
+            edits.append((token.start, token.end + 1, f":_{mark}"))
+    found, at = [], 0
+    for start, end, new in sorted(edits):
+        assert start >= at, (query.piece.text, edits)
+        found += [_doubled(original[at:start]), new]
+        at = end
+    return "".join(found) + _doubled(original[at:])
+
+
+def named(data: Any, columns: list[str], static: Mapping[str, tuple[Any, Field]]) -> Any:
+    """A frame's columns under other names, with columns of one value each."""
+    found = data.toDF(*columns) if columns else data
+    if not static:
+        return found
+    functions = import_module("pyspark.sql.functions")
+    for name, (value, field) in static.items():
+        found = found.withColumn(name, functions.lit(value).cast(spark_type(field.type)))
+    return found
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _name(place: int) -> str:
+    return f"_lakeformat_{place}"
+
+
+def _doubled(part: str) -> str:
+    return part.replace("{", "{{").replace("}", "}}")
+
+
+def _original(query: Query) -> str:
+    return query.piece.text.replace(text.DOLLAR, "$")
+
+
+def _alias(reference: Any) -> str:
+    """The name by which the query's columns may know the table, where the user gave none."""
+    if reference.node.args.get("alias") or reference.node.args.get(
+        "sample"
+    ):  # Spark takes an alias behind TABLESAMPLE only.
+        return ""
+    return " AS `" + reference.path[-1].replace("`", "``").replace("{", "{{").replace("}", "}}") + "`"
+
+
+def _shortened(query: Query) -> list[tuple[int, int, str]]:
+    """`shop.orders.id` -> `orders.id`: what stands before the table's own name goes."""
+    known = {tuple(p.casefold() for p in each.path) for each in query.references if len(each.path) > 1}
+    found = []
+    for column in query.tree.find_all(exp.Column):
+        parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
+        for count in range(len(parts) - 1, 1, -1):
+            if tuple(p.name.casefold() for p in parts[:count]) in known and "start" in parts[0].meta:
+                found.append((parts[0].meta["start"], parts[count - 1].meta["start"], ""))
+                break
+    return found

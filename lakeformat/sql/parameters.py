@@ -1,0 +1,118 @@
+"""Parameters: what `:name` and `?` stand for, as values of trees and engines. No value becomes part of a text."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from lakeformat.codec import sql_text
+from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.model.predicate import Expression, Literal
+from lakeformat.sql import text
+from lakeformat.sql.text import Piece, Script
+
+UNKNOWN = object()  # The value of what is no constant, or one that only an engine can tell.
+
+
+def named(script: Script, params: Any) -> dict[str, Any]:
+    """Parameters by name; the first `?` is called `_0`. Raises `InvalidInput` where there are too few or too many."""
+    if params is not None and not isinstance(params, Mapping | list | tuple):
+        raise InvalidInput(f"params={params!r}: give a mapping for :name, or a list for ?")
+    given = list(params) if isinstance(params, list | tuple) else []
+    if script.question_marks != len(given):
+        raise InvalidInput(f"the SQL has {script.question_marks} ?, and params has {len(given)} values for them")
+    found = dict(params) if isinstance(params, Mapping) else {}
+    if not all(isinstance(name, str) for name in found):
+        raise InvalidInput(f"params={params!r}: names must be text")
+    return found | {f"_{place}": value for place, value in enumerate(given)}
+
+
+def marked(root: Any) -> Any:
+    """The tree with each `?` as a parameter with a name."""
+
+    def change(node: Any) -> Any:
+        if isinstance(node, exp.Column) and len(node.parts) == 1 and not node.this.args.get("quoted"):
+            place = text.question_mark(node.name)
+            return node if place is None else exp.Placeholder(this=f"_{place}")
+        return node
+
+    return root.transform(change, copy=False)
+
+
+def used(root: Any) -> list[str]:
+    """Names of the parameters in a tree."""
+    return sorted({str(each.this) for each in root.find_all(exp.Placeholder)})
+
+
+def value(params: Mapping[str, Any], name: str) -> Any:
+    if name not in params:
+        known = ", ".join(f":{each}" for each in params if not each.startswith("_")) or "none"
+        raise NotFound(f"no parameter :{name}; params has {known}")
+    return params[name]
+
+
+def filled(root: Any, params: Mapping[str, Any]) -> Any:
+    """The tree with the parameters' values as its literals."""
+
+    def change(node: Any) -> Any:
+        return _literal(str(node.this), value(params, str(node.this))) if isinstance(node, exp.Placeholder) else node
+
+    return root.transform(change)
+
+
+def condition(piece: Piece, params: Mapping[str, Any]) -> Expression:
+    """The expression that a piece spells. Raises `InvalidInput` for what our own evaluator does not know."""
+    return sql_text.read(filled(marked(text.expression(piece)), params), piece.text)
+
+
+def constant(piece: Piece, params: Mapping[str, Any]) -> Any:
+    """The value of a constant, or UNKNOWN."""
+    return node_constant(marked(text.expression(piece)), params)
+
+
+def node_constant(node: Any, params: Mapping[str, Any]) -> Any:
+    try:
+        found = sql_text.read(filled(node, params), node.sql(dialect="spark"))
+    except InvalidInput:
+        return UNKNOWN
+    return found.value if isinstance(found, Literal) else UNKNOWN
+
+
+def _literal(name: str, given: Any) -> Any:
+    match given:
+        case None:
+            return exp.Null()
+        case bool():
+            return exp.Boolean(this=given)
+        case int():
+            return _signed(given)
+        case float() if given == given and abs(given) != float("inf"):
+            return exp.Cast(this=_signed(Decimal(repr(given))), to=exp.DataType.build("double"))
+        case float():
+            return exp.Cast(this=exp.Literal.string(str(given)), to=exp.DataType.build("double"))
+        case Decimal() if given.is_finite():
+            scale = max(-int(given.as_tuple().exponent), 0)
+            digits = max(len(given.as_tuple().digits) + max(int(given.as_tuple().exponent), 0), scale, 1)
+            target = exp.DataType.build(f"decimal({digits}, {scale})", dialect="spark")
+            return exp.Cast(this=exp.Literal.string(f"{given:f}"), to=target)
+        case str():
+            return exp.Literal.string(given)
+        case bytes():
+            return exp.HexString(this=given.hex())
+        case dt.datetime():
+            kind = "timestamp_ntz" if given.tzinfo is None else "timestamp"
+            return exp.Cast(this=exp.Literal.string(given.isoformat(" ")), to=exp.DataType.build(kind, dialect="spark"))
+        case dt.date():
+            return exp.Cast(this=exp.Literal.string(given.isoformat()), to=exp.DataType.build("date"))
+    raise InvalidInput(
+        f"parameter :{name} is {given!r}; give None, a bool, a number, text, bytes, a date or a datetime"
+    )
+
+
+def _signed(number: int | Decimal) -> Any:
+    found = exp.Literal.number(f"{abs(number):f}" if isinstance(number, Decimal) else str(abs(number)))
+    return exp.Neg(this=found) if number < 0 else found

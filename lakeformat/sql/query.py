@@ -1,0 +1,239 @@
+"""A query: which tables its text names and where, what of each it needs, and the engine that answers it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from lakeformat.arguments import epoch_ms
+from lakeformat.errors import InvalidInput
+from lakeformat.sql import in_process, names, on_spark, parameters, pushdown, sources, text
+from lakeformat.sql.result import Result
+from lakeformat.sql.session import Context
+from lakeformat.sql.sources import Source
+from lakeformat.sql.text import Cursor, Piece
+
+_INCREMENTAL = "paimon_incremental_query"
+_TIMES = {"TIMESTAMP", "VERSION"}
+
+
+@dataclass(slots=True)
+class Reference:
+    """A table that a query reads: its node in the tree, the part of the text that names it, and its rows."""
+
+    node: Any
+    start: int  # in the piece's text
+    end: int
+    path: tuple[str, ...]
+    source: Source
+    pushed: str = ""  # The conditions that the scan tests, for EXPLAIN.
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query that has been read, whose tables are known and narrowed to what it needs of them."""
+
+    piece: Piece
+    tree: Any
+    references: tuple[Reference, ...]
+
+
+def prepare(context: Context, piece: Piece) -> Query:
+    """Read a query. Raises `InvalidInput` and `NotFound` with places in the text."""
+    tree = parameters.marked(text.parse(piece))
+    if not isinstance(tree, exp.Query | exp.Values | exp.Table):
+        raise context.script.invalid(piece.origin(0), f"expected a query, found {tree.key.upper()}")
+    for name in parameters.used(tree):
+        parameters.value(context.params, name)
+    tokens = text.tokens(piece)
+    references = [_reference(context, piece, tokens, node) for node in _tables(tree)]
+    for reference, need in zip(references, pushdown.needs(tree, references, context.params), strict=True):
+        _narrow(reference, need)
+    return Query(piece, tree, tuple(references))
+
+
+def run(context: Context, piece: Piece) -> Result:
+    """The query's rows."""
+    query = prepare(context, piece)
+    if context.spark is not None:
+        return Result(frame=on_spark.frame(context, query))
+    return Result(in_process.rows(context, query))
+
+
+def rows(context: Context, piece: Piece) -> Any:
+    """The query's rows as a verb takes them: an Arrow table, or a Spark DataFrame."""
+    found = run(context, piece)
+    return found.to_spark() if context.spark is not None else found.to_arrow()
+
+
+def constant(context: Context, piece: Piece) -> Any:
+    """The value of an expression without columns."""
+    found = rows(context, Piece.join(context.script, ["SELECT ", piece, " AS value"]))
+    return (found if isinstance(found, pa.Table) else found.toArrow())["value"][0].as_py()
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _tables(tree: Any) -> Iterator[Any]:
+    """The nodes that name tables, in the order of the text where they have one; not those that name a CTE in sight of them."""
+    for node in tree.find_all(exp.Table):
+        if isinstance(node.this, exp.Identifier):
+            if not (node.args.get("db") is None and _is_cte(node)) and node.find_ancestor(exp.Hint) is None:
+                yield node
+        elif isinstance(node.this, exp.Anonymous) and node.this.name.lower() == _INCREMENTAL:
+            yield node
+
+
+def _is_cte(node: Any) -> bool:
+    name, here = node.name.casefold(), node
+    while here.parent is not None:
+        here, child = here.parent, here
+        with_ = here.args.get("with_")
+        if with_ is None:
+            continue
+        defined = [each.alias.casefold() for each in with_.expressions]
+        if child is not with_:
+            visible = defined
+        else:
+            inside = next(i for i, each in enumerate(with_.expressions) if _holds(each, node))
+            visible = defined[: inside + bool(with_.args.get("recursive"))]
+        if name in visible:
+            return True
+    return False
+
+
+def _holds(above: Any, node: Any) -> bool:
+    while node is not None and node is not above:
+        node = node.parent
+    return node is above
+
+
+def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -> Reference:
+    if isinstance(node.this, exp.Anonymous):
+        return _incremental(context, piece, tokens, node)
+    parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
+    path = tuple(part.name.replace(text.DOLLAR, "$") for part in parts)
+    start, end = parts[0].meta["start"], parts[-1].meta["end"] + 1
+    where = f"SQL at {context.script.place(piece.origin(start))}"
+    version, until = _version(context, piece, tokens, end)
+    if len(path) == 1 and (frame := _frame(context, path[0])) is not None:
+        if version:
+            raise context.script.invalid(piece.origin(start), f"{path[0]} is a frame and has no versions")
+        return Reference(node, start, end, path, sources.of_frame(*frame))
+    found = names.find(context, path, where)
+    if version:
+        if found.tag is not None:
+            raise context.script.invalid(piece.origin(start), f"{'.'.join(path)} is a version already")
+        found = _at(context, found, version, where)
+    return Reference(node, start, until, path, sources.of_table(found))
+
+
+def _frame(context: Context, name: str) -> tuple[str, Any] | None:
+    """A frame of the caller's, by its name or one that differs in case alone."""
+    if name in context.frames:
+        return name, context.frames[name]
+    return next(((each, f) for each, f in context.frames.items() if each.casefold() == name.casefold()), None)
+
+
+def _version(context: Context, piece: Piece, tokens: list[Token], end: int) -> tuple[dict[str, Any], int]:
+    """What `VERSION AS OF ...` or `TIMESTAMP AS OF ...` behind a name says, and where it ends."""
+    following = [token for token in tokens if token.start >= end]
+    if len(following) < 4 or [t.text.upper() for t in following[1:3]] != ["AS", "OF"]:
+        return {}, end
+    kind = following[0].text.upper()
+    if kind not in _TIMES or following[0].token_type is TokenType.IDENTIFIER:
+        return {}, end
+    cursor = Cursor(context.script, following, 3)
+    first = cursor.at
+    if cursor.take("(") or (cursor.word(1) == "(" and (cursor.part(), cursor.take("("))):
+        depth = 1
+        while depth and not cursor.done:
+            depth += (cursor.word() == "(") - (cursor.word() == ")")
+            cursor.at += 1
+    elif cursor.word() in {"-", ":", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ"}:
+        cursor.at += 2
+    else:
+        cursor.at += 1
+    start, until = following[first].start, following[cursor.at - 1].end + 1
+    said = Piece(context.script, piece.text[start:until], ((0, piece.origin(start)),))
+    value = parameters.constant(said, context.params)
+    return {kind: constant(context, said) if value is parameters.UNKNOWN else value}, until
+
+
+def _at(context: Context, found: names.Named, version: dict[str, Any], where: str) -> names.Named:
+    """The table at `VERSION AS OF` a snapshot, a tag or a branch, or `TIMESTAMP AS OF` a time or seconds since 1970."""
+    (kind, value), table = next(iter(version.items())), found.table
+    if isinstance(value, bool) or value is None:
+        raise InvalidInput(f"{where}: {kind} AS OF {value!r} is no version")
+    if kind == "TIMESTAMP":
+        if isinstance(value, int | float | Decimal):
+            return names.Named(table, None, found.metadata, {"as_of": int(value * 1000)})
+        if isinstance(value, str) and value.strip().isdigit() and len(value.strip()) > 4:
+            return names.Named(table, None, found.metadata, {"as_of": int(value) * 1000})
+        if not isinstance(value, str | dt.date):
+            raise InvalidInput(f"{where}: TIMESTAMP AS OF {value!r} is no time")
+        return names.Named(table, None, found.metadata, {"as_of": epoch_ms(value)})
+    if isinstance(value, int):
+        return names.Named(table, None, found.metadata, {"snapshot_id": value})
+    known = table.inspect.tags()
+    tags = known.column(0).to_pylist()
+    if value in tags:
+        return names.Named(table, None, found.metadata, {"tag": value})
+    if str(value).isdigit():
+        return names.Named(table, None, found.metadata, {"snapshot_id": int(value)})
+    if value in table.inspect.branches().column(0).to_pylist():
+        return names.Named(table.branch(value), None, found.metadata)
+    raise InvalidInput(
+        f"{where}: VERSION AS OF {value!r}: {table.name} has no such tag or branch; tags are {', '.join(tags) or 'none'}"
+    )
+
+
+def _incremental(context: Context, piece: Piece, tokens: list[Token], node: Any) -> Reference:
+    """`paimon_incremental_query('db.t', 'from', 'to')`: rows that came after one snapshot or tag, up to another."""
+    token = next(t for t in tokens if t.start == node.this.meta["start"])
+    where = f"SQL at {context.script.place(piece.origin(token.start))}"
+    given = [parameters.node_constant(each, context.params) for each in node.this.expressions]
+    if len(given) != 3 or any(each is parameters.UNKNOWN or each is None for each in given):
+        raise InvalidInput(f"{where}: write {_INCREMENTAL}('db.t', 'from', 'to'), with snapshots or tags")
+    table = names.table(context, tuple(str(given[0]).split(".")), where)
+    ends = [_snapshot(table, each, where) for each in given[1:]]
+    close, depth = next(i for i, t in enumerate(tokens) if t is token) + 1, 0
+    while True:
+        depth += (tokens[close].text == "(") - (tokens[close].text == ")")
+        if not depth:
+            break
+        close += 1
+    source = sources.ChangedRows(table.changes(*ends), table.schema.primary_key)
+    return Reference(node, token.start, tokens[close].end + 1, (_INCREMENTAL,), source)
+
+
+def _snapshot(table: Any, given: Any, where: str) -> int:
+    tags = table.inspect.tags().to_pylist()
+    tagged = {each["tag_name"]: each["snapshot_id"] for each in tags if "tag_name" in each}
+    if str(given) in tagged:
+        return int(tagged[str(given)])
+    if not str(given).isdigit():
+        raise InvalidInput(f"{where}: {given!r} is no snapshot and no tag of {table.name}")
+    return int(given)
+
+
+def _narrow(reference: Reference, need: pushdown.Need) -> None:
+    """Read less where the query needs less."""
+    if need.columns is not None:
+        reference.source = reference.source.narrowed(need.columns, None)
+    said = []
+    for condition in need.conditions:
+        try:
+            reference.source = reference.source.narrowed(None, condition)
+        except InvalidInput:  # A comparison that the engine may yet know.
+            continue
+        said.append(pushdown.shown(condition))
+    reference.pushed = " AND ".join(said)

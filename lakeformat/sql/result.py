@@ -1,0 +1,133 @@
+"""Result: what a statement gave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat.engines.choose import require_spark
+from lakeformat.errors import InvalidInput
+from lakeformat.model.snapshot import Snapshot
+
+METRICS = pa.schema(
+    [
+        ("operation", pa.string()),
+        ("snapshot_id", pa.int64()),
+        ("rows_added", pa.int64()),
+        ("rows_removed", pa.int64()),
+        ("files_added", pa.int64()),
+        ("files_removed", pa.int64()),
+        ("bytes_added", pa.int64()),
+        ("bytes_removed", pa.int64()),
+        ("partitions", pa.int64()),
+        ("total_rows", pa.int64()),
+        ("attempts", pa.int64()),
+        ("milliseconds", pa.int64()),
+    ]
+)
+
+
+class Result:
+    """The rows of a query; of a statement that changes rows, one row with the metrics of its snapshot; of others, what they tell.
+
+    Of a query with `spark`, a frame that Spark evaluates when it is asked for rows.
+    """
+
+    def __init__(self, rows: pa.Table | None = None, frame: Any = None, snapshot: Snapshot | None = None) -> None:
+        self._rows, self._frame, self.snapshot = rows, frame, snapshot
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self.to_arrow().schema if self._rows is None else self._rows.schema
+
+    def to_arrow(self) -> pa.Table:
+        return self._frame.toArrow() if self._rows is None else self._rows
+
+    def to_pandas(self) -> Any:
+        return self._frame.toPandas() if self._rows is None else self._rows.to_pandas()
+
+    def to_polars(self) -> Any:
+        import polars
+
+        return polars.from_arrow(self.to_arrow())
+
+    def to_spark(self, spark: Any = None) -> Any:
+        """A Spark DataFrame: the query's own, or with `spark` one of rows that are here."""
+        if self._frame is not None:
+            return self._frame
+        if spark is None:
+            raise InvalidInput("to_spark() of rows that are in this process; give the session: to_spark(spark)")
+        require_spark(spark)
+        return spark.createDataFrame(self._rows)
+
+    def show(self, rows: int = 20) -> None:
+        """Print the first rows."""
+        print(self._text(rows))
+
+    def __len__(self) -> int:
+        return self._frame.count() if self._rows is None else len(self._rows)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        if self._rows is None:
+            return f"Result({self._frame!r})"
+        return f"Result({len(self._rows)} rows: {', '.join(self._rows.column_names)})"
+
+    def _text(self, rows: int) -> str:
+        first = (
+            pa.Table.from_pylist([row.asDict() for row in self._frame.limit(rows + 1).collect()])
+            if self._rows is None
+            else self._rows.slice(0, rows + 1)
+        )
+        names = list(first.column_names)
+        lines = [[_cell(value) for value in row.values()] for row in first.slice(0, rows).to_pylist()]
+        widths = [max(len(name), *(len(line[i]) for line in lines), 0) for i, name in enumerate(names)]
+        ruled = ["-" * width for width in widths]
+        shown = "\n".join(
+            " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
+            for line in [names, ruled, *lines]
+        )
+        return f"{shown}\n(only the first {rows} rows)" if len(first) > rows else shown
+
+
+def metrics(made: Snapshot | None) -> Result:
+    """One row: the snapshot's metrics; zeros and no id where nothing was to do."""
+    if made is None:
+        row = {
+            "operation": "none",
+            **{f.name: 0 for f in METRICS if pa.types.is_integer(f.type)},
+            "snapshot_id": None,
+            "total_rows": None,
+        }
+    else:
+        row = {
+            "operation": made.kind,
+            "snapshot_id": made.id,
+            **{name: getattr(made, name) for name in ("rows_added", "rows_removed", "files_added", "files_removed")},
+            "bytes_added": made.bytes_added,
+            "bytes_removed": made.bytes_removed,
+            "partitions": len(made.partitions),
+            "total_rows": made.total_rows,
+            "attempts": made.attempts,
+            "milliseconds": made.milliseconds,
+        }
+    return Result(pa.Table.from_pylist([row], schema=METRICS), snapshot=made)
+
+
+def told(columns: dict[str, pa.DataType], rows: list[tuple[Any, ...]]) -> Result:
+    """Rows of text and numbers that a statement tells."""
+    schema = pa.schema(list(columns.items()))
+    return Result(pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows], schema=schema))
+
+
+def nothing() -> Result:
+    """What a statement gives that tells nothing."""
+    return Result(pa.table({}))
+
+
+def _cell(value: Any) -> str:
+    return "NULL" if value is None else str(value)

@@ -1,0 +1,98 @@
+"""Which family a statement belongs to, by its first words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakeformat.engines.choose import is_spark
+from lakeformat.errors import InvalidInput
+from lakeformat.sql import explain, insert, merging, parameters, query, rows, settings, text
+from lakeformat.sql.result import Result
+from lakeformat.sql.session import Context, Session, Warehouse
+from lakeformat.sql.text import Cursor, Piece
+
+_QUERIES = {"SELECT", "WITH", "VALUES", "FROM", "TABLE", "("}
+_WRITES = {"INSERT", "DELETE", "UPDATE", "MERGE", "TRUNCATE"}
+
+
+def run(
+    lake: Warehouse,
+    session: Session,
+    sql: str,
+    spark: Any = None,
+    params: Any = None,
+    id: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    frames: Mapping[str, Any] | None = None,
+) -> Result:
+    """Run the statements of a text, one after the other; returns what the last one gave."""
+    script = text.read(sql)
+    if spark is not None and not is_spark(spark):
+        raise InvalidInput(f"sql(spark={spark!r}): give a SparkSession")
+    if spark is None:
+        spark = next((each.sparkSession for each in (frames or {}).values() if is_spark(each)), None)
+    named = parameters.named(script, params)
+    context = Context(lake, session, script, named, frames or {}, spark, id, properties)
+    statements = list(text.statements(script))
+    writing = [each for each in statements if _is_write(each)]
+    if id is not None and len(writing) != 1:
+        raise InvalidInput(f"sql(id=...) names one commit; the text has {len(writing)} statements that write rows")
+    found = Result()
+    for each in statements:
+        found = _statement(context, each)
+    return found
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _is_write(cursor: Cursor) -> bool:
+    words = {cursor.word()}
+    if cursor.word() == "WITH":
+        words = {token.text.upper() for token in cursor.tokens}
+    return bool(words & _WRITES) or cursor.word() == "CALL"
+
+
+def _statement(context: Context, cursor: Cursor) -> Result:
+    word = cursor.word()
+    if word == "WITH" and (before := _before_write(cursor)) is not None:
+        verb = insert.insert if cursor.peek("INSERT") else merging.merge
+        return verb(context, cursor, before)
+    if word in _QUERIES:
+        if cursor.take("TABLE"):
+            return query.run(context, Piece.join(context.script, ["SELECT * FROM ", cursor.rest()]))
+        return query.run(context, cursor.rest())
+    family = _FAMILIES.get(word)
+    if family is None:
+        known = ", ".join(sorted({*_FAMILIES, "SELECT", "WITH", "VALUES"}))
+        raise context.script.unsupported(
+            cursor.offset, f"{word or 'this'} is no statement known here; known are {known}"
+        )
+    return family(context, cursor)
+
+
+def _before_write(cursor: Cursor) -> Piece | None:
+    """The WITH clause in front of INSERT or MERGE; None in front of a query."""
+    start, depth = cursor.offset, 0
+    for place, token in enumerate(cursor.tokens):
+        depth += (token.text == "(") - (token.text == ")")
+        if not depth and token.text.upper() in ("INSERT", "MERGE", "SELECT"):
+            if token.text.upper() == "SELECT":
+                return None
+            cursor.at = place
+            return Piece.of(cursor.script, start, cursor.tokens[place - 1].end + 1)
+    return None
+
+
+_FAMILIES = {
+    "INSERT": insert.insert,
+    "DELETE": rows.delete,
+    "UPDATE": rows.update,
+    "TRUNCATE": rows.truncate,
+    "MERGE": merging.merge,
+    "USE": settings.use,
+    "SET": settings.set_,
+    "RESET": settings.reset,
+    "EXPLAIN": explain.explain,
+}

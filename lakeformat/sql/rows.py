@@ -1,0 +1,259 @@
+"""DELETE, UPDATE and TRUNCATE -> delete, update, truncate, drop_partitions.
+
+Conditions and values that our own evaluator does not know (subqueries, other functions) are answered by the query engine: what
+becomes of a row follows from the columns that they name, so the distinct values of those are looked for first, and the
+rows that have them are changed, in one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lakeformat.codec import sql_text
+from lakeformat.errors import InvalidInput
+from lakeformat.model.merge import SOURCE, TARGET
+from lakeformat.model.predicate import (
+    ALWAYS,
+    Call,
+    Column,
+    Expression,
+    Literal,
+    and_,
+    cast,
+    in_tuples,
+    is_in,
+    resolve,
+    spark_type,
+)
+from lakeformat.model.schema import Field
+from lakeformat.sql import insert, names, parameters, query, text
+from lakeformat.sql.result import Result, metrics
+from lakeformat.sql.session import Context
+from lakeformat.sql.text import Cursor, Piece
+from lakeformat.table import Table
+
+LISTED = 10_000  # Distinct values, up to which they become a condition, which leaves out files; beyond, a merge.
+_VALUE = "_lakeformat_value_"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The table that a statement changes, as its text names it."""
+
+    table: Table
+    named: Piece
+    alias: str
+    qualifiers: tuple[tuple[str, ...], ...]  # How columns may name it, in lower case; longer ones first.
+
+
+def delete(context: Context, cursor: Cursor) -> Result:
+    cursor.expect("DELETE")
+    if not cursor.take("FROM"):
+        cursor.fail("expected FROM")
+    on = target(context, cursor, ("WHERE", "USING"))
+    if cursor.peek("USING"):
+        cursor.refuse("DELETE ... USING; write WHERE EXISTS (SELECT ...), or MERGE INTO ... WHEN MATCHED THEN DELETE")
+    if cursor.done:
+        return metrics(on.table.delete(ALWAYS, spark=context.spark, **context.verb))
+    cursor.expect("WHERE")
+    where = cursor.until()
+    cursor.close()
+    condition = known(context, where, on)
+    if condition is None:
+        columns, found = _evaluated(context, on, (), where)
+        condition = _listed(on.table, columns, found)
+        if condition is None:
+            merge = on.table.merge_into(found, _same(columns)).when_matched().delete()
+            return metrics(merge.merge(spark=context.spark, **context.verb))
+    return metrics(on.table.delete(condition, spark=context.spark, **context.verb))
+
+
+def update(context: Context, cursor: Cursor) -> Result:
+    cursor.expect("UPDATE")
+    on = target(context, cursor, ("SET",))
+    cursor.expect("SET")
+    given = assignments(context, cursor, on, ("WHERE",))
+    where = cursor.until() if cursor.take("WHERE") else None
+    cursor.close()
+    condition = ALWAYS if where is None else known(context, where, on)
+    values = {name: assigned(context, piece, on, name) for name, piece in given.items()}
+    unknown = [name for name, value in values.items() if value is None]
+    if condition is None or unknown:
+        columns, found = _evaluated(context, on, [given[name] for name in unknown], where)
+        condition = None if unknown else _listed(on.table, columns, found)
+        if condition is None:
+            sided: dict[str, str | Expression] = {
+                name: _on_target(value) for name, value in values.items() if value is not None
+            }
+            sided |= {name: Column((SOURCE, f"{_VALUE}{place}")) for place, name in enumerate(unknown)}
+            merge = on.table.merge_into(found, _same(columns)).when_matched().update(sided)
+            return metrics(merge.merge(spark=context.spark, **context.verb))
+    known_: dict[str, str | Expression] = {name: value for name, value in values.items() if value is not None}
+    where_ = None if condition == ALWAYS else condition
+    return metrics(on.table.update(known_, where_, spark=context.spark, **context.verb))
+
+
+def truncate(context: Context, cursor: Cursor) -> Result:
+    cursor.expect("TRUNCATE")
+    cursor.expect("TABLE")
+    at = cursor.offset
+    table = names.table(context, cursor.path(), f"SQL at {context.script.place(at)}")
+    if cursor.take("PARTITION"):
+        spec = insert.partition(context, cursor, table)
+        cursor.close()
+        return metrics(table.drop_partitions([spec], **context.verb))
+    cursor.close()
+    return metrics(table.truncate(**context.verb))
+
+
+def target(context: Context, cursor: Cursor, stops: Sequence[str]) -> Target:
+    """The table to change, with its alias."""
+    at = cursor.offset
+    path = cursor.path()
+    named = Piece.of(context.script, at, cursor.tokens[cursor.at - 1].end + 1)
+    table = names.table(context, path, f"SQL at {context.script.place(at)}")
+    if cursor.take("AS") or not (cursor.done or cursor.word() in stops):
+        alias = cursor.part()
+        return Target(table, named, alias, ((alias.casefold(),),))
+    folded = tuple(each.casefold() for each in path)
+    ends = sorted({folded, folded[-1:]}, key=len, reverse=True)
+    return Target(table, named, path[-1], tuple(ends))
+
+
+def assignments(context: Context, cursor: Cursor, on: Target, stops: Sequence[str]) -> dict[str, Piece]:
+    """`a = 1, t.b = c + 1` -> the columns of the table with what they are set to."""
+    found: dict[str, Piece] = {}
+    while True:
+        at = cursor.offset
+        path = cursor.path()
+        folded = tuple(each.casefold() for each in path)
+        for qualifier in on.qualifiers:
+            if len(path) > len(qualifier) and folded[: len(qualifier)] == qualifier:
+                path = path[len(qualifier) :]
+                break
+        if len(path) > 1:
+            cursor.refuse(f"assignment to {'.'.join(path)}, a part of a column; assign the whole column", at)
+        name = resolve(path, on.table.schema.fields)[0][0]
+        if name in found:
+            raise context.script.invalid(at, f"column {name!r} is assigned twice")
+        cursor.expect("=")
+        found[name] = cursor.until(",", *stops)
+        if not cursor.take(","):
+            return found
+
+
+def assigned(context: Context, piece: Piece, on: Target, column: str) -> Expression | None:
+    """What a column is set to; None for what our evaluator does not know."""
+    if piece.text.strip().upper() == "DEFAULT":
+        return default(on.table.schema.field(column))
+    return known(context, piece, on)
+
+
+def default(field: Field) -> Expression:
+    if field.default is None or isinstance(field.default, bytes):
+        return Literal(field.default)
+    return cast(Literal(field.default), spark_type(field.type))
+
+
+def known(context: Context, piece: Piece, on: Target) -> Expression | None:
+    """An expression over the table's columns; None where our own evaluator does not know a function of it, or it has subqueries."""
+    node = parameters.marked(text.expression(piece))
+    for name in parameters.used(node):
+        parameters.value(context.params, name)
+    if any(True for _ in node.find_all(exp.Query)):
+        return None
+    try:
+        return sql_text.read(
+            parameters.filled(qualified(node, dict.fromkeys(on.qualifiers, ())), context.params), piece.text
+        )
+    except InvalidInput:
+        return None
+
+
+def qualified(node: Any, sides: dict[tuple[str, ...], tuple[str, ...]]) -> Any:
+    """The tree with the qualifiers of its columns, in lower case, replaced."""
+
+    def change(each: Any) -> Any:
+        if not isinstance(each, exp.Column):
+            return each
+        parts = list(each.parts)
+        for old, new in sides.items():
+            if len(parts) > len(old) and tuple(p.name.casefold() for p in parts[: len(old)]) == old:
+                kept = [exp.to_identifier(name, quoted=True) for name in new] + [p.copy() for p in parts[len(old) :]]
+                return (
+                    exp.Dot.build([exp.Column(this=kept[0]), *kept[1:]])
+                    if len(kept) > 4
+                    else exp.column(*reversed(kept))
+                )
+        return each
+
+    return node.transform(change)
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _evaluated(
+    context: Context, on: Target, values: Sequence[Piece], where: Piece | None
+) -> tuple[tuple[str, ...], Any]:
+    """The columns that decide what becomes of a row, and their distinct values in the rows to change, with the new values."""
+    behind: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias)]
+    behind += [] if where is None else [" WHERE ", where]
+    listed: list[str | Piece] = []
+    for place, each in enumerate(values):
+        listed += ["(", each, f") AS {_VALUE}{place}, "]
+    script = context.script
+    tried = query.prepare(context, Piece.join(script, ["SELECT ", *listed, "1 AS one", *behind]))
+    first = next(each for each in tried.references if tried.piece.origin(each.start) == on.named.origin(0))
+    columns = first.source.names
+    chosen = "".join(f"{quoted(on.alias)}.{quoted(name)}, " for name in columns)
+    found = query.rows(
+        context, Piece.join(script, ["SELECT DISTINCT ", *listed, chosen, "1 AS _lakeformat_one", *behind])
+    )
+    if isinstance(found, pa.Table):
+        return columns, found.drop_columns(["_lakeformat_one"])
+    return columns, found.drop("_lakeformat_one")
+
+
+def _listed(table: Table, columns: tuple[str, ...], found: Any) -> Expression | None:
+    """The rows with these values as a condition, which is true of no row with a null in it; None where there are too many of
+    them, or a null or a type that no condition lists."""
+    rows = found if isinstance(found, pa.Table) else found.limit(LISTED + 1).toArrow()
+    if len(rows) > LISTED:
+        return None
+    for name in columns:
+        kind = rows[name].type
+        plain = (
+            pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind) or pa.types.is_boolean(kind)
+        )
+        if not plain or rows[name].null_count:
+            return None
+    if len(columns) == 1:
+        return is_in(columns[0], rows[columns[0]].to_pylist())
+    return in_tuples(columns, [tuple(row.values()) for row in rows.select(list(columns)).to_pylist()])
+
+
+def _same(columns: Sequence[str]) -> Expression:
+    """When a row of the table has the values of one of the source."""
+    return and_(*(Call("eq_null_safe", (Column((TARGET, name)), Column((SOURCE, name)))) for name in columns))
+
+
+def _on_target(value: Expression) -> Expression:
+    """An expression over the table's columns as one over the side of the table."""
+    match value:
+        case Column(path):
+            return Column((TARGET, *path))
+        case Call(name, given):
+            return Call(name, tuple(_on_target(each) for each in given))
+        case Literal():
+            return value
+    raise InvalidInput(f"{value!r} is no expression")

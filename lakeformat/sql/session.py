@@ -1,0 +1,74 @@
+"""What a statement runs in: the warehouse, what earlier statements set, and what came with this call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lakeformat.errors import InvalidInput
+from lakeformat.sql.text import Script
+from lakeformat.table import Table
+
+OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+
+
+class Warehouse(Protocol):
+    """What statements ask of a lake."""
+
+    @property
+    def uri(self) -> str: ...
+    def table(self, name: str) -> Table: ...
+    def exists(self, name: str) -> bool: ...
+    def namespaces(self) -> list[str]: ...
+    def tables(self, namespace: str | None = None) -> list[str]: ...
+    def rename_table(self, old: str, new: str) -> Table: ...
+    def register_table(self, name: str, metadata_location: str) -> Table: ...
+    @property
+    def create_table(self) -> Any: ...
+    @property
+    def drop_table(self) -> Any: ...
+
+
+@dataclass(slots=True)
+class Session:
+    """What USE and SET leave behind for the statements that follow, also of later calls."""
+
+    database: str = "default"
+    settings: dict[str, str] = field(default_factory=dict)
+    catalogs: set[str] = field(default_factory=set)  # Names that stand for this warehouse.
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One call of `sql`."""
+
+    lake: Warehouse
+    session: Session
+    script: Script
+    params: Mapping[str, Any]
+    frames: Mapping[str, Any]
+    spark: Any = None
+    id: str | None = None
+    properties: Mapping[str, str] | None = None
+
+    @property
+    def verb(self) -> dict[str, Any]:
+        """What every verb that commits is given."""
+        return {"id": self.id, "properties": self.properties}
+
+    def setting(self, key: str) -> str | None:
+        """What SET said; else what the Spark session says."""
+        if key in self.session.settings:
+            return self.session.settings[key]
+        if self.spark is None:
+            return None
+        return self.spark.conf.get(key, None)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether INSERT OVERWRITE replaces the partitions that the rows lie in, and no others."""
+        mode = (self.setting(OVERWRITE_MODE) or "static").lower()
+        if mode not in ("static", "dynamic"):
+            raise InvalidInput(f"{OVERWRITE_MODE}={mode!r}: it is 'static' or 'dynamic'")
+        return mode == "dynamic"

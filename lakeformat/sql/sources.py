@@ -1,0 +1,168 @@
+"""What a query reads: rows of tables, metadata and frames, each in process or on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.changes import KIND_COLUMN, Changes
+from lakeformat.engines.choose import is_spark
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.predicate import Expression
+from lakeformat.scan import Scan
+from lakeformat.sql.names import Named
+from lakeformat.table import Table
+
+
+class Source(Protocol):
+    """Rows with names and types. `columns` and `where` narrow them; a source that cannot narrow gives them all."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> Source: ...
+    def stream(self) -> Any: ...  # with `__arrow_c_stream__`, anew each time
+    def frame(self, spark: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """Rows of a table at one version."""
+
+    table: Table
+    scan: Scan
+    version: dict[str, Any]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.scan.fields)
+
+    def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> TableRows:
+        """Of the snapshot that was found first, whatever was committed meanwhile."""
+        found = self.scan if columns is None else self.scan.select(list(columns))
+        return TableRows(self.table, found if where is None else found.filter(where), self.version)
+
+    def stream(self) -> Any:
+        return _Stream(self.scan)
+
+    def frame(self, spark: Any) -> Any:
+        return self.scan.to_spark(spark)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """Rows that came between two snapshots; of a table with a primary key, the last of each key."""
+
+    changes: Changes
+    key: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.changes.fields)
+
+    def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> Source:
+        return self
+
+    def stream(self) -> Any:
+        return self._rows()
+
+    def frame(self, spark: Any) -> Any:
+        return _to_spark(spark, self._rows())
+
+    def _rows(self) -> pa.Table:
+        found = self.changes.to_arrow()
+        if self.key:
+            numbered = found.append_column("_place", pa.array(range(len(found)), pa.int64()))
+            last = numbered.group_by(list(self.key)).aggregate([("_place", "max")])["_place_max"]
+            found = found.take(last.combine_chunks().sort())
+        came = pc.is_in(found[KIND_COLUMN], value_set=pa.array(["+I", "+U"]))
+        return found.filter(came).drop_columns([KIND_COLUMN])
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowRows:
+    """Rows that are here already: metadata, or a frame of the caller's."""
+
+    rows: pa.Table
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.rows.column_names)
+
+    def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> ArrowRows:
+        return self if columns is None else ArrowRows(self.rows.select(list(columns)))
+
+    def stream(self) -> Any:
+        return self.rows
+
+    def frame(self, spark: Any) -> Any:
+        return _to_spark(spark, self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRows:
+    """A Spark DataFrame of the caller's."""
+
+    given: Any
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.given.columns)
+
+    def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> SparkRows:
+        return self
+
+    def stream(self) -> Any:
+        return self.given.toArrow()
+
+    def frame(self, spark: Any) -> Any:
+        return self.given
+
+
+def of_table(found: Named) -> Source:
+    """The rows, or the metadata, that a name leads to."""
+    version = dict(found.version) or ({"tag": found.tag} if found.tag else {})
+    if found.metadata is not None:
+        if version:
+            raise UnsupportedFeature(f"{found.table.name}.{found.metadata} at a version: metadata is told as it is now")
+        return ArrowRows(getattr(found.table.inspect, found.metadata)())
+    return TableRows(found.table, found.table.scan(**version), version)
+
+
+def of_frame(name: str, given: Any) -> Source:
+    """The rows of what a caller passed by name."""
+    if is_spark(given):
+        return SparkRows(given)
+    if isinstance(given, pa.Table):
+        return ArrowRows(given)
+    if isinstance(given, Table):
+        return TableRows(given, given.scan(), {})
+    if isinstance(given, Scan):
+        return ArrowRows(given.to_arrow())
+    if isinstance(given, pa.RecordBatch):
+        return ArrowRows(pa.table(given))
+    if type(given).__module__.startswith("pandas."):
+        return ArrowRows(pa.Table.from_pandas(given, preserve_index=False))
+    if isinstance(given, dict) or hasattr(given, "__arrow_c_stream__"):
+        return ArrowRows(pa.table(given))
+    raise InvalidInput(f"{name}={given!r}: give a frame: Arrow, pandas, polars or Spark")
+
+
+def _to_spark(spark: Any, rows: pa.Table) -> Any:
+    return spark.createDataFrame(rows)
+
+
+class _Stream:
+    """A scan that may be read several times, each time from its beginning."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+
+    def __arrow_c_schema__(self) -> Any:
+        return self._scan.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._scan.to_batches().__arrow_c_stream__(requested_schema)

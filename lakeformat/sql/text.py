@@ -1,0 +1,347 @@
+"""SQL text: its tokens with their places, its statements, and a cursor that reads one statement from left to right."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects import Spark
+from sqlglot.errors import ParseError, SqlglotError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+
+DOLLAR = (
+    "\ue000"  # Stands for the `$` of `t$snapshots`, which sqlglot would take for a parameter: one character for one.
+)
+_QUESTION, _QUESTIONS = 0xE100, 0x1700  # The private characters that stand for the first `?`, the second ...
+
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+_QUOTED = {TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.RAW_STRING, TokenType.HEX_STRING, TokenType.HINT}
+
+
+class _Tokenizer(Spark.Tokenizer):
+    """Spark's, which also takes the words behind CALL, EXPLAIN and SHOW apart."""
+
+    COMMANDS: ClassVar[set[Any]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a user wrote. `text` is as long as `original`, character by character: only spellings that sqlglot misreads differ."""
+
+    original: str
+    text: str
+    tokens: tuple[Token, ...]
+
+    def place(self, offset: int) -> str:
+        """Line and column of an offset, both from 1."""
+        before = self.original[: max(offset, 0)]
+        return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
+
+    def invalid(self, offset: int, message: str) -> InvalidInput:
+        return InvalidInput(f"SQL at {self.place(offset)}: {message}")
+
+    def unsupported(self, offset: int, message: str) -> UnsupportedFeature:
+        return UnsupportedFeature(f"SQL at {self.place(offset)}: {message}")
+
+    @property
+    def question_marks(self) -> int:
+        """How many `?` there are."""
+        return sum(token.token_type is TokenType.VAR and question_mark(token.text) is not None for token in self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a script, or pieces put together: `places` say at which offset of the script a part of `text` begins."""
+
+    script: Script
+    text: str
+    places: tuple[tuple[int, int], ...]  # (offset in `text`, offset in the script), ascending
+
+    @classmethod
+    def of(cls, script: Script, start: int, end: int) -> Piece:
+        return cls(script, script.text[start:end], ((0, start),))
+
+    @classmethod
+    def join(cls, script: Script, parts: Sequence[str | Piece]) -> Piece:
+        """Pieces of the script, and words between them that are ours."""
+        text, places = "", []
+        for each in parts:
+            if isinstance(each, Piece):
+                places += [(len(text) + at, origin) for at, origin in each.places]
+                text += each.text
+            else:
+                text += each
+        return cls(script, text, tuple(places) or ((0, 0),))
+
+    def origin(self, offset: int) -> int:
+        """The script's offset of an offset in `text`."""
+        at, origin = next(((a, o) for a, o in reversed(self.places) if a <= offset), self.places[0])
+        return origin + max(offset - at, 0)
+
+
+def read(original: str) -> Script:
+    """The script with its tokens. Raises `InvalidInput` for what has none, e.g. a quote that is never closed."""
+    if not isinstance(original, str):
+        raise InvalidInput(f"sql({original!r}): give SQL text")
+    if any(c == DOLLAR or question_mark(c) is not None for c in original):
+        raise InvalidInput("SQL with characters of Unicode's private use area; pass them as a parameter")
+    if not original.strip():
+        raise InvalidInput("sql('') has no statement; write e.g. SELECT 1")
+    tokens = _tokenize(original)
+    changed = list(original)
+    for here, after in itertools.pairwise(tokens):
+        if here.token_type is TokenType.PARAMETER and here.text == "$" and after.start == here.end + 1:
+            changed[here.start] = DOLLAR
+    marks = [token for token in tokens if token.token_type is TokenType.PLACEHOLDER]
+    if len(marks) > _QUESTIONS:
+        raise InvalidInput(f"SQL with {len(marks)} parameters; at most {_QUESTIONS} are taken")
+    for place, mark in enumerate(marks):
+        changed[mark.start] = chr(_QUESTION + place)
+    _spell_time_travel(tokens, changed)
+    text = "".join(changed)
+    return Script(original, text, tuple(_tokenize(text) if text != original else tokens))
+
+
+def question_mark(text: str) -> int | None:
+    """Which `?` of the script a name stands for, from 0."""
+    place = ord(text) - _QUESTION if len(text) == 1 else -1
+    return place if 0 <= place < _QUESTIONS else None
+
+
+def statements(script: Script) -> Iterator[Cursor]:
+    """The statements, which `;` parts."""
+    here: list[Token] = []
+    for each in script.tokens:
+        if each.token_type is not TokenType.SEMICOLON:
+            here.append(each)
+        elif here:
+            yield Cursor(script, here)
+            here = []
+    if here:
+        yield Cursor(script, here)
+
+
+@dataclass(slots=True)
+class Cursor:
+    """One statement's tokens, and how far they have been read."""
+
+    script: Script
+    tokens: Sequence[Token]
+    at: int = 0
+
+    # --- looking ---
+
+    @property
+    def done(self) -> bool:
+        return self.at >= len(self.tokens)
+
+    @property
+    def offset(self) -> int:
+        """Where the next token begins, or the statement ends."""
+        return self.tokens[self.at].start if not self.done else self.tokens[-1].end + 1
+
+    @property
+    def end(self) -> int:
+        """Where the statement ends."""
+        return self.tokens[-1].end + 1
+
+    def word(self, ahead: int = 0) -> str:
+        """The next token in upper case; "" for text in quotes and past the end."""
+        place = self.at + ahead
+        if place >= len(self.tokens):
+            return ""
+        token = self.tokens[place]
+        return "" if token.token_type in _QUOTED or token.token_type is TokenType.IDENTIFIER else token.text.upper()
+
+    def peek(self, *words: str) -> bool:
+        """Whether these words come next."""
+        return all(self.word(i) == each for i, each in enumerate(self._apart(words)))
+
+    # --- reading ---
+
+    def take(self, *words: str) -> bool:
+        """Read these words if they come next."""
+        words = tuple(self._apart(words))
+        if not self.peek(*words):
+            return False
+        self.at += len(words)
+        return True
+
+    def expect(self, *words: str) -> None:
+        if not self.take(*words):
+            self.fail(f"expected {' '.join(words)}")
+
+    def fail(self, message: str, offset: int | None = None) -> NoReturn:
+        """Raise `InvalidInput` here, showing what was found."""
+        found = self.script.original[self.offset : self.end][:40].split("\n")[0] if not self.done else "the end"
+        raise self.script.invalid(self.offset if offset is None else offset, f"{message}, found {found!r}")
+
+    def refuse(self, message: str, offset: int | None = None) -> NoReturn:
+        """Raise `UnsupportedFeature` here."""
+        raise self.script.unsupported(self.offset if offset is None else offset, message)
+
+    def close(self) -> None:
+        """Nothing may be left."""
+        if not self.done:
+            self.fail("expected the end of the statement")
+
+    def part(self) -> str:
+        """One name: in backquotes, or a word."""
+        if self.done:
+            self.fail("expected a name")
+        token = self.tokens[self.at]
+        if token.token_type is TokenType.IDENTIFIER:
+            self.at += 1
+            return token.text
+        if token.token_type in _QUOTED or not _is_word(token.text):
+            self.fail("expected a name")
+        self.at += 1
+        return token.text.replace(DOLLAR, "$")
+
+    def path(self) -> tuple[str, ...]:
+        """A name with dots in it: `db.t`, or `a.b.c` of a column."""
+        parts = [self.part()]
+        while self.take("."):
+            parts.append(self.part())
+        return tuple(parts)
+
+    def string(self) -> str:
+        """A text in quotes, one or several beside each other."""
+        if self.done or self.tokens[self.at].token_type not in (TokenType.STRING, TokenType.RAW_STRING):
+            self.fail("expected text in quotes")
+        found = ""
+        while not self.done and self.tokens[self.at].token_type in (TokenType.STRING, TokenType.RAW_STRING):
+            found += self.tokens[self.at].text
+            self.at += 1
+        return found
+
+    def number(self) -> int:
+        """A whole number."""
+        negative = self.take("-")
+        if self.done or self.tokens[self.at].token_type is not TokenType.NUMBER or "." in self.tokens[self.at].text:
+            self.fail("expected a whole number")
+        self.at += 1
+        return (-1 if negative else 1) * int(self.tokens[self.at - 1].text)
+
+    def listed(self, item: Callable[[], Any]) -> list[Any]:
+        """Items in parentheses, with commas between them."""
+        self.expect("(")
+        found: list[Any] = []
+        while not self.take(")"):
+            if found:
+                self.expect(",")
+            found.append(item())
+        return found
+
+    def until(self, *stops: str) -> Piece:
+        """What comes before one of these words (outside parentheses and CASE), or before the end."""
+        start, depth, first = self.offset, 0, self.at
+        while not self.done and (depth or self.word() not in stops):
+            token = self.tokens[self.at]
+            depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+            if depth < 0:
+                break
+            self.at += 1
+        if self.at == first:
+            self.fail("expected an expression")
+        return Piece.of(self.script, start, self.tokens[self.at - 1].end + 1)
+
+    def enclosed(self) -> Piece:
+        """What stands in the parentheses that come next, without them."""
+        self.expect("(")
+        found = self.until()
+        self.expect(")")
+        return found
+
+    def rest(self) -> Piece:
+        found = Piece.of(self.script, self.offset, self.end)
+        self.at = len(self.tokens)
+        return found
+
+    @staticmethod
+    def _apart(words: Sequence[str]) -> list[str]:
+        return [word for each in words for word in each.split(" ")]
+
+
+def tokens(piece: Piece) -> list[Token]:
+    """A piece's tokens, with their offsets in its own text."""
+    return _tokenize(piece.text)
+
+
+def parse(piece: Piece, what: str = "query") -> Any:
+    """sqlglot's tree of a piece. Raises `InvalidInput` with the place in the script."""
+    try:
+        found = sqlglot.parse(piece.text, read="spark")
+    except (ParseError, TokenError) as error:
+        raise _misread(piece, error, what) from error
+    except (SqlglotError, KeyError, AttributeError, TypeError, ValueError) as error:
+        raise piece.script.invalid(piece.origin(0), f"this {what} cannot be read: {error}") from error
+    except RecursionError as error:
+        raise piece.script.invalid(piece.origin(0), f"this {what} is nested too deeply") from error
+    if len(found) != 1 or found[0] is None:
+        raise piece.script.invalid(piece.origin(0), f"expected one {what}")
+    return found[0]
+
+
+def expression(piece: Piece) -> Any:
+    """sqlglot's tree of an expression."""
+    select = parse(Piece.join(piece.script, ["SELECT ", piece]), "expression")
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1 or set(_said(select)) != {"expressions"}:
+        raise piece.script.invalid(piece.origin(0), "expected one expression")
+    found = select.expressions[0]
+    if isinstance(found, exp.Alias | exp.Star):
+        raise piece.script.invalid(piece.origin(0), "expected an expression without an alias")
+    return found
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _said(node: Any) -> Iterator[str]:
+    return (key for key, value in node.args.items() if value not in (None, False, []))
+
+
+def _is_word(text: str) -> bool:
+    return bool(text) and question_mark(text) is None and all(c.isalnum() or c in "_" + DOLLAR for c in text)
+
+
+def _tokenize(text: str) -> list[Token]:
+    try:
+        return list(_Tokenizer(dialect=Spark()).tokenize(text))
+    except TokenError as error:
+        raise InvalidInput(f"SQL cannot be taken apart (a quote or a comment that is not closed?): {error}") from error
+
+
+def _spell_time_travel(tokens: Sequence[Token], changed: list[str]) -> None:
+    """`FOR SYSTEM_VERSION AS OF` -> `VERSION AS OF`, in as many characters."""
+    spelt = {"SYSTEM_VERSION": "VERSION", "SYSTEM_TIME": "TIMESTAMP", "VERSION": "VERSION", "TIMESTAMP": "TIMESTAMP"}
+    for place, token in enumerate(tokens[:-2]):
+        of = [t.text.upper() for t in tokens[place + 1 : place + 3]]
+        if token.text.upper() not in spelt or of != ["AS", "OF"] or token.token_type in _QUOTED:
+            continue
+        word = spelt[token.text.upper()]
+        changed[token.start : token.end + 1] = word.ljust(token.end + 1 - token.start)
+        before = tokens[place - 1] if place else token
+        if before.text.upper() == "FOR":
+            changed[before.start : before.end + 1] = "   "
+
+
+def _misread(piece: Piece, error: SqlglotError, what: str) -> InvalidInput:
+    errors = getattr(error, "errors", None) or [{}]
+    first = errors[0]
+    line, column = first.get("line"), first.get("col")
+    near = first.get("highlight") or ""
+    said = str(first.get("description") or "syntax error")
+    said = "syntax error" if "<" in said else said.rstrip(".")
+    if line is None or column is None:
+        return piece.script.invalid(piece.origin(0), f"this {what} cannot be read: {said}")
+    lines = piece.text.split("\n")
+    offset = sum(len(each) + 1 for each in lines[: line - 1]) + max(column - len(near), 0)
+    return piece.script.invalid(piece.origin(offset), f"{said}, near {near or 'the end'!r}")

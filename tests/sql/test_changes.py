@@ -1,0 +1,251 @@
+"""INSERT, DELETE, UPDATE, MERGE and TRUNCATE: what becomes of the rows, in one commit each."""
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import InvalidInput, NotFound, UnsupportedFeature
+from tests.sql.conftest import ORDERS, rows
+
+
+def ids(table):
+    return sorted(table.scan(["id"]).to_arrow()["id"].to_pylist())
+
+
+def test_the_result_of_a_change_is_its_snapshots_metrics(lake, orders):
+    found = lake.sql("DELETE FROM shop.orders WHERE id IN (1, 5)", id="gone", properties={"by": "test"})
+    made = orders.current_snapshot()
+    (told,) = found.to_arrow().to_pylist()
+    assert (told["snapshot_id"], told["rows_removed"] - told["rows_added"]) == (made.id, 2)
+    assert found.snapshot.operation_id == "gone"
+    assert made.properties["by"] == "test"
+    again = lake.sql("DELETE FROM shop.orders WHERE id IN (1, 5)", id="gone").to_arrow().to_pylist()
+    assert again[0]["snapshot_id"] == made.id
+    assert len(orders.snapshots()) == 2
+    (none,) = lake.sql("DELETE FROM shop.orders WHERE id = 77").to_arrow().to_pylist()
+    assert none["operation"] == "none"
+    assert none["snapshot_id"] is None
+
+
+def test_insert_takes_values_queries_column_lists_and_names(lake, orders):
+    lake.sql("INSERT INTO shop.orders (dt, id) VALUES ('05-04', 6)")
+    lake.sql("INSERT INTO TABLE shop.orders BY NAME SELECT '05-04' AS DT, 7 AS id, 1 AS amount")
+    lake.sql("INSERT INTO shop.orders PARTITION (dt = '05-05') SELECT 8, name, amount FROM shop.orders WHERE id = 1")
+    lake.sql("WITH c AS (SELECT 9 AS id) INSERT INTO shop.orders SELECT id, 'x', 1, '05-05' FROM c")
+    lake.sql(
+        "INSERT INTO shop.orders TABLE staged",
+        staged=pa.table({"a": [10], "b": ["y"], "c": [Decimal(1)], "d": ["05-06"]}),
+    )
+    lake.sql("INSERT INTO shop.orders FROM staged SELECT a, NULL, 2.5, 20230506", staged=pa.table({"a": [11]}))
+    assert ids(orders) == list(range(1, 12))
+    found = {
+        row["id"]: (row["name"], row["amount"], row["dt"])
+        for row in orders.scan(["id", "name", "amount", "dt"]).to_arrow().to_pylist()
+    }
+    assert found[6] == (None, None, "05-04")
+    assert found[7] == (None, Decimal("1.00"), "05-04")
+    assert found[8] == ("ann", Decimal("10.50"), "05-05")
+    assert found[11] == (None, Decimal("2.50"), "20230506")
+    assert len(orders.snapshots()) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("INSERT INTO shop.orders VALUES (1, 'a')", "INSERT of 2 columns"),
+        ("INSERT INTO shop.orders (id, id) VALUES (1, 2)", "'id' is given twice"),
+        ("INSERT INTO shop.orders PARTITION (name = 'a') VALUES (1, 2, 3)", "'name' is no partition column"),
+        ("INSERT INTO shop.orders BY NAME SELECT 1 AS nope", "no column 'nope'"),
+        ("INSERT INTO shop.orders VALUES ('one', 'a', 1, 'd')", "does not fit"),
+        ("INSERT INTO shop.orders", "expected a query"),
+        ("INSERT INTO shop.orders.snapshots VALUES (1)", "metadata table snapshots, cannot be changed"),
+        ("INSERT shop.orders VALUES (1)", "expected INTO"),
+    ],
+)
+def test_inserts_that_do_not_fit_change_nothing(lake, orders, text, said):
+    with pytest.raises((InvalidInput, NotFound), match=said.replace("(", r"\(")):
+        lake.sql(text)
+    assert ids(orders) == [1, 2, 3, 4, 5]
+
+
+def test_insert_overwrite_is_static_unless_it_is_set_dynamic(lake, orders):
+    lake.sql("INSERT OVERWRITE shop.orders PARTITION (dt = '05-01') SELECT 11, 'new', 1")
+    assert ids(orders) == [3, 4, 5, 11]
+    lake.sql(
+        "INSERT OVERWRITE shop.orders PARTITION (dt = '05-03') SELECT id, name, amount FROM shop.orders WHERE false"
+    )
+    assert ids(orders) == [3, 4, 11]  # Emptied, by a snapshot.
+    lake.sql("SET spark.sql.sources.partitionOverwriteMode=dynamic")
+    lake.sql("INSERT OVERWRITE shop.orders SELECT 12, 'dyn', 1, '05-02'")
+    assert ids(orders) == [11, 12]
+    lake.sql(
+        "INSERT OVERWRITE shop.orders /*+ OPTIONS('dynamic-partition-overwrite'='false') */ SELECT 13, 'all', 1, '05-09'"
+    )
+    assert ids(orders) == [13]
+    lake.sql("SET `spark.sql.sources.partitionOverwriteMode` = static")
+    lake.sql("INSERT OVERWRITE TABLE shop.orders VALUES (14, 'x', 1, '05-10')")
+    assert ids(orders) == [14]
+
+
+def test_a_partial_partition_is_overwritten_whole(lake):
+    schema = pa.schema([("id", pa.int64()), ("a", pa.string()), ("b", pa.int32())])
+    for format in ("paimon", "iceberg"):
+        table = lake.create_table(f"{format}.t", schema, format=format, partition_by=["a", "b"])
+        lake.sql(f"INSERT INTO {format}.t VALUES (1, 'x', 1), (2, 'x', 2), (3, 'y', 1)")
+        lake.sql(f"INSERT OVERWRITE {format}.t PARTITION (a = 'x', b) SELECT 4, 7")
+        assert rows(table) == [(3, "y", 1), (4, "x", 7)]
+        lake.sql(f"INSERT OVERWRITE {format}.t PARTITION (b = '1', a) SELECT 5, 'z'")
+        assert rows(table) == [(4, "x", 7), (5, "z", 1)]
+
+
+def test_delete_and_update_by_conditions_of_our_own(lake, orders):
+    lake.sql("DELETE FROM shop.orders AS o WHERE o.id = 1 OR o.name IS NULL")
+    lake.sql("UPDATE shop.orders SET amount = amount * 2, orders.name = upper(name) WHERE shop.orders.amount < 30")
+    found = {each[0]: each[1:3] for each in rows(orders)}
+    assert found == {2: ("BOB", Decimal("40.00")), 4: ("dan", None), 5: ("eve", Decimal("50.00"))}
+    lake.sql("UPDATE shop.orders SET name = DEFAULT")
+    assert {each[1] for each in rows(orders)} == {None}
+    lake.sql("DELETE FROM shop.orders")
+    assert ids(orders) == []
+
+
+def test_conditions_with_subqueries_are_one_commit(lake, orders):
+    other = pa.table({"id": [1, 3, 9, None], "to": ["A", "C", "I", "N"]})
+    before = len(orders.snapshots())
+    lake.sql(
+        "DELETE FROM shop.orders WHERE id IN (SELECT id FROM other) AND dt < (SELECT max(dt) FROM shop.orders)",
+        other=other,
+    )
+    assert ids(orders) == [2, 4, 5]
+    lake.sql("DELETE FROM shop.orders o WHERE id NOT IN (SELECT id FROM other)", other=other)
+    assert ids(orders) == [2, 4, 5]  # Null is in the list, so nothing is not in it.
+    lake.sql(
+        "DELETE FROM shop.orders o WHERE NOT EXISTS (SELECT 1 FROM shop.orders p WHERE p.dt = o.dt AND p.id <> o.id) AND o.id > (SELECT 4)"
+    )
+    assert ids(orders) == [2, 4]
+    assert len(orders.snapshots()) == before + 2
+
+
+def test_values_of_subqueries_and_functions_of_the_engine_alone(lake, orders):
+    other = pa.table({"id": [1, 3, 4], "to": ["A", "C", "D"]})
+    lake.sql(
+        "UPDATE shop.orders o SET name = (SELECT max(`to`) FROM other s WHERE s.id = o.id), amount = o.amount + 1 "
+        "WHERE EXISTS (SELECT 1 FROM other s WHERE s.id = o.id)",
+        other=other,
+    )
+    found = {each[0]: each[1:3] for each in rows(orders)}
+    assert found[1] == ("A", Decimal("11.50"))
+    assert found[3] == ("C", Decimal("31.00"))
+    assert found[4] == ("D", None)
+    assert found[2] == ("bob", Decimal("20.00"))
+    lake.sql("UPDATE shop.orders SET name = lpad(name, 3, '*') WHERE initcap(name) = 'A'")
+    assert {each[0]: each[1] for each in rows(orders)}[1] == "**A"
+    assert len(orders.snapshots()) == 3
+
+
+def test_changes_of_tables_with_a_primary_key(lake):
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    for format in ("paimon", "iceberg"):
+        table = lake.create_table(f"{format}.k", schema, format=format, primary_key=["id"])
+        lake.sql(f"INSERT INTO {format}.k VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+        lake.sql(f"DELETE FROM {format}.k WHERE id > (SELECT count(*) FROM {format}.k WHERE v < 'c')")
+        lake.sql(f"UPDATE {format}.k SET v = (SELECT concat(k.v, max(o.v)) FROM {format}.k o) WHERE initcap(v) = 'A'")
+        assert rows(table) == [(1, "ab"), (2, "b")]
+
+
+def test_merge_with_all_clauses(lake, orders):
+    source = pa.table(
+        {
+            "id": [1, 2, 3, 9],
+            "name": ["A", "B", "C", "I"],
+            "amount": [Decimal(1)] * 4,
+            "dt": ["05-01", "05-01", "05-02", "05-09"],
+            "op": ["d", "u", "u", "i"],
+        }
+    )
+    found = lake.sql(
+        """
+        MERGE INTO shop.orders AS target USING (SELECT * FROM changes WHERE id < :most) AS src
+        ON src.id = target.id AND target.dt = src.dt
+        WHEN MATCHED AND src.op = 'd' THEN DELETE
+        WHEN MATCHED AND CASE WHEN src.op = 'u' THEN target.id = 2 ELSE false END THEN UPDATE SET target.name = src.name, amount = target.amount + src.amount
+        WHEN MATCHED THEN UPDATE SET *
+        WHEN NOT MATCHED BY TARGET AND op = 'i' THEN INSERT (id, dt, name) VALUES (src.id, src.dt, DEFAULT)
+        WHEN NOT MATCHED BY SOURCE AND target.id = 5 THEN UPDATE SET name = 'left'
+        WHEN NOT MATCHED BY SOURCE THEN DELETE
+        """,
+        params={"most": 10},
+        changes=source,
+    )
+    assert {each[0]: each[1:] for each in rows(orders)} == {
+        2: ("B", Decimal("21.00"), "05-01"),
+        3: ("C", Decimal("1.00"), "05-02"),
+        5: ("left", Decimal("50.00"), "05-03"),
+        9: (None, None, "05-09"),
+    }
+    assert found.snapshot.id == orders.current_snapshot().id
+    assert len(orders.snapshots()) == 2
+
+
+def test_merge_from_tables_values_and_engine_expressions(lake, orders):
+    lake.sql(
+        "MERGE INTO shop.orders t USING shop.orders VERSION AS OF :v s ON t.id = s.id WHEN MATCHED AND s.id IN (SELECT max(id) FROM shop.orders) THEN DELETE",
+        params={"v": orders.current_snapshot().id},
+    )
+    assert ids(orders) == [1, 2, 3, 4]
+    lake.sql(
+        "MERGE INTO shop.orders s USING (VALUES (1, 'one'), (7, 'seven')) AS t(id, word) ON s.id = t.id WHEN MATCHED THEN UPDATE SET name = lpad(word, 4, '_') WHEN NOT MATCHED THEN INSERT (id, name, dt) VALUES (t.id, t.word, '05-07')"
+    )
+    assert {each[0]: each[1] for each in rows(orders)} == {1: "_one", 2: "bob", 3: None, 4: "dan", 7: "seven"}
+    with pytest.raises(UnsupportedFeature, match="line 1, column"):
+        lake.sql(
+            "MERGE INTO shop.orders t USING other s ON t.id = s.id WHEN MATCHED AND initcap(t.name) = 'x' THEN DELETE",
+            other=pa.table({"id": [1]}),
+        )
+
+
+def test_merge_with_schema_evolution(lake, orders):
+    noted = pa.table({"id": [1], "name": ["ann"], "amount": [Decimal(3)], "dt": ["05-01"], "note": ["window"]})
+    lake.sql(
+        "MERGE WITH SCHEMA EVOLUTION INTO shop.orders t USING noted s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *",
+        noted=noted,
+    )
+    assert orders.scan(["note"], where="id = 1").to_arrow()["note"].to_pylist() == ["window"]
+
+
+def test_truncate_a_table_or_a_partition(lake, orders):
+    lake.sql("TRUNCATE TABLE shop.orders PARTITION (dt = '05-01')")
+    assert ids(orders) == [3, 4, 5]
+    lake.sql("TRUNCATE TABLE shop.orders")
+    assert ids(orders) == []
+
+
+def test_insert_stores_values_as_spark_does(lake):
+    kinds = pa.schema(
+        [
+            ("i", pa.int16()),
+            ("f", pa.float32()),
+            ("s", pa.string()),
+            ("d", pa.date32()),
+            ("t", pa.timestamp("us", "UTC")),
+            ("n", pa.timestamp("us")),
+        ]
+    )
+    table = lake.create_table("x.kinds", kinds, format="iceberg")
+    lake.sql(
+        "INSERT INTO x.kinds VALUES (7, 1.5, 7, DATE '2023-05-01', TIMESTAMP_NTZ '2023-05-01 00:00:00', TIMESTAMP '2023-05-01 00:00:00')"
+    )
+    moment = dt.datetime(2023, 5, 1)
+    assert rows(table) == [(7, 1.5, "7", dt.date(2023, 5, 1), moment.replace(tzinfo=dt.UTC), moment)]
+    with pytest.raises(InvalidInput, match="does not fit"):
+        lake.sql("INSERT INTO x.kinds VALUES (70000, 1, '', NULL, NULL, NULL)")
+
+
+def test_other_tables_stay_as_they_are(lake, orders):
+    other = lake.create_table("shop.other", ORDERS, format=orders.format)
+    lake.sql("INSERT INTO shop.other SELECT * FROM shop.orders")
+    lake.sql("DELETE FROM shop.orders WHERE id IN (SELECT id FROM shop.other)")
+    assert ids(orders) == []
+    assert ids(other) == [1, 2, 3, 4, 5]

@@ -1,0 +1,255 @@
+"""Queries in process: what they answer, what they read, and how the tables in them are found."""
+
+import datetime as dt
+from decimal import Decimal
+
+import polars
+import pyarrow as pa
+import pytest
+
+from lakeformat import InvalidInput, NotFound, UnsupportedFeature
+from tests.sql.conftest import rows
+
+
+def one(result):
+    (value,) = result.to_arrow().to_pylist()[0].values()
+    return value
+
+
+def ids(lake, text, **more):
+    return sorted(lake.sql(text, **more).to_arrow()["id"].to_pylist())
+
+
+def test_a_query_joins_groups_and_orders(lake, orders):
+    found = lake.sql(
+        """
+        WITH big AS (SELECT * FROM shop.orders WHERE amount >= 20)
+        SELECT o.dt, count(*) AS n, sum(big.amount) AS total
+        FROM shop.orders o LEFT JOIN big ON o.id = big.id
+        GROUP BY o.dt HAVING count(*) > 1 ORDER BY o.dt DESC
+        """
+    )
+    assert rows(found) == [("05-01", 2, Decimal("20.00")), ("05-02", 2, Decimal("30.00"))]
+
+
+def test_a_result_takes_every_form(lake, orders, capsys):
+    found = lake.sql("SELECT id, name FROM shop.orders WHERE id < 3 ORDER BY id")
+    assert found.to_pandas()["name"].tolist() == ["ann", "bob"]
+    assert found.to_polars()["id"].to_list() == [1, 2]
+    assert pa.table(found).num_rows == len(found) == 2
+    found.show()
+    assert capsys.readouterr().out == "id | name\n-- | ----\n1  | ann\n2  | bob\n"
+    assert repr(found) == "Result(2 rows: id, name)"
+
+
+def test_names_are_found_however_they_are_quoted_and_spelt(lake, orders):
+    for name in ("shop.orders", "`shop`.`orders`", "`shop.orders`", "SHOP.Orders"):
+        assert one(lake.sql(f"SELECT count(*) FROM {name}")) == 5, name
+    assert ids(lake, "SELECT shop.orders.ID FROM shop.orders WHERE shop.orders.id = 1") == [1]
+    assert ids(lake, "SELECT orders.id FROM shop.orders WHERE ORDERS.Id = 1") == [1]
+
+
+def test_a_cte_and_a_frame_shadow_tables_only_where_they_are_in_sight(lake, orders):
+    assert one(lake.sql("WITH orders AS (SELECT 1 AS id) SELECT count(*) FROM orders")) == 1
+    # Inside its own definition, and where a namespace is named, the name is the table's.
+    lake.sql("USE shop")
+    assert one(lake.sql("WITH orders AS (SELECT * FROM orders WHERE id > 3) SELECT count(*) FROM orders")) == 2
+    assert one(lake.sql("WITH orders AS (SELECT 1 AS id) SELECT count(*) FROM shop.orders")) == 5
+    text = "SELECT count(*) FROM orders WHERE id IN (WITH orders AS (SELECT 2 AS id) SELECT id FROM orders)"
+    assert one(lake.sql(text)) == 1
+    assert one(lake.sql("SELECT count(*) FROM orders", orders=pa.table({"id": [1, 2]}))) == 2
+
+
+def test_frames_of_every_kind_are_named(lake, orders):
+    arrow = pa.table({"id": [1, 7]})
+    kinds = [
+        arrow,
+        arrow.to_pandas(),
+        polars.from_arrow(arrow),
+        arrow.to_batches()[0],
+        {"id": [1, 7]},
+        orders.scan(["id"]),
+    ]
+    for each in kinds:
+        assert ids(lake, "SELECT o.id FROM shop.orders o JOIN staged s ON o.id = s.id WHERE o.id = 1", staged=each) == [
+            1
+        ]
+    with pytest.raises(InvalidInput, match="give a frame"):
+        lake.sql("SELECT * FROM staged", staged=7)
+
+
+def test_parameters_are_bound(lake, orders):
+    name = "x'; DROP TABLE shop.orders; -- {brace} `tick` :id ?"
+    lake.sql("INSERT INTO shop.orders VALUES (9, :name, 1, '05-09')", params={"name": name})
+    assert one(lake.sql("SELECT name FROM shop.orders WHERE name = :n", params={"n": name})) == name
+    assert one(lake.sql("SELECT name FROM shop.orders WHERE name = ? AND id = ?", params=[name, 9])) == name
+    assert ids(lake, "SELECT id FROM shop.orders WHERE dt = :day LIMIT :n", params={"day": "05-03", "n": 1}) == [5]
+    values = [dt.date(2023, 5, 1), dt.datetime(2023, 5, 1, 2, 3), Decimal("-1.50"), b"\x00", None, True, -7, 1.5]
+    for value in values:
+        assert one(lake.sql("SELECT ? AS v", params=[value])) == value
+    lake.sql("DELETE FROM shop.orders WHERE name = ?", params=[name])
+    assert one(lake.sql("SELECT count(*) FROM shop.orders WHERE id = 9")) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "said"),
+    [
+        ("SELECT :a", None, "no parameter :a"),
+        ("SELECT ?", [], "1 ?, and params has 0"),
+        ("SELECT 1", [1], "0 ?, and params has 1"),
+        ("SELECT 1", 7, "mapping for :name"),
+    ],
+)
+def test_parameters_that_do_not_fit_are_refused(lake, text, params, said):
+    with pytest.raises((InvalidInput, NotFound), match=said.replace("?", r"\?")):
+        lake.sql(text, params=params)
+
+
+def test_time_travel_in_every_spelling(lake, orders):
+    first = orders.current_snapshot()
+    orders.create_tag("before")
+    lake.sql("DELETE FROM shop.orders WHERE dt = '05-01'")
+    assert one(lake.sql("SELECT count(*) FROM shop.orders")) == 3
+    at = dt.datetime.fromtimestamp(first.timestamp_ms / 1000, dt.UTC)
+    later = f"{at + dt.timedelta(milliseconds=1):%Y-%m-%d %H:%M:%S.%f}"
+    for clause in (
+        f"VERSION AS OF {first.id}",
+        f"VERSION AS OF '{first.id}'",
+        f"FOR VERSION AS OF {first.id}",
+        f"FOR SYSTEM_VERSION AS OF {first.id}",
+        f"FOR  SYSTEM_VERSION\nAS OF {first.id}",
+        f"TIMESTAMP AS OF '{later}'",
+        f"FOR SYSTEM_TIME AS OF TIMESTAMP '{later}'",
+        f"TIMESTAMP AS OF {first.timestamp_ms / 1000 + 0.001:.3f}",
+        "VERSION AS OF 'before'",
+        "VERSION AS OF :tag",
+        f"VERSION AS OF ({first.id} + 0)",
+    ):
+        text = f"SELECT count(o.id) FROM shop.orders {clause} AS o WHERE o.id > 0"
+        assert one(lake.sql(text, params={"tag": "before"})) == 5, clause
+    assert one(lake.sql("SELECT count(*) FROM shop.orders.tag_before")) == 5
+    assert one(lake.sql("SELECT count(*) FROM shop.`orders$tag_before`")) == 5
+    with pytest.raises(InvalidInput, match="no such tag or branch; tags are before"):
+        lake.sql("SELECT * FROM shop.orders VERSION AS OF 'nope'")
+
+
+@pytest.mark.parametrize("orders", ["iceberg"], indirect=True)  # Paimon tables have no branches here.
+def test_branches_by_name(lake, orders):
+    orders.create_branch("audit")
+    lake.sql("INSERT INTO shop.orders.branch_audit VALUES (6, 'fay', 1, '05-04')")
+    for name in ("shop.orders.branch_audit", "shop.`orders$branch_audit`", "shop.orders$branch_audit"):
+        assert one(lake.sql(f"SELECT count(*) FROM {name}")) == 6, name
+    assert one(lake.sql("SELECT count(*) FROM shop.orders VERSION AS OF 'audit'")) == 6
+    assert one(lake.sql("SELECT count(*) FROM shop.orders")) == 5
+
+
+def test_metadata_tables_in_every_spelling(lake, orders):
+    for name in (
+        "shop.orders.snapshots",
+        "shop.orders$snapshots",
+        "shop.`orders$snapshots`",
+        "`shop.orders$snapshots`",
+    ):
+        assert one(lake.sql(f"SELECT count(snapshot_id) FROM {name} AS s WHERE s.snapshot_id > 0")) == 1, name
+    assert one(lake.sql("SELECT sum(row_count) FROM shop.orders.files")) == 5
+    assert {"files", "manifests", "partitions", "tags", "options", "schemas"} <= set(dir(orders.inspect))
+    with pytest.raises(UnsupportedFeature, match="position_deletes"):
+        lake.sql("SELECT * FROM shop.orders.position_deletes")
+    with pytest.raises(NotFound, match="did you mean 'snapshots'"):
+        lake.sql("SELECT * FROM shop.orders.snapshot")
+
+
+def test_an_incremental_query_gives_what_came(lake, orders):
+    lake.sql("INSERT INTO shop.orders VALUES (6, 'fay', 1, '05-04')")
+    first, last = (each.id for each in orders.snapshots())
+    text = f"SELECT q.id FROM paimon_incremental_query('shop.orders', '{first}', :last) AS q"
+    assert ids(lake, text, params={"last": last}) == [6]
+
+
+def test_columns_and_conditions_are_pushed_into_scans(lake, orders):
+    def told(text, **more):
+        return lake.sql(f"EXPLAIN {text}", **more).to_arrow().to_pylist()
+
+    (scan,) = told("SELECT o.id FROM shop.orders o WHERE o.dt = '05-01' AND upper(name) <> 'Q'")
+    assert scan["columns"] == "id, name, dt"
+    assert scan["files_read"] == 1
+    assert scan["files"] == 3
+    assert "`dt`" in scan["pushed"]
+    assert "upper" in scan["pushed"]
+    # Through a CTE and a subquery that only choose rows and columns.
+    (scan,) = told(
+        "WITH c AS (SELECT id, dt AS day FROM shop.orders) SELECT id FROM (SELECT * FROM c) x WHERE day = :d",
+        params={"d": "05-02"},
+    )
+    assert scan["files_read"] == 1
+    assert scan["columns"] == "id, dt"
+    # Not below a limit, a window, or the side of an outer join that it fills with nulls.
+    for text in (
+        "SELECT id FROM (SELECT id, dt FROM shop.orders LIMIT 1) x WHERE dt = '05-01'",
+        "SELECT id FROM (SELECT id, dt, row_number() OVER (ORDER BY id) n FROM shop.orders) x WHERE dt = '05-01' AND n > 0",
+        "SELECT a.id FROM s a LEFT JOIN shop.orders o ON a.id = o.id WHERE o.dt IS NULL",
+        "SELECT a.id FROM s a FULL JOIN shop.orders o ON a.id = o.id AND o.dt = '05-01'",
+        "SELECT id FROM shop.orders WHERE dt = '05-01' OR id = 5 OR rand() > 2",
+    ):
+        scan = told(text, s=pa.table({"id": [1]}))[-1]
+        assert scan["files_read"] == 3, text
+    (scan,) = told(
+        "SELECT a.id FROM s a LEFT JOIN shop.orders o ON a.id = o.id AND o.dt = '05-01'", s=pa.table({"id": [1]})
+    )[-1:]
+    assert scan["files_read"] == 1
+
+
+def test_what_is_pushed_changes_no_answer(lake, orders):
+    nulls = "SELECT count(*) FROM s LEFT JOIN shop.orders o ON s.id = o.id WHERE o.name IS NULL"
+    assert one(lake.sql(nulls, s=pa.table({"id": [1, 3, 9]}))) == 2
+    limited = "SELECT count(*) FROM (SELECT id FROM shop.orders ORDER BY id LIMIT 2) x WHERE id > 1"
+    assert one(lake.sql(limited)) == 1
+    distinct = "SELECT count(*) FROM (SELECT DISTINCT * FROM shop.orders) x"
+    assert one(lake.sql(distinct)) == 5
+    except_ = "SELECT id FROM (SELECT * FROM shop.orders EXCEPT SELECT * FROM shop.orders WHERE dt = '05-01') x"
+    assert ids(lake, except_) == [3, 4, 5]
+    natural = "SELECT count(*) FROM shop.orders NATURAL JOIN (SELECT id, dt FROM shop.orders WHERE id < 3) y"
+    assert one(lake.sql(natural)) == 2
+    twice = (
+        "WITH c AS (SELECT id, dt FROM shop.orders) SELECT count(*) FROM c a JOIN c b ON a.id = b.id AND a.dt = '05-01'"
+    )
+    assert one(lake.sql(twice)) == 2
+    correlated = (
+        "SELECT id FROM shop.orders o WHERE EXISTS (SELECT 1 FROM shop.orders p WHERE p.dt = o.dt AND p.id > o.id)"
+    )
+    assert ids(lake, correlated) == [1, 3]
+
+
+def test_columns_without_a_name_are_called_as_in_spark(lake, orders):
+    found = lake.sql("SELECT count(*), sum(id), id + 1 AS x FROM shop.orders GROUP BY id")
+    assert found.to_arrow().column_names == ["count(1)", "sum(id)", "x"]
+    assert found.to_arrow().schema.types == [pa.int64(), pa.int64(), pa.int64()]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("SELECT *\nFROM shop.nope", NotFound, "line 2, column 6: no table 'shop.nope'"),
+        ("SELECT id\n  FROM shop.orders\n  WHERE WHERE", InvalidInput, "line 3, column 9"),
+        ("SELECT id, hash(id) FROM shop.orders", UnsupportedFeature, "line 1, column 12: the function hash"),
+        ("SELECT nope FROM shop.orders", InvalidInput, "nope"),
+        ("SELECT 'a", InvalidInput, "cannot be taken apart"),
+        ("", InvalidInput, "no statement"),
+        ("VACUUM shop.orders", UnsupportedFeature, "line 1, column 1: VACUUM is no statement"),
+        ("SELECT 1; CREATE VIEW v AS SELECT 1", UnsupportedFeature, "line 1, column 11"),
+    ],
+)
+def test_mistakes_are_told_with_their_place(lake, orders, text, kind, said):
+    with pytest.raises(kind) as told:
+        lake.sql(text)
+    assert said in str(told.value)
+
+
+def test_several_statements_run_in_order(lake, orders):
+    found = lake.sql(
+        "DELETE FROM shop.orders WHERE id = 1; -- a comment; with a semicolon\nSELECT count(*) FROM shop.orders;"
+    )
+    assert one(found) == 4
+    with pytest.raises(InvalidInput, match="names one commit; the text has 2"):
+        lake.sql("DELETE FROM shop.orders WHERE id = 2; DELETE FROM shop.orders WHERE id = 3", id="x")
+    assert one(lake.sql("SELECT count(*) FROM shop.orders")) == 4

@@ -1,0 +1,281 @@
+"""The same SQL on Spark and in process: the same rows; and what in process is not known to mean the same is refused."""
+
+import datetime as dt
+import random
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import InvalidInput, Lake, UnsupportedFeature
+from tests.sql.conftest import ORDERS, rows
+
+pytestmark = pytest.mark.spark
+
+MOMENTS = [
+    dt.datetime(2023, 5, 1, 12, 34, 56, 789000),
+    dt.datetime(2024, 2, 29, 23, 59, 59, 999999),
+    None,
+    dt.datetime(1969, 12, 31, 23),
+    dt.datetime(1900, 1, 1),
+    dt.datetime(2023, 12, 31, 1),
+]
+DATES = [
+    dt.date(2023, 5, 1),
+    dt.date(2024, 2, 29),
+    None,
+    dt.date(1969, 12, 31),
+    dt.date(1900, 1, 1),
+    dt.date(2023, 12, 31),
+]
+VALUES = pa.table(
+    {
+        "k": pa.array([1, 2, 3, 4, 5, 6]),
+        "i": pa.array([1, -7, None, 0, 21, 12], pa.int32()),
+        "l": pa.array([5, -9007199254740993, None, 7, 3, -2]),
+        "x": pa.array([1.5, -2.5, None, 0.0, float("nan"), 1e6]),
+        "m": pa.array(
+            [Decimal("1.25"), Decimal("-2.35"), None, Decimal("0.00"), Decimal("99999.99"), Decimal("7.50")],
+            pa.decimal128(10, 2),
+        ),
+        "s": pa.array(["abc", " Hello World ", None, "", "ünïcödé,a,b", "12"]),
+        "u": pa.array(["b", None, "y", "x", ",", "2"]),
+        "d": pa.array(DATES),
+        "e": pa.array(
+            [
+                dt.date(2023, 4, 30),
+                dt.date(2023, 2, 28),
+                None,
+                dt.date(1970, 1, 1),
+                dt.date(2000, 1, 31),
+                dt.date(2024, 1, 1),
+            ]
+        ),
+        "ts": pa.array(MOMENTS, pa.timestamp("us", "UTC")),
+        "b": pa.array([True, False, None, True, False, True]),
+        "a": pa.array([[1, 2, 3], [4], None, [None, 5], [7], [2, 1]], pa.list_(pa.int32())),
+        "w": pa.array([b"ab", b"", None, b"\xff", b"x", b"12"]),
+        "r": pa.array(
+            [
+                {"p": 1, "q": "z"},
+                {"p": None, "q": "y"},
+                None,
+                {"p": 3, "q": None},
+                {"p": 4, "q": "w"},
+                {"p": 5, "q": "v"},
+            ]
+        ),
+        "mp": pa.array(
+            [[("k", 1)], [("j", 4)], None, [("j", 2), ("k", 3)], [("k", None)], [("k", 9)]],
+            pa.map_(pa.string(), pa.int32()),
+        ),
+    }
+)
+SCALARS = """
+i + l; i - 1; i * l; i / 2; i div 4; i % 4; -i; m + m; m * m; m - i; m % 3; x * 2; abs(i); abs(x); abs(m); ceil(m); floor(m);
+round(x); round(x, 1); round(m, 1); round(m); sqrt(abs(i)); power(i, 2); ln(abs(m) + 1); log(2, abs(m) + 1); log10(abs(m) + 1); sign(i);
+signum(x); mod(i, 3); pmod(i, 3); greatest(i, l); least(i, l); greatest(s, u); sin(m); cos(m); tan(m); atan(x); degrees(x); radians(x);
+cbrt(x); pi(); isnan(x); nanvl(x, 0); upper(s); lower(s); length(s); char_length(s); trim(s); ltrim(s); rtrim(s); trim(BOTH 'a' FROM s);
+concat(s, u); s || u; concat_ws('-', s, u); substring(s, 2, 3); substring(s, 2); substr(s, -2); substring(s, 0, 2); left(s, 2); right(s, 2);
+replace(s, 'l', 'L'); reverse(s); repeat(s, 2); lpad(s, 5, '*'); rpad(s, 5, '*'); lpad(s, 2, '*'); instr(s, 'l'); locate('l', s);
+locate('l', s, 5); position('l' IN s); initcap(s); split(s, ','); split(s, ',')[0]; split_part(s, ',', 1); ascii(s); chr(65);
+translate(s, 'lo', '01'); s LIKE '%l%'; s NOT LIKE 'a%'; s ILIKE '%H%'; s RLIKE 'l+'; regexp_replace(s, '[a-z]', '_');
+regexp_extract(s, '([a-z])([a-z])', 2); regexp_like(s, '^a'); startswith(s, 'a'); endswith(s, 'c'); contains(s, 'b'); md5(s); sha1(s);
+sha2(s, 256); base64(w); hex(i); hex(s); unhex('6162'); space(2); octet_length(s); bit_length(s);
+date_add(d, 3); date_sub(d, 3); datediff(d, e); add_months(d, 1); months_between(d, e); last_day(d); next_day(d, 'MO'); year(d); quarter(d);
+month(d); day(d); dayofmonth(d); dayofweek(d); weekday(d); dayofyear(d); weekofyear(d); year(ts); hour(ts); minute(ts); second(ts);
+extract(year FROM ts); extract(week FROM d); date_trunc('month', ts); date_trunc('week', ts); trunc(d, 'MM'); trunc(d, 'YEAR'); dayname(d); monthname(d);
+date_format(ts, 'yyyy-MM-dd HH:mm:ss'); date_format(d, 'yyyyMMdd'); date_format(ts, 'MMM'); to_date('2023-01-02'); to_date('20230102', 'yyyyMMdd');
+to_timestamp('2023-01-02 03:04:05'); to_timestamp('02/01/2023', 'dd/MM/yyyy'); unix_date(d); date_from_unix_date(3); make_date(2023, 5, 1);
+make_timestamp(2023, 5, 1, 1, 2, 3); DATE '2023-01-01'; TIMESTAMP '2023-01-01 00:00:00'; ts + INTERVAL 1 DAY; timestampdiff(DAY, ts, e); date(ts);
+cast(i AS string); cast(m AS decimal(12, 1)); cast(m AS string); cast(d AS string); cast(ts AS string); cast(b AS string); cast(m AS int);
+cast(m AS double); cast(i AS double); cast(i AS decimal(12, 1)); cast('12' AS int); cast('1.5' AS double); cast('2023-01-01' AS date);
+cast(ts AS date); cast(d AS timestamp); cast(i AS boolean); cast(b AS int); cast(s AS binary); int(m); string(i); double(i); bigint(i);
+coalesce(i, 0); ifnull(i, 0); nvl(s, 'z'); nvl2(i, 1, 2); nullif(i, 0); if(b, 1, 2); CASE WHEN i > 0 THEN 'p' WHEN i < 0 THEN 'n' ELSE 'z' END;
+CASE i WHEN 1 THEN 'one' END; i IS NULL; i IS NOT NULL; i <=> l; i IN (1, 0); i NOT IN (1); i BETWEEN 0 AND 5; isnull(i); isnotnull(i);
+b AND i > 0; b OR i > 0; NOT b; x > 1; x = x; x < 0; s < u; d > e; m > 1; decode(i, 1, 'a', 'b'); try_cast(s AS int);
+size(a); array_size(a); a[0]; element_at(a, 1); element_at(a, -1); array(1, i); sort_array(a); array_max(a); array_min(a); array_join(a, ',');
+slice(a, 1, 2); concat(a, a); transform(a, v -> v + 1); filter(a, v -> v > 1); aggregate(a, 0, (p, q) -> p + q); array_append(a, 1);
+r.p; r.q; struct(i, s); named_struct('a', i, 'b', s); mp['k']; element_at(mp, 'j') IS NULL; map('a', 1); map_keys(mp); map_values(mp);
+get_json_object('{"a": 1}', '$.a'); row_number() OVER (ORDER BY k); rank() OVER (ORDER BY b); dense_rank() OVER (ORDER BY b);
+percent_rank() OVER (ORDER BY k); cume_dist() OVER (ORDER BY k); ntile(2) OVER (ORDER BY k); lag(i) OVER (ORDER BY k); lead(i, 1, 0) OVER (ORDER BY k);
+first_value(i) OVER (ORDER BY k); last_value(i) OVER (ORDER BY k); nth_value(i, 2) OVER (ORDER BY k); sum(i) OVER (ORDER BY k);
+sum(i) OVER (PARTITION BY b ORDER BY k); avg(i) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW); count(*) OVER ();
+row_number() OVER (ORDER BY i); row_number() OVER (ORDER BY i DESC, k)
+"""
+AGGREGATES = """
+count(*); count(i); count(DISTINCT i); sum(i); sum(l); sum(m); avg(i); avg(l); mean(i); min(i); max(s); min(ts); max(d); count_if(b); bool_and(b);
+bool_or(b); every(b); stddev(i); stddev_pop(i); variance(i); var_pop(i); median(i); percentile(i, 0.5); approx_count_distinct(i);
+array_sort(collect_set(i)); first(k); last(k); any_value(k); max_by(s, k); min_by(s, k); covar_pop(i, l); sum(DISTINCT i); bit_and(i); bit_or(i);
+sum(i) FILTER (WHERE i > 0); count(*) FILTER (WHERE b); sum(i + l) / count(*)
+"""
+NAMES = {"array<element", "list<"}
+
+
+def told(text):
+    return [each.strip() for each in text.replace("\n", " ").split(";")]
+
+
+def alike(value):
+    match value:
+        case float():
+            return "nan" if value != value else float(f"{value:.11g}")
+        case list() | tuple():
+            return [alike(each) for each in value]
+        case dict():
+            return [alike(each) for each in value.values()]
+        case dt.datetime():
+            return value.replace(tzinfo=None)
+    return value
+
+
+def spelt(kind):
+    """A type without the names and nullability of its parts, decimals without their digits."""
+    if pa.types.is_list(kind):
+        return f"[{spelt(kind.value_type)}]"
+    if pa.types.is_map(kind):
+        return f"{{{spelt(kind.key_type)}: {spelt(kind.item_type)}}}"
+    if pa.types.is_struct(kind):
+        return f"({', '.join(spelt(kind.field(i).type) for i in range(kind.num_fields))})"
+    return "decimal" if pa.types.is_decimal(kind) else str(kind)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return Lake(tmp_path_factory.mktemp("sql"))
+
+
+def test_functions_mean_in_process_what_they_mean_on_spark(plain, spark):
+    frame = spark.createDataFrame(VALUES).coalesce(1)
+    wrong = []
+    for names, tail in ((told(SCALARS), "ORDER BY k"), (told(AGGREGATES), "")):
+        listed = ", ".join(f"{each} AS c{i}" for i, each in enumerate(names))
+        there = plain.sql(f"SELECT {listed} FROM t {tail}", spark=spark, t=frame).to_arrow()
+        here = plain.sql(f"SELECT {listed} FROM t {tail}", t=VALUES).to_arrow()
+        for i, each in enumerate(names):
+            on_spark, in_process = there[f"c{i}"], here[f"c{i}"]
+            if alike(on_spark.to_pylist()) != alike(in_process.to_pylist()):
+                wrong.append(f"{each}: {on_spark.to_pylist()} {in_process.to_pylist()}")
+            elif spelt(on_spark.type) != spelt(in_process.type):
+                wrong.append(f"{each}: {on_spark.type} {in_process.type}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_columns_without_a_name_are_called_the_same(plain, spark):
+    text = "SELECT count(*), count(DISTINCT i), sum(i), max(upper(s)), sum(i) + 1 FROM t"
+    here, there = plain.sql(text, t=VALUES), plain.sql(text, spark=spark, t=VALUES)
+    assert here.to_arrow().column_names == there.to_arrow().column_names
+
+
+@pytest.fixture(scope="module")
+def orders(plain):
+    for format in ("paimon", "iceberg"):
+        table = plain.create_table(f"{format}.orders", ORDERS, format=format, partition_by=["dt"])
+        draw = random.Random(7)
+        for day in range(4):
+            names = [draw.choice(["ann", "bob", None, "dan {x}"]) for _ in range(20)]
+            amounts = [draw.choice([None, Decimal(draw.randrange(100))]) for _ in range(20)]
+            table.append(
+                pa.table(
+                    {"id": range(day * 15, day * 15 + 20), "name": names, "amount": amounts, "dt": [f"05-0{day}"] * 20},
+                    ORDERS,
+                )
+            )
+    return plain
+
+
+def drawn(draw, format):
+    """A query about orders, written by chance."""
+    table = f"{format}.orders"
+    sources = [
+        f"{table} o",
+        f"(SELECT * FROM {table} WHERE id % 2 = 0) o",
+        f"{table} o LEFT JOIN staged s ON o.id = s.id",
+        f"staged s RIGHT JOIN {table} o ON o.id = s.id AND o.dt > '05-01'",
+        f"{table} o JOIN {table} p ON o.id = p.id AND o.dt < p.dt",
+        f"(SELECT id, max(name) AS name, sum(amount) AS amount, max(dt) AS dt FROM {table} GROUP BY id) o",
+    ]
+    conditions = [
+        "o.dt = '05-02'",
+        "o.id BETWEEN 10 AND 40",
+        "o.name IS NULL",
+        "o.name LIKE '%a%'",
+        "o.amount > 50",
+        "NOT (o.amount <= 20)",
+        "upper(o.name) = 'BOB'",
+        "o.id IN (SELECT id FROM staged)",
+        f"EXISTS (SELECT 1 FROM {table} q WHERE q.id = o.id AND q.dt <> o.dt)",
+        "o.name <=> 'dan {x}'",
+        "o.id NOT IN (1, 2, :three)",
+    ]
+    chosen = draw.sample(conditions, draw.randrange(4))
+    both = f" {draw.choice(['AND', 'OR'])} "
+    where = f" WHERE {both.join(chosen)}" if chosen else ""
+    shape = draw.choice([
+        "SELECT o.id, o.name, o.amount, o.dt FROM {0}{1}",
+        "SELECT o.dt, count(*) AS n, sum(o.amount) AS total, count(DISTINCT o.name) AS names FROM {0}{1} GROUP BY o.dt",
+        "SELECT DISTINCT o.name FROM {0}{1}",
+        "SELECT o.id, o.dt, row_number() OVER (PARTITION BY o.dt ORDER BY o.id, o.amount) AS n FROM {0}{1}",
+        "WITH c AS (SELECT o.id AS k, o.dt FROM {0}{1}) SELECT k, min(dt) AS dt FROM c GROUP BY k ORDER BY k DESC NULLS LAST LIMIT 7",
+        "SELECT o.id FROM {0}{1} UNION SELECT id FROM staged",
+    ])  # fmt: skip
+    return shape.replace("{0}", draw.choice(sources)).replace("{1}", where)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_queries_give_the_same_rows(orders, spark, seed):
+    draw = random.Random(seed)
+    format = ["paimon", "iceberg"][seed % 2]
+    text = drawn(draw, format)
+    how = {"params": {"three": 3}, "staged": pa.table({"id": pa.array([3, 17, 30, None, 99])})}
+    here, there = orders.sql(text, **how), orders.sql(text, spark=spark, **how)
+    assert rows(here) == rows(there), (seed, text)
+
+
+def test_text_goes_to_spark_as_it_is(orders, spark):
+    found = orders.sql(
+        """
+        SELECT /*+ BROADCAST(orders) */ paimon.orders.id, '{brace} :no ?' AS t, x -- {comment} :no ?
+        FROM paimon.orders LATERAL VIEW explode(array(1, 2)) v AS x
+        WHERE paimon.orders.id = ? AND name IS NOT NULL /* {0} */ OR paimon.orders.id = ? AND name IS NULL
+        """,
+        spark=spark,
+        params=[0, 0],
+    )
+    assert rows(found) == [(0, "{brace} :no ?", 1), (0, "{brace} :no ?", 2)]
+    version = orders.table("paimon.orders").snapshots()[0].id
+    at = orders.sql(
+        "SELECT count(*) FROM paimon.orders FOR SYSTEM_VERSION AS OF :v TABLESAMPLE (100 PERCENT)",
+        spark=spark,
+        params={"v": version},
+    )
+    assert at.to_arrow()[0].to_pylist() == [20]
+    with pytest.raises(InvalidInput, match="Spark says"):
+        orders.sql("SELECT nope FROM paimon.orders", spark=spark)
+    with pytest.raises(UnsupportedFeature, match="the function hash"):
+        orders.sql("SELECT hash(id) FROM paimon.orders")
+    assert orders.sql("SELECT hash(id) FROM paimon.orders", spark=spark).to_spark().count() == 80
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_changes_on_spark_are_those_in_process(plain, spark, format):
+    texts = [
+        "INSERT INTO {t} VALUES (1, 'a', 1, '05-01'), (2, 'b', 2, '05-01'), (3, NULL, 3, '05-02'), (4, 'd', NULL, '05-03')",
+        "INSERT OVERWRITE {t} PARTITION (dt = '05-02') SELECT id + 10, name, amount FROM {t} WHERE dt = '05-02'",
+        "INSERT INTO {t} (dt, id) SELECT dt, id FROM staged",
+        "DELETE FROM {t} WHERE id IN (SELECT id FROM staged WHERE id > 20) OR soundex(name) = 'B000'",
+        "UPDATE {t} x SET name = concat(x.name, (SELECT max(dt) FROM staged s WHERE s.id <= x.id)) WHERE name IS NOT NULL",
+        "MERGE INTO {t} x USING staged s ON x.id = s.id AND x.dt = s.dt WHEN MATCHED THEN UPDATE SET amount = 7 "
+        "WHEN NOT MATCHED AND s.id IN (SELECT 5) THEN INSERT (id, dt) VALUES (s.id, s.dt) WHEN NOT MATCHED BY SOURCE AND x.id = 1 THEN DELETE",
+    ]  # fmt: skip
+    staged = pa.table({"id": pa.array([5, 13, 21]), "dt": ["05-05", "05-02", "05-09"]})
+    found = {}
+    for way in ("here", "there"):
+        name = f"{format}.changes_{way}"
+        table = plain.create_table(name, ORDERS, format=format, partition_by=["dt"])
+        for text in texts:
+            if way == "here":
+                text = text.replace("soundex(name) = 'B000'", "name = 'b'")
+            plain.sql(text.replace("{t}", name), spark=spark if way == "there" else None, staged=staged)
+        found[way] = rows(table), [each.kind for each in table.snapshots()]
+    assert found["here"] == found["there"]
