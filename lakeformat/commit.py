@@ -7,13 +7,23 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 from lakeformat.dialects.dialect import Dialect
-from lakeformat.errors import CommitLost, CommitUnknown, Conflict, InvalidInput, NoSuchFile, StoreError
+from lakeformat.errors import (
+    CommitLost,
+    CommitUnknown,
+    Conflict,
+    InvalidInput,
+    LakeError,
+    NoSuchFile,
+    StoreError,
+    StoreRefused,
+)
 from lakeformat.model.operation import Operation, new_files
-from lakeformat.model.snapshot import Outcome, Snapshot, Stamp
-from lakeformat.storage.head import Head
+from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp, TableState
+from lakeformat.storage.head import Head, load_newest
 from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
@@ -43,7 +53,8 @@ def commit(
     """
     assert attempts > 0, attempts
     id, started = operation.request.id, clock()
-    outcome, in_doubt = Outcome.LOST, False
+    doubts: list[_Doubt] = []  # Attempts of which it is not known yet whether they landed.
+    failure: StoreError | None = None  # What storage said last where an attempt may have landed.
 
     def landed(snapshot: Snapshot, attempt: int) -> Snapshot:
         milliseconds = round((clock() - started) * 1000)
@@ -63,12 +74,14 @@ def commit(
         try:
             version = head.version()
             base = dialect.load(store, version)
-            if found := dialect.find(store, operation, base):
-                return landed(found, attempt)  # An attempt whose answer was lost, or a caller who asked twice.
+            # An attempt whose answer was lost, or a caller who asked twice.
+            if found := settle(store, dialect, operation, base, doubts) or dialect.find(store, operation, base):
+                return landed(found, attempt)
             try:
                 dialect.check(store, operation, base)
-            except (Conflict, InvalidInput):
-                # Every attempt passed this on its own base. The base moved, so that none of them can still land.
+            except (Conflict, InvalidInput) as error:
+                if doubts:  # One of them may still land: its name is free as yet.
+                    raise unknown(store, id, error) from error
                 discard(store, new_files(operation))
                 raise
             plan = dialect.plan(store, operation, base, stamp(attempt))
@@ -76,12 +89,21 @@ def commit(
             for path, data in plan.files.items():
                 store.write(path, data)
         except StoreError as error:
-            if in_doubt:
-                outcome = Outcome.UNKNOWN  # An earlier attempt may have landed: this failure is no answer to that.
+            if doubts:
+                failure = error  # It does not tell whether an earlier attempt landed.
             elif not isinstance(error, NoSuchFile) or head.version() == version:
                 raise
             continue  # The base expired while it was looked at: others were faster.
-        outcome = head.advance(base.version, plan)
+        try:
+            outcome = head.advance(base.version, plan)
+        except StoreRefused as error:
+            if doubts:
+                raise unknown(store, id, error) from error
+            raise
+        except StoreError as error:
+            doubts.append(_Doubt(base.version, plan, may_land=True))
+            failure = error  # It may have landed, so delete nothing; `settle` tells on the next turn.
+            continue
         match outcome:
             case Outcome.PUBLISHED:
                 discard(store, plan.unused)
@@ -89,23 +111,67 @@ def commit(
             case Outcome.LOST:
                 discard(store, plan.files)
             case Outcome.UNKNOWN:
-                in_doubt = True  # It may have landed, so delete nothing; `find` tells on the next turn.
-    if outcome is Outcome.UNKNOWN:
-        raise unknown(store, id)
+                doubts.append(_Doubt(base.version, plan, may_land=False))
     try:
-        base = dialect.load(store, head.version())
-        found = dialect.find(store, operation, base)
+        base = load_newest(head, partial(dialect.load, store))
+        found = settle(store, dialect, operation, base, doubts) or dialect.find(store, operation, base)
     except StoreError as error:
-        if in_doubt:
-            raise unknown(store, id) from error
+        if doubts:
+            raise unknown(store, id, error) from error
         raise
     if found:
         return landed(found, attempts - 1)  # The race was lost to an earlier attempt of our own.
+    if doubts:
+        raise unknown(store, id, failure or "storage did not answer") from failure
     discard(store, new_files(operation))
     raise CommitLost(
         f"{store.root}: operation {id}: other writers were faster in all of {attempts} attempts; nothing was written. "
         "Run it again, or allow more attempts (Paimon: 'commit.max-retries')"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """An attempt that may have made its plan the version after `version`. `may_land`: no answer came, so that it may still do so."""
+
+    version: int
+    plan: Plan
+    may_land: bool
+
+
+def settle(
+    store: Store, dialect: Dialect, operation: Operation, base: TableState, doubts: list[_Doubt]
+) -> Snapshot | None:
+    """The snapshot that one of the attempts in `doubts` became. Those that history proves to be no part of it leave the list,
+    and what they wrote is removed. Raises `CommitUnknown` where history has been cut since, and cannot tell.
+
+    A root that was created below newer versions, under a name that expiry had freed, hides from whoever reads the newest, not
+    from whoever asks for its number. Files that an attempt without an answer wrote stay: it may land yet, and be read.
+    """
+    for doubt in doubts[::-1]:
+        if base.version == doubt.version:
+            continue  # Its name is free as yet.
+        match dialect.settle(store, operation, base, doubt.plan, doubt.version):
+            case Outcome.PUBLISHED:
+                return doubt.plan.snapshot
+            case Outcome.UNKNOWN:
+                raise CommitUnknown(
+                    f"{store.root}: operation {operation.request.id} may or may not have landed: snapshots that others made "
+                    "and expired since would tell. Look whether its rows are there before running it again; delete none of "
+                    "its files; keep snapshots for longer than a commit may take"
+                )
+        doubts.remove(doubt)
+        with suppress(StoreError):
+            if store.read(doubt.plan.root_path) == doubt.plan.root:
+                store.delete([doubt.plan.root_path])
+            if not doubt.may_land:
+                discard(store, doubt.plan.files)
+    return None
+
+
+def newest(store: Store, dialect: Dialect) -> TableState:
+    """The table as it is now."""
+    return load_newest(dialect.head(store), partial(dialect.load, store))
 
 
 def discard(store: Store, paths: Iterable[str]) -> None:
@@ -119,8 +185,8 @@ def pause(retry: int, share: float) -> float:
     return min(0.01 * 2.0 ** min(retry, 60), 10.0) * (1 + 0.2 * share)
 
 
-def unknown(store: Store, id: str) -> CommitUnknown:
+def unknown(store: Store, id: str, reason: LakeError | str) -> CommitUnknown:
     return CommitUnknown(
-        f"{store.root}: operation {id} may or may not have landed: storage did not answer. "
+        f"{store.root}: operation {id} may or may not have landed: {reason}. "
         f"Run it again with id={id!r}, which never applies it twice; delete none of its files"
     )

@@ -9,7 +9,8 @@ LakeError
 ├── CorruptTable            metadata that contradicts itself or is not there
 │   └── CorruptFile         bytes that are not what their name says
 ├── StoreError              storage refused, or its answer did not come
-│   └── NoSuchFile          storage says the file is not there
+│   ├── NoSuchFile          storage says the file is not there
+│   └── StoreRefused        storage said no for good: nothing was done, and asking again does not help
 └── CommitError
     ├── Conflict            somebody changed what this operation relied on; nothing was written
     ├── CommitLost          every attempt lost the race; nothing was written
@@ -55,6 +56,10 @@ class StoreError(LakeError, OSError):
 
 class NoSuchFile(StoreError):
     """Storage says the file is not there."""
+
+
+class StoreRefused(StoreError):
+    """Storage said no for good: nothing was done."""
 
 
 class CommitError(LakeError):

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.commit import commit, discard
+from lakeformat.commit import commit, discard, newest
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.choose import engine_for
@@ -277,7 +277,7 @@ class WriteSession:
             )
 
     def _base(self) -> TableState:
-        base = self.dialect.load(self.store, self.dialect.head(self.store).version())
+        base = newest(self.store, self.dialect)
         return self.dialect.on(self.store, base, self.branch)
 
 

@@ -17,7 +17,7 @@ from lakeformat.arguments import Age, Moment
 from lakeformat.changelog import DeltaWriter
 from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.codec import order, sql_text
-from lakeformat.commit import commit, discard
+from lakeformat.commit import commit, discard, newest
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.delta import BUFFER_BYTES, MAX_KEYS
@@ -688,7 +688,7 @@ class Table:
     # --- private ---
 
     def _base(self) -> TableState:
-        base = self._dialect.load(self._store, self._dialect.head(self._store).version())
+        base = newest(self._store, self._dialect)
         if base.schema.id < 0:
             raise NotFound(f"{self.name}: there is no table at {self._store.root}")
         return self._dialect.on(self._store, base, self._branch)

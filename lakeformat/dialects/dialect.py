@@ -17,7 +17,7 @@ from lakeformat.model.operation import Operation
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Schema
-from lakeformat.model.snapshot import Expiry, PartitionChange, Plan, Retention, Snapshot, Stamp, TableState
+from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp, TableState
 from lakeformat.model.work import (
     DeleteFile,
     DeleteTask,
@@ -109,6 +109,12 @@ class Dialect(Protocol):
 
     def find(self, reader: Reader, operation: Operation, base: Any) -> Snapshot | None:
         """The snapshot that `operation` became, if it has landed."""
+        ...
+
+    def settle(self, reader: Reader, operation: Operation, base: Any, plan: Plan, since: int) -> Outcome:
+        """What became of an attempt at `operation` whose answer did not tell, now that `base` is another version than `since`,
+        from which it began: PUBLISHED if `plan` is in the history of `base`, LOST if it is proved not to be, UNKNOWN if
+        what would tell has expired."""
         ...
 
     def check(self, reader: Reader, operation: Operation, base: Any) -> None:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from lakeformat.commit import commit
+from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import CommitLost, Conflict, LakeError, StoreError
@@ -102,7 +102,7 @@ def _worth_it(
 ) -> tuple[Head, TableState, list[RewriteTask]]:
     """The table as it is now, and what of it is written anew."""
     head = dialect.head(store)
-    base = dialect.on(store, dialect.load(store, head.version()), branch)
+    base = dialect.on(store, newest(store, dialect), branch)
     if sort_by:
         return head, base, dialect.sorting(store, base, scope, sort_by)
     return head, base, dialect.compaction(store, base, full, scope, _now_ms())
@@ -195,7 +195,7 @@ def is_due(
     if upkeep is None or not made.partitions:
         return False
     try:
-        base = dialect.on(store, dialect.load(store, dialect.head(store).version()), branch)
+        base = dialect.on(store, newest(store, dialect), branch)
         return bool(dialect.compaction(store, base, upkeep.full, _scope(dialect, upkeep, schema, made), _now_ms()))
     except Exception:
         log.warning(_FAILED, store.root, made.id, exc_info=True)
@@ -267,7 +267,7 @@ def _until_done(
     """Make the operation, again from the table as it is then where others were faster."""
     for start in range(_STARTS):
         head = dialect.head(store)
-        asked = operation(dialect.on(store, dialect.load(store, head.version()), branch))
+        asked = operation(dialect.on(store, newest(store, dialect), branch))
         if asked is None:
             return None
         try:

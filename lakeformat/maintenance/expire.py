@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from lakeformat.commit import commit
+from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.errors import StoreError
 from lakeformat.maintenance.progress import track
@@ -23,10 +23,10 @@ def expire(
 
     Tags whose own time is over go first. An interruption leaves only files that a later expiry or the sweep removes.
     """
-    base = dialect.load(store, dialect.head(store).version())
+    base = newest(store, dialect)
     for tag in dialect.expired_tags(store, base, now_ms):
         release(store, dialect, base, dialect.expiry_of_tag(store, base, tag))
-    base = dialect.load(store, dialect.head(store).version())
+    base = newest(store, dialect)
     kept = replace(retention or dialect.default_retention(base.schema, now_ms), keep_from=keep_from)
     return release(store, dialect, base, dialect.expiry(store, base, kept, now_ms))
 
@@ -37,7 +37,7 @@ def release(store: Store, dialect: Dialect, base: TableState, found: Expiry) -> 
         head = dialect.head(store)
         commit(store, head, dialect, found.operation, dialect.attempts(base.schema))
         if found.then is not None:
-            found = found.then(dialect.load(store, head.version()))
+            found = found.then(newest(store, dialect))
     remove(store, found)
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from lakeformat.commit import newest
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.maintenance.expire import remove
 from lakeformat.model.snapshot import Expiry
@@ -14,7 +15,7 @@ log = logging.getLogger("lakeformat")
 
 def sweep(store: Store, dialect: Dialect, older_than_ms: int, dry_run: bool) -> list[Listed]:
     """Remove, or with `dry_run` only tell, the orphans older than `older_than_ms` (epoch milliseconds)."""
-    base = dialect.load(store, dialect.head(store).version())
+    base = newest(store, dialect)
     found = dialect.orphans(store, base, older_than_ms)
     log.info(
         "%s: %d orphans, %d bytes%s",

@@ -133,7 +133,7 @@ class Plan:
 
 
 class Outcome(Enum):
-    """What became of an attempt to publish: won, lost, or no answer."""
+    """What became of an attempt to publish: won, lost, or not known."""
 
     PUBLISHED = auto()
     LOST = auto()

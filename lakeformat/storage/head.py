@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from lakeformat.errors import StoreError
+from lakeformat.errors import NoSuchFile, StoreError
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.store import Store
 
@@ -22,10 +23,26 @@ class Head(Protocol):
     def advance(self, version: int, plan: Plan) -> Outcome:
         """Make `plan.root` the version after `version`, if that is still the current one.
 
-        PUBLISHED and LOST are said on proof only; all else is UNKNOWN. Raises `UnsupportedFeature` where the storage
-        cannot decide a race. Two attempts never have equal roots: each names files of its own.
+        PUBLISHED and LOST are said on proof only; UNKNOWN where storage answered and history has to tell. Raises `StoreError`
+        where no answer came, so that the attempt may have landed or may land yet; `StoreRefused` where it cannot have;
+        `UnsupportedFeature` where the storage cannot decide a race. Two attempts never have equal roots: each names files
+        of its own.
         """
         ...
+
+
+T = TypeVar("T")
+
+
+def load_newest(head: Head, load: Callable[[int], T]) -> T:
+    """What `load` makes of the newest version. One that expires between the look and the read is looked for again."""
+    while True:
+        version = head.version()
+        try:
+            return load(version)
+        except NoSuchFile:
+            if head.version() == version:
+                raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +74,16 @@ class CreateHead:
         is_version = plan.root_path.startswith(f"{self.folder}/")  # A schema is a root with a folder of its own.
         names = [f"{self.folder}/{self.prefix}{version + 1}{suffix}" for suffix in self.suffixes]
         assert not is_version or plan.root_path in names, (plan.root_path, version)
-        try:
-            # The name may be free again, since expiry and restores delete: later versions would hide what is created.
-            if is_version and self.version() > version:
-                return Outcome.LOST
-            created = self.store.create(plan.root_path, plan.root)
-            # A client or proxy that repeats a request can lose the race to itself: the root that is there tells.
-            if not created and self.store.read(plan.root_path) != plan.root:
-                return Outcome.LOST
-        except StoreError:
+        # The name may be free again, since expiry and restores delete: later versions would hide what is created.
+        if is_version and self.version() > version:
+            return Outcome.LOST
+        created = self.store.create(plan.root_path, plan.root)
+        # A client or proxy that repeats a request can lose the race to itself: the root that is there tells.
+        if not created and self.store.read(plan.root_path) != plan.root:
+            return Outcome.LOST
+        # However close the look before, a writer can be stopped after it, or its put be slow. The newest version is never
+        # deleted, so if ours is the newest now, nothing newer was there when it was created.
+        if is_version and self.version() != version + 1:
             return Outcome.UNKNOWN
         with suppress(StoreError):
             for path, data in plan.hints.items():
@@ -83,6 +101,15 @@ class Pointer(int):
         self = super().__new__(cls, int(found[1]) + 1 if found else 1)
         self.location = location
         return self
+
+    def __eq__(self, other: object) -> bool:
+        """Of two pointers, whether they name the same root: a server need not number its roots."""
+        return self.location == other.location if isinstance(other, Pointer) else int(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = int.__hash__
 
     def __getnewargs__(self) -> tuple[str]:  # type: ignore[override]
         return (self.location,)
@@ -119,12 +146,9 @@ class SwapHead:
 
     def advance(self, version: int, plan: Plan) -> Outcome:
         old = version.location if isinstance(version, Pointer) else None
-        try:
-            self.store.write(plan.root_path, plan.root)
-            if self.entry.swap(old, self.store.location(plan.root_path)):
-                return Outcome.PUBLISHED
-        except StoreError:
-            return Outcome.UNKNOWN
+        self.store.write(plan.root_path, plan.root)
+        if self.entry.swap(old, self.store.location(plan.root_path)):
+            return Outcome.PUBLISHED
         with suppress(StoreError):
             self.store.delete([plan.root_path])
         return Outcome.LOST

@@ -34,17 +34,25 @@ _roots = itertools.count()
 
 
 class Journal(MemoryFiles):
-    """Remembers every root that ever was the newest, in order; and is a catalog of one line."""
+    """Remembers every root that ever was the newest, in order, and the operations of strays, which took a name that was free again
+    below the newest; and is a catalog of one line."""
 
     def __init__(self) -> None:
         super().__init__(f"memory://iceberg-{next(_roots)}", lambda: 0)
         self.line: str | None = None
         self.published: list[dict[str, Any]] = []
+        self.strays: list[str] = []
+        self.newest = 0
 
     def create(self, path: str, data: bytes) -> bool:
         created = super().create(path, data)
         if created and path.startswith("metadata/v"):
-            self.published.append(json.loads(data))
+            version, document = int(path.removeprefix("metadata/v").split(".")[0]), json.loads(data)
+            if version > self.newest:
+                self.newest = version
+                self.published.append(document)
+            else:
+                self.strays.append(document[metadata.DOCUMENT_OPERATION])
         return created
 
     def pointer(self) -> str | None:
@@ -85,13 +93,22 @@ class IcebergWorld:
     fault_ratio = 0.05
     read_fault_ratio = 0.004
 
-    def __init__(self, in_catalog: bool) -> None:
+    def __init__(self, in_catalog: bool, frees_names: bool = False) -> None:
+        """With `frees_names` only the newest document but one is kept, and writers are stopped for long between two calls."""
         self.dialect = dialect
         self.seen = catalogued if in_catalog else lambda store: store
+        self.properties = SCHEMA.properties
+        self.pause_ratio, self.asks_again = (0.02, False) if frees_names else (0.0, True)
+        if frees_names:  # Most calls succeed, for the others have to get far while one is stopped.
+            self.fault_ratio, self.read_fault_ratio = 0.005, 0.0005
+            self.properties |= {
+                "write.metadata.delete-after-commit.enabled": "true",
+                "write.metadata.previous-versions-max": "1",
+            }
 
     def found(self, seed: int) -> Journal:
         store = Journal()
-        create = Create(request=Request(id="create"), schema=SCHEMA)
+        create = Create(request=Request(id="create"), schema=replace(SCHEMA, properties=self.properties))
         seen = self.seen(store)
         commit_module.commit(seen, dialect.head(seen), dialect, create, stamp=lambda attempt: Stamp(0, "create", 0))
         return store

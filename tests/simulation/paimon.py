@@ -33,28 +33,33 @@ SCHEMA = Schema(
 FULL_MERGES = {"manifest.full-compaction-threshold-size": "1 b", "manifest.target-file-size": "1 kb"}
 
 RETENTION = Retention(3, 3)
+NEWEST_ONLY = Retention(1, 1)  # Frees the name that a slow writer is about to create.
 
 _roots = itertools.count()
 
 
 class Journal(MemoryFiles):
-    """Remembers every snapshot that ever was, in the order of publication."""
+    """Remembers every snapshot that ever was the newest, in order, and the strays: those that took a name that was free again,
+    below the newest."""
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         super().__init__(f"memory://paimon-{next(_roots)}", now_ms)
         self.published: list[tuple[int, dict[str, Any]]] = []
+        self.strays: list[tuple[int, dict[str, Any]]] = []
         self.doomed: set[int] = set()  # Snapshots that an expiry has begun to remove, snapshot files last.
 
     def create(self, path: str, data: bytes) -> bool:
         created = super().create(path, data)
         if created and path.startswith("snapshot/snapshot-"):
             document = metadata.parse_snapshot(data, path)
-            self.published.append((document["id"], document))
+            newest = self.published[-1][0] if self.published else 0
+            (self.published if document["id"] > newest else self.strays).append((document["id"], document))
         return created
 
 
 class PaimonWorld:
-    """Append, overwrite, compaction and deletes by file, with `asides`: "expire", "tag", "restore", "evolve"."""
+    """Append, overwrite, compaction and deletes by file, with `asides`: "expire", "tag", "restore", "evolve"; with "free names"
+    expiry keeps the newest snapshot alone, and writers are stopped for long between two calls."""
 
     fault_ratio = 0.05
     read_fault_ratio = 0.004  # A commit looks often.
@@ -62,6 +67,11 @@ class PaimonWorld:
     def __init__(self, *asides: str) -> None:
         self.dialect = dialect
         self.asides = asides
+        frees = "free names" in asides
+        self.retention = NEWEST_ONLY if frees else RETENTION
+        self.pause_ratio, self.asks_again = (0.02, False) if frees else (0.0, True)
+        if frees:  # Most calls succeed, for the others have to get far while one is stopped.
+            self.fault_ratio, self.read_fault_ratio = 0.005, 0.0005
 
     def found(self, seed: int) -> Journal:
         store = Journal()
@@ -118,8 +128,8 @@ class PaimonWorld:
         if "tag" in self.asides and random.random() < 0.3:
             path, data = dialect.tag(store, base, f"t{base.version}", 0, None)
             store.create(path, data)
-        if "expire" in self.asides and random.random() < 0.5:
-            found = dialect.expiry(store, base, RETENTION, 0)
+        if "expire" in self.asides and random.random() < (0.8 if self.asks_again is False else 0.5):
+            found = dialect.expiry(store, base, self.retention, 0)
             store.inner.doomed.update(found.snapshots)  # type: ignore[attr-defined]
             expire.remove(store, found)
 
@@ -129,6 +139,7 @@ class PaimonWorld:
         wrong += unlike(store, states)
         landed = [(id, document["commitUser"]) for id, document in store.published]
         ids = [id for _, id in landed]
+        strays = [(id, document["commitUser"]) for id, document in store.strays]
         # A restore takes what it undid out of the history, so that whoever asks again is not found there: a known limit.
         undone = undone_by_restores(store.published)
         standing = [id for snapshot_id, id in landed if snapshot_id not in undone]
@@ -140,17 +151,19 @@ class PaimonWorld:
                 if report.told is not Told.UNKNOWN and made != (report.told is Told.DONE):
                     wrong.append(f"schema change {id}: {report.told}, made: {made}")
                 continue
-            if report.told is Told.DONE and id not in ids:
+            # A stray that changed nothing is as good as the snapshot whose number it has: both leave the same rows.
+            idle = any(user == id and is_idle(states, stray, report.operation) for stray, user in strays)
+            if report.told is Told.DONE and id not in ids and not idle:
                 wrong.append(f"operation lost: {id}")
             if report.told is Told.REFUSED and id in standing:
                 wrong.append(f"operation refused and applied: {id}")
-            if report.snapshot and (report.snapshot.id, id) not in landed:
+            if report.snapshot and (report.snapshot.id, id) not in landed and not idle:
                 wrong.append(f"operation {id} was said to be snapshot {report.snapshot.id}")
         if wrong:
             return wrong
         if "expire" in self.asides:
-            expire.expire(store, dialect, RETENTION, 0)
-            if store.doomed & set(metadata.snapshot_ids(store)):
+            expire.expire(store, dialect, self.retention, 0)
+            if store.doomed & {i for i in metadata.snapshot_ids(store) if not is_stray(store, i)}:
                 wrong.append(f"an expiry that was cut short is never finished: {store.doomed}")
         # What nothing names goes, all else stays.
         sweep.sweep(store, dialect, 1, dry_run=False)
@@ -222,10 +235,22 @@ def applied(states: dict[int, Live], base: int, operation: Operation) -> Live:
     return live | {f.path: (f.partition[0], f.row_count) for f in added}
 
 
+def is_idle(states: dict[int, Live], version: int, operation: Operation) -> bool:
+    try:
+        return applied(states, version - 1, operation) == states[version]
+    except KeyError:
+        return False
+
+
+def is_stray(store: Journal, id: int) -> bool:
+    return (id, metadata.read_snapshot(store, id)) in store.strays
+
+
 def unlike(store: Journal, states: dict[int, Live]) -> list[str]:
     """How the snapshots and tags that are there differ from the model, and which files they name and nobody has."""
     wrong = []
-    bases = [dialect.at(store, id) for id in metadata.snapshot_ids(store) if id not in store.doomed]
+    ids = [id for id in metadata.snapshot_ids(store) if not is_stray(store, id)]
+    bases = [dialect.at(store, id) for id in ids if id not in store.doomed]
     bases += [dialect.at_tag(store, name) for name in metadata.tags(store)]
     for base in bases:
         try:

@@ -18,6 +18,7 @@ from lakeformat.storage.store import Store
 from tests.simulation.turns import FaultyStore, Turns
 
 SEEDS = int(os.environ.get("LAKEFORMAT_SEEDS", "150"))  # Of each race; 10,000 before a release.
+FREE_NAME_SEEDS = max(SEEDS // 6, 1)  # Of races in which names become free again: these are long.
 Commit = Callable[..., Snapshot]
 
 
@@ -40,6 +41,8 @@ class World(Protocol):
     dialect: Any
     fault_ratio: float  # Of calls that change something.
     read_fault_ratio: float
+    pause_ratio: float  # Of calls before which an actor is stopped for a while.
+    asks_again: bool  # Whether callers ask again by the same id: not where expiry may have dropped what tells.
 
     def found(self, seed: int) -> MemoryFiles:
         """A table to race on."""
@@ -68,9 +71,11 @@ def race(
     turns_each: int = 3,
     faults: bool = True,
     seen: Callable[[Any], Any] = lambda store: store,
+    moves: list[int] | None = None,
 ) -> list[str]:
-    """Violations after one seeded race; the world's own names for them. `seen`: what makes an actor's store the table's."""
-    turns, store = Turns(seed), world.found(seed)
+    """Violations after one seeded race; the world's own names for them. `seen`: what makes an actor's store the table's; `moves`
+    is told how many turns there were."""
+    turns, store = Turns(seed, world.pause_ratio if faults else 0.0), world.found(seed)
     reports: list[Report] = []
     actors = actors or 2 + seed % 3
     head = head or world.dialect.head
@@ -90,7 +95,7 @@ def race(
             operation = world.operation(faulty, chance, f"{actor}-{turn}")
             if operation is None:
                 return
-            for _ in range(4):
+            for _ in range(4 if world.asks_again else 1):
                 try:
                     snapshot = commit(
                         faulty, head(faulty), world.dialect, operation, attempts,
@@ -121,7 +126,33 @@ def race(
         turns.race({f"w{i}": work(f"w{i}") for i in range(actors)})
     except (LakeError, AssertionError, KeyError) as error:
         return [f"seed {seed}, {attempts} attempts: {type(error).__name__}: {error}"]
+    finally:
+        if moves is not None:
+            moves.append(turns.moves)
     return [f"seed {seed}, {attempts} attempts: {each}" for each in world.violations(store, reports)]
+
+
+def race_for_free_names(world: World, **how: Any) -> list[str]:
+    """Races in which a writer is stopped while the others use and free the name it is about to create. Says how many seeds and
+    calls of storage it took; ends at the first violation."""
+    calls, strays, wrong, seed = 0, 0, [], -1
+    judge = world.violations
+
+    def violations(store: Any, reports: Sequence[Report]) -> list[str]:
+        nonlocal strays
+        strays += len(store.strays)
+        return judge(store, reports)
+
+    world.violations = violations  # type: ignore[method-assign]
+    for seed in range(FREE_NAME_SEEDS):
+        told: list[int] = []
+        wrong = race(world, seed, 1 + seed % 3, actors=3, turns_each=6, moves=told, **how)
+        calls += sum(told)
+        if wrong:
+            break
+    print(f"{seed + 1} seeds, {calls} turns of 3 writers, {strays} names taken again: {wrong[:1] or 'nothing lost'}")
+    assert wrong or strays or FREE_NAME_SEEDS < 20, "no name became free while a writer was stopped: nothing was tested"
+    return wrong
 
 
 def without(rule: str, original: str, replacement: str, module: ModuleType = commit_module) -> Any:

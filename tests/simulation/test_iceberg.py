@@ -6,7 +6,7 @@ from lakeformat.dialects.iceberg import dialect, plan
 from lakeformat.storage import head as head_module
 from tests.simulation.iceberg import IcebergWorld
 from tests.simulation.iceberg_rows import RowWorld
-from tests.simulation.racing import SEEDS, race, without
+from tests.simulation.racing import SEEDS, race, race_for_free_names, without
 from tests.simulation.test_loop import RULES
 
 HEADS = {"numbered files": False, "a catalog's pointer": True}
@@ -17,6 +17,20 @@ def test_racing_writers_lose_nothing_and_double_nothing(head: str):
     world = IcebergWorld(HEADS[head])
     for seed in range(max(SEEDS // 10, 1)):
         assert race(world, seed, attempts=1 + seed % 3, turns_each=4, seen=world.seen) == [], "replay it with this seed"
+
+
+def test_writers_that_are_stopped_while_names_become_free_lose_nothing():
+    assert race_for_free_names(IcebergWorld(False, frees_names=True)) == [], "replay it with this seed"
+
+
+def test_the_head_needs_to_look_again_after_it_has_created():
+    """Between the look before and the create, the name can be used by others and freed with a later commit."""
+    mutant = without("second look", "if is_version and self.version() != version + 1:", "if False:", head_module)
+
+    def careless(store):
+        return mutant.CreateHead(store, "metadata", "v", (".metadata.json",))
+
+    assert race_for_free_names(IcebergWorld(False, frees_names=True), head=careless)
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -8,13 +8,19 @@ from tests.simulation.toy import ToyWorld
 
 # Each rule of the loop, as it stands in the code, and the code without it.
 RULES = {
-    "find first": ("if found := dialect.find(store, operation, base):", "if found := None:"),
-    "UNKNOWN deletes nothing": (
-        "                in_doubt = True",
-        "                in_doubt = discard(store, plan.files) is None",
+    "find first": (
+        "if found := settle(store, dialect, operation, base, doubts) or dialect.find(store, operation, base):",
+        "if found := None:",
     ),
-    "a last UNKNOWN is said as such": ("    if outcome is Outcome.UNKNOWN:\n        raise unknown(store, id)\n", ""),
-    "find last": ("        found = dialect.find(store, operation, base)\n", "        found = None\n"),
+    "UNKNOWN deletes nothing": ("plan, may_land=True)", "plan, discard(store, plan.files) is None)"),
+    "a last UNKNOWN is said as such": (
+        "    if doubts:\n        raise unknown(store, id, failure or",
+        "    if 0:\n        raise unknown(store, id, failure or",
+    ),
+    "find last": (
+        "        found = settle(store, dialect, operation, base, doubts) or dialect.find(store, operation, base)\n",
+        "        found = None\n",
+    ),
     "cleaning up never raises": (
         "    with suppress(StoreError):\n        store.delete",
         "    if True:\n        store.delete",

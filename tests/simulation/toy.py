@@ -8,7 +8,7 @@ from typing import Any
 
 from lakeformat.errors import Conflict, NoSuchFile
 from lakeformat.model.operation import Append, Operation, Overwrite, Request, Rewrite
-from lakeformat.model.snapshot import Plan, Snapshot, Stamp
+from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage.head import CreateHead, Head
 from lakeformat.storage.memory import MemoryFiles
@@ -44,6 +44,10 @@ def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:
     return None
 
 
+def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since: int) -> Outcome:
+    return Outcome.PUBLISHED if reader.read(plan.root_path) == plan.root else Outcome.LOST
+
+
 def check(reader: Reader, operation: Operation, base: State) -> None:
     if isinstance(operation, Rewrite) and not set(operation.removed) <= set(base.files):
         raise Conflict("files that were read are gone")
@@ -74,6 +78,7 @@ class ToyWorld:
     """Appends, replacements of everything, and rewrites of files that were read."""
 
     fault_ratio = read_fault_ratio = 0.06
+    pause_ratio, asks_again = 0.0, True
 
     def __init__(self) -> None:
         import tests.simulation.toy as dialect

@@ -12,11 +12,16 @@ from lakeformat.storage.streams import NewFile
 
 
 class Turns:
-    """Hands one baton among actors; it moves only when an actor calls the store."""
+    """Hands one baton among actors; it moves only when an actor calls the store. With a chance of `pause_ratio` before a
+    call (ten times that before a `create` and directly after it, where commits are decided) an actor is stopped there, as SIGSTOP
+    or a slow put stops a process, for up to 500 calls of the others."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, pause_ratio: float = 0.0) -> None:
         self.random, self.baton = random.Random(seed), threading.Condition()
+        self.pause_ratio, self.moves = pause_ratio, 0
         self.actors: list[str] = []
+        self.stopped: dict[str, int] = {}  # Actor -> the move at which it goes on.
+        self.last: dict[str, str] = {}  # Actor -> the call it made last.
         self.holder: str | None = None
         self.late: list[Callable[[], object]] = []  # Writes whose answer is lost and whose effect is still to come.
         self.failures: list[BaseException] = []
@@ -36,8 +41,13 @@ class Turns:
         if self.failures:
             raise self.failures[0]
 
-    def take(self, actor: str) -> None:
+    def take(self, actor: str, call: str = "") -> None:
         with self.baton:
+            often = 10 if "create" in (call, self.last.get(actor)) else 1
+            self.last[actor] = call
+            alone = all(until <= self.moves for until in self.stopped.values())  # The others have to go on.
+            if self.pause_ratio and alone and self.random.random() < often * self.pause_ratio:
+                self.stopped[actor] = self.moves + self.random.randrange(50, 500)
             if self.holder == actor:
                 self._pass_on()
             self.baton.wait_for(lambda: self.holder == actor)
@@ -55,7 +65,9 @@ class Turns:
                 self._pass_on()
 
     def _pass_on(self) -> None:
-        self.holder = self.random.choice(self.actors) if self.actors else None
+        self.moves += 1
+        running = [actor for actor in self.actors if self.stopped.get(actor, 0) <= self.moves]
+        self.holder = self.random.choice(running or self.actors) if self.actors else None
         self.baton.notify_all()
 
 
@@ -97,7 +109,7 @@ class FaultyStore(Watched):
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            self._turns.take(self._actor)
+            self._turns.take(self._actor, name)
             roll, late = self._turns.random.random(), self._turns.late
             fault = self._faults[name not in self.CHANGES]
             while late and self._turns.random.random() < 0.3:

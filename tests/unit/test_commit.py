@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakeformat.commit import commit, discard, pause
-from lakeformat.errors import CommitLost, CommitUnknown, Conflict, CorruptTable, NoSuchFile, StoreError
+from lakeformat.errors import CommitLost, CommitUnknown, Conflict, CorruptTable, NoSuchFile, StoreError, StoreRefused
 from lakeformat.model.operation import Append, Operation, Request, Rewrite
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
 from lakeformat.model.work import WrittenFile
@@ -29,6 +29,7 @@ class Case:
     slept: list[float] = field(default_factory=list)
     stamps: list[int] = field(default_factory=list)
     seen: Any = None  # The store as commit gets it, if that is another one.
+    dialect: Any = toy
 
     def version(self) -> int:
         return toy.head(self.store).version()
@@ -42,10 +43,10 @@ class Case:
 
     def publish_unheard(self, version: int, plan: Plan) -> Outcome:
         assert self.publish(version, plan) is Outcome.PUBLISHED
-        return Outcome.UNKNOWN
+        raise StoreError("the answer is lost")
 
     def never_arrive(self, version: int, plan: Plan) -> Outcome:
-        return Outcome.UNKNOWN
+        raise StoreError("no answer")
 
     def lose(self, version: int, plan: Plan | None) -> Outcome:
         """Somebody else is faster."""
@@ -63,7 +64,7 @@ class Case:
             self.store.write(path, b"x")
         ticks = iter(range(100))
         return commit(
-            self.seen or self.store, self, toy, operation, attempts,
+            self.seen or self.store, self, self.dialect, operation, attempts,
             stamp=self.stamp, sleep=self.slept.append, jitter=lambda: 0.5, clock=lambda: next(ticks) * 0.25,
         )  # fmt: skip
 
@@ -129,17 +130,76 @@ def test_an_attempt_that_landed_unheard_is_found():
     assert case.version() == 1
 
 
-def test_the_last_unknown_is_said_and_nothing_is_deleted():
-    for answer in ("publish_unheard", "never_arrive"):
-        case = Case()
-        case.answers = [getattr(case, answer)]
-        with pytest.raises(CommitUnknown, match="id='op'"):
-            case.commit(append(), attempts=1)
-        assert case.store.exists("data/op")
-        assert case.manifests() == ["manifest/manifest-1"]
-        made = case.commit(append(), attempts=1)
-        assert made.id == 1
-        assert case.version() == 1
+def test_the_last_unknown_is_said_with_its_cause_and_nothing_is_deleted():
+    case = Case()
+    case.answers = [case.never_arrive]
+    with pytest.raises(CommitUnknown, match=r"no answer\. Run it again with id='op'") as caught:
+        case.commit(append(), attempts=1)
+    assert isinstance(caught.value.__cause__, StoreError)
+    assert case.store.exists("data/op")
+    assert case.manifests() == ["manifest/manifest-1"]
+    assert case.commit(append(), attempts=1).id == 1
+    assert case.version() == 1
+
+
+def test_a_last_attempt_that_landed_unheard_is_found():
+    case = Case()
+    case.answers = [case.publish_unheard]
+    assert case.commit(append(), attempts=1).id == 1
+    assert case.store.exists("data/op")
+
+
+def test_what_storage_refuses_for_good_is_said_at_once():
+    case = Case()
+
+    def refuse(version: int, plan: Plan) -> Outcome:
+        raise StoreRefused("501 Not Implemented")
+
+    case.answers = [refuse]
+    with pytest.raises(StoreRefused, match="501"):
+        case.commit(append())
+    assert case.slept == []
+    assert case.store.exists("data/op"), "left to the sweep"
+    case.answers = [case.never_arrive, refuse]
+    with pytest.raises(CommitUnknown, match="501"):  # The first attempt may still land.
+        case.commit(append())
+
+
+def test_an_answer_that_does_not_tell_is_settled_by_history():
+    """A conflict that a server reports may be with the attempt itself, which something on the way has repeated."""
+    case = Case()
+    case.answers = [lambda version, plan: (case.publish(version, plan), Outcome.UNKNOWN)[1]]
+    made = case.commit(append())
+    assert (made.id, made.attempts) == (1, 2)
+    assert case.store.exists("manifest/manifest-1")
+    case.answers = [lambda version, plan: (case.lose(version, plan), Outcome.UNKNOWN)[1]]
+    made = case.commit(append("second"))
+    assert (made.id, made.attempts) == (3, 2)
+    assert case.manifests() == ["manifest/manifest-1", "manifest/manifest-3", "manifest/other-1"], (
+        "what lost is removed"
+    )
+
+
+def test_a_history_that_was_cut_leaves_an_attempt_in_doubt():
+    case = Case()
+
+    class Silent:
+        """The toy, once what would tell has expired."""
+
+        settle = staticmethod(lambda *arguments: Outcome.UNKNOWN)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(toy, name)
+
+    def unheard(version: int, plan: Plan) -> Outcome:
+        case.lose(version, plan)
+        return Outcome.UNKNOWN
+
+    case.answers, case.dialect = [unheard], Silent()
+    with pytest.raises(CommitUnknown, match="expired"):
+        case.commit(append())
+    assert case.store.exists("data/op")
+    assert case.slept == pytest.approx([0.011]), "a further attempt could apply it twice"
 
 
 def test_a_race_lost_to_an_own_late_attempt_is_found():

@@ -89,13 +89,14 @@ def test_a_lost_race_is_a_value():
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_no_answer_is_unknown(after: bool):
+def test_no_answer_raises(after: bool):
     store = MemoryFiles()
-    assert CreateHead(Failing(store, "create", after=after)).advance(0, plan(1)) is Outcome.UNKNOWN
+    with pytest.raises(StoreError):
+        CreateHead(Failing(store, "create", after=after)).advance(0, plan(1))
     assert CreateHead(store).version() == int(after)
 
 
-def test_a_race_whose_winner_cannot_be_read_is_unknown():
+def test_a_race_whose_winner_cannot_be_read_is_no_answer():
     store = MemoryFiles()
 
     class Late(Failing):
@@ -103,7 +104,8 @@ def test_a_race_whose_winner_cannot_be_read_is_unknown():
             store.write(path, b"whose?")
             return False
 
-    assert CreateHead(Late(store, "read")).advance(0, plan(1)) is Outcome.UNKNOWN
+    with pytest.raises(StoreError):
+        CreateHead(Late(store, "read")).advance(0, plan(1))
     assert CreateHead(Late(store)).advance(1, plan(2)) is Outcome.LOST
 
 
@@ -129,6 +131,21 @@ def test_a_name_that_is_free_again_is_not_taken(there: tuple[int, int]):
         store.write(f"snapshot/snapshot-{version}", b"x")
     assert CreateHead(store).advance(5, plan(6)) is Outcome.LOST
     assert CreateHead(store).versions() == list(there)
+
+
+@pytest.mark.parametrize("kept", [(2, 3), (3,)])
+def test_a_name_that_became_free_after_the_look_proves_nothing(kept: tuple[int, ...]):
+    """A writer is stopped between its look and its create, while others commit 1 to 3 and expire what is not `kept`."""
+    store = MemoryFiles()
+
+    class Stopped(Failing):
+        def create(self, path: str, data: bytes) -> bool:
+            for version in kept:
+                store.write(f"snapshot/snapshot-{version}", b"x")
+            return store.create(path, data)
+
+    assert CreateHead(Stopped(store)).advance(0, plan(1)) is Outcome.UNKNOWN
+    assert not store.exists("snapshot/LATEST"), "no hint leads to it"
 
 
 def test_hints_may_fail():

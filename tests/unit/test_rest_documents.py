@@ -40,6 +40,7 @@ def shown(document):
     kept = {k: v for k, v in document.items() if k not in ("last-updated-ms", "metadata-log", "snapshot-log")}
     kept["properties"] = {k: v for k, v in document["properties"].items() if k != documents.OPERATION_PROPERTY}
     kept.pop(documents.OPERATION)
+    kept.pop("lakeformat-follows", None)
     return kept
 
 

@@ -19,6 +19,7 @@ from lakeformat.dialects.iceberg.expire import (
 )
 from lakeformat.dialects.iceberg.inspect import INSPECTIONS
 from lakeformat.dialects.iceberg.layout import adoption, delete_layout, delta_layout, layout, rewriting
+from lakeformat.dialects.iceberg.lineage import settle
 from lakeformat.dialects.iceberg.manifest import rows_in, scope_of
 from lakeformat.dialects.iceberg.metadata import (
     at,
@@ -113,6 +114,7 @@ __all__ = [
     "rows_in",
     "scan",
     "scope_of",
+    "settle",
     "sorting",
     "tag",
     "tasks",

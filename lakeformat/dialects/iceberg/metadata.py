@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 from lakeformat.codec import document as documents
@@ -32,7 +33,7 @@ from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, Type, chil
 from lakeformat.model.snapshot import Snapshot, Stamp, utc
 from lakeformat.model.work import Named
 from lakeformat.storage.catalogued import Catalogued
-from lakeformat.storage.head import CreateHead, Head, Pointer
+from lakeformat.storage.head import CreateHead, Head, Pointer, load_newest
 from lakeformat.storage.store import Reader, Store
 
 METADATA_FOLDER = "metadata"
@@ -46,6 +47,7 @@ VERB = "lakeformat.verb"
 # In the document, for changes that make no snapshot. Other readers skip a name that they do not know.
 DOCUMENT_OPERATION = "lakeformat-operation"
 OPERATION_PROPERTY = "lakeformat.operation"  # The same, where a server writes the document.
+FOLLOWS = "lakeformat-follows"  # The operation of the document before, where that one says it: in the Hadoop layout.
 
 _PLAIN, _COMPRESSED = ".metadata.json", ".gz.metadata.json"
 _SUFFIXES = (_PLAIN, _COMPRESSED, ".metadata.json.gz")  # In the order in which Java looks for a version's document.
@@ -226,7 +228,9 @@ def new_document(schema: Schema, location: str, stamp: Stamp) -> dict[str, Any]:
 
 def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
     """The base's document as the next version begins: the file of the base joins the log."""
-    document = {k: v for k, v in base.document.items() if k != DOCUMENT_OPERATION}
+    document = {k: v for k, v in base.document.items() if k not in (DOCUMENT_OPERATION, FOLLOWS)}
+    if DOCUMENT_OPERATION in base.document and not isinstance(reader, Catalogued):
+        document[FOLLOWS] = base.document[DOCUMENT_OPERATION]
     previous = {"timestamp-ms": document["last-updated-ms"], "metadata-file": base.location}
     kept = max(options.integer(base.schema.properties, "write.metadata.previous-versions-max"), 1)
     document["metadata-log"] = [*document.get("metadata-log", []), previous][-kept:]
@@ -405,7 +409,7 @@ def at_time(reader: Reader, epoch_ms: int) -> State:
 
 def newest(reader: Reader) -> State:
     """The table at its newest version; `NOTHING` where there is none."""
-    return load(reader, head(cast(Store, reader)).version())
+    return load_newest(head(cast(Store, reader)), partial(load, reader))
 
 
 def on(reader: Reader, base: State, branch: str | None) -> State:
@@ -531,10 +535,21 @@ def find(reader: Reader, operation: Operation, base: State) -> Mapping[str, Any]
             ] not in elsewhere:
                 return document
         return None
-    for document in _documents(reader, base, request.absent_until):
-        if request.id in (document.get(DOCUMENT_OPERATION), (document.get("properties") or {}).get(OPERATION_PROPERTY)):
-            return base.version
-    return None
+    return base.version if any(_is_of(request, d) for d in _documents(reader, base, request.absent_until)) else None
+
+
+def is_known_since(reader: Reader, base: State, request: Request, since: int) -> bool | None:
+    """Whether a change without a snapshot is among the documents after version `since`; None if it is not, and some are gone."""
+    paths = _paths_since(reader, base, since)
+    found = list(_documents(reader, base, since))
+    if any(_is_of(request, each) for each in found):
+        return True
+    return False if paths is not None and len(found) == len(paths) else None
+
+
+def _is_of(request: Request, document: Mapping[str, Any]) -> bool:
+    """Whether a document says that it is this request's."""
+    return request.id in (document.get(DOCUMENT_OPERATION), (document.get("properties") or {}).get(OPERATION_PROPERTY))
 
 
 def named_documents(base: State) -> list[str]:
@@ -586,20 +601,36 @@ def _named(entries: Any) -> tuple[Named, ...]:
 
 
 def _documents(reader: Reader, base: State, until: int) -> Iterator[Mapping[str, Any]]:
-    """The documents after version `until`, newest first, as far as they are kept. In the Hadoop layout they are found by
-    number, however short the log is."""
-    if isinstance(base.version, Pointer):
-        paths = named_documents(base)
-        if _key_of(until) in paths:
-            paths = paths[: paths.index(str(_key_of(until)))]
-    else:
-        there = _numbered(reader)
-        paths = [there[version] for version in range(base.version, until, -1) if version in there]
-    for path in paths:
+    """The documents after version `until` that led to the base's, newest first, as far as they are kept. In the Hadoop layout
+    they are found by number, however short the log is; a stray, which has a number that was free again, ends them."""
+    paths = _paths_since(reader, base, until)
+    newer: Mapping[str, Any] | None = None
+    for path in named_documents(base) if paths is None else paths:
         try:
-            yield documents.parse(reader.read(path), path)
+            document = documents.parse(reader.read(path), path)
         except NoSuchFile:
             return  # Older ones were cleaned away.
+        if newer is not None and not isinstance(base.version, Pointer) and not _follows(newer, document):
+            return
+        yield document
+        newer = document
+
+
+def _paths_since(reader: Reader, base: State, since: int) -> list[str] | None:
+    """Where the documents after version `since` lie, newest first; None where some are gone."""
+    if isinstance(base.version, Pointer):
+        paths = named_documents(base)
+        return paths[: paths.index(str(_key_of(since)))] if _key_of(since) in paths else None
+    there, versions = _numbered(reader), range(base.version, since, -1)
+    return [there[version] for version in versions] if there.keys() >= set(versions) else None
+
+
+def _follows(newer: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
+    """Whether a document was made of the one numbered directly before it, as far as its log and our own mark say."""
+    log = newer.get("metadata-log") or ()
+    if log and log[-1].get("timestamp-ms") != document.get("last-updated-ms"):
+        return False
+    return newer.get(FOLLOWS) in (None, document.get(DOCUMENT_OPERATION))
 
 
 # --- tags -------------------------------------------------------------------------------------------------------------

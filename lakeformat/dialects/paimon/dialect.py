@@ -19,11 +19,10 @@ from lakeformat.dialects.paimon.expire import (
 )
 from lakeformat.dialects.paimon.inspect import INSPECTIONS
 from lakeformat.dialects.paimon.layout import adoption, delta_layout, layout, rewriting
+from lakeformat.dialects.paimon.lineage import at, at_time, settle
 from lakeformat.dialects.paimon.manifest import rows_in, scope_of
 from lakeformat.dialects.paimon.metadata import (
-    at,
     at_tag,
-    at_time,
     attempts,
     committed,
     consumer,
@@ -112,6 +111,7 @@ __all__ = [
     "rows_in",
     "scan",
     "scope_of",
+    "settle",
     "sorting",
     "tag",
     "tasks",

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.paimon import layout, manifest, metadata, options, scan
+from lakeformat.dialects.paimon import layout, lineage, manifest, metadata, options, scan
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, STATISTICS_FOLDER, State
 from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, UnsupportedFeature
 from lakeformat.model.predicate import Expression
@@ -55,15 +55,18 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
     ids = [i for i in ids if i in documents]
     replaced = _replaced(documents)
     expired = replaced | set(_old(reader, base.schema, ids, documents, retention))
-    kept = [documents[i] for i in ids if i not in expired]
-    gone = [documents[i] for i in ids if i in expired]
+    # Of a stray only its file goes: a writer may be about to commit what it added, and the sweep takes what nobody commits.
+    pairs = itertools.pairwise(documents[i] for i in ids)
+    strays = {d["id"] for d, after in pairs if lineage.leads_to(reader, d, after) is False} - replaced
+    kept = [documents[i] for i in ids if i not in expired | strays]
+    gone = [documents[i] for i in ids if i in expired - strays]
     left = {d["id"]: d for d in metadata.read_changelogs(reader, metadata.changelog_ids(reader))}
     if options.outlives_snapshots(base.schema.properties):
         left = {d["id"]: d for d in gone if d["id"] not in replaced} | left
     over = _over(reader, base.schema, left, documents, ids, now_ms)
     logs = [left[i] for i in sorted(left.keys() - over)]
     silent = [left[i] for i in sorted(over)]
-    if not gone and not silent:
+    if not gone and not silent and not strays:
         return NOTHING
     keepers = [*kept, *metadata.tags(reader).values(), *_branch_documents(reader)]
     found = _unreachable(reader, base, gone, kept, keepers, silent, logs)
@@ -76,7 +79,8 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
         snapshots=tuple(d["id"] for d in gone),
         waves=(
             *found,
-            tuple(metadata.snapshot_path(d["id"]) for d in gone),
+            # One after the other: a name is free only once all below it are, by which strays are known.
+            *((metadata.snapshot_path(i),) for i in sorted({d["id"] for d in gone} | strays)),
             tuple(metadata.changelog_path(d["id"]) for d in silent),
         ),
         files=_copies(reader, [d for d in logs if d["id"] in expired]),

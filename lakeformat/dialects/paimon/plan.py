@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import bitmap, vector_file, waist
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dialects.paimon import conflict, layout, manifest, metadata, options, scan, types
+from lakeformat.dialects.paimon import conflict, layout, lineage, manifest, metadata, options, scan, types
 from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSource
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import AlreadyExists, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
@@ -76,7 +76,14 @@ def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:
         return None
     if isinstance(landed, int):
         return Snapshot(base.version, "evolve", 0, landed, operation.request.id, partitions=())
+    if landed["id"] < base.version and not _led_on(reader, landed):
+        return None
     return replace(metadata.to_snapshot(landed), partitions=_changes_of(reader, landed, base.schema))
+
+
+def _led_on(reader: Reader, document: Mapping[str, Any]) -> bool:
+    """Whether a snapshot is no stray, as far as can be told."""
+    return lineage.leads_to(reader, document, lineage.successor(reader, document["id"])) is not False
 
 
 def changes(reader: Reader, base: State) -> tuple[PartitionChange, ...]:
@@ -233,6 +240,8 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
         )
     except NoSuchFile:
         raise NotFound(f"{reader.root}: no snapshot {snapshot_id}; it may have expired") from None
+    if not operation.tag and snapshot_id < base.version and not _led_on(reader, target):
+        raise NotFound(f"{reader.root}: snapshot {snapshot_id} has expired; the file that has its number led nowhere")
     total = target.get("totalRecordCount") or 0
     return _publish(
         base,

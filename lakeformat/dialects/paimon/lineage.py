@@ -1,0 +1,127 @@
+"""Which snapshots led to the current one, and which are strays.
+
+A snapshot's file is a number, and expiry frees numbers. A writer that is held up between its look at the folder and its `create`
+can take one that was used and freed: a stray, below the newest snapshot, on which nobody builds. The newest is never deleted and
+names are freed from the oldest on, so that a stray is known by what is above it: a gap, or a snapshot that began from other files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.dialects.paimon import manifest, metadata
+from lakeformat.dialects.paimon.metadata import State
+from lakeformat.errors import NoSuchFile, NotFound
+from lakeformat.model.operation import Create, Evolve, Operation, new_files
+from lakeformat.model.snapshot import Outcome, Plan
+from lakeformat.storage.store import Reader
+
+
+def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since: int) -> Outcome:
+    """What became of an attempt whose answer did not tell; see the protocol."""
+    try:
+        root: bytes | None = reader.read(plan.root_path)
+    except NoSuchFile:
+        root = None
+    if isinstance(operation, Create | Evolve):  # Schemas never expire.
+        return Outcome.PUBLISHED if root == plan.root else Outcome.LOST
+    own = {path.rpartition("/")[2] for path in (*plan.files, *new_files(operation))}
+    after = successor(reader, plan.snapshot.id)
+    is_followed = None
+    if root is not None:
+        document = metadata.parse_snapshot(root, f"{reader.root}/{plan.root_path}")
+        is_followed = leads_to(reader, document, after)
+        if is_followed and root == plan.root:
+            if after is None or not _is_told_by_index_alone(reader, plan, document):
+                return Outcome.PUBLISHED
+            if own & _index_names(reader, after):
+                return Outcome.PUBLISHED
+            is_followed = None  # Another change of the index would be followed in the same way.
+    live = manifest.fold(manifest.read_all(reader, manifest.read_metas(reader, base.document)))[0]
+    if own & {*live["_FILE_NAME"].to_pylist(), *_index_names(reader, base.document)}:
+        return Outcome.PUBLISHED  # The snapshot has expired, and nobody else could have brought these files.
+    is_lost = is_followed is (root != plan.root) or plan.snapshot.id > base.version
+    return Outcome.LOST if is_lost else Outcome.UNKNOWN
+
+
+def successor(reader: Reader, snapshot_id: int) -> dict[str, Any] | None:
+    """The first snapshot after one of that id that is still there; None where it is the newest."""
+    while later := [i for i in metadata.snapshot_ids(reader) if i > snapshot_id]:
+        if found := metadata.read_snapshots(reader, later[:1]):
+            return found[0]
+    return None
+
+
+def leads_to(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any] | None) -> bool | None:
+    """Whether the snapshot `document` led to `after`, the first after it that is there: if not, it is a stray. None where that
+    cannot be told: a restore undid it, or an expiry has begun with it."""
+    if after is None:
+        return True
+    origin = (after.get("properties") or {}).get(metadata.RESTORED_FROM)
+    origin = int(origin) if origin is not None and origin.isdecimal() else None
+    if origin is not None and origin < document["id"]:
+        return None
+    try:
+        if after["id"] > document["id"] + 1 and origin != document["id"]:  # What a restore undid leaves a gap.
+            return _left_files(reader, document, after)
+        return follows(reader, document, after)
+    except NoSuchFile:
+        return None
+
+
+def follows(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether the snapshot `after` began from the files that `document` left."""
+    lists = [document["baseManifestList"], document["deltaManifestList"], after["baseManifestList"]]
+    *left, found = manifest.read_lists(reader, lists)
+    left = pa.concat_tables(left)
+    if sorted(left["_FILE_NAME"].to_pylist()) == sorted(found["_FILE_NAME"].to_pylist()):
+        return True
+    files = [manifest.fold(manifest.read_all(reader, metas))[0] for metas in (left, found)]
+    keys = [("_FILE_NAME", "ascending"), ("_LEVEL", "ascending")]
+    names = [each.select(["_FILE_NAME", "_LEVEL"]).sort_by(keys) for each in files]
+    return names[0].equals(names[1])
+
+
+def require(reader: Reader, state: State) -> State:
+    """The state of a snapshot that somebody asked for. Raises `NotFound` for a stray."""
+    if state.document is not None and leads_to(reader, state.document, successor(reader, state.version)) is False:
+        raise NotFound(f"{reader.root}: snapshot {state.version} has expired; the file that has its number led nowhere")
+    return state
+
+
+def at(reader: Reader, version: int) -> State:
+    """As `metadata.at`, of a snapshot that led to the newest one."""
+    return require(reader, metadata.at(reader, version))
+
+
+def at_time(reader: Reader, epoch_ms: int) -> State:
+    """As `metadata.at_time`, of a snapshot that led to the newest one."""
+    return require(reader, metadata.at_time(reader, epoch_ms))
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _left_files(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether files that came with `document` are live in `after`. Below a gap that is the only sign of a snapshot that is no
+    stray: expiry leaves no gap, but somebody may have taken a file away."""
+    delta = manifest.read_all(reader, manifest.read_list(reader, document["deltaManifestList"]))
+    live = manifest.fold(manifest.read_all(reader, manifest.read_metas(reader, after)))[0]
+    own = manifest.fold(delta)[0]
+    return bool(pc.any(pc.is_in(own["_FILE_NAME"], value_set=live["_FILE_NAME"].combine_chunks())).as_py())
+
+
+def _is_told_by_index_alone(reader: Reader, plan: Plan, document: Mapping[str, Any]) -> bool:
+    """Whether all that a snapshot changed is the index: deletion vectors, and nothing else."""
+    if not any("/index-manifest-" in path for path in plan.files):
+        return False
+    return len(manifest.read_list(reader, document["deltaManifestList"])) == 0
+
+
+def _index_names(reader: Reader, document: Mapping[str, Any] | None) -> set[str]:
+    """The names of the index files of a snapshot."""
+    return set(manifest.read_index(reader, document)["_FILE_NAME"].to_pylist())
