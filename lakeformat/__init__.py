@@ -23,6 +23,8 @@ from lakeformat.opened import open_table
 from lakeformat.scan import Scan
 from lakeformat.table import Table
 
+__version__ = "0.1.0"
+
 __all__ = [
     "AlreadyExists",
     "CommitError",
@@ -44,5 +46,6 @@ __all__ = [
     "StoreError",
     "Table",
     "UnsupportedFeature",
+    "__version__",
     "open_table",
 ]

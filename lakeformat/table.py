@@ -11,6 +11,8 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
+import pyarrow as pa
+
 from lakeformat import adopt, arguments, merge, placing, row_level
 from lakeformat.alter import Alteration
 from lakeformat.arguments import Age, Moment
@@ -497,6 +499,23 @@ class Table:
             return compact.compact_in_parts(*how, sort_by=chosen, most=most)
         return compact.compact(*how, sort_by=chosen)
 
+    def compaction_plan(
+        self, full: bool = False, where: str | Expression | None = None, *, sort_by: Sequence[str] | bool | None = None
+    ) -> pa.Table:
+        """What `compact` would write anew: one row a unit of work, with `paths`, `row_count` and `size_bytes` of its files."""
+        base = self._base()
+        chosen, scope = self._sortable(base, sort_by), self._chosen("compact", base, where)
+        tasks = compact.worth_it(self._store, self._dialect, self._branch, full, scope, chosen)[2]
+        reads = [list(task.read) for task in tasks if task.read]
+        columns = {
+            "paths": pa.array(
+                [[path for read in unit for path in read.paths] for unit in reads], pa.list_(pa.string())
+            ),
+            "row_count": pa.array([sum(read.row_count for read in unit) for unit in reads], pa.int64()),
+            "size_bytes": pa.array([sum(read.size_bytes for read in unit) for unit in reads], pa.int64()),
+        }
+        return pa.table(columns)
+
     def rewrite_manifests(
         self, *, id: str | None = None, properties: Mapping[str, str] | None = None
     ) -> Snapshot | None:
@@ -579,6 +598,14 @@ class Table:
         to a writer that is still at work."""
         self._base()
         return sweep.sweep(self._store, self._dialect, arguments.before(older_than, _now_ms()), dry_run)
+
+    def stored_files(self) -> list[Listed]:
+        """Every file in the table's folder, whether or not a snapshot names it, by path."""
+        return self._store.list("")
+
+    def missing_files(self) -> list[str]:
+        """Data and delete files that the current snapshot names and storage does not have; none in a table that is whole."""
+        return sweep.missing(self._store, self._dialect, self._base())
 
     def dry_run(self) -> tuple[Table, Rehearsal]:
         """A twin of the table on which verbs happen in memory only, and the record of what they would have written and deleted.

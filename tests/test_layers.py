@@ -24,6 +24,7 @@ LAYERS = [
     {"lakeformat.lake"},
     {"lakeformat.opened"},
     {"lakeformat"},
+    {"lakeformat.cli"},
     {"resources"},
     {"assets"},
     {"pipelines"},
@@ -81,6 +82,8 @@ def test_foreign_libraries_stay_in_their_rooms(path: Path):
         top = name.split(".")[0]
         if top == "pyspark":
             assert where.startswith(SPARK_ALLOWED), f"{where}:{line}: pyspark"
+        if top in {"typer", "click", "rich", "prompt_toolkit"}:
+            assert where.startswith("lakeformat/cli/"), f"{where}:{line}: {top}"
         if top == "dagster":
             assert not where.startswith("lakeformat/"), f"{where}:{line}: dagster"
         if where.startswith("lakeformat/model/"):

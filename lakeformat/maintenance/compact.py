@@ -50,7 +50,7 @@ def compact(
     Raises `Conflict` when others were faster `starts` times.
     """
     for start in range(starts):
-        head, base, tasks = _worth_it(store, dialect, request.branch, full, scope, sort_by)
+        head, base, tasks = worth_it(store, dialect, request.branch, full, scope, sort_by)
         if not tasks:
             return None
         try:
@@ -75,7 +75,7 @@ def compact_in_parts(
 ) -> Snapshot | None:
     """As `compact`, in at most `most` snapshots, of which the last is returned. A part that fails leaves the others as they
     are, and is left out; raises what was wrong with the last one where all did."""
-    head, base, tasks = _worth_it(store, dialect, request.branch, full, scope, sort_by)
+    head, base, tasks = worth_it(store, dialect, request.branch, full, scope, sort_by)
     size = max(-(-len(tasks) // most), 1)
     made: Snapshot | None = None
     failed: LakeError | None = None
@@ -97,7 +97,7 @@ def compact_in_parts(
     return made
 
 
-def _worth_it(
+def worth_it(
     store: Store, dialect: Dialect, branch: str | None, full: bool, scope: Expression, sort_by: tuple[Sort, ...]
 ) -> tuple[Head, TableState, list[RewriteTask]]:
     """The table as it is now, and what of it is written anew."""

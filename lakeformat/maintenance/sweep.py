@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 from lakeformat.commit import newest
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.maintenance.expire import remove
-from lakeformat.model.snapshot import Expiry
-from lakeformat.storage.store import Listed, Store
+from lakeformat.model.snapshot import Expiry, TableState
+from lakeformat.model.work import ReadTask
+from lakeformat.storage.store import Listed, Reader, Store
 
 log = logging.getLogger("lakeformat")
+
+
+def missing(store: Reader, dialect: Dialect, base: TableState) -> list[str]:
+    """The data and delete files that `base` names and storage does not have, sorted; files outside the folder are asked for one
+    by one."""
+    named = {path for task in dialect.scan(store, base) for path in _paths(task)}
+    there = {each.path for each in store.list("")}
+    inside = f"{store.root}/"
+    lost = [path for path in named if path.removeprefix(inside) not in there]
+    return sorted(path for path in lost if not store.exists(path))
+
+
+def _paths(task: ReadTask) -> Iterator[str]:
+    yield from task.paths
+    for deletes in task.deletes:
+        yield from (each.path for each in deletes)
+    for part in task.parts:
+        yield from _paths(part)
 
 
 def sweep(store: Store, dialect: Dialect, older_than_ms: int, dry_run: bool) -> list[Listed]:

@@ -1,0 +1,116 @@
+"""The commands under one name, the options they share, and what becomes of errors: one line, and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lakeformat import LakeError, __version__
+from lakeformat.cli import (
+    branch,
+    compact,
+    copy,
+    count,
+    diff,
+    doctor,
+    expire,
+    files,
+    head,
+    log,
+    ls,
+    rollback,
+    show,
+    sql,
+    sweep,
+    tag,
+    why,
+)
+from lakeformat.cli.session import Session
+from lakeformat.cli.warehouses import chosen
+
+_Refused: Any = typer.BadParameter.__mro__[
+    2
+]  # Click's base of all errors of usage; Typer brings its own copy of Click.
+
+app = typer.Typer(
+    name="lakeformat",
+    help="Apache Paimon and Apache Iceberg tables, from the shell.",
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (
+    ls, show, log, diff, files, why, head, count, sql, compact, expire, sweep, rollback, tag, branch, doctor, copy
+):  # fmt: skip
+    name = module.__name__.rpartition(".")[2]
+    app.command(name)(getattr(module, name))
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"lakeformat {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def shared(
+    context: typer.Context,
+    warehouse: Annotated[
+        str | None,
+        typer.Option(
+            "--warehouse", "-w", envvar="LAKEFORMAT_WAREHOUSE", help="A path, a URI, or a name in the config file."
+        ),
+    ] = None,
+    catalog: Annotated[
+        str | None, typer.Option(envvar="LAKEFORMAT_CATALOG", help="`sql`, an address of SQLAlchemy, or `https://...`.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", metavar="KEY=VALUE", help="Of the storage; may be repeated.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(envvar="LAKEFORMAT_CONFIG", help="By default ./lakeformat.toml, then the user's own.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the library logs.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    logging.basicConfig(level=logging.INFO if verbose else logging.ERROR, format="%(message)s", stream=sys.stderr)
+    context.obj = Session(lambda: chosen(warehouse, catalog, option or [], config), as_json)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code: 0, 1 where `doctor` found something, 2 for whatever could not be done."""
+    as_json = "--json" in arguments  # Wherever it stands.
+    rest = [each for each in arguments if each != "--json"] or ["--help"]
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(
+            args=["--json", *rest] if as_json else rest, prog_name="lakeformat", standalone_mode=False
+        )
+        return result if isinstance(result, int) else 0
+    except typer.Exit as stop:
+        return stop.exit_code
+    except _Refused as error:
+        return _failed(error.format_message(), as_json)
+    except LakeError as error:
+        return _failed(str(error), as_json)
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:  # `lakeformat log | head` has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _failed(message: str, as_json: bool) -> int:
+    line = " ".join(message.split())
+    print(json.dumps({"error": line}) if as_json else f"lakeformat: {line}", file=sys.stderr)
+    return 2

@@ -1,0 +1,128 @@
+"""copy: a table to another name, warehouse or format; goes on where it was cut off; verified by count and checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from lakeformat import InvalidInput, Lake, LakeError, Scan, Table
+from lakeformat.cli.session import of
+
+
+def copy(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(help="`db.table`.")],
+    target: Annotated[str, typer.Argument(help="`db.table` that is to be made, or gone on with.")],
+    to: Annotated[str | None, typer.Option("--to", help="The warehouse of the target; by default the same.")] = None,
+    format: Annotated[str | None, typer.Option("--format", help="paimon or iceberg; by default the source's.")] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows of one commit.")] = 2_000_000,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be copied.")] = False,
+) -> None:
+    """Copy a table. Each commit has an id, so that the same command again goes on where it was cut off."""
+    session = of(context)
+    found = session.lake.table(source)
+    lake = session.lake if to is None else Lake(to)
+    scan = found.scan()
+    format = format or found.format
+    total = scan.count()
+    data: dict[str, Any] = {
+        "source": found.name, "snapshot_id": scan.snapshot_id, "target": target, "warehouse": lake.uri, "format": format, "rows": total
+    }  # fmt: skip
+    if dry_run:
+        told = f"would copy {total:,} rows of {found.name} (snapshot {scan.snapshot_id}) to {target} in {lake.uri} as {format}"
+        session.answer({**data, "dry_run": True}, Text(told))
+        return
+    if lake.exists(target):
+        made = lake.table(target)
+        mark = f"copy/{found.uri}/{scan.snapshot_id}/"
+        others = [s for s in made.snapshots() if not (s.operation_id or "").startswith(mark)]
+        if others:
+            raise InvalidInput(
+                f"{target}: there is a table of that name already, and not a copy under way of {found.name} at snapshot "
+                f"{scan.snapshot_id}; choose another name, or drop it"
+            )
+    else:
+        made = _create(lake, target, found, format)
+    commits = 0
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        console=session.console, transient=True, disable=session.as_json or not session.console.is_terminal,
+    ) as progress:  # fmt: skip
+        bar = progress.add_task(f"copying {found.name}", total=total)
+        for number, chunk in enumerate(_chunks(scan, rows)):
+            if made.append(chunk, id=f"copy/{found.uri}/{scan.snapshot_id}/{number}") is not None:
+                commits += 1
+            progress.advance(bar, len(chunk))
+    verified = _verified(scan, made)
+    session.answer(
+        {**data, "commits": commits, **verified},
+        Text(f"copied {verified['rows']:,} rows in {commits} commits to {made!r}; count and checksum agree"),
+    )
+
+
+def _create(lake: Lake, name: str, source: Table, format: str) -> Table:
+    """A table declared as the source is, as far as the other format can."""
+    schema = source.schema
+    same = format == source.format
+    declared: dict[str, Any] = {
+        "format": format,
+        "partition_by": [str(each) for each in schema.partitioning.fields],
+        "primary_key": list(schema.primary_key),
+        "comment": schema.comment,
+        "properties": {k: v for k, v in schema.properties.items() if k != "path"} if same else None,
+    }
+    if same:
+        return lake.create_table(name, schema, **{**declared, "partition_by": ()})
+    return lake.create_table(name, source.scan().schema, **declared)
+
+
+def _chunks(scan: Scan, rows: int) -> Iterator[pa.Table]:
+    """The rows in the order of the plan, the same for each call: so the n-th chunk is always the same."""
+    kept: list[pa.RecordBatch] = []
+    count = 0
+    for batch in scan.to_batches():
+        while len(batch):
+            part = batch.slice(0, rows - count)
+            kept.append(part)
+            count += len(part)
+            batch = batch.slice(len(part))
+            if count == rows:
+                yield pa.Table.from_batches(kept, scan.schema)
+                kept, count = [], 0
+    if kept:
+        yield pa.Table.from_batches(kept, scan.schema)
+
+
+def _verified(source: Scan, target: Table) -> dict[str, Any]:
+    """Count and checksum of both sides. Raises `LakeError` where they differ."""
+    ours, theirs = (_checksum(scan, source.schema) for scan in (source, target.scan()))
+    if ours != theirs:
+        raise LakeError(
+            f"the copy differs: {ours[0]:,} rows and checksum {ours[1]}, copied {theirs[0]:,} rows and {theirs[1]}"
+        )
+    return {"rows": ours[0], "checksum": ours[1]}
+
+
+def _checksum(scan: Scan, schema: pa.Schema) -> tuple[int, str | None]:
+    """(rows, the sum of the rows' hashes), in no order and in memory bounded by batches."""
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        raise InvalidInput("copy needs DuckDB for its checksums: pip install 'lakeformat[cli]'") from None
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in scan.select(schema.names).to_batches():
+            yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+
+    reader = pa.RecordBatchReader.from_batches(schema, batches())
+    names = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
+    with duckdb.connect() as connection:
+        connection.register("rows", reader)
+        found = connection.sql(f"SELECT count(*), CAST(sum(hash({names})::HUGEINT) AS VARCHAR) FROM rows").fetchone()
+    assert found is not None
+    return found[0], found[1]

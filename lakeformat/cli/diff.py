@@ -1,0 +1,137 @@
+"""diff: what changed between two snapshots: schema, partitions, files, rows."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from lakeformat import InvalidInput, Scan, Table
+from lakeformat.cli.session import Size, data_grid, grid, of
+
+_COLORS = {"+I": "green", "+U": "green", "-U": "red", "-D": "red"}
+
+
+def diff(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(help="`db.table`, or `db.table@branch`.")],
+    versions: Annotated[
+        str, typer.Argument(help="`a..b`: ids, tags, or `current~N`; by default the last commit.")
+    ] = "current~1..current",
+    rows: Annotated[bool, typer.Option("--rows", help="The rows that came and went, with their kinds.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many of them.")] = 100,
+) -> None:
+    """Show what changed between two versions of a table."""
+    session = of(context)
+    found = session.table(table)
+    first, dots, last = versions.partition("..")
+    if not dots:
+        raise InvalidInput(f"{versions!r}: write two versions, e.g. 3..5, v1..current or current~1..current")
+    before, after = _scan(found, first), _scan(found, last or "current")
+    if after is None:
+        raise InvalidInput(f"{versions!r}: there is nothing before the oldest snapshot to compare")
+    old, new = _files(before), _files(after)
+    added, gone = new.keys() - old.keys(), old.keys() - new.keys()
+    partitions = Counter({_partition(path): 0 for path in (*added, *gone)})
+    data: dict[str, Any] = {
+        "from": None if before is None else before.snapshot_id,
+        "to": after.snapshot_id,
+        "schema": [] if before is None else _schema(before, after),
+        "files_added": len(added),
+        "files_removed": len(gone),
+        "files_kept": len(new.keys() & old.keys()),
+        "bytes_added": sum(new[path][1] for path in added),
+        "bytes_removed": sum(old[path][1] for path in gone),
+        "rows_before": 0 if before is None else before.count(),
+        "rows_after": after.count(),
+        "partitions": [
+            {
+                "partition": each,
+                "files_added": sum(_partition(path) == each for path in added),
+                "files_removed": sum(_partition(path) == each for path in gone),
+            }
+            for each in sorted(partitions)
+        ],
+    }
+    if rows:
+        kept = []
+        for batch in found.changes(data["from"] or 0, after.snapshot_id).to_batches():
+            kept += batch.to_pylist()
+            if len(kept) >= limit:
+                break
+        data["rows"] = kept[:limit]
+
+    def drawn() -> Group:
+        parts: list[Any] = [
+            Text.assemble(
+                (f"{data['from'] or 'nothing'}..{data['to']}", "bold yellow"),
+                f"  rows {data['rows_before']:,} -> {data['rows_after']:,}  files ",
+                (f"+{len(added)}", "green"),
+                " ",
+                (f"-{len(gone)}", "red"),
+                f", {data['files_kept']} kept",
+            )
+        ]
+        parts += [Text(line, style="green" if line.startswith("+") else "red") for line in data["schema"]]
+        if data["partitions"] and any(each["partition"] for each in data["partitions"]):
+            listed = [list(each.values()) for each in data["partitions"]]
+            parts += [Text(), grid(("partition", "files +", "files -"), listed)]
+        parts += [
+            Text(),
+            grid(
+                ("", "file", "rows", "size"),
+                [
+                    (Text(sign, style=color), path, files[path][0], Size(files[path][1]))
+                    for sign, color, files, paths in (("+", "green", new, added), ("-", "red", old, gone))
+                    for path in sorted(paths)
+                ],
+            ),
+        ]
+        if data.get("rows"):
+            names = [name for name in data["rows"][0] if name != "_row_kind"]
+            kinds = [
+                (Text(r["_row_kind"], style=_COLORS[r["_row_kind"]]), *(r[n] for n in names)) for r in data["rows"]
+            ]
+            parts += [Text(), data_grid(("", *names), kinds)]
+        return Group(*parts)
+
+    session.answer(data, drawn)
+
+
+def _scan(table: Table, version: str) -> Scan | None:
+    """`7`, `v1`, `current`, `current~2`; None is the table before its oldest snapshot."""
+    version = version.strip()
+    back = re.fullmatch(r"current(?:~(\d+))?", version)
+    if back:
+        made = table.snapshots()
+        steps = int(back[1] or 0)
+        if steps == len(made):
+            return None
+        if steps > len(made):
+            raise InvalidInput(f"{table.name}: {version}: only {len(made)} snapshots are kept")
+        return table.scan(snapshot_id=made[-1 - steps].id)
+    if version.isdigit():
+        return table.scan(snapshot_id=int(version))
+    return table.scan(tag=version)
+
+
+def _files(scan: Scan | None) -> dict[str, tuple[int, int]]:
+    """path -> (rows, bytes)."""
+    rows = [] if scan is None else scan.explain().to_pylist()
+    return {row["path"]: (row["row_count"], row["size_bytes"]) for row in rows}
+
+
+def _schema(before: Scan, after: Scan) -> list[str]:
+    old = {f.id: f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in before.fields}
+    new = {f.id: f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in after.fields}
+    gone = [f"- column {text}" for id, text in old.items() if new.get(id) != text]
+    return gone + [f"+ column {text}" for id, text in new.items() if old.get(id) != text]
+
+
+def _partition(path: str) -> str:
+    """The `k=v` folders of a path."""
+    return "/".join(part for part in path.split("/")[:-1] if "=" in part)

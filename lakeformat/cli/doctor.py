@@ -1,0 +1,98 @@
+"""doctor: what is wrong with tables, or will be. Exit code 1 where something is."""
+
+from __future__ import annotations
+
+import datetime
+from statistics import median
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from lakeformat import LakeError, Table
+from lakeformat.cli.session import of, size
+
+_SMALL = 8  # Small files in one partition, from which on readers notice.
+_DELETED = 0.2  # Of a table's rows.
+_SKEW = 20  # Times the median partition.
+
+
+def doctor(
+    context: typer.Context,
+    table: Annotated[str | None, typer.Argument(help="`db.table`; without it, all tables.")] = None,
+    orphans_older_than: Annotated[int, typer.Option(metavar="DAYS", min=0, help="Younger files may be in use.")] = 1,
+) -> None:
+    """Look for small files, deleted rows, skew, orphan files, snapshots to expire, and references to files that are gone."""
+    session = of(context)
+    names = [table] if table else session.lake.tables()
+    found = [finding for name in names for finding in _findings(session.lake.table(name), orphans_older_than)]
+
+    def drawn() -> Group:
+        sick = {each["table"] for each in found}
+        healthy = [Text.assemble(("ok    ", "green"), name) for name in names if name not in sick]
+        return Group(*healthy, *(_told(each) for each in found))
+
+    session.answer(found, drawn)
+    if found:
+        raise typer.Exit(1)
+
+
+def _findings(table: Table, days: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+
+    def add(problem: str, told: str, cure: str) -> None:
+        found.append({"table": table.name, "problem": problem, "found": told, "cure": cure})
+
+    try:
+        lost = table.missing_files()
+        if lost:
+            add(
+                "broken",
+                f"{len(lost)} files are named and not there, e.g. {lost[0]}",
+                "restore them, or rollback to a snapshot without them",
+            )
+        partitions = table.inspect.partitions()
+        small, sizes, rows, deleted = (
+            partitions[name].to_pylist()
+            for name in ("small_file_count", "size_bytes", "row_count", "deleted_row_count")
+        )
+        crowded = [count for count in small if count >= _SMALL]
+        if crowded:
+            add("small files", f"{sum(crowded)} in {len(crowded)} partitions", f"compact {table.name}")
+        if sum(rows) and sum(deleted) > _DELETED * sum(rows):
+            add(
+                "deleted rows",
+                f"{sum(deleted) / sum(rows):.0%} of {sum(rows):,} stored rows",
+                f"compact {table.name} --full",
+            )
+        if len(sizes) >= 5 and max(sizes) > _SKEW * max(median(sizes), 1):
+            add(
+                "skew",
+                f"the largest partition is {size(max(sizes))}, the median {size(int(median(sizes)))}",
+                "partition by more, or by other columns",
+            )
+        twin, record = table.dry_run()
+        expired = twin.expire_snapshots().snapshots
+        if expired:
+            add(
+                "old snapshots",
+                f"{len(expired)} are past their time, and {len(record.deleted)} files",
+                f"expire {table.name}",
+            )
+        orphans = table.remove_orphan_files(older_than=datetime.timedelta(days=days), dry_run=True)
+        if orphans:
+            add("orphan files", f"{len(orphans)}, {size(sum(f.size_bytes for f in orphans))}", f"sweep {table.name}")
+    except LakeError as error:
+        add("unreadable", str(error), "see the message")
+    return found
+
+
+def _told(finding: dict[str, Any]) -> Text:
+    color = "red" if finding["problem"] in {"broken", "unreadable"} else "yellow"
+    return Text.assemble(
+        (f"{finding['problem']:<14}", color),
+        (finding["table"], "bold"),
+        f": {finding['found']}",
+        (f"  -> {finding['cure']}", "dim"),
+    )

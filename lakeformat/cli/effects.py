@@ -1,0 +1,55 @@
+"""What a verb did, or in a dry run would do, in the words of the shell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group
+from rich.text import Text
+
+from lakeformat import Snapshot, Table
+from lakeformat.cli.session import Session, Size, grid, size
+
+_SHOWN = 50
+
+
+def snapshot(session: Session, made: Snapshot | None, nothing: str) -> None:
+    """The snapshot that a verb made."""
+    if made is None:
+        session.answer({"snapshot_id": None}, nothing)
+        return
+    data = {
+        "snapshot_id": made.id, "kind": made.kind, "rows_added": made.rows_added, "rows_removed": made.rows_removed,
+        "files_added": made.files_added, "files_removed": made.files_removed, "milliseconds": made.milliseconds,
+    }  # fmt: skip
+    session.answer(data, Text(f"{made!r} in {made.milliseconds} ms"))
+
+
+def deletions(session: Session, table: Table, locations: list[str], snapshots: list[int], done: bool) -> None:
+    """Files that went, or would go, with their sizes where the table's folder has them."""
+    root = f"{table.uri}/"
+    known = {} if done else _sizes(table)
+    files: list[dict[str, Any]] = [
+        {"path": each[len(root) :] if each.startswith(root) else each, "size_bytes": known.get(each)}
+        for each in locations
+    ]
+    data = {"dry_run": not done, "snapshots": snapshots, "files": files}
+
+    def drawn() -> Group:
+        verb = "removed" if done else "would remove"
+        total = sum(each["size_bytes"] or 0 for each in files)
+        told = f"{verb} {len(snapshots)} snapshots, {len(files)} files" + (f", {size(total)}" if total else "")
+        parts: list[Any] = [Text(told, style="bold")]
+        if not done and files:
+            rows = [(f["path"], None if f["size_bytes"] is None else Size(f["size_bytes"])) for f in files[:_SHOWN]]
+            parts.append(grid(("file", "size"), rows))
+        if not done and len(files) > _SHOWN:
+            parts.append(Text(f"and {len(files) - _SHOWN} more (--json lists all)", style="dim"))
+        return Group(*parts)
+
+    session.answer(data, drawn)
+
+
+def _sizes(table: Table) -> dict[str, int]:
+    """The sizes of all files in the table's folder, by location."""
+    return {f"{table.uri}/{each.path}": each.size_bytes for each in table.stored_files()}

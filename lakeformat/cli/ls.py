@@ -1,0 +1,61 @@
+"""ls: the databases and tables of a warehouse, as a tree."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from lakeformat import LakeError
+from lakeformat.cli.session import of, size, time
+
+
+def ls(
+    context: typer.Context, database: Annotated[str | None, typer.Argument(help="Only this database.")] = None
+) -> None:
+    """List databases and tables: format, rows, size, last commit."""
+    session = of(context)
+    lake = session.lake
+    names = lake.tables(database)
+    found = [_line(lake.table(name)) for name in names]
+    databases = [database] if database else lake.namespaces()
+
+    def tree() -> Tree:
+        drawn = Tree(Text(lake.uri, style="bold"))
+        for each in databases:
+            branch = drawn.add(Text(each, style="bold cyan"))
+            mine = [line for line in found if line["table"].rpartition(".")[0] == each]
+            width = max((len(line["table"]) - len(each) - 1 for line in mine), default=0)
+            for line in mine:
+                name = line["table"][len(each) + 1 :].ljust(width)
+                branch.add(Text.assemble((name, "green"), "  ", _told(line)))
+        return drawn
+
+    session.answer(found, tree)
+
+
+def _line(table: Any) -> dict[str, Any]:
+    line: dict[str, Any] = {"table": table.name, "format": table.format}
+    try:
+        partitions = table.inspect.partitions()
+        snapshot = table.scan().snapshot
+        line |= {
+            "rows": table.scan().count(),
+            "files": sum(partitions["file_count"].to_pylist()),
+            "size_bytes": sum(partitions["size_bytes"].to_pylist()),
+            "last_commit": time(snapshot.timestamp_ms) if snapshot else None,
+        }
+    except LakeError as error:
+        line["error"] = str(error)
+    return line
+
+
+def _told(line: dict[str, Any]) -> Text:
+    if "error" in line:
+        return Text(f"{line['format']:8} {line['error']}", style="red")
+    made = line["last_commit"] or "never written"
+    return Text(
+        f"{line['format']:8} {line['rows']:>12,} rows {line['files']:>7,} files {size(line['size_bytes']):>11}  {made}"
+    )

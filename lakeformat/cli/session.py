@@ -1,0 +1,142 @@
+"""What a command is given: the warehouse, and where its answer goes. Answers are plain data first, then pictures."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+from lakeformat import InvalidInput, Lake, Table
+
+_AGE = re.compile(r"(\d+)\s*(s|m|h|d|w)")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class Session:
+    """The warehouse of this call, opened when a command asks for it, and its answer: JSON, or what `show` draws."""
+
+    def __init__(self, opened: Callable[[], Lake], as_json: bool) -> None:
+        self._opened, self.as_json = opened, as_json
+        self._lake: Lake | None = None
+        self.console = Console(highlight=False)
+
+    @property
+    def lake(self) -> Lake:
+        if self._lake is None:
+            self._lake = self._opened()
+        return self._lake
+
+    def table(self, name: str) -> Table:
+        """`db.table`, or `db.table@branch`."""
+        table, at, branch = name.partition("@")
+        found = self.lake.table(table)
+        return found.branch(branch) if at else found
+
+    def answer(self, data: Any, show: Callable[[], RenderableType | None] | RenderableType | None) -> None:
+        """Print `data` as JSON where that was asked for, else what `show` is or returns."""
+        if self.as_json:
+            typer.echo(json.dumps(data, default=plain, ensure_ascii=False, indent=2))
+            return
+        drawn = show() if callable(show) else show
+        if drawn is not None:
+            self.console.print(drawn, soft_wrap=isinstance(drawn, str | Text))
+
+
+def data_grid(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Grid:
+    """Rows of a table: numbers as they are, without separators."""
+    drawn = grid(
+        columns, [[str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in row] for row in rows]
+    )
+    for place, column in enumerate(drawn.columns):
+        if rows and all(isinstance(row[place], int | float | None) for row in rows):
+            column.justify = "right"
+    return drawn
+
+
+def of(context: typer.Context) -> Session:
+    assert isinstance(context.obj, Session)
+    return context.obj
+
+
+def grid(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> Grid:
+    """Rows under a header; numbers stand to the right. Text of tables is never taken for markup."""
+    drawn = Grid(title=title, title_justify="left", title_style="bold", box=None, header_style="bold", pad_edge=False)
+    for place, name in enumerate(columns):
+        values = [row[place] for row in rows]
+        right = bool(values) and all(isinstance(v, int | float | Size) or v is None for v in values)
+        drawn.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(cell(value) for value in row))
+    return drawn
+
+
+class Size(int):
+    """A number of bytes, shown as people read it."""
+
+
+def cell(value: Any) -> Text:
+    match value:
+        case None:
+            return Text("")
+        case Text():
+            return value
+        case bool():
+            return Text("yes" if value else "no")
+        case Size():
+            return Text(size(value))
+        case int():
+            return Text(f"{value:,}")
+        case _:
+            return Text(str(value))
+
+
+def size(count: int) -> str:
+    """Bytes in binary units, three digits."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(amount) < 1024 or unit == "TiB":
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    raise AssertionError("unreachable")
+
+
+def time(epoch_ms: int | None) -> str | None:
+    """A moment as ISO text in UTC, to the second."""
+    if epoch_ms is None:
+        return None
+    try:
+        return f"{datetime.datetime.fromtimestamp(epoch_ms / 1000, datetime.UTC):%Y-%m-%d %H:%M:%S}"
+    except (OverflowError, ValueError, OSError):
+        return f"{epoch_ms} ms"
+
+
+def age(text: str | None) -> datetime.timedelta | str | None:
+    """`7d`, `12h`, `90m`, `30s`, `2w` is an age; all else is left to be a time."""
+    found = _AGE.fullmatch(text.strip()) if text else None
+    return datetime.timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else text
+
+
+def duration(text: str | None) -> datetime.timedelta | None:
+    """As `age`, where only an age will do. Raises `InvalidInput`."""
+    found = age(text)
+    if isinstance(found, str):
+        raise InvalidInput(f"{found!r} is no age; write e.g. 7d, 12h or 90m")
+    return found
+
+
+def plain(value: Any) -> Any:
+    """What JSON has no word for, as text."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    return str(value)

@@ -1,0 +1,89 @@
+"""show: what a table is declared as, and how it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from lakeformat.cli.session import Size, cell, grid, of, size, time
+
+
+def show(
+    context: typer.Context, table: Annotated[str, typer.Argument(help="`db.table`, or `db.table@branch`.")]
+) -> None:
+    """Show a table: schema with ids, partitioning, properties, health."""
+    session = of(context)
+    found = session.table(table)
+    schema, scan = found.schema, found.scan()
+    partitions = found.inspect.partitions()
+
+    def total(name: str) -> int:
+        return sum(partitions[name].to_pylist())
+
+    by_source = {each.source: str(each) for each in schema.partitioning.fields}
+    snapshot = scan.snapshot
+    data: dict[str, Any] = {
+        "table": found.name,
+        "format": found.format,
+        "location": found.uri,
+        "comment": schema.comment,
+        "schema_id": schema.id,
+        "columns": [
+            {
+                "id": f.id, "name": f.name, "type": str(f.type), "nullable": f.nullable,
+                "partition": by_source.get(f.name), "key": f.name in schema.primary_key, "comment": f.comment,
+            }
+            for f in schema.fields
+        ],
+        "partition_by": [str(each) for each in schema.partitioning.fields],
+        "primary_key": list(schema.primary_key),
+        "sort_by": [str(each) for each in schema.sort_order.fields],
+        "properties": dict(sorted(schema.properties.items())),
+        "snapshot_id": scan.snapshot_id,
+        "last_commit": time(snapshot.timestamp_ms) if snapshot else None,
+        "snapshots": len(found.snapshots()),
+        "rows": scan.count(),
+        "partitions": len(partitions),
+        "files": total("file_count"),
+        "small_files": total("small_file_count"),
+        "deleted_rows": total("deleted_row_count"),
+        "size_bytes": total("size_bytes"),
+    }  # fmt: skip
+
+    def drawn() -> Group:
+        columns = grid(
+            ("id", "column", "type", "null", "", "comment"),
+            [
+                (
+                    str(c["id"]), c["name"], c["type"], "" if c["nullable"] else "not null",
+                    " ".join(filter(None, ("key" if c["key"] else "", f"partition {c['partition']}" if c["partition"] else ""))),
+                    c["comment"],
+                )
+                for c in data["columns"]
+            ],
+        )  # fmt: skip
+        health = Text.assemble(
+            ("rows ", "bold"), cell(data["rows"]), ("  partitions ", "bold"), cell(data["partitions"]),
+            ("  files ", "bold"), cell(data["files"]), ("  small ", "bold"), cell(data["small_files"]),
+            ("  deleted rows ", "bold"), cell(data["deleted_rows"]), ("  size ", "bold"), size(Size(data["size_bytes"])),
+            ("  snapshots ", "bold"), cell(data["snapshots"]),
+        )  # fmt: skip
+        made = f"snapshot {data['snapshot_id']} of {data['last_commit']} UTC" if snapshot else "nothing written yet"
+        parts: list[Any] = [
+            Text.assemble((found.name, "bold green"), f"  {found.format}  {found.uri}"),
+            *([Text(schema.comment)] if schema.comment else []),
+            Text(made),
+            health,
+            Text(),
+            columns,
+        ]
+        if schema.sort_order:
+            parts += [Text(), Text.assemble(("sorted by ", "bold"), ", ".join(data["sort_by"]))]
+        if data["properties"]:
+            parts += [Text(), grid(("property", "value"), list(data["properties"].items()))]
+        return Group(*parts)
+
+    session.answer(data, drawn)

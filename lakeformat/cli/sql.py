@@ -1,0 +1,109 @@
+"""sql: statements from the arguments, a file, or a prompt with history and completion."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from lakeformat import InvalidInput, Lake, LakeError
+from lakeformat.cli.session import Session, data_grid, of
+from lakeformat.cli.warehouses import user_file
+
+_SHOWN = 1000
+
+
+def sql(
+    context: typer.Context,
+    statement: Annotated[str | None, typer.Argument(help="SQL; without it and --file, a prompt.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="A file of statements; - is standard input.")
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="For `:NAME`, as text; may be repeated."),
+    ] = None,
+) -> None:
+    """Run SQL over tables of both formats."""
+    session = of(context)
+    if statement is not None and file is not None:
+        raise InvalidInput("sql: a statement or a file, not both")
+    given = dict(_pair(each) for each in parameter or [])
+    if file is not None:
+        statement = _read(file)
+    if statement is None and not sys.stdin.isatty():
+        statement = sys.stdin.read()
+    if statement is None:
+        _prompt(session, given)
+    else:
+        _run(session, statement, given)
+
+
+def _run(session: Session, text: str, given: dict[str, str]) -> None:
+    found = session.lake.sql(text, params=given or None).to_arrow()
+    shown = found.slice(0, _SHOWN)
+    rows = (found if session.as_json else shown).to_pylist()
+    session.answer(rows, lambda: data_grid(found.column_names, [list(row.values()) for row in rows]))
+    if len(found) > _SHOWN and not session.as_json:
+        session.console.print(Text(f"the first {_SHOWN} of {len(found):,} rows", style="dim"))
+
+
+def _read(file: Path) -> str:
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file} cannot be read: {error}") from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InvalidInput(f"--param {text!r}: write NAME=VALUE")
+    return name, value
+
+
+def _prompt(session: Session, given: dict[str, str]) -> None:
+    """Statements end with a semicolon; an error leaves the prompt open."""
+    try:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import WordCompleter
+        from prompt_toolkit.history import FileHistory
+    except ModuleNotFoundError:
+        raise InvalidInput("the prompt needs prompt_toolkit: pip install 'lakeformat[cli]'") from None
+    history = user_file().parent / "lakeformat_history"
+    history.parent.mkdir(parents=True, exist_ok=True)
+    words = WordCompleter(_words(session.lake), ignore_case=True, sentence=False, WORD=True)
+    prompt: Any = PromptSession(history=FileHistory(str(history)), completer=words, complete_while_typing=False)
+    session.console.print(Text("SQL; statements end with a semicolon, Ctrl-D leaves", style="dim"))
+    text = ""
+    while True:
+        try:
+            text += prompt.prompt("...> " if text.strip() else "sql> ") + "\n"
+        except KeyboardInterrupt:
+            text = ""
+            continue
+        except EOFError:
+            return
+        if not text.strip().endswith(";"):
+            continue
+        try:
+            _run(session, text, given)
+        except LakeError as error:
+            session.console.print(Text(str(error), style="red"))
+        text = ""
+
+
+def _words(lake: Lake) -> list[str]:
+    """What the prompt completes: SQL's words, tables and their columns."""
+    words = "SELECT FROM WHERE GROUP BY ORDER LIMIT INSERT INTO OVERWRITE VALUES UPDATE SET DELETE MERGE USING CREATE TABLE ALTER DROP CALL EXPLAIN SHOW TABLES DESCRIBE"
+    found = words.split()
+    for name in lake.tables():
+        found.append(name)
+        try:
+            found += lake.table(name).schema.names
+        except LakeError:  # A table that cannot be read has no columns to offer.
+            continue
+    return sorted(set(found))

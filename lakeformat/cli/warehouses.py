@@ -1,0 +1,87 @@
+"""Which warehouse is meant: an option, the environment, or a name in a config file, which holds no secret."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lakeformat import InvalidInput, Lake
+
+HERE = Path("lakeformat.toml")
+KEYS = {"uri", "catalog", "catalog_options", "options"}
+_SECRET = re.compile(r"secret|password|token|credential|access_key|account_key|sas|service_account_key", re.IGNORECASE)
+
+
+def user_file() -> Path:
+    """Where a user's own config file is looked for."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "lakeformat.toml"
+
+
+def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], config: Path | None) -> Lake:
+    """The warehouse that the options, the environment and the config file name together. Raises `InvalidInput`."""
+    given: dict[str, Any] = dict(_pair(each) for each in options)
+    path, document = _read(config)
+    named: Mapping[str, Any] = document.get("warehouses", {})
+    name = warehouse or document.get("default")
+    if name is None:
+        raise InvalidInput(
+            "which warehouse? Give --warehouse DIR (or URI), set LAKEFORMAT_WAREHOUSE, or write a "
+            f'{HERE} with default = "name" and [warehouses.name] uri = "..."'
+        )
+    if name not in named:
+        if warehouse is None:
+            raise InvalidInput(f"{path}: default = {name!r}, and there is no [warehouses.{name}]")
+        return Lake(name, catalog=catalog, **given)
+    entry = dict(named[name])
+    if unknown := sorted(entry.keys() - KEYS):
+        raise InvalidInput(f"{path}: [warehouses.{name}] has {unknown[0]!r}; it may have {', '.join(sorted(KEYS))}")
+    if "uri" not in entry:
+        raise InvalidInput(f"{path}: [warehouses.{name}] has no uri")
+    where = f"{path}: [warehouses.{name}"
+    catalog_options = _filled(entry.get("catalog_options", {}), f"{where}.catalog_options]")
+    return Lake(
+        _value("uri", entry["uri"], f"{where}]"),
+        catalog=catalog or entry.get("catalog"),
+        catalog_options=catalog_options or None,
+        **{**_filled(entry.get("options", {}), f"{where}.options]"), **given},
+    )
+
+
+def _read(config: Path | None) -> tuple[Path, dict[str, Any]]:
+    for path in (HERE, user_file()) if config is None else (config,):
+        if config is None and not path.is_file():
+            continue
+        try:
+            return path, tomllib.loads(path.read_text())
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{path} cannot be read: {error}") from error
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidInput(f"{path} is no TOML: {error}") from error
+    return HERE, {}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise InvalidInput(f"--option {key!r}: write KEY=VALUE, e.g. region=eu-central-1")
+    return key, value
+
+
+def _filled(options: Mapping[str, Any], where: str) -> dict[str, str]:
+    return {key: _value(key, value, where) for key, value in options.items()}
+
+
+def _value(key: str, value: Any, where: str) -> str:
+    """`$NAME` comes from the environment; what is secret comes from nowhere else."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if text.startswith("$"):
+        if text[1:] not in os.environ:
+            raise InvalidInput(f"{where} {key} = {text!r}: the environment has no {text[1:]}")
+        return os.environ[text[1:]]
+    if _SECRET.search(key):
+        raise InvalidInput(f'{where} {key}: a secret does not belong in a file; write {key} = "$NAME" and set NAME')
+    return text

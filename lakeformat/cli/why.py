@@ -1,0 +1,58 @@
+"""why: which files a condition leaves out, and by which bounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from lakeformat.cli.session import Size, grid, of, size
+
+
+def why(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(help="`db.table`, or `db.table@branch`.")],
+    where: Annotated[str, typer.Option(help="The condition, as SQL writes it.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many files.")] = 50,
+) -> None:
+    """Explain a scan: what is read, and what is left out by partition, bounds and row groups."""
+    session = of(context)
+    rows = session.table(table).scan(where=where).explain().to_pylist()
+    read = [row for row in rows if row["left_out_by"] is None]
+    reasons = Counter(row["left_out_by"] for row in rows if row["left_out_by"] is not None)
+    groups = [row for row in read if row["row_groups"] is not None]
+    data: dict[str, Any] = {
+        "files": len(rows),
+        "files_read": len(read),
+        "bytes": sum(row["size_bytes"] for row in rows),
+        "bytes_read": sum(row["size_bytes"] for row in read),
+        "row_groups_read": sum(row["row_groups_read"] for row in groups),
+        "row_groups": sum(row["row_groups"] for row in groups),
+        "left_out_by": dict(reasons.most_common()),
+        "details": rows,
+    }
+
+    def drawn() -> Group:
+        head = Text.assemble(
+            ("reads ", "bold"),
+            f"{len(read)} of {len(rows)} files, {size(data['bytes_read'])} of {size(data['bytes'])}",
+            f"; in them {data['row_groups_read']} of {data['row_groups']} row groups" if groups else "",
+        )
+        parts: list[Any] = [head]
+        if reasons:
+            parts += [Text(), grid(("files left out", "by"), [(n, reason) for reason, n in reasons.most_common()])]
+        shown = [
+            (
+                Text("read", style="green") if row["left_out_by"] is None else Text("left out", style="dim"),
+                row["path"], row["row_count"], Size(row["size_bytes"]),
+                f"{row['row_groups_read']} of {row['row_groups']} row groups" if row["row_groups"] is not None else row["bounds"],
+            )
+            for row in rows[:limit]
+        ]  # fmt: skip
+        parts += [Text(), grid(("", "file", "rows", "size", "because"), shown)]
+        return Group(*parts)
+
+    session.answer(data, drawn)

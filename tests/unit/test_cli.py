@@ -1,0 +1,313 @@
+"""The command line: answers as pictures and as JSON, dry runs that do nothing, mistakes in one line with exit code 2."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import Lake
+from lakeformat.cli import log
+from lakeformat.cli.app import run
+
+ROOT = Path(__file__).parent.parent.parent
+GOLDEN = ROOT / "tests" / "golden" / "paimon"
+SCHEMA = pa.schema([("id", pa.int64()), ("item", pa.string()), ("dt", pa.string())])
+
+
+def rows(ids, day, item="x"):
+    return pa.table({"id": ids, "item": [item] * len(ids), "dt": [day] * len(ids)}, schema=SCHEMA)
+
+
+@pytest.fixture(params=["paimon", "iceberg"])
+def table(request, tmp_path):
+    table = Lake(tmp_path / "wh").create_table("shop.orders", SCHEMA, format=request.param, partition_by=["dt"])
+    for day in range(3):
+        table.append(rows([day * 10, day * 10 + 1], f"d{day}"))
+    table.append(rows([30], "d0", "[red]y[/red]"))
+    return table
+
+
+@pytest.fixture
+def cli(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("LAKEFORMAT_WAREHOUSE", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments, warehouse=tmp_path / "wh", code=0):
+        capsys.readouterr()
+        given = ["--warehouse", str(warehouse), *arguments] if warehouse else list(arguments)
+        found = run(given)
+        out, err = capsys.readouterr()
+        assert found == code, (out, err)
+        if code == 2:
+            assert len(err.strip().splitlines()) == 1, err
+        return out if code != 2 else err
+
+    call.json = lambda *arguments, **how: json.loads(call("--json", *arguments, **how))
+    return call
+
+
+def state(table):
+    files = sorted((f.path, f.modified_ms) for f in table.stored_files())
+    return files, [s.id for s in table.snapshots()]
+
+
+def test_ls_shows_tables_below_their_database(table, cli):
+    out = cli("ls")
+    assert "shop" in out
+    assert "orders" in out
+    assert "7 rows" in out
+    (line,) = cli.json("ls")
+    assert (line["table"], line["format"], line["rows"], line["files"]) == ("shop.orders", table.format, 7, 4)
+
+
+def test_show_names_columns_partitions_and_health(table, cli):
+    table.alter().set_properties({"owner": "ops"}).commit()
+    out = cli("show", "shop.orders")
+    assert "partition dt" in out
+    assert "owner" in out
+    told = cli.json("show", "shop.orders")
+    assert [c["name"] for c in told["columns"]] == ["id", "item", "dt"]
+    assert (told["rows"], told["files"], told["partitions"], told["snapshots"]) == (7, 4, 3, 4)
+    assert told["location"] == table.uri
+
+
+def test_log_lists_snapshots_newest_first(table, cli):
+    table.append(rows([99], "d9"), id="run-7/orders/d9")
+    told = cli.json("log", "shop.orders")
+    assert [line["rows_added"] for line in told] == [1, 1, 2, 2, 2]
+    assert told[0]["operation_id"] == "run-7/orders/d9"
+    assert "current" in told[0]["names"]
+    out = cli("log", "shop.orders", "-n", "2")
+    assert len(out.splitlines()) == 2
+    assert "by run-7/orders/d9" in out
+    assert len(cli("log", "shop.orders", "--graph").splitlines()) == 5
+
+
+def test_log_draws_what_was_rolled_back_and_branches_beside_the_table(tmp_path, cli):
+    table = Lake(tmp_path / "wh").create_table("shop.orders", SCHEMA, format="iceberg")
+    first = table.append(rows([1], "a"))
+    table.create_branch("audit").append(rows([2], "a"))
+    table.append(rows([3], "a"))
+    table.rollback_to(snapshot_id=first.id)
+    lines = [
+        line.split("●")[0] + "●" if "●" in line else line for line in cli("log", "shop.orders", "--graph").splitlines()
+    ]
+    assert lines == ["●", "│ ●", "│ │ ●", "├─┼─┘", "├─┘", "●"]
+
+
+@pytest.mark.parametrize(
+    ("commits", "expected"),
+    [
+        ([(3, 2), (2, 1), (1, None)], ["●", "●", "●"]),
+        ([(4, 2), (3, 1), (2, 1), (1, None)], ["●", "│ ●", "● │", "├─┘", "●"]),
+        ([(3, None), (2, 1), (1, None)], ["●", "●", "●"]),
+    ],
+)
+def test_lanes(commits, expected):
+    drawn = []
+    for joins, marks in log.lines(commits, {id for id, _ in commits}):
+        drawn += [*joins, marks]
+    assert drawn == expected
+
+
+def test_diff_tells_schema_files_and_rows(table, cli):
+    table.create_tag("v1")
+    table.alter().add_column("price", "double").commit()
+    table.append(pa.table({"id": [7], "item": ["z"], "dt": ["d1"], "price": [1.5]}))
+    told = cli.json("diff", "shop.orders", "v1..current", "--rows")
+    assert told["schema"] == ["+ column price double"]
+    assert (told["files_added"], told["files_removed"], told["rows_before"], told["rows_after"]) == (1, 0, 7, 8)
+    assert told["rows"] == [{"id": 7, "item": "z", "dt": "d1", "price": 1.5, "_row_kind": "+I"}]
+    assert "dt=d1" in cli("diff", "shop.orders")
+    assert "only 5 snapshots are kept" in cli("diff", "shop.orders", "current~9..current", code=2)
+    assert "write two versions" in cli("diff", "shop.orders", "5", code=2)
+
+
+def test_files_are_listed_and_drawn(table, cli):
+    assert len(cli.json("files", "shop.orders")) == 4
+    assert "dt=d0" in cli("files", "shop.orders")
+    drawn = cli("files", "shop.orders", "--heat")
+    assert drawn.count("█") > 3
+    assert "and 2 more" in cli("files", "shop.orders", "-n", "2")
+
+
+def test_files_of_a_table_with_a_key_are_drawn_by_level(tmp_path, cli):
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.string())])
+    table = Lake(tmp_path / "wh").create_table(
+        "shop.keyed", schema, primary_key=["id"], properties={"bucket": "1", "write-only": "true"}
+    )
+    for _ in range(3):
+        table.upsert({"id": [1, 2], "v": ["a", "b"]})
+    assert "L0" in cli("files", "shop.keyed", "--heat")
+    table.compact(full=True)
+    assert "L5" in cli("files", "shop.keyed", "--heat")
+
+
+def test_why_counts_what_a_condition_leaves_out(table, cli):
+    told = cli.json("why", "shop.orders", "--where", "dt >= 'd1' and id < 15")
+    assert (told["files"], told["files_read"]) == (4, 1)
+    assert len(told["left_out_by"]) == 2
+    out = cli("why", "shop.orders", "--where", "dt >= 'd1' and id < 15")
+    assert "reads 1 of 4 files" in out
+    assert "id: 20 .. 21" in out
+
+
+def test_head_and_count(table, cli):
+    assert cli.json("head", "shop.orders", "--where", "id = 30") == [{"id": 30, "item": "[red]y[/red]", "dt": "d0"}]
+    assert "[red]y[/red]" in cli("head", "shop.orders", "--where", "id = 30", "--columns", "id, item")
+    assert cli("count", "shop.orders").strip() == "7"
+    first = table.snapshots()[0].id
+    assert cli("count", "shop.orders", "--snapshot", str(first), "--where", "id > 0").strip() == "1"
+
+
+DRY = {
+    "compact": ["compact", "shop.orders", "--full"],
+    "expire": ["expire", "shop.orders", "--retain-last", "1"],
+    "rollback": ["rollback", "shop.orders", "--tag", "v1"],
+    "sweep": ["sweep", "shop.orders", "--older-than", "0s"],
+    "tag": ["tag", "shop.orders", "v2", "--retain", "7d"],
+    "delete a tag": ["tag", "shop.orders", "v1", "--delete"],
+}
+
+
+@pytest.mark.parametrize("command", DRY)
+def test_a_dry_run_shows_what_would_be_and_changes_nothing(table, cli, command):
+    table.create_tag("v1", snapshot_id=table.snapshots()[1].id)
+    before = state(table)
+    dry = cli.json(*DRY[command], "--dry-run")
+    assert state(table) == before
+    done = cli.json(*DRY[command])
+    if command == "expire":
+        assert dry["snapshots"] == done["snapshots"] != []
+        assert {f["path"] for f in dry["files"]} >= {f["path"] for f in done["files"]} - {"EARLIEST"}
+    if command == "rollback":
+        assert dry["leaves_history"] == before[1][2:]
+        assert dry["rows_after"] == table.scan().count() == 4
+    if command == "compact":
+        assert (dry["files"], done["files_removed"]) == (2, 2)
+    if command == "tag":
+        assert dry["snapshot_id"] == done["snapshot_id"]
+    cli(*DRY[command][:2], *DRY[command][2:]) if command == "sweep" else None
+
+
+def test_branches_are_made_listed_published_and_let_go(tmp_path, cli):
+    table = Lake(tmp_path / "wh").create_table("shop.orders", SCHEMA, format="iceberg")
+    table.append(rows([1], "a"))
+    cli("branch", "shop.orders", "audit")
+    table.branch("audit").append(rows([2], "a"))
+    assert cli("count", "shop.orders@audit").strip() == "2"
+    before = state(table)
+    assert "would be at" in cli("branch", "shop.orders", "audit", "--publish", "--dry-run")
+    assert state(table) == before
+    cli("branch", "shop.orders", "audit", "--publish")
+    assert cli("count", "shop.orders").strip() == "2"
+    cli("branch", "shop.orders", "audit", "--delete")
+    assert [row["branch_name"] for row in cli.json("branch", "shop.orders")] == ["main"]
+
+
+def test_doctor_finds_what_is_wrong_and_says_so_by_its_exit_code(table, cli):
+    assert "ok" in cli("doctor")
+    for i in range(9):
+        table.append(rows([i], "d2"))
+    assert "small files" in cli("doctor", code=1)
+    cli("compact", "shop.orders")
+    assert cli.json("doctor", "shop.orders") == []
+    lost = table.inspect.files()["path"][0].as_py().removeprefix(f"{table.uri}/")
+    os.remove(f"{table.uri.removeprefix('file://')}/{lost}")
+    (found,) = cli.json("doctor", code=1)
+    assert found["problem"] == "broken"
+    assert lost in found["found"]
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_copy_makes_the_same_rows_in_another_format_and_goes_on_where_it_was_cut_off(table, cli, tmp_path, format):
+    other = tmp_path / "other"
+    command = ["copy", "shop.orders", "shop.copied", "--to", str(other), "--format", format, "--rows", "3"]
+    assert cli.json(*command, "--dry-run")["rows"] == 7
+    assert not other.exists()
+    told = cli.json(*command)
+    assert (told["rows"], told["commits"]) == (7, 3)
+    copied = Lake(other).table("shop.copied")
+    assert copied.format == format
+    assert copied.schema.partitioning.columns == ("dt",)
+    assert sorted(copied.scan().to_arrow()["id"].to_pylist()) == [0, 1, 10, 11, 20, 21, 30]
+    copied.rollback_to(snapshot_id=copied.snapshots()[0].id)  # As after the first of three commits.
+    again = Lake(tmp_path / "cut").create_table("shop.copied", SCHEMA, format=format, partition_by=["dt"])
+    first = copied.scan().to_arrow()
+    again.append(first, id=f"copy/{table.uri}/{table.scan().snapshot_id}/0")
+    command[4] = str(tmp_path / "cut")
+    assert cli.json(*command)["rows"] == 7
+    assert len(again.snapshots()) == 3
+    again.append(rows([1], "d0"))
+    assert "choose another name" in cli(*command, code=2)
+
+
+@pytest.mark.parametrize("command", ["ls", "show", "log", "files", "count", "head", "diff"])
+def test_tables_of_another_engine_are_shown(cli, command):
+    lake = Lake(GOLDEN)
+    for name in lake.tables():
+        if command == "diff" and not lake.table(name).snapshots():
+            continue
+        arguments = [] if command == "ls" else [name]
+        assert cli(command, *arguments, warehouse=GOLDEN).strip(), name
+
+
+def test_a_config_file_names_warehouses_and_takes_secrets_from_the_environment_only(table, cli, tmp_path, monkeypatch):
+    config = tmp_path / "lakeformat.toml"
+    config.write_text(f'default = "here"\n[warehouses.here]\nuri = "{tmp_path / "wh"}"\n')
+    assert cli("count", "shop.orders", warehouse=None).strip() == "7"
+    assert cli("count", "shop.orders", warehouse="here").strip() == "7"
+    config.write_text('[warehouses.s3]\nuri = "s3://b/wh"\n[warehouses.s3.options]\nsecret_access_key = "abc123"\n')
+    told = cli("ls", warehouse="s3", code=2)
+    assert "a secret does not belong in a file" in told
+    assert "abc123" not in told
+    config.write_text(
+        '[warehouses.s3]\nuri = "s3://b/wh"\n[warehouses.s3.options]\nsecret_access_key = "$NOT_SET_HERE"\n'
+    )
+    assert "the environment has no NOT_SET_HERE" in cli("ls", warehouse="s3", code=2)
+    config.write_text('[warehouses.s3]\nurl = "s3://b/wh"\n')
+    assert "has 'url'; it may have catalog" in cli("ls", warehouse="s3", code=2)
+    config.write_text("[[[")
+    assert "is no TOML" in cli("ls", code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["show", "shop.nope"], "no table 'shop.nope'"),
+        (["head", "shop.orders", "--where", "nope = 1"], "no column 'nope'"),
+        (["head", "shop.orders", "-n", "x"], "not a valid integer|valid integer"),
+        (["bogus"], "No such command 'bogus'"),
+        (["count"], "Missing argument"),
+        (["expire", "shop.orders", "--older-than", "5x"], "'5x' is no time"),
+        (["tag", "shop.orders", "v", "--retain", "soon"], "is no age"),
+        (["rollback", "shop.orders"], "takes one of"),
+        (["--option", "region", "ls"], "write KEY=VALUE"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(table, cli, arguments, told):
+    assert any(part in cli(*arguments, code=2) for part in told.split("|"))
+
+
+def test_without_a_warehouse_it_says_how_to_name_one(cli):
+    assert "LAKEFORMAT_WAREHOUSE" in cli("ls", warehouse=None, code=2)
+
+
+def test_mistakes_are_json_where_json_was_asked_for(table, cli):
+    assert "no table" in json.loads(cli("show", "shop.nope", "--json", code=2))["error"]
+
+
+def test_the_console_script_runs_as_a_module_and_without_its_extra_says_which():
+    command = [sys.executable, "-m", "lakeformat.cli.main", "--version"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("lakeformat ")
+    without = "import sys; sys.modules['typer'] = None; sys.argv = ['lakeformat', 'ls']; import lakeformat.cli.main"
+    done = subprocess.run([sys.executable, "-c", without], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'lakeformat[cli]'" in done.stderr
