@@ -113,7 +113,7 @@ def _line(snapshot: Snapshot, names: Sequence[str], parent: int | None) -> dict[
         "files_added": snapshot.files_added,
         "files_removed": snapshot.files_removed,
         "bytes_added": snapshot.bytes_added,
-        "partitions": len(snapshot.partitions),
+        "partitions": None if snapshot.partitions is None else len(snapshot.partitions),
         "total_rows": snapshot.total_rows,
         "operation_id": snapshot.operation_id,
         "properties": dict(snapshot.properties),

@@ -110,7 +110,7 @@ def metrics(made: Snapshot | None) -> Result:
             **{name: getattr(made, name) for name in ("rows_added", "rows_removed", "files_added", "files_removed")},
             "bytes_added": made.bytes_added,
             "bytes_removed": made.bytes_removed,
-            "partitions": len(made.partitions),
+            "partitions": None if made.partitions is None else len(made.partitions),
             "total_rows": made.total_rows,
             "attempts": made.attempts,
             "milliseconds": made.milliseconds,

@@ -1,5 +1,6 @@
 """The command line: answers as pictures and as JSON, dry runs that do nothing, mistakes in one line with exit code 2."""
 
+import io
 import json
 import os
 import subprocess
@@ -311,3 +312,16 @@ def test_the_console_script_runs_as_a_module_and_without_its_extra_says_which():
     done = subprocess.run([sys.executable, "-c", without], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "pip install 'lakeformat[cli]'" in done.stderr
+
+
+def test_sql_runs_from_an_argument_a_file_and_standard_input(table, cli, tmp_path, monkeypatch):
+    count = "SELECT count(*) AS n FROM shop.orders"
+    assert cli.json("sql", count) == [{"n": 7}]
+    (tmp_path / "q.sql").write_text(f"DELETE FROM shop.orders WHERE id = :id; {count};")
+    assert cli.json("sql", "--file", "q.sql", "--param", "id=30") == [{"n": 6}]
+    monkeypatch.setattr("sys.stdin", io.StringIO(count))
+    assert cli.json("sql") == [{"n": 6}]
+    assert "rows_removed" in cli("sql", "DELETE FROM shop.orders WHERE id = 20")
+    assert "line 1, column 1" in cli("sql", "SELECT nope FROM shop.orders", code=2)
+    assert "not both" in cli("sql", count, "--file", "q.sql", code=2)
+    assert "cannot be read" in cli("sql", "--file", "none.sql", code=2)
