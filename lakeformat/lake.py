@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import re
 import uuid
@@ -32,16 +33,20 @@ from lakeformat.errors import (
     StoreError,
     UnsupportedFeature,
 )
+from lakeformat.maintenance.drop import drop
 from lakeformat.model import html
 from lakeformat.model.order import SortOrder
 from lakeformat.model.partition import Partitioning, parse_field
 from lakeformat.model.schema import Field, Schema
-from lakeformat.storage.catalogued import Catalogued
+from lakeformat.storage import paths
+from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.files import open_store
 from lakeformat.storage.head import Pointer
 from lakeformat.storage.store import Store
 from lakeformat.streaming import Sink
 from lakeformat.table import Table
+
+log = logging.getLogger("lakeformat")
 
 DIALECTS: Mapping[str, Dialect] = {"paimon": paimon, "iceberg": iceberg}
 
@@ -245,20 +250,62 @@ class Lake:
         self._store.move_folder(_folder(old), _folder(new))
         return self.table(new)
 
-    def drop_table(self, name: str, if_exists: bool = False) -> None:
-        """Remove a table and all of its files. Raises `NotFound` unless `if_exists`."""
+    def drop_table(self, name: str, if_exists: bool = False, purge: bool = False) -> None:
+        """Remove a table. Raises `NotFound` unless `if_exists`.
+
+        A folder's table goes with its files. Of a catalog's table the name goes; with `purge` first its files as well: those that its
+        metadata reaches below its location, and those there with names that engines give. Files of others stay, and so do other
+        tables: `InvalidInput` names those that share the place, and nothing is removed. A drop that was cut short can be asked for
+        again; until then readers may find files missing.
+        """
+        _require_name(name)
+        if self._catalog is not None:
+            try:
+                if purge:
+                    self._purge(self._catalog, name)
+                self._catalog.drop(name)
+                return
+            except NotFound:
+                if name.count(".") > 1 and not if_exists:
+                    raise
         if if_exists and not self.exists(name):
             return
-        store = self.table(name)._store
-        if self._catalog is not None and isinstance(store, Catalogued):
-            self._catalog.drop(name)
-        files = [f.path for f in store.list("")]
-        roots = [p for p in files if p.startswith(("snapshot/", "schema/", "metadata/"))]
-        store.delete(roots)  # First what makes it a table: no reader meets half of one.
-        store.delete([p for p in files if p not in set(roots)])
-        store.remove_empty_folders({p.rpartition("/")[0] for p in files})
-        if store.root.startswith(f"{self._store.root}/"):
-            self._store.remove_empty_folders([store.root[len(self._store.root) + 1 :]])
+        table = self.table(name)
+        store = table._store
+        if self._catalog is not None:
+            _require_alone(name, self._catalog.place(name).sharers(store))
+        if not purge and (there := iceberg.documents_of_catalogs(store)):
+            raise InvalidInput(
+                f"{name}: a catalog has a table at {store.root} too ({METADATA_FOLDER}/{there[-1]}); drop it there first, and then "
+                "this one with purge=True, which removes these files as well"
+            )
+        self._remove_files(table)
+
+    def _remove_files(self, table: Table) -> None:
+        drop(table._store, table._dialect)
+        if folder := paths.relative(self._store.root, table.uri):
+            self._store.remove_empty_folders([folder])
+
+    def _purge(self, catalog: Catalog, name: str) -> None:
+        """Delete the files of a catalog's table. Raises `NotFound`."""
+        try:
+            found = catalog.find(name, self._options)
+        except NoSuchFile as error:
+            log.warning("%s: %s; nothing tells which files the table had", name, error)
+            return  # An earlier purge came as far as the newest metadata file.
+        if found is None:
+            raise NotFound(f"no table {name!r} in {self.uri}")
+        store = self._catalogued(catalog, name, found)
+        table = Table(name, store, iceberg)
+        if table.properties.get("gc.enabled", "true").strip().lower() == "false":
+            raise UnsupportedFeature(f"{name}: gc.enabled=false: others use this table's files; drop it without purge")
+        _require_alone(name, catalog.place(name).sharers(store))
+        if iceberg.is_table(files_of(store)):
+            raise InvalidInput(
+                f"{name}: the folder {store.root} is a table without a catalog too (v<N>.metadata.json); drop {name} without purge, "
+                "and then that table from its own warehouse"
+            )
+        self._remove_files(table)
 
     def _find(self, name: str) -> Table | None:
         _require_name(name)
@@ -296,6 +343,14 @@ class Lake:
 
     def _format(self, store: Store) -> str | None:
         return next((format for format, dialect in DIALECTS.items() if dialect.is_table(store)), None)
+
+
+def _require_alone(name: str, others: Sequence[str]) -> None:
+    if others:
+        raise InvalidInput(
+            f"{name} shares its place with {', '.join(others)}: its files are not removed; a name of a catalog's table goes "
+            "without purge"
+        )
 
 
 def read_root(metadata_location: str, options: Mapping[str, str]) -> tuple[str, str]:

@@ -616,7 +616,7 @@ class Table:
         record = Rehearsal(files_of(self._store))
         store: Store = record
         if isinstance(self._store, Catalogued):
-            store = Catalogued(record, RehearsedPlace(RehearsedHead(record, self._store.head())))
+            store = Catalogued(record, RehearsedPlace(RehearsedHead(record, self._store.head()), self._store.place))
         return Table(self.name, store, self._dialect, self._branch), record
 
     def rollback_to(

@@ -17,9 +17,10 @@ from lakeformat.catalogs.catalog import Found
 from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, StoreError
 from lakeformat.model.snapshot import Outcome, Plan
+from lakeformat.storage.catalogued import is_within
 from lakeformat.storage.credentials import Issued, Lease
 from lakeformat.storage.head import Pointer
-from lakeformat.storage.store import Store
+from lakeformat.storage.store import Reader, Store
 
 OPTIONS = frozenset({"credential", "oauth2-server-uri", "prefix", "scope", "token", "warehouse"})
 _TIMEOUT_SECONDS = (10, 60)  # To connect, and to answer.
@@ -167,9 +168,22 @@ class RestEntry:
     def head(self, store: Store) -> RestHead:
         return RestHead(store, self)
 
-    def load(self) -> Mapping[str, Any] | None:
+    def sharers(self, reader: Reader) -> list[str]:
+        """The server is asked for each of its tables: nothing else tells where they lie."""
+        catalog, found = self.catalog, []
+        for name in (name for namespace in catalog.namespaces() for name in catalog.tables(namespace)):
+            entry = catalog.place(name)
+            loaded = None if entry == self else entry.load({"snapshots": "refs"})
+            if loaded is None:
+                continue
+            places = (loaded["metadata"].get("location"), loaded.get("metadata-location"))
+            if any(place and is_within(reader.root, place) for place in places):
+                found.append(name)
+        return sorted(found)
+
+    def load(self, query: Mapping[str, str] | None = None) -> Mapping[str, Any] | None:
         """The server's `LoadTableResult`; None where it has no such table."""
-        told = self.catalog.ask("GET", self.path)
+        told = self.catalog.ask("GET", self.path, query=query)
         if told.status == 404:
             return None
         if not told.is_good:

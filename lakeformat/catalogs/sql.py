@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,9 +15,10 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from lakeformat.catalogs.catalog import Found
 from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, NotFound, StoreError
+from lakeformat.storage.catalogued import is_within
 from lakeformat.storage.files import open_store
 from lakeformat.storage.head import SwapHead
-from lakeformat.storage.store import Store
+from lakeformat.storage.store import Reader, Store
 
 _TABLES = sa.MetaData()
 _LINES = sa.Table(
@@ -132,6 +133,25 @@ class SqlEntry:
         with _connected(self.catalog.uri) as (connection, typed):
             chosen = sa.select(_LINES.c.metadata_location).where(*self.line, *_is_table(typed))
             return connection.scalar(chosen)
+
+    def sharers(self, reader: Reader) -> list[str]:
+        """Of all catalogs in the database. A table lies where its metadata file is, `<location>/metadata/`; where a file has another
+        folder, it is asked."""
+        with _connected(self.catalog.uri) as (connection, typed):
+            columns = (_LINES.c.catalog_name, _LINES.c.table_namespace, _LINES.c.table_name, _LINES.c.metadata_location)
+            lines = connection.execute(sa.select(*columns).where(*_is_table(typed))).all()
+        found = []
+        for catalog, namespace, table, location in lines:
+            if location is None or (catalog, namespace, table) == (self.catalog.name, self.namespace, self.table):
+                continue
+            place = location
+            if not location.rpartition("/")[0].endswith("/metadata"):
+                with suppress(StoreError, CorruptFile):
+                    place = table_root(reader.read(location), location)
+            if is_within(reader.root, place):
+                shown = f"{namespace}.{table}"
+                found.append(shown if catalog == self.catalog.name else f"{shown} (catalog {catalog!r})")
+        return sorted(found)
 
     def swap(self, old: str | None, new: str) -> bool:
         try:

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 from lakeformat.commit import newest
 from lakeformat.dialects.dialect import Dialect
+from lakeformat.errors import InvalidInput
 from lakeformat.maintenance.expire import remove
 from lakeformat.model.snapshot import Expiry, TableState
 from lakeformat.model.work import ReadTask
+from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.store import Listed, Reader, Store
 
 log = logging.getLogger("lakeformat")
@@ -34,9 +36,15 @@ def _paths(task: ReadTask) -> Iterator[str]:
 
 
 def sweep(store: Store, dialect: Dialect, older_than_ms: int, dry_run: bool) -> list[Listed]:
-    """Remove, or with `dry_run` only tell, the orphans older than `older_than_ms` (epoch milliseconds)."""
+    """Remove, or with `dry_run` only tell, the orphans older than `older_than_ms` (epoch milliseconds). Raises `InvalidInput`
+    where the catalog has other tables at this place."""
     base = newest(store, dialect)
     found = dialect.orphans(store, base, older_than_ms)
+    if found and isinstance(store, Catalogued) and (others := store.place.sharers(store)):
+        raise InvalidInput(
+            f"{store.root} is the place of {', '.join(others)} too, whose files look like orphans from here: nothing is removed. "
+            "Give each table a place of its own, or drop the other names (without purge)"
+        )
     log.info(
         "%s: %d orphans, %d bytes%s",
         store.root,

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+from lakeformat.storage import paths
 from lakeformat.storage.head import Head
-from lakeformat.storage.store import Listed, Store
+from lakeformat.storage.store import Listed, Reader, Store
 
 
 def files_of(store: Store) -> Store:
@@ -15,11 +16,22 @@ def files_of(store: Store) -> Store:
     return store.store if isinstance(store, Catalogued) else store
 
 
+def is_within(root: str, path: str) -> bool:
+    """Whether a table that has `path` for its folder or its metadata file is at `root`, or where that keeps its files."""
+    inside = paths.relative(root, path)
+    return inside is not None and (not inside or inside.startswith(("metadata/", "data/")))
+
+
 class Place(Protocol):
     """A table as a catalog knows it. Picklable."""
 
     def head(self, store: Store) -> Head:
         """The contested name of the table whose files are in `store`."""
+        ...
+
+    def sharers(self, reader: Reader) -> list[str]:
+        """Names of the other tables of the catalog that lie where the reader's root is, or in its `metadata` or `data` folder.
+        Raises `StoreError`."""
         ...
 
 

@@ -428,7 +428,7 @@ class ObjectFiles:
         scheme = paths.scheme_of(uri)
         if scheme in (None, "file"):
             return LocalFiles("")
-        same_service = _family(scheme) == _same_bucket(self.base)[0]
+        same_service = paths.family(scheme) == _same_bucket(self.base)[0]
         return (
             open_store(uri.rpartition("/")[0], dict(self.options), self.lease)
             if same_service
@@ -669,11 +669,6 @@ def _require_conditional_put(store: ObjectFiles, folder: str) -> None:
     _KEEPS_ITS_WORD.add((base, options))
 
 
-def _family(scheme: str | None) -> str | None:
-    families = {"s3a": "s3", "adl": "az", "abfs": "az", "abfss": "az", "azure": "az", "https": "http"}
-    return families.get(scheme or "", scheme)
-
-
 def _same_bucket(base: str) -> tuple[str | None, str]:
     scheme, _, bucket = base.partition("://")
-    return _family(scheme), bucket
+    return paths.family(scheme), bucket

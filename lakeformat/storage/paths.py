@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
 from lakeformat.errors import InvalidInput
 
+# What makes a folder inside another a table's: the files by which either format is known.
+_OF_TABLE = re.compile(r"(?P<folder>.+/)(schema/schema-\d+|metadata/(v\d+|\d+-[^/]+)(\.gz)?\.metadata\.json(\.gz)?)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
@@ -65,3 +68,31 @@ def bucket_and_key(uri: str) -> tuple[str, str]:
     if not rest.startswith("//") or not bucket:
         raise InvalidInput(f"{uri}: no bucket; write {scheme}://bucket/path")
     return f"{scheme.lower()}://{bucket}", inside(uri, key.strip("/"))
+
+
+def family(scheme: str | None) -> str | None:
+    """One name for the schemes of a service: `s3a` is `s3`."""
+    families = {"s3a": "s3", "s3n": "s3", "adl": "az", "abfs": "az", "abfss": "az", "azure": "az", "https": "http"}
+    return families.get(scheme or "", scheme)
+
+
+def relative(root: str, path: str) -> str | None:
+    """An absolute `path` as a name inside the folder `root`, however each spells its scheme; "" is the root itself, None what
+    lies elsewhere."""
+    if path.startswith(f"{root}/"):
+        return path[len(root) + 1 :]
+    schemes = [scheme_of(each) for each in (root, path)]
+    if all(scheme in (None, "file") for scheme in schemes):
+        folder, name = local_folder(root), local_folder(path)
+    else:
+        folder, name = (
+            f"{family(scheme)}{each[len(scheme or '') :]}".rstrip("/")
+            for scheme, each in zip(schemes, (root, path), strict=True)
+        )
+    return name[len(folder) + 1 :] if f"{name}/".startswith(f"{folder}/") else None
+
+
+def tables_below(names: Iterable[str]) -> tuple[str, ...]:
+    """The folders of tables that lie inside another's, each with a slash at its end, by the names of files there."""
+    found = map(_OF_TABLE.fullmatch, (name for name in names if "/schema/" in name or ".metadata.json" in name))
+    return tuple(sorted({match["folder"] for match in found if match}))

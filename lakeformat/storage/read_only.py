@@ -9,7 +9,7 @@ from typing import BinaryIO
 from lakeformat.errors import InvalidInput
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.head import Head, Pointer
-from lakeformat.storage.store import Listed, Store
+from lakeformat.storage.store import Listed, Reader, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +85,5 @@ class Fixed:
     def advance(self, version: int, plan: Plan) -> Outcome:
         raise InvalidInput(f"{self.root}: this table was opened read-only, by its metadata file")
 
-    def sharers(self, root: str) -> list[str]:
+    def sharers(self, reader: Reader) -> list[str]:
         return []

@@ -10,6 +10,7 @@ from typing import BinaryIO, cast
 
 from lakeformat.errors import NoSuchFile, UnsupportedFeature
 from lakeformat.model.snapshot import Outcome, Plan
+from lakeformat.storage.catalogued import Place
 from lakeformat.storage.head import Head, Pointer
 from lakeformat.storage.store import Listed, Reader
 from lakeformat.storage.streams import NewFile
@@ -132,6 +133,10 @@ class RehearsedPlace:
     """Where a catalog's table is looked for in a dry run."""
 
     advanced: RehearsedHead
+    place: Place
 
     def head(self, store: object) -> Head:
         return self.advanced
+
+    def sharers(self, reader: Reader) -> list[str]:
+        return self.place.sharers(reader)

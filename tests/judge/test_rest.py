@@ -151,7 +151,7 @@ def test_names_are_the_servers(server: str, tmp_path: Path) -> None:
     back = lake.register_table("other.back", location)
     back.append(rows(3))
     assert content(back) == [1, 3]
-    lake.drop_table("other.back")
+    lake.drop_table("other.back", purge=True)
     assert not lake.exists("other.back")
     assert [p for p in Path(back.uri.removeprefix("file://")).rglob("*") if p.is_file()] == []
 

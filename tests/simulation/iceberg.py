@@ -76,6 +76,9 @@ class Line:
     def head(self, store: Store) -> Head:
         return SwapHead(store, self)
 
+    def sharers(self, reader: Any) -> list[str]:
+        return []
+
     def location(self) -> str | None:
         return self.store.pointer()
 

@@ -63,6 +63,7 @@ class RestServer(Serving):
     ) -> None:
         self.pointer, self.read, self.write, self.options = metadata_location, read, write, options
         self.short, self.uses, self.compresses = short, uses, False
+        self.names = ["t"]  # Of the tables in `a`; "alias" is `a.t` under another name.
         self.endpoint: str | None = "/v1/namespaces/a/tables/t/credentials"
         self.vended: list[str] = []
         self.asked: list[str] = []
@@ -73,7 +74,7 @@ class RestServer(Serving):
             def do_GET(handler) -> None:
                 self._answer(handler)
 
-            do_POST = do_GET
+            do_POST = do_DELETE = do_GET
 
             def log_message(handler, *_: Any) -> None:
                 pass
@@ -96,7 +97,7 @@ class RestServer(Serving):
         handler.wfile.write(data)
 
     def _told(self, method: str, path: str, token: str | None, body: bytes) -> tuple[int, dict[str, Any]]:
-        path = path.partition("?")[0].removeprefix("/catalog/v1/")
+        path, _, query = path.removeprefix("/catalog/v1/").partition("?")
         self.asked.append(f"{method} {path}")
         if path == "oauth/tokens":
             if token is not None or b"client_secret=secret" not in body:
@@ -109,6 +110,17 @@ class RestServer(Serving):
         match method, path:
             case "GET", "config":
                 return 200, {"defaults": {}, "overrides": {}}
+            case "GET", "namespaces":
+                return 200, {"namespaces": [] if "parent=" in query else [["a"]]}
+            case "GET", "namespaces/a/tables":
+                return 200, {"identifiers": [{"namespace": ["a"], "name": name} for name in self.names]}
+            case "DELETE", "namespaces/a/tables/t" if "t" in self.names:
+                self.names.remove("t")
+                return 204, {}
+            case "GET", "namespaces/a/tables/alias" if "alias" in self.names:
+                return 200, self._table()
+            case _, "namespaces/a/tables/t" if "t" not in self.names:
+                return 404, {"error": {"message": "no such table"}}
             case "GET", "namespaces/a/tables/t":
                 refresh = {} if self.endpoint is None else {"client.refresh-credentials-endpoint": self.endpoint}
                 return 200, {**self._table(), "config": {**self.options, **refresh}, **self._credentials()}

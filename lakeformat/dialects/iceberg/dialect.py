@@ -11,6 +11,7 @@ from lakeformat.dialects.iceberg.compaction import (
 from lakeformat.dialects.iceberg.conflict import check, isolation
 from lakeformat.dialects.iceberg.expire import (
     default_retention,
+    everything,
     expired_partitions,
     expiry,
     expiry_of_tag,
@@ -86,6 +87,7 @@ __all__ = [
     "delta",
     "delta_layout",
     "documents_of_catalogs",
+    "everything",
     "expired_partitions",
     "expired_tags",
     "expiry",

@@ -4,6 +4,7 @@ can reach, by the table as it is once the snapshots are gone.
 
 from __future__ import annotations
 
+import logging
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -22,14 +23,18 @@ from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention
 from lakeformat.storage.catalogued import Catalogued
-from lakeformat.storage.paths import is_absolute, local_folder, scheme_of
+from lakeformat.storage.paths import is_absolute, relative, tables_below
 from lakeformat.storage.store import Listed, Reader
 
 NOTHING = Expiry((), ())
 
+log = logging.getLogger("lakeformat")
+
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _METADATA_NAME = re.compile(rf"snap-\d+-\d+-{_UUID}\.avro|{_UUID}-[a-z0-9]*-?m\d+\.avro")
 _DOCUMENT_NAME = re.compile(rf"\d{{5,}}-{_UUID}(\.gz)?\.metadata\.json")
+_STATISTICS_NAME = re.compile(rf".*{_UUID}.*\.(stats|puffin|parquet|orc|avro)")  # Also of partitions, beside manifests.
+_FOLDER_NAME = re.compile(r"v\d+(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")  # Of the Hadoop layout.
 _DATA_NAME = re.compile(rf".*{_UUID}.*\.(parquet|orc|avro|puffin)")
 _TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|{_UUID}(\.gz)?\.metadata\.json")
 
@@ -97,19 +102,55 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
     """Files that no snapshot names and that are older than `older_than_ms` (epoch). Candidates are listed first, so that
     whatever is committed meanwhile is either among the names read afterwards, or no candidate."""
     listed = [f for folder in (METADATA_FOLDER, DATA_FOLDER) for f in reader.list(folder)]
-    candidates = [f for f in listed if f.modified_ms < older_than_ms and _is_ours(reader, f.path)]
+    inside = tables_below(f.path for f in listed)
+    candidates = [
+        f
+        for f in listed
+        if f.modified_ms < older_than_ms and _is_ours(reader, f.path) and not f.path.startswith(inside)
+    ]
     if not candidates:
         return []
     now = metadata.newest(reader)
     if now.schema.id < 0:
         raise CorruptTable(f"{reader.root} has no metadata; orphans cannot be told from files in use")
     try:
-        used = _reached(reader, now, list(metadata.snapshots(now).values()))
+        used = [*_reached(reader, now, list(metadata.snapshots(now).values()))]
+        for other in metadata.others(reader):
+            used += _reached(reader, other, list(metadata.snapshots(other).values()), missing_ok=True)
     except NoSuchFile as error:
         raise CorruptTable(f"{reader.root}: {error}; orphans cannot be told from files in use") from error
     paths = {_relative(reader, p) for group in used for p in group.to_pylist()}
     paths |= {_relative(reader, p) for p in metadata.named_documents(now)}
-    return [f for f in candidates if f.path not in paths]
+    # What seems to lie elsewhere may lie here all the same, by another name of this place: a link, another host. No name is
+    # given to two files.
+    elsewhere = {p.rpartition("/")[2] for p in paths if is_absolute(p)}
+    return [f for f in candidates if f.path not in paths and f.path.rpartition("/")[2] not in elsewhere]
+
+
+def everything(reader: Reader) -> Expiry:
+    """All files of the table below its location, in the order in which they can go: what its metadata reaches, and what has a
+    place and a name that engines give. The newest document goes last. Tables inside this one's folder keep theirs."""
+    listed = [f.path for folder in (METADATA_FOLDER, DATA_FOLDER) for f in reader.list(folder)]
+    documents, reached = [], []
+    try:
+        now = metadata.newest(reader)
+        documents = [_relative(reader, path) for path in metadata.named_documents(now)] if now.location else []
+        found = _reached(reader, now, list(metadata.snapshots(now).values()), missing_ok=True)
+        reached = [_relative(reader, path) for group in found for path in group.to_pylist()]
+    except (NoSuchFile, CorruptTable, UnsupportedFeature) as error:
+        # Either this was asked before and is gone already, or it cannot be read: names have to do.
+        log.info("%s: %s; files of the table are known by their names alone", reader.root, error)
+    if outside := [path for path in (*reached, *documents) if is_absolute(path)]:
+        log.warning("%s: %d files outside the table stay, e.g. %s", reader.root, len(outside), outside[0])
+    inside = (*tables_below(listed), *_tables_around(reader, reached))
+    own = {path for path in listed if _is_own(path)} | {*reached, *documents}
+    own = {path for path in own if not is_absolute(path) and not path.startswith(inside)}
+    last = set(documents[:1]) or {path for path in own if _FOLDER_NAME.fullmatch(path.rpartition("/")[2])}
+    first = {path for path in own - last if path.endswith((".metadata.json", ".metadata.json.gz"))}
+    data = {path for path in own - last - first if not path.startswith(f"{METADATA_FOLDER}/")}
+    waves = (first, data, own - last - first - data, last & own)
+    folders = sorted({path.rpartition("/")[0] for path in own} - {""}, reverse=True)
+    return Expiry((), tuple(tuple(sorted(wave)) for wave in waves if wave), folders=tuple(folders))
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -184,14 +225,8 @@ def _reached(
 
 def _relative(reader: Reader, path: str) -> str:
     """A path as listings show it; one that lies outside the table stays as it is."""
-    root = reader.root
-    if path.startswith(f"{root}/"):
-        return path[len(root) + 1 :]
-    if scheme_of(path) in (None, "file") and scheme_of(root) in (None, "file"):
-        name, folder = local_folder(path), local_folder(root)
-        if name.startswith(f"{folder}/"):
-            return name[len(folder) + 1 :]
-    return path
+    inside = relative(reader.root, path) if is_absolute(path) else path
+    return path if inside is None else inside
 
 
 def _is_ours(reader: Reader, path: str) -> bool:
@@ -204,3 +239,31 @@ def _is_ours(reader: Reader, path: str) -> bool:
         lost = isinstance(reader, Catalogued) and _DOCUMENT_NAME.fullmatch(name)
         return bool(lost or _METADATA_NAME.fullmatch(name))
     return bool(_DATA_NAME.fullmatch(name))
+
+
+def _is_own(path: str) -> bool:
+    """Whether a file has a place and a name that engines give to any file of a table."""
+    folder, _, name = path.rpartition("/")
+    if name.startswith(".") and name.endswith(".crc"):  # Hadoop's local files have one each.
+        return _is_own(f"{folder}/{name[1:-4]}")
+    if _TEMPORARY_NAME.fullmatch(name):
+        return True
+    if folder == METADATA_FOLDER:
+        names = (_METADATA_NAME, _DOCUMENT_NAME, _FOLDER_NAME, _STATISTICS_NAME)
+        return any(each.fullmatch(name) for each in names)
+    return bool(_DATA_NAME.fullmatch(name))
+
+
+def _tables_around(reader: Reader, paths: Sequence[str]) -> tuple[str, ...]:
+    """The folders of tables inside this one's, of which some of `paths`, outside its own folders, are files."""
+    folders: set[str] = set()
+    for path in paths:
+        parts = path.split("/")[:-1]
+        if not is_absolute(path) and parts and parts[0] not in (METADATA_FOLDER, DATA_FOLDER):
+            folders |= {"/".join(parts[: end + 1]) for end in range(len(parts))}
+    return tables_below(
+        f"{folder}/{kind}/{name}"
+        for folder in sorted(folders)
+        for kind in ("schema", METADATA_FOLDER)
+        for name in reader.names(f"{folder}/{kind}")
+    )

@@ -126,6 +126,16 @@ def documents_of_catalogs(reader: Reader) -> list[str]:
     return [match[0] for match in sorted(filter(None, found), key=lambda match: (int(match[1]), match[0]))]
 
 
+def others(reader: Reader) -> list[State]:
+    """The table as those see it who look elsewhere for its newest document: in the folder of a catalog's table the newest of the
+    Hadoop layout, and in that of the Hadoop layout all that a catalog may name."""
+    if isinstance(reader, Catalogued):
+        newest_first = sorted(_numbered(reader).items(), reverse=True)[:1]
+        return [parse(reader.read(path), version, reader.location(path)) for version, path in newest_first]
+    paths = [f"{METADATA_FOLDER}/{name}" for name in documents_of_catalogs(reader)]
+    return [parse(reader.read(path), 0, reader.location(path)) for path in paths]
+
+
 def load(reader: Reader, version: int) -> State:
     """The table as version `version` of its metadata says; `NOTHING` where there is no table."""
     if version == 0:

@@ -11,6 +11,7 @@ from lakeformat.dialects.paimon.compaction import (
 from lakeformat.dialects.paimon.conflict import check, isolation
 from lakeformat.dialects.paimon.expire import (
     default_retention,
+    everything,
     expired_partitions,
     expiry,
     expiry_of_tag,
@@ -83,6 +84,7 @@ __all__ = [
     "delete_layout",
     "delta",
     "delta_layout",
+    "everything",
     "expired_partitions",
     "expired_tags",
     "expiry",

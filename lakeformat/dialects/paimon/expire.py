@@ -13,8 +13,9 @@ from __future__ import annotations
 import calendar
 import datetime
 import itertools
+import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -27,15 +28,27 @@ from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, Unsupporte
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention
+from lakeformat.storage.paths import tables_below
 from lakeformat.storage.store import Listed, Reader
 
 NOTHING = Expiry((), ())
+
+log = logging.getLogger("lakeformat")
 
 # The names that engines give the files of a table; anything else is left alone.
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _METADATA_NAME = re.compile(rf"(manifest|manifest-list|index-manifest|index|stat|statistics)-{_UUID}-\d+(-\d+)?")
 _DATA_NAME = re.compile(rf".*{_UUID}(-\d+)?(\.[a-z0-9]+)*\.(parquet|orc|avro|index)")
 _TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|_temporary.*")
+_ROOT_NAMES = {
+    metadata.SCHEMA_FOLDER: re.compile(r"schema-\d+"),
+    metadata.SNAPSHOT_FOLDER: re.compile(r"snapshot-\d+|LATEST|EARLIEST"),
+    metadata.CHANGELOG_FOLDER: re.compile(r"changelog-\d+|LATEST|EARLIEST"),
+    metadata.TAG_FOLDER: re.compile(r"tag-.+|.*_SUCCESS"),
+    metadata.CONSUMER_FOLDER: re.compile(r"consumer-.+"),
+    # Paimon can keep its tables as Iceberg's too (`metadata.iceberg.storage`).
+    "metadata": re.compile(rf"v\d+\.metadata\.json|version-hint\.text|snap-.*\.avro|{_UUID}-m\d+\.avro"),
+}
 _LOGS_AT_ONCE = 64
 _HINTS = {"LATEST", "EARLIEST"}
 
@@ -147,7 +160,11 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
     """Files that nothing names and that are older than `older_than_ms` (epoch). Candidates are listed first, so that
     whatever is committed meanwhile is either among the names read afterwards, or no candidate."""
     metadata.require_readable(base, reader.root)
-    candidates = [f for f in reader.list("") if f.modified_ms < older_than_ms and _is_ours(f.path)]
+    listed = reader.list("")
+    inside = _tables_below(f.path for f in listed)
+    candidates = [
+        f for f in listed if f.modified_ms < older_than_ms and _is_ours(f.path) and not f.path.startswith(inside)
+    ]
     if not candidates:
         return []
     used: set[str] = set()
@@ -158,6 +175,27 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
             )
         used |= _used(reader, branch)
     return [f for f in candidates if f.path.rsplit("/", 1)[-1] not in used]
+
+
+def everything(reader: Reader) -> Expiry:
+    """All files of the table, in the order in which they can go: what its metadata reaches, and what has a place and a name that
+    engines give. Schemas, which make it a table, go last. Tables inside this one's folder keep theirs."""
+    listed = [f.path for f in reader.list("")]
+    inside = _tables_below(listed)
+    used: set[str] = set()
+    try:
+        for branch in ["", *metadata.branches(reader)]:
+            used |= _used(reader, branch, missing_ok=True)
+    except (CorruptTable, UnsupportedFeature) as error:
+        log.info("%s: %s; files of the table are known by their names alone", reader.root, error)
+    own = {path for path in listed if _is_own(path, used) and not path.startswith(inside)}
+    ids = metadata.snapshot_ids(reader)
+    schemas = {path for path in own if path.startswith(f"{metadata.SCHEMA_FOLDER}/")}
+    newest = {metadata.snapshot_path(id) for id in ids[-1:]} & own
+    first = {path for path in own - newest if path.startswith(f"{metadata.SNAPSHOT_FOLDER}/")}
+    waves = (first, own - schemas - newest - first, newest, schemas)
+    folders = sorted({path.rpartition("/")[0] for path in own} - {""}, reverse=True)
+    return Expiry((), tuple(tuple(sorted(wave)) for wave in waves if wave), folders=tuple(folders))
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -470,7 +508,7 @@ def _documents(
     return [parse(data, f"{reader.root}/{path}") for path, data in read if data is not None]
 
 
-def _used(reader: Reader, branch: str) -> set[str]:
+def _used(reader: Reader, branch: str, missing_ok: bool = False) -> set[str]:
     """Names of all files that a branch's snapshots, tags and changelogs reach."""
     documents = [
         *_documents(reader, f"{branch}{metadata.SNAPSHOT_FOLDER}/snapshot-"),
@@ -478,9 +516,9 @@ def _used(reader: Reader, branch: str) -> set[str]:
     ]
     logs = _documents(reader, f"{branch}{metadata.CHANGELOG_FOLDER}/changelog-", metadata.parse_changelog)
     try:
-        names = _names(reader, documents) | _names_of_changes(reader, logs)
+        names = _names(reader, documents, missing_ok) | _names_of_changes(reader, logs, missing_ok)
         manifests = [n for n in names if n.startswith("manifest-") and not n.startswith("manifest-list-")]
-        for table in manifest.read_entries(reader, manifests):
+        for table in manifest.read_entries(reader, manifests, missing_ok):
             names |= set(table["_FILE_NAME"].to_pylist())
             names |= {name for extra in table["_EXTRA_FILES"].to_pylist() for name in extra or ()}
     except NoSuchFile as error:
@@ -500,3 +538,26 @@ def _is_ours(path: str) -> bool:
                metadata.CHANGELOG_FOLDER, metadata.BRANCH_FOLDER}:  # fmt: skip
         return False
     return folder.rsplit("/", 1)[-1].startswith("bucket-") and bool(_DATA_NAME.fullmatch(name))
+
+
+def _is_own(path: str, used: Set[str]) -> bool:
+    """Whether a file has a place and a name that engines give to any file of a table, or is among those `used`."""
+    folder, _, name = path.rpartition("/")
+    if folder.startswith(f"{metadata.BRANCH_FOLDER}/"):  # A branch has folders like the table's.
+        folder = folder.split("/", 2)[2] if folder.count("/") > 1 else ""
+    if name.startswith(".") and name.endswith(".crc"):  # Hadoop's local files have one each.
+        return _is_own(f"{folder}/{name[1:-4]}", used)
+    if _TEMPORARY_NAME.fullmatch(name):
+        return True
+    top, last = folder.split("/", 1)[0], folder.rsplit("/", 1)[-1]
+    if top in _ROOT_NAMES:
+        return bool(_ROOT_NAMES[top].fullmatch(name))
+    if top in {MANIFEST_FOLDER, INDEX_FOLDER, STATISTICS_FOLDER}:
+        return bool(_METADATA_NAME.fullmatch(name)) or name in used
+    if last.startswith("bucket-"):
+        return bool(_DATA_NAME.fullmatch(name)) or name in used
+    return name == "_SUCCESS" and "=" in last  # A partition that is marked as done.
+
+
+def _tables_below(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(folder for folder in tables_below(paths) if not folder.startswith(f"{metadata.BRANCH_FOLDER}/"))
