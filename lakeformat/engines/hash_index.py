@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec import binary_row, murmur
-from lakeformat.engines import rows
+from lakeformat.engines import names, rows
 from lakeformat.errors import CorruptFile, InvalidInput
 from lakeformat.model.schema import find_field
 from lakeformat.model.work import Content, HashIndex, WriteTask, WrittenFile
@@ -53,7 +52,7 @@ class Assigner:
 
     def finish(self) -> list[WrittenFile]:
         """A file for each bucket that got a new hash, with all of its hashes."""
-        name = uuid.uuid4()
+        name = names.fresh()
         written: list[WrittenFile] = []
         for partition, found in self._partitions.items():
             for bucket in sorted(found.grown):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec import bitmap, puffin, vector_file
-from lakeformat.engines import deletes, worker
+from lakeformat.engines import deletes, names, worker
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.predicate import columns_of
 from lakeformat.model.work import (
@@ -63,7 +62,7 @@ def _write(store: Store, marked: dict[str, np.ndarray], task: DeleteTask) -> lis
     if task.content is Content.DELETION_VECTORS and task.file_format != "index":
         return _vectors(store, chosen, task)
     written: list[WrittenFile] = []
-    name = uuid.uuid4()
+    name = names.fresh()
     try:
         if task.content is Content.DELETION_VECTORS:
             for number, part in enumerate(_index_parts(chosen, task)):
@@ -167,7 +166,7 @@ def _vectors(store: Store, chosen: list[tuple[Target, np.ndarray]], task: Delete
     ]
     content, offsets = puffin.emit(blobs)
     folder = chosen[0][0].folder
-    path = f"{folder}/{task.name_prefix}{uuid.uuid4()}-deletes.puffin"
+    path = f"{folder}/{task.name_prefix}{names.fresh()}-deletes.puffin"
     store.write(path, content)
     now_ms = int(time.time() * 1000)
     return [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import casts, key_values, statistics
+from lakeformat.engines import casts, key_values, names, statistics
 from lakeformat.engines.formats import FORMATS
 from lakeformat.errors import InvalidInput, LakeError, StoreError, UnsupportedFeature
 from lakeformat.model.schema import Field, Kind, Row, Scalar, rebuild
@@ -54,7 +53,7 @@ class Files:
         self._places: dict[tuple[tuple[Any, ...], int | None], _Place] = {}
         self._open: OrderedDict[int, _Place] = OrderedDict()  # By use, oldest first.
         self._waiting_bytes = 0
-        self._name = str(uuid.uuid4())
+        self._name = names.fresh()
         self._numbers = itertools.count(task.first_number)
         self._ending = False
         self._written: list[WrittenFile] = []

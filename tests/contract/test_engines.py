@@ -3,6 +3,7 @@
 import datetime as dt
 import os
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -11,16 +12,19 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
+from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema
+from lakeformat.engines import names
 from lakeformat.engines.arrow import ArrowEngine
-from lakeformat.errors import CorruptFile, InvalidInput, OutsideScope, UnsupportedFeature
+from lakeformat.errors import CorruptFile, InvalidInput, OutsideScope, StoreError, UnsupportedFeature
 from lakeformat.model.partition import PartitionField, Transform, TransformKind, identity
 from lakeformat.model.predicate import and_, call, column, eq, ge, gt, is_in, is_not_null, is_null, like, lt, not_
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, scalar
 from lakeformat.model.work import BucketRule, ReadTask, RewriteTask, WriteTask
 from lakeformat.storage.catalogued import Catalogued
-from lakeformat.storage.files import open_store
+from lakeformat.storage.files import LocalFiles, open_store
 
 FORMATS = ("parquet", "orc", "avro")
 UTC = dt.UTC
@@ -666,6 +670,86 @@ def test_a_write_that_is_cancelled_ends_and_leaves_no_task_running(spark, store)
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
     assert store.list("") == []
     assert spark.range(5).count() == 5
+
+
+def _stops(batches):
+    """The last row's task ends as told, once others have written."""
+    for batch in batches:
+        for value in batch.column(0).to_pylist():
+            how, _, folder = value.partition(":")
+            if how != "write":
+                deadline = time.monotonic() + 60
+                while _data_files(folder) < 3 and time.monotonic() < deadline:
+                    time.sleep(0.05)
+            if how == "raise":
+                raise OSError("this disk is full")
+            if how == "exit":
+                os._exit(1)
+            if how == "wait":
+                time.sleep(120)
+        yield pa.RecordBatch.from_arrays([pa.array(range(batch.num_rows), pa.int64())], names=["id"])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("format", "properties", "how"),
+    [
+        ("paimon", {}, "raise"),
+        ("paimon", {}, "wait"),
+        ("iceberg", {"write.distribution-mode": "none"}, "exit"),
+        ("iceberg", {"write.distribution-mode": "none"}, "wait"),
+    ],
+)
+def test_whatever_ends_a_job_what_its_tasks_wrote_is_deleted(spark, tmp_path, caplog, format, properties, how):
+    table = Lake(str(tmp_path)).create_table(
+        "a.b", pa.schema([("id", pa.int64())]), format=format, properties=properties
+    )
+    kept = table.append(pa.table({"id": [1, 2]}))
+    before = {str(path) for path in tmp_path.rglob("*")}
+    last = f"{how}:{tmp_path}"
+    text = F.when(F.col("id") < 4, F.lit("write")).otherwise(F.lit(last)).alias("text")
+    frame = spark.range(0, 5, 1, 5).select(text).mapInArrow(_stops, "id bigint")
+    if how == "wait":
+        threading.Thread(target=_interrupt_when_written, args=(spark, tmp_path), daemon=True).start()
+    with pytest.raises(Exception, match=r"(?i)this disk is full|cancel|crashed|exited"):
+        table.append(frame)
+    assert {str(path) for path in tmp_path.rglob("*")} == before
+    assert [each.id for each in table.snapshots()] == [kept.id]
+    assert table.scan().count() == 2
+    assert "files that its tasks had written are deleted" in caplog.text
+    count = int(re.search(r"(\d+) files that its tasks", caplog.text)[1])
+    assert count >= 2, caplog.text
+
+
+def _interrupt_when_written(spark, folder):
+    deadline = time.monotonic() + 60
+    while _data_files(folder) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    spark.interruptAll()
+
+
+def _data_files(folder):
+    return sum(name.startswith(("data-", "0000")) for _, _, names in os.walk(folder) for name in names)
+
+
+def test_what_tasks_wrote_and_storage_does_not_delete_is_left_to_the_sweep_by_name(tmp_path, caplog):
+    from lakeformat.engines.spark import jobs
+
+    class Stuck(LocalFiles):
+        def delete(self, paths):
+            raise StoreError("the disk is gone")
+
+    job = names.new_job()
+    with names.of_job(job):
+        name = f"data-{names.fresh()}-0.parquet"
+    others = f"data-{names.fresh()}-0.parquet"
+    for path in (name, others):
+        open_store(str(tmp_path)).write(path, b"x")
+    jobs._delete(Stuck(str(tmp_path)), job)
+    assert f"those with {job} in their names, cannot be deleted now: the disk is gone" in caplog.text
+    jobs._delete(open_store(str(tmp_path)), job)
+    assert [each.path for each in open_store(str(tmp_path)).list("")] == [others]
+    assert "1 files that its tasks had written are deleted" in caplog.text
 
 
 @pytest.mark.spark

@@ -61,7 +61,7 @@ class SparkEngine:
         return frame if limit is None else frame.limit(limit)
 
     def write(self, store: Store, data: DataFrame, task: WriteTask) -> list[WrittenFile]:
-        """Rows to files, one job; `data` is evaluated once. Files of tasks that Spark repeated or gave up are orphans.
+        """Rows to files, one job; `data` is evaluated once. Files of tasks that Spark repeated are orphans; a job that fails leaves none.
 
         Columns are checked before anything runs, values as they are written: both raise `InvalidInput`.
         """
@@ -77,11 +77,11 @@ class SparkEngine:
             frame = self._settled(store, frame, task)
             task = replace(task, required=ALWAYS, keyed=replace(task.keyed, places=_settled(task.keyed.places)))
         frame = distribution.distributed(frame, task)
-        answers = mapped(frame, partial(executors.write, files_of(store), task), "answer binary")
+        work = partial(executors.write, files_of(store), task)
         with ExitStack() as stack:
             for each in settings:
                 stack.enter_context(each)
-            return [file for files in jobs.collected(self.spark, store, answers) for file in files]
+            return [file for files in jobs.collected(self.spark, store, frame, work) for file in files]
 
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
         """For each task, how many rows satisfy its predicate; one Spark task for each."""
@@ -168,8 +168,8 @@ class SparkEngine:
         size_bytes = sum(size for each in task.read for size in each.sizes_bytes)
         count = max(1, -(-size_bytes // task.write.target_size_bytes))
         frame = distribution.ranged(self.read(store, task.read, fields), task.write, count)
-        answers = mapped(frame, partial(executors.write, files_of(store), task.write), "answer binary")
-        return [file for files in jobs.collected(self.spark, store, answers) for file in files]
+        work = partial(executors.write, files_of(store), task.write)
+        return [file for files in jobs.collected(self.spark, store, frame, work) for file in files]
 
     def _worked(self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...]) -> DataFrame:
         schema = T.StructType([spark_field(each) for each in fields] or [T.StructField(executors.ROW, T.BooleanType())])

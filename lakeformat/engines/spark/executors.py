@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import assign, casts, key_places, key_values, marks, outcomes, worker
+from lakeformat.engines import assign, casts, key_places, key_values, marks, names, outcomes, worker
 from lakeformat.engines.arrow_merge import ArrowSource
 from lakeformat.engines.spark.types import kind_of, nullable
 from lakeformat.errors import InvalidInput, UnsupportedFeature
@@ -132,6 +132,12 @@ def read(
                     yield _for_spark(worker.columns(found, fields, task.fields), fields)
                 else:
                     yield pa.RecordBatch.from_arrays([pa.nulls(found.num_rows, pa.bool_())], names=[ROW])
+
+
+def of_job(job: str, work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What `work` makes of rows; the files that it writes have names by which the driver knows them."""
+    with names.of_job(job):
+        yield from work(batches)
 
 
 def _numbered(store: Store, work: Callable[[Store, Any], Any], place: int, blob: bytes) -> tuple[int, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import re
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -12,12 +14,18 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from lakeformat import errors
+from lakeformat.engines import names
 from lakeformat.engines.merge_parts import Made
 from lakeformat.engines.spark import executors, session
+from lakeformat.engines.spark.frames import mapped
 from lakeformat.errors import LakeError
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.store import Store
+
+log = logging.getLogger("lakeformat")
+
+_PAUSES = (0.0, 1.0, 2.0)  # Seconds before each look at what the tasks of a job that failed have written.
 
 
 def each(spark: SparkSession, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
@@ -26,23 +34,58 @@ def each(spark: SparkSession, store: Store, tasks: Sequence[Any], work: Callable
         return []
     blobs = tuple(pickle.dumps(each) for each in tasks)
     ids = spark.range(0, len(blobs), 1, len(blobs))
-    answers = collected(
-        spark, store, ids.mapInArrow(partial(executors.each, files_of(store), blobs, work), "answer binary")
-    )
+    answers = collected(spark, store, ids, partial(executors.each, files_of(store), blobs, work))
     by_place = dict(answers)
     return [by_place[place] for place in range(len(tasks))]
 
 
-def collected(spark: SparkSession, store: Store, frame: DataFrame) -> list[Any]:
-    """What the tasks answered. An error that a task answered is raised, and what others wrote is deleted."""
-    with session.cancelled_with_caller(spark):
-        answers = [pickle.loads(bytes(row[0])) for row in _named(frame.collect)]
+def collected(spark: SparkSession, store: Store, frame: DataFrame, work: executors.Work) -> list[Any]:
+    """What `work` answers of the frame's rows, one answer for each task. An error that a task answered is raised.
+
+    Whatever ends the job before all tasks have answered, the files that tasks wrote are deleted: nobody but the driver could have
+    committed them.
+    """
+    job = names.new_job()
+    answered = mapped(frame, partial(executors.of_job, job, work), "answer binary")
+    try:
+        with session.cancelled_with_caller(spark):
+            answers = [pickle.loads(bytes(row[0])) for row in _named(answered.collect)]
+    except BaseException:
+        _delete(store, job)
+        raise
     errors = [each for each in answers if isinstance(each, LakeError)]
     if errors:
         with suppress(LakeError):
             store.delete([file.path for each in answers for file in _files(each)])
         raise errors[0]
     return answers
+
+
+def _delete(store: Store, job: str) -> None:
+    """Delete the files that a job's tasks wrote, and those of tasks that take a moment to stop."""
+    count, folders = 0, set[str]()
+    try:
+        for pause in _PAUSES:
+            time.sleep(pause)
+            paths = [each.path for each in store.list("") if job in each.path.rpartition("/")[2]]
+            store.delete(paths)
+            count += len(paths)
+            folders |= {path.rpartition("/")[0] for path in paths}
+            if pause and not paths:
+                break
+        store.remove_empty_folders(folders)
+    except LakeError as error:
+        log.warning(
+            "%s: a Spark job failed, and the files of its tasks, those with %s in their names, cannot be deleted now: %s. "
+            "remove_orphan_files will remove them",
+            store.root, job, error,
+        )  # fmt: skip
+        return
+    log.warning(
+        "%s: a Spark job failed; %d files that its tasks had written are deleted. A task that has not stopped by now may write "
+        "more, with %s in their names: remove_orphan_files will remove them",
+        store.root, count, job,
+    )  # fmt: skip
 
 
 def _named(collect: Callable[[], Any]) -> Any:

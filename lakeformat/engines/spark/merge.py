@@ -112,8 +112,8 @@ class SparkSource:
             source, F.expr(to_sql(merge.condition)), kind
         )
         task = self._with(outcomes.DECISIONS)
-        answers = mapped(joined, partial(executors.decide, files_of(self._store), merge, task), "answer binary")
-        written = [file for files in jobs.collected(self._spark, self._store, answers) for file in files]
+        work = partial(executors.decide, files_of(self._store), merge, task)
+        written = [file for files in jobs.collected(self._spark, self._store, joined, work) for file in files]
         made = self._kept(outcomes.DECISIONS, written)
         decided = self._engine.read(self._store, made, outcomes.DECISIONS)
         file, row = F.col(outcomes.FILE_NAME), F.col(outcomes.ROW)
@@ -170,8 +170,8 @@ class SparkSource:
             rows = rows.repartition(F.col(outcomes.FILE_NAME))
         else:
             rows = rows.coalesce(1)
-        answers = rows.mapInArrow(partial(executors.marked, files_of(self._store), layout), "answer binary")
-        return [file for files in jobs.collected(self._spark, self._store, answers) for file in files]
+        work = partial(executors.marked, files_of(self._store), layout)
+        return [file for files in jobs.collected(self._spark, self._store, rows, work) for file in files]
 
     def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
         assert layout.keyed is not None, layout
@@ -189,10 +189,8 @@ class SparkSource:
         kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
         rows = self._engine.read(self._store, tasks, read).toDF(*names)
         rows = rows.join(self._small(self._source(tuple(needed.values()))), F.expr(to_sql(merge.condition)), kind)
-        answers = mapped(
-            rows, partial(executors.decide_by_key, files_of(self._store), merge, self._with(held)), "answer binary"
-        )
-        written = [file for files in jobs.collected(self._spark, self._store, answers) for file in files]
+        work = partial(executors.decide_by_key, files_of(self._store), merge, self._with(held))
+        written = [file for files in jobs.collected(self._spark, self._store, rows, work) for file in files]
         made = self._engine.read(self._store, self._kept(held, written), held)
         if merge.wants_one_match:
             same = [f.name for f, t in zip(columns, merge.target, strict=False) if t.name in key]
