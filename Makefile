@@ -4,16 +4,18 @@ WAREHOUSE ?= ./warehouse
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# A process that has run its tests takes of those that wait for the other.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 demo ui: export DAGSTER_HOME := $(CURDIR)/.dagster
 export DAGSTER_DISABLE_TELEMETRY := 1
 export SPARK_LOCAL_IP := 127.0.0.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ui test check judge bench clean java
+.PHONY: help demo ui test test-fast test-long check judge bench clean java
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
 
 demo: $(STAMP) java home ## Backfill January 2013, compact, expire, re-run one day, and show what happened
 	$(BIN)/python -m pipelines.demo $(WAREHOUSE)
@@ -21,8 +23,14 @@ demo: $(STAMP) java home ## Backfill January 2013, compact, expire, re-run one d
 ui: $(STAMP) java home ## Open Dagster on http://localhost:3000
 	LAKE_WAREHOUSE=$(abspath $(WAREHOUSE)) $(BIN)/dagster dev -w workspace.yaml
 
-test: $(STAMP) java ## Run the tests, a file at a time on each of two processes
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+test: $(STAMP) java ## Run the tests, on two processes
+	$(PYTEST)
+
+test-fast: $(STAMP) ## Run the tests that start neither a JVM nor Dagster, with few seeds and examples
+	LAKEFORMAT_SEEDS=30 LAKEFORMAT_EXAMPLES=5 $(PYTEST) -m 'not spark and not dagster' --hypothesis-profile fast
+
+test-long: $(STAMP) java ## Run the tests with the seeds and examples of a night
+	LAKEFORMAT_SEEDS=10000 LAKEFORMAT_EXAMPLES=300 $(PYTEST) --hypothesis-profile long --timeout 0
 
 check: $(STAMP) ## Lint, types, and the import rule
 	$(BIN)/ruff check .

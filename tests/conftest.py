@@ -1,17 +1,51 @@
-"""What all tests share: one Spark session, started by the first test that asks for it."""
+"""What all tests share: one Spark session a process, started by the first test that asks for it, and which tests are slow.
 
+A test that asks for `spark` is marked so by itself, and goes first. What starts Dagster in other processes is marked `dagster`.
+`make test-fast` leaves out both.
+"""
+
+import ast
 import os
 import sys
+from functools import cache
+from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("fast", max_examples=20)
+settings.register_profile("long", max_examples=2000)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
 
 
+@pytest.hookimpl(tryfirst=True)  # Before marks choose among the tests.
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+        if item.path.parent.name == "dagster" and _starts_processes(item.path):
+            item.add_marker("dagster")
+    # One process then has most of the tests that need a session, while the other has the rest, and takes of these what is left.
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+@cache
+def _starts_processes(path: Path) -> bool:
+    imported = {
+        name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([each.name for each in node.names] if isinstance(node, ast.Import) else [node.module])
+    }
+    return bool(imported & {"subprocess", "multiprocessing"})
+
+
 @pytest.fixture(scope="session")
-def spark():
+def spark(pytestconfig):
+    if "not spark" in pytestconfig.getoption("markexpr"):
+        pytest.fail("a test that is to run without a JVM asks for a session: mark it with pytest.mark.spark")
     from pyspark.sql import SparkSession
 
     if remote := os.environ.get("SPARK_TEST_REMOTE"):  # Over Spark Connect: a process holds one kind of session.
