@@ -6,6 +6,7 @@ A test that asks for `spark` is marked so by itself, and goes first. What starts
 
 import ast
 import os
+import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -13,8 +14,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+MEMORY = Path("/dev/shm")
+
 settings.register_profile("fast", max_examples=20)
 settings.register_profile("long", max_examples=2000)
+# Tables are synced to the disk, file by file; tests need not wait for one. What tests leave there goes when they pass.
+if "PYTEST_DEBUG_TEMPROOT" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
