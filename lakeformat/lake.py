@@ -186,6 +186,19 @@ class Lake:
                     found.add(f"{each}.{folder}")
         return sorted(found)
 
+    def create_namespace(self, name: str) -> None:
+        """Make a namespace where a catalog keeps them; a folder's comes with its first table. One that is there stays."""
+        _require_name(f"{name}.table")
+        if self._catalog is not None:
+            self._catalog.create_namespace(name)
+
+    def drop_namespace(self, name: str) -> None:
+        """Remove a namespace without tables. Raises `InvalidInput` where it has some."""
+        _require_name(f"{name}.table")
+        if name in self.namespaces() and (there := self.tables(name)):
+            raise InvalidInput(f"namespace {name!r} holds {', '.join(there[:5])}; drop its tables first")
+        self._store.remove_empty_folders([f"{name}{_DATABASE}"])
+
     def register_table(self, name: str, metadata_location: str) -> Table:
         """Give an Iceberg table that is there already a name in the catalog, by its newest metadata file, which is read first.
         Raises `AlreadyExists`, `NoSuchFile`, `CorruptTable`, and `UnsupportedFeature` for a version that is not known."""

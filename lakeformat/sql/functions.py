@@ -17,7 +17,7 @@ from lakeformat.errors import UnsupportedFeature
 from lakeformat.sql.text import Piece
 
 _SAME = frozenset({
-    "abs", "and", "approxdistinct", "argmax", "argmin", "array", "arrayagg", "arrayappend", "arrayfilter", "arraymax", "arraymin",
+    "abs", "and", "argmax", "argmin", "array", "arrayagg", "arrayappend", "arrayfilter", "arraymax", "arraymin",
     "arraysort", "arrayslice", "arraytostring", "arrayuniqueagg", "ascii", "atan", "atan2", "avg", "bitwiseandagg",
     "bitwiseoragg", "bitwisexoragg", "case", "cast", "cbrt", "chr", "coalesce", "concat", "concatws", "contains", "cos", "count",
     "countif", "covarpop", "covarsamp", "cumedist", "currentdate", "currenttimestamp", "decodecase", "degrees", "endswith", "exists",
@@ -26,7 +26,7 @@ _SAME = frozenset({
     "max", "md5", "median", "min", "nextday", "nthvalue", "nullif", "nvl2", "or", "pad", "percentrank", "pi", "pow", "radians", "rand",
     "reduce", "regexpextract", "regexplike", "regexpreplace", "regexpsplit", "regrslope", "repeat", "replace", "reverse", "right", "round",
     "sha", "sha2", "sin", "space", "splitpart", "sqrt", "startswith", "stddev", "stddevpop", "stddevsamp", "struct", "sum", "tan",
-    "timestampdiff", "timestamptrunc", "timestrtotime", "timetostr", "tobase64", "transform", "translate", "trim", "unhex",
+    "timestamptrunc", "timestrtotime", "timetostr", "tobase64", "transform", "translate", "trim", "unhex",
     "upper", "uuid", "varmap", "variance", "variancepop", "xor",
 })  # fmt: skip
 _ANONYMOUS = frozenset({"mean", "make_date", "map_values", "map_entries", "now"})

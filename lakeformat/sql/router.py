@@ -7,7 +7,20 @@ from typing import Any
 
 from lakeformat.engines.choose import is_spark
 from lakeformat.errors import InvalidInput
-from lakeformat.sql import explain, insert, merging, parameters, query, rows, settings, text
+from lakeformat.sql import (
+    alter,
+    create,
+    explain,
+    insert,
+    merging,
+    parameters,
+    procedures,
+    query,
+    rows,
+    settings,
+    show,
+    text,
+)
 from lakeformat.sql.result import Result
 from lakeformat.sql.session import Context, Session, Warehouse
 from lakeformat.sql.text import Cursor, Piece
@@ -95,4 +108,13 @@ _FAMILIES = {
     "SET": settings.set_,
     "RESET": settings.reset,
     "EXPLAIN": explain.explain,
+    "CREATE": create.create,
+    "REPLACE": create.create,
+    "DROP": create.drop,
+    "ALTER": alter.alter,
+    "COMMENT": alter.comment,
+    "DESCRIBE": show.describe,
+    "DESC": show.describe,
+    "SHOW": show.show,
+    "CALL": procedures.call,
 }

@@ -23,6 +23,8 @@ class Warehouse(Protocol):
     def namespaces(self) -> list[str]: ...
     def tables(self, namespace: str | None = None) -> list[str]: ...
     def rename_table(self, old: str, new: str) -> Table: ...
+    def create_namespace(self, name: str) -> None: ...
+    def drop_namespace(self, name: str) -> None: ...
     def register_table(self, name: str, metadata_location: str) -> Table: ...
     @property
     def create_table(self) -> Any: ...
@@ -37,6 +39,7 @@ class Session:
     database: str = "default"
     settings: dict[str, str] = field(default_factory=dict)
     catalogs: set[str] = field(default_factory=set)  # Names that stand for this warehouse.
+    databases: set[str] = field(default_factory=set)  # What CREATE DATABASE made and no table is in yet.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,10 @@ class Context:
     def verb(self) -> dict[str, Any]:
         """What every verb that commits is given."""
         return {"id": self.id, "properties": self.properties}
+
+    @property
+    def databases(self) -> list[str]:
+        return sorted({*self.lake.namespaces(), *self.session.databases})
 
     def setting(self, key: str) -> str | None:
         """What SET said; else what the Spark session says."""

@@ -32,7 +32,7 @@ def use(context: Context, cursor: Cursor) -> Result:
         path = path[1:]
     if path[0] in context.session.catalogs and len(path) == 1:
         return nothing()
-    name, known = ".".join(path), context.lake.namespaces()
+    name, known = ".".join(path), context.databases
     matching = [each for each in known if each == name] or [e for e in known if e.casefold() == name.casefold()]
     if not matching and name != "default":
         there = ", ".join(known) or "none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
@@ -99,6 +100,9 @@ def read(original: str) -> Script:
     for here, after in itertools.pairwise(tokens):
         if here.token_type is TokenType.PARAMETER and here.text == "$" and after.start == here.end + 1:
             changed[here.start] = DOLLAR
+        both = here.token_type is TokenType.STRING is after.token_type
+        if both and after.start == here.end + 1 and original[here.end] == original[after.start]:
+            changed[here.end] = "\\"  # 'it''s', which sqlglot would take for two texts.
     marks = [token for token in tokens if token.token_type is TokenType.PLACEHOLDER]
     if len(marks) > _QUESTIONS:
         raise InvalidInput(f"SQL with {len(marks)} parameters; at most {_QUESTIONS} are taken")
@@ -314,9 +318,22 @@ def _is_word(text: str) -> bool:
 
 def _tokenize(text: str) -> list[Token]:
     try:
-        return list(_Tokenizer(dialect=Spark()).tokenize(text))
+        found = list(_Tokenizer(dialect=Spark()).tokenize(text))
     except TokenError as error:
         raise InvalidInput(f"SQL cannot be taken apart (a quote or a comment that is not closed?): {error}") from error
+    return [word for token in found for word in _words(token, text)]
+
+
+def _words(token: Token, text: str) -> list[Token]:
+    """`PARTITIONED BY`, one token of sqlglot's, as two."""
+    is_one = token.token_type in _QUOTED or token.token_type is TokenType.IDENTIFIER
+    if is_one or not any(c.isspace() for c in token.text):
+        return [token]
+    found = re.finditer(r"\S+", text[token.start : token.end + 1])
+    return [
+        Token(TokenType.VAR, each[0], token.line, token.col, token.start + each.start(), token.start + each.end() - 1)
+        for each in found
+    ]
 
 
 def _spell_time_travel(tokens: Sequence[Token], changed: list[str]) -> None:

@@ -1,0 +1,371 @@
+"""ALTER TABLE and COMMENT ON -> alter(), branches, tags, drop_partitions."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from sqlglot.tokens import TokenType
+
+from lakeformat.alter import Alteration
+from lakeformat.errors import AlreadyExists, NotFound
+from lakeformat.model.partition import parse_field
+from lakeformat.model.predicate import resolve
+from lakeformat.sql import create, declare, insert, names
+from lakeformat.sql.result import Result, metrics, nothing
+from lakeformat.sql.session import Context
+from lakeformat.sql.text import Cursor
+from lakeformat.table import Table
+
+_UNITS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1}
+
+
+def alter(context: Context, cursor: Cursor) -> Result:
+    cursor.expect("ALTER")
+    if not cursor.take("TABLE"):
+        cursor.refuse(f"ALTER {cursor.word()}; known is ALTER TABLE")
+    if_exists = cursor.take("IF EXISTS")
+    at = cursor.offset
+    path = cursor.path()
+    try:
+        table = names.table(context, path, f"SQL at {context.script.place(at)}")
+    except NotFound:
+        if if_exists:
+            return nothing()
+        raise
+    start, word = cursor.offset, cursor.word()
+    form = _FORMS.get(word)
+    if form is None:
+        cursor.refuse(f"ALTER TABLE ... {word}; known are {', '.join(sorted(_FORMS))}")
+    cursor.at += 1
+    assert form is not None
+    found = form(context, cursor, table, start)
+    if isinstance(found, Result):
+        return found
+    cursor.close()
+    if found is not None and found.changes:
+        found.commit()
+    return nothing()
+
+
+def comment(context: Context, cursor: Cursor) -> Result:
+    """COMMENT ON TABLE t IS 'text'."""
+    cursor.expect("COMMENT")
+    cursor.expect("ON")
+    if not cursor.take("TABLE"):
+        cursor.refuse(f"COMMENT ON {cursor.word()}; known is COMMENT ON TABLE")
+    at = cursor.offset
+    table = names.table(context, cursor.path(), f"SQL at {context.script.place(at)}")
+    cursor.expect("IS")
+    said = None if cursor.take("NULL") else cursor.string()
+    cursor.close()
+    table.alter().set_comment(said).commit()
+    return nothing()
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _column(table: Table, path: tuple[str, ...]) -> str:
+    """A column's path as the table spells it; parts of collections (`element`, `key`, `value`) as they are."""
+    try:
+        return ".".join(resolve(path, table.schema.fields)[0])
+    except NotFound:
+        if len(path) == 1:
+            raise
+        return ".".join((*resolve(path[:1], table.schema.fields)[0], *path[1:]))
+
+
+def _set(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
+    if cursor.take("TBLPROPERTIES") or cursor.peek("("):
+        given = declare.properties(cursor)
+        found = table.alter()
+        if "comment" in given:
+            found = found.set_comment(given.pop("comment"))
+        return found.set_properties(given) if given else found
+    if cursor.peek("IDENTIFIER"):
+        cursor.refuse(
+            "SET IDENTIFIER FIELDS; say the key when the table is made ('primary-key' in TBLPROPERTIES)", start
+        )
+    cursor.refuse(f"ALTER TABLE ... SET {cursor.word()}; known is SET TBLPROPERTIES", start)
+    return None
+
+
+def _unset(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
+    cursor.expect("TBLPROPERTIES")
+    if_exists = cursor.take("IF EXISTS")
+    keys = cursor.listed(lambda: declare.key(cursor))
+    missing = [key for key in keys if key not in table.properties and key != "comment"]
+    if missing and not if_exists:
+        raise context.script.invalid(
+            start, f"{table.name} has no property {missing[0]!r}; say UNSET TBLPROPERTIES IF EXISTS"
+        )
+    found = table.alter()
+    if "comment" in keys:
+        found = found.set_comment(None)
+    rest = [key for key in keys if key != "comment"]
+    return found.remove_properties(*rest) if rest else found
+
+
+def _reset(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
+    """Flink's RESET ('key')."""
+    return table.alter().remove_properties(*cursor.listed(lambda: declare.key(cursor)))
+
+
+def _add(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
+    if cursor.take("PARTITION FIELD"):
+        text = declare.transform(cursor)
+        return table.alter().add_partition_field(text, cursor.part() if cursor.take("AS") else None)
+    if cursor.peek("PARTITION"):
+        cursor.refuse("ADD PARTITION; a partition comes with its first row", start)
+    if cursor.peek("CONSTRAINT"):
+        cursor.refuse("ADD CONSTRAINT", start)
+    cursor.take("COLUMNS") or cursor.take("COLUMN")
+    if_not_exists = cursor.take("IF NOT EXISTS")
+    if cursor.peek("("):
+        declared = cursor.listed(lambda: declare.column(context, cursor))
+    else:
+        declared = [declare.column(context, cursor)]
+        while cursor.take(","):
+            declared.append(declare.column(context, cursor))
+    found, known = table.alter(), {name.casefold() for name in table.schema.names}
+    for each in declared:
+        if if_not_exists and len(each.path) == 1 and each.path[0].casefold() in known:
+            continue
+        path = each.path
+        if len(path) > 1:
+            path = (*_column(table, path[:-1]).split("."), path[-1])
+        found = found.add_column(
+            ".".join(path),
+            each.type,
+            nullable=each.nullable,
+            comment=each.comment,
+            default=each.default,
+            first=each.first,
+            after=each.after,
+        )
+    return found
+
+
+def _drop(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
+    if cursor.take("PARTITION FIELD"):
+        return table.alter().drop_partition_field(_partition_field(table, declare.transform(cursor)))
+    if cursor.peek("IDENTIFIER FIELDS"):
+        cursor.refuse("DROP IDENTIFIER FIELDS; the key of a table stays", start)
+    for kind in ("BRANCH", "TAG"):
+        if cursor.take(kind):
+            return _drop_reference(context, cursor, table, kind)
+    if_exists = cursor.take("IF EXISTS")
+    if cursor.peek("PARTITION"):
+        specs = []
+        while cursor.take("PARTITION"):
+            specs.append(insert.partition(context, cursor, table))
+            cursor.take(",")
+        cursor.take("PURGE")
+        cursor.close()
+        return metrics(table.drop_partitions(specs, **context.verb))
+    cursor.take("COLUMNS") or cursor.take("COLUMN")
+    if_exists = cursor.take("IF EXISTS") or if_exists
+    if cursor.peek("("):
+        paths = cursor.listed(cursor.path)
+    else:
+        paths = [cursor.path()]
+        while cursor.take(","):
+            paths.append(cursor.path())
+    found = table.alter()
+    for path in paths:
+        try:
+            found = found.drop_column(_column(table, path))
+        except NotFound:
+            if not if_exists:
+                raise
+    return found
+
+
+def _rename(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
+    if cursor.take("TO"):
+        return create.rename(context, cursor, table)
+    if cursor.take("COLUMN"):
+        old = _column(table, cursor.path())
+        cursor.expect("TO")
+        return table.alter().rename_column(old, cursor.part())
+    cursor.refuse(f"RENAME {cursor.word()}; known are RENAME TO and RENAME COLUMN", start)
+    return None
+
+
+def _change(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
+    """ALTER [COLUMN] a TYPE t, and what else ALTER and CHANGE say of a column."""
+    cursor.take("COLUMN")
+    found = table.alter()
+    while True:
+        found = _changed(context, cursor, found, _column(table, cursor.path()))
+        if not cursor.take(","):
+            return found
+
+
+def _changed(context: Context, cursor: Cursor, found: Alteration, name: str) -> Alteration:
+    if cursor.take("TYPE"):
+        return found.change_type(name, declare.type_(context, cursor))
+    if cursor.take("COMMENT"):
+        return found.change_comment(name, cursor.string())
+    if cursor.take("FIRST"):
+        return found.move_column(name, first=True)
+    if cursor.take("AFTER"):
+        return found.move_column(name, after=cursor.path()[-1])
+    if cursor.take("DROP NOT NULL"):
+        return found.drop_not_null(name)
+    if cursor.take("SET DEFAULT"):
+        return found.change_default(name, declare.default(context, cursor.until(",")))
+    if cursor.take("DROP DEFAULT"):
+        return found.change_default(name, None)
+    if cursor.peek("SET NOT NULL"):
+        cursor.refuse(f"SET NOT NULL of {name}: rows that are there may hold nulls; write them into a new table")
+    cursor.fail("expected TYPE, COMMENT, FIRST, AFTER, SET DEFAULT, DROP DEFAULT or DROP NOT NULL")
+    return None
+
+
+def _partition_field(table: Table, text: str) -> str:
+    """The name of a partition field: itself, or the transform that it is."""
+    fields = table.schema.partitioning.fields
+    if any(each.name == text for each in fields):
+        return text
+    asked = parse_field(text)
+    for each in fields:
+        if (each.source.casefold(), each.transform) == (asked.source.casefold(), asked.transform):
+            return each.name
+    there = ", ".join(f"{each.name} = {create.transform_text(each)}" for each in fields) or "none"
+    raise NotFound(f"{table.name}: no partition field {text!r}; there are: {there}")
+
+
+def _replace(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
+    if cursor.take("PARTITION FIELD"):
+        old = _partition_field(table, declare.transform(cursor))
+        cursor.expect("WITH")
+        text = declare.transform(cursor)
+        found = table.alter().drop_partition_field(old)
+        return found.add_partition_field(text, cursor.part() if cursor.take("AS") else None)
+    for kind in ("BRANCH", "TAG"):
+        if cursor.take(kind):
+            return _reference(context, cursor, table, kind, replace=True)
+    cursor.refuse(f"ALTER TABLE ... REPLACE {cursor.word()}; known are PARTITION FIELD, BRANCH and TAG", start)
+    return None
+
+
+def _write(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
+    """WRITE [LOCALLY] ORDERED BY, DISTRIBUTED BY PARTITION, UNORDERED: the sort order and how rows are spread."""
+    found, mode, order = table.alter(), None, None
+    if cursor.take("UNORDERED"):
+        mode, order = "none", []
+    else:
+        if cursor.take("DISTRIBUTED BY PARTITION"):
+            mode = "hash"
+        locally = cursor.take("LOCALLY")
+        if cursor.take("ORDERED BY"):
+            mode = mode or ("none" if locally else "range")
+            order = _order(cursor)
+        elif mode is None or locally:
+            cursor.fail("expected ORDERED BY, DISTRIBUTED BY PARTITION or UNORDERED")
+    if order is not None:
+        found = found.set_sort_order(order)
+    return found.set_properties({"write.distribution-mode": str(mode)})
+
+
+def _order(cursor: Cursor) -> list[str]:
+    parens, found = cursor.take("("), []
+    while True:
+        words = [declare.transform(cursor)]
+        while cursor.word() in ("ASC", "DESC", "NULLS", "FIRST", "LAST"):
+            words.append(cursor.part())
+        found.append(" ".join(words))
+        if not cursor.take(","):
+            break
+    if parens:
+        cursor.expect(")")
+    return found
+
+
+def _create(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
+    replace = cursor.take("OR REPLACE")
+    for kind in ("BRANCH", "TAG"):
+        if cursor.take(kind):
+            return _reference(context, cursor, table, kind, replace)
+    cursor.refuse(f"ALTER TABLE ... CREATE {cursor.word()}; known are BRANCH and TAG", start)
+    return None
+
+
+def _named(cursor: Cursor) -> str:
+    return cursor.string() if cursor.tokens[cursor.at].token_type is TokenType.STRING else cursor.part()
+
+
+def _reference(context: Context, cursor: Cursor, table: Table, kind: str, replace: bool) -> Result:
+    """A branch or tag: [IF NOT EXISTS] name [AS OF VERSION n] [RETAIN n DAYS] [WITH SNAPSHOT RETENTION ...]."""
+    if_not_exists = cursor.take("IF NOT EXISTS")
+    start = cursor.offset
+    name = _named(cursor)
+    snapshot_id = cursor.number() if cursor.take("AS OF VERSION") else None
+    retain = _age(cursor) if cursor.take("RETAIN") else None
+    keep_snapshots = keep_younger_than = None
+    if cursor.take("WITH SNAPSHOT RETENTION"):
+        if cursor.word(1) == "SNAPSHOTS":
+            keep_snapshots = cursor.number()
+            cursor.expect("SNAPSHOTS")
+        if not cursor.done:
+            keep_younger_than = _age(cursor)
+    cursor.close()
+    there = {"BRANCH": table.inspect.branches, "TAG": table.inspect.tags}[kind]().column(0).to_pylist()
+    if name in there and if_not_exists:
+        return nothing()
+    if name in there and not replace:
+        raise AlreadyExists(f"SQL at {context.script.place(start)}: {table.name} has a {kind.lower()} {name!r} already")
+    if kind == "TAG":
+        if keep_snapshots or keep_younger_than:
+            cursor.refuse("SNAPSHOT RETENTION of a tag; a tag is one snapshot", start)
+        if name in there:
+            table.delete_tag(name)
+        table.create_tag(name, snapshot_id, retain)
+        return nothing()
+    if name in there:
+        cursor.refuse(f"REPLACE BRANCH {name}: fast_forward moves one; or DROP BRANCH and CREATE BRANCH", start)
+    table.create_branch(
+        name, snapshot_id, retain=retain, keep_snapshots=keep_snapshots, keep_younger_than=keep_younger_than
+    )
+    return nothing()
+
+
+def _drop_reference(context: Context, cursor: Cursor, table: Table, kind: str) -> Result:
+    if_exists = cursor.take("IF EXISTS")
+    name = _named(cursor)
+    cursor.close()
+    drop = table.delete_tag if kind == "TAG" else table.delete_branch
+    try:
+        drop(name)
+    except NotFound:
+        if not if_exists:
+            raise
+    return nothing()
+
+
+def _age(cursor: Cursor) -> dt.timedelta:
+    """`7 DAYS`."""
+    count = cursor.number()
+    unit = cursor.word().removesuffix("S")
+    if unit not in _UNITS:
+        cursor.fail("expected DAYS, HOURS, MINUTES or SECONDS")
+    cursor.at += 1
+    return dt.timedelta(seconds=count * _UNITS[unit])
+
+
+_FORMS = {
+    "SET": _set,
+    "UNSET": _unset,
+    "RESET": _reset,
+    "ADD": _add,
+    "DROP": _drop,
+    "RENAME": _rename,
+    "ALTER": _change,
+    "CHANGE": _change,
+    "MODIFY": _change,
+    "REPLACE": _replace,
+    "WRITE": _write,
+    "CREATE": _create,
+}

@@ -1,0 +1,307 @@
+"""CREATE and DROP of tables and databases, REPLACE, RENAME."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat.codec.arrow import fields_from_arrow
+from lakeformat.engines.choose import fields_from_spark
+from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.model.partition import PartitionField, Partitioning, TransformKind, parse_field
+from lakeformat.model.schema import Field, Schema
+from lakeformat.sql import declare, names, query
+from lakeformat.sql.result import Result, metrics, nothing
+from lakeformat.sql.session import Context
+from lakeformat.sql.text import Cursor, Piece
+from lakeformat.table import Table
+
+FORMATS = ("paimon", "iceberg")
+_KEY = "primary-key"  # Paimon's, and here also how an Iceberg table gets its identifier fields.
+
+
+@dataclass(slots=True)
+class Asked:
+    """A table as CREATE TABLE declares it."""
+
+    name: str
+    offset: int
+    format: str | None = None
+    fields: list[Field] = field(default_factory=list)
+    partition_by: list[str] = field(default_factory=list)
+    key: list[str] = field(default_factory=list)
+    properties: dict[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    like: Table | None = None
+    rows: Piece | None = None
+
+
+def create(context: Context, cursor: Cursor) -> Result:
+    start = cursor.offset
+    is_replace = cursor.take("REPLACE")
+    if not is_replace:
+        cursor.expect("CREATE")
+        is_replace = cursor.take("OR REPLACE")
+    if cursor.take("CATALOG"):
+        return _catalog(context, cursor, start)
+    if cursor.take("DATABASE") or cursor.take("NAMESPACE") or cursor.take("SCHEMA"):
+        return _database(context, cursor)
+    cursor.take("EXTERNAL")
+    if not cursor.take("TABLE"):
+        cursor.refuse(f"CREATE {cursor.word()}; known are CREATE TABLE and CREATE DATABASE", start)
+    if_exists = "ignore" if cursor.take("IF NOT EXISTS") else "error"
+    asked = _declared(context, cursor)
+    there = context.lake.table(asked.name) if context.lake.exists(asked.name) else None
+    if there is not None and not is_replace:
+        if if_exists == "ignore":
+            return nothing()
+        raise AlreadyExists(
+            f"SQL at {context.script.place(asked.offset)}: there is a table {asked.name} already; CREATE TABLE IF NOT EXISTS takes it as it is"
+        )
+    data = None if asked.rows is None else query.rows(context, asked.rows)
+    _complete(context, asked, data)
+    if there is not None:
+        return _replaced(context, there, asked, data)
+    table = context.lake.create_table(
+        asked.name,
+        Schema(tuple(asked.fields)),
+        format=asked.format or "paimon",
+        partition_by=asked.partition_by,
+        primary_key=asked.key,
+        properties=asked.properties,
+        comment=asked.comment,
+    )
+    if data is None:
+        return nothing()
+    try:
+        return metrics(table.append(data, **context.verb))
+    except BaseException:
+        context.lake.drop_table(asked.name)  # Ours, and nobody was told of it.
+        raise
+
+
+def drop(context: Context, cursor: Cursor) -> Result:
+    cursor.expect("DROP")
+    if cursor.take("DATABASE") or cursor.take("NAMESPACE") or cursor.take("SCHEMA"):
+        return _drop_database(context, cursor)
+    if not cursor.take("TABLE"):
+        cursor.refuse(f"DROP {cursor.word()}; known are DROP TABLE and DROP DATABASE")
+    if_exists = cursor.take("IF EXISTS")
+    at = cursor.offset
+    path = cursor.path()
+    purge = cursor.take("PURGE")
+    cursor.close()
+    try:
+        table = names.table(context, path, f"SQL at {context.script.place(at)}")
+    except NotFound:
+        if if_exists:
+            return nothing()
+        raise
+    if table.name != names.full(context, path) and table.name.casefold() != names.full(context, path).casefold():
+        raise context.script.invalid(at, f"{'.'.join(path)} is part of {table.name}; DROP TABLE takes a table")
+    context.lake.drop_table(table.name, **({"purge": True} if purge else {}))
+    return nothing()
+
+
+def rename(context: Context, cursor: Cursor, table: Table) -> Result:
+    """`... RENAME TO name`, also into another database."""
+    path = cursor.path()
+    cursor.close()
+    name = names.full(context, path) if len(path) > 1 else f"{table.name.rpartition('.')[0]}.{path[0]}"
+    context.lake.rename_table(table.name, name)
+    return nothing()
+
+
+def transform_text(field: PartitionField, quote: bool = False) -> str:
+    """A partition field as PARTITIONED BY spells it."""
+    kind, parameter = field.transform.kind, field.transform.parameter
+    source = "`" + field.source.replace("`", "``") + "`" if quote else field.source
+    if kind is TransformKind.IDENTITY:
+        return source
+    return f"{kind}({parameter}, {source})" if parameter is not None else f"{kind}({source})"
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _declared(context: Context, cursor: Cursor) -> Asked:
+    at = cursor.offset
+    asked = Asked(names.full(context, cursor.path()), at)
+    flink = any(token.text.upper() == "WITH" for token in cursor.tokens[cursor.at :]) and not cursor.script.text[
+        at:
+    ].upper().count("USING")
+    if cursor.peek("(") and cursor.word(1) not in ("SELECT", "WITH"):
+        cursor.listed(lambda: _item(context, cursor, asked, flink))
+    while not cursor.done:
+        here = cursor.offset
+        if cursor.take("USING"):
+            asked.format = cursor.part().lower()
+            if asked.format not in FORMATS:
+                cursor.refuse(
+                    f"USING {asked.format}; write USING {' or USING '.join(FORMATS)} here, in lake.sql, not in Spark's own SQL",
+                    here,
+                )
+        elif cursor.take("PARTITIONED BY"):
+            cursor.listed(lambda: _partition(context, cursor, asked, flink))
+        elif cursor.take("TBLPROPERTIES") or cursor.take("OPTIONS") or cursor.take("WITH"):
+            asked.properties |= declare.properties(cursor)
+        elif cursor.take("COMMENT"):
+            asked.comment = cursor.string()
+        elif cursor.take("LOCATION"):
+            cursor.refuse(
+                "LOCATION; a table lies in the warehouse or where its catalog puts it. Open a Lake there", here
+            )
+        elif cursor.take("LIKE"):
+            where = f"SQL at {context.script.place(cursor.offset)}"
+            asked.like = names.table(context, cursor.path(), where)
+        elif cursor.peek("AS") or cursor.peek("SELECT") or cursor.peek("WITH"):
+            cursor.take("AS")
+            asked.rows = cursor.rest()
+        elif cursor.peek("CLUSTERED") or cursor.peek("CLUSTER") or cursor.peek("STORED") or cursor.peek("ROW"):
+            cursor.refuse(
+                f"{cursor.word()} in CREATE TABLE; buckets are said by PARTITIONED BY (bucket(n, c)), or 'bucket' in TBLPROPERTIES"
+            )
+        else:
+            cursor.fail("expected USING, PARTITIONED BY, TBLPROPERTIES, COMMENT, LIKE or AS")
+    return asked
+
+
+def _item(context: Context, cursor: Cursor, asked: Asked, flink: bool) -> None:
+    """A column, or the primary key."""
+    if cursor.take("CONSTRAINT"):
+        cursor.part()
+    if cursor.take("PRIMARY KEY"):
+        asked.key = cursor.listed(cursor.part)
+        cursor.take("NOT ENFORCED")
+        return
+    if cursor.peek("WATERMARK FOR"):
+        cursor.refuse("WATERMARK FOR; streams set watermarks with what they commit")
+    asked.fields.append(declare.column(context, cursor, flink).field)
+
+
+def _partition(context: Context, cursor: Cursor, asked: Asked, flink: bool) -> None:
+    """A column, a transform, or a column with its type, which comes behind the others."""
+    if cursor.word(1) in (",", ")", "(", "."):
+        asked.partition_by.append(declare.transform(cursor))
+        return
+    column = declare.column(context, cursor, flink).field
+    asked.fields.append(column)
+    asked.partition_by.append(column.name)
+
+
+def _complete(context: Context, asked: Asked, data: Any) -> None:
+    """What the query, the table that is copied, and the properties say besides."""
+    if data is not None:
+        if asked.fields:
+            raise context.script.invalid(asked.offset, "CREATE TABLE ... AS SELECT takes its columns from the query")
+        schema = data.schema
+        found = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
+        asked.fields = [replace(each, nullable=True) for each in found]
+    if asked.like is not None:
+        if asked.fields:
+            raise context.script.invalid(asked.offset, "CREATE TABLE ... LIKE takes its columns from the other table")
+        schema = asked.like.schema
+        asked.fields, asked.key = list(schema.fields), asked.key or list(schema.primary_key)
+        asked.partition_by = asked.partition_by or [transform_text(each) for each in schema.partitioning.fields]
+        asked.format = asked.format or asked.like.format
+        asked.properties = (
+            {**schema.properties, **asked.properties} if asked.format == asked.like.format else asked.properties
+        )
+        asked.comment = asked.comment if asked.comment is not None else schema.comment
+    for name in [each for each in asked.properties if each.casefold() == _KEY]:
+        asked.key = [each.strip() for each in asked.properties.pop(name).split(",")]
+    if not asked.fields:
+        raise context.script.invalid(
+            asked.offset, f"CREATE TABLE {asked.name} without columns; name them, or AS SELECT"
+        )
+    by_name = {each.name.casefold(): each.name for each in asked.fields}
+    asked.key = [by_name.get(each.casefold(), each) for each in asked.key]
+    asked.partition_by = [by_name.get(each.casefold(), each) for each in asked.partition_by]
+
+
+def _replaced(context: Context, table: Table, asked: Asked, data: Any) -> Result:
+    """OR REPLACE of a table that is there: its rows give way, in one commit, and its history stays. Only where its columns,
+    partitions and key are the same."""
+    schema = table.schema
+    partitioning = Partitioning(tuple(parse_field(each) for each in asked.partition_by))
+    same = (
+        (asked.format or table.format) == table.format
+        and [(each.name, str(each.type)) for each in asked.fields]
+        == [(each.name, str(each.type)) for each in schema.fields]
+        and [transform_text(each) for each in partitioning.fields]
+        == [transform_text(each) for each in schema.partitioning.fields]
+        and tuple(asked.key) == schema.primary_key
+    )
+    if not same:
+        raise context.script.unsupported(
+            asked.offset,
+            f"REPLACE of {table.name} by other columns, partitions or keys than it has; ALTER TABLE, or DROP TABLE and CREATE TABLE",
+        )
+    changed = {key: value for key, value in asked.properties.items() if schema.properties.get(key) != value}
+    alteration = table.alter()
+    if changed:
+        alteration = alteration.set_properties(changed)
+    if asked.comment is not None and asked.comment != schema.comment:
+        alteration = alteration.set_comment(asked.comment)
+    if alteration.changes:
+        alteration.commit()
+    return metrics(table.truncate(**context.verb) if data is None else table.overwrite(data, **context.verb))
+
+
+def _catalog(context: Context, cursor: Cursor, start: int) -> Result:
+    """A catalog of this very warehouse gets a name that tables may have in front; others are refused."""
+    name = cursor.part()
+    given = declare.properties(cursor) if cursor.take("WITH") else {}
+    cursor.close()
+    here = context.lake.uri.removeprefix("file://").rstrip("/")
+    if given.get("type") != "paimon" or given.get("warehouse", "").removeprefix("file://").rstrip("/") != here:
+        cursor.refuse(
+            f"CREATE CATALOG {name}: this Lake is the warehouse {context.lake.uri}; open another as Lake(...)", start
+        )
+    context.session.catalogs.add(name)
+    return nothing()
+
+
+def _database(context: Context, cursor: Cursor) -> Result:
+    if_not_exists = cursor.take("IF NOT EXISTS")
+    at = cursor.offset
+    name = ".".join(cursor.path())
+    while not cursor.done:
+        if cursor.take("COMMENT"):
+            cursor.string()
+        else:
+            cursor.refuse(f"{cursor.word()} in CREATE DATABASE; a database is a folder of the warehouse")
+    if name in context.databases:
+        if if_not_exists:
+            return nothing()
+        raise AlreadyExists(f"SQL at {context.script.place(at)}: there is a database {name!r} already")
+    context.lake.create_namespace(name)
+    context.session.databases.add(name)
+    return nothing()
+
+
+def _drop_database(context: Context, cursor: Cursor) -> Result:
+    if_exists = cursor.take("IF EXISTS")
+    at = cursor.offset
+    name = ".".join(cursor.path())
+    cascade = cursor.take("CASCADE")
+    if not cascade:
+        cursor.take("RESTRICT")
+    cursor.close()
+    if name not in context.databases:
+        if if_exists:
+            return nothing()
+        known = ", ".join(context.databases) or "none"
+        raise NotFound(f"SQL at {context.script.place(at)}: no database {name!r}; there are: {known}")
+    there = context.lake.tables(name) if name in context.lake.namespaces() else []
+    if there and not cascade:
+        raise InvalidInput(
+            f"SQL at {context.script.place(at)}: database {name!r} holds {', '.join(there[:5])}; say CASCADE to drop them too"
+        )
+    for each in there:
+        context.lake.drop_table(each)
+    context.lake.drop_namespace(name)
+    context.session.databases.discard(name)
+    return nothing()

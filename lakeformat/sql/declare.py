@@ -1,0 +1,134 @@
+"""Columns, types, properties and transforms as CREATE and ALTER spell them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot.tokens import TokenType
+
+from lakeformat.errors import InvalidInput
+from lakeformat.model.schema import NO_ID, Field, Type
+from lakeformat.model.type_text import parse_type
+from lakeformat.sql import parameters, query
+from lakeformat.sql.session import Context
+from lakeformat.sql.text import Cursor, Piece
+
+_ENDS = {"NOT", "NULL", "COMMENT", "DEFAULT", "FIRST", "AFTER", "GENERATED", "PRIMARY", ",", ")", "AS", ";"}
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One column's declaration."""
+
+    path: tuple[str, ...]
+    type: Type
+    nullable: bool = True
+    comment: str | None = None
+    default: str | None = None
+    first: bool = False
+    after: str | None = None
+
+    @property
+    def field(self) -> Field:
+        return Field(NO_ID, self.path[-1], self.type, self.nullable, self.comment, self.default)
+
+
+def column(context: Context, cursor: Cursor, flink: bool = False) -> Declared:
+    """`a.b INT NOT NULL DEFAULT 1 COMMENT 'text' AFTER c`."""
+    path = cursor.path()
+    found: dict[str, Any] = {"path": path, "type": type_(context, cursor, flink)}
+    while not cursor.done and not cursor.peek(",") and not cursor.peek(")"):
+        if cursor.take("NOT NULL"):
+            found["nullable"] = False
+        elif cursor.take("NULL"):
+            pass
+        elif cursor.take("COMMENT"):
+            found["comment"] = cursor.string()
+        elif cursor.take("DEFAULT"):
+            found["default"] = default(context, cursor.until(",", ")", "COMMENT", "NOT", "FIRST", "AFTER"))
+        elif cursor.take("FIRST"):
+            found["first"] = True
+        elif cursor.take("AFTER"):
+            found["after"] = cursor.path()[-1]
+        elif cursor.peek("GENERATED") or cursor.peek("PRIMARY"):
+            cursor.refuse(f"{cursor.word()} behind a column; a key is said by 'primary-key' in TBLPROPERTIES")
+        else:
+            break
+    return Declared(**found)
+
+
+def type_(context: Context, cursor: Cursor, flink: bool = False) -> Type:
+    """A type in Spark's spelling: TIMESTAMP is an instant. In Flink's CREATE TABLE ... WITH it has no time zone."""
+    start, depth, first = cursor.offset, 0, cursor.at
+    words = []
+    while not cursor.done:
+        token, word = cursor.tokens[cursor.at], cursor.word()
+        if depth <= 0 and (word in _ENDS or (cursor.at > first and token.token_type is TokenType.STRING)):
+            break
+        words.append(context.script.original[token.start : token.end + 1])
+        if word == "TIMESTAMP" and not flink and cursor.word(1) != "WITH" and cursor.word(3) != "LOCAL":
+            words[-1] = "timestamp_ltz"
+        if token.token_type is not TokenType.STRING and token.token_type is not TokenType.IDENTIFIER:
+            depth += sum(c in "<(" for c in token.text) - sum(c in ">)" for c in token.text)
+        cursor.at += 1
+    if cursor.at == first:
+        cursor.fail("expected a type")
+    try:
+        return parse_type(" ".join(words))
+    except InvalidInput as error:
+        raise context.script.invalid(start, str(error)) from error
+
+
+def default(context: Context, piece: Piece) -> str | None:
+    """A default as the library keeps it: text."""
+    value = parameters.constant(piece, context.params)
+    if value is parameters.UNKNOWN:
+        value = query.constant(context, piece)
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat(" ") if isinstance(value, dt.datetime) else str(value)
+
+
+def properties(cursor: Cursor) -> dict[str, str]:
+    """`('a' = 'b', c.d = 1)`."""
+
+    def item() -> tuple[str, str]:
+        name = key(cursor)
+        if not cursor.take("="):
+            cursor.fail("expected =")
+        if cursor.tokens[cursor.at].token_type is TokenType.STRING:
+            return name, cursor.string()
+        return name, cursor.until(",", ")").text.strip()
+
+    return dict(cursor.listed(item))
+
+
+def key(cursor: Cursor) -> str:
+    """A property's name: in quotes, or words with dots and dashes."""
+    if not cursor.done and cursor.tokens[cursor.at].token_type is TokenType.STRING:
+        return cursor.string()
+    return cursor.until("=", ",", ")").text.strip().strip("`")
+
+
+def transform(cursor: Cursor) -> str:
+    """`days(ts)`, `bucket(16, id)`, `truncate(name, 4)` -> what `partition_by` takes."""
+    name = cursor.part() if not cursor.peek("(") else ""
+    if not cursor.peek("("):
+        path = [name]
+        while cursor.take("."):
+            path.append(cursor.part())
+        return ".".join(path)
+
+    def item() -> str:
+        if cursor.tokens[cursor.at].token_type is TokenType.NUMBER:
+            return str(cursor.number())
+        return ".".join(cursor.path())
+
+    given = cursor.listed(item)
+    if len(given) == 2 and given[1].isdigit():
+        given.reverse()
+    return f"{name.lower()}({', '.join(given)})"

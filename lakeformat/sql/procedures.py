@@ -1,0 +1,468 @@
+"""CALL: procedures of both dialects (`sys.*` of Paimon, `system.*` of Iceberg) that are verbs here."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lakeformat.model.predicate import Expression, coerce, or_, partition_equals
+from lakeformat.model.snapshot import Snapshot
+from lakeformat.sql import names, parameters, query, text
+from lakeformat.sql.result import Result, metrics, told
+from lakeformat.sql.session import Context
+from lakeformat.sql.text import Cursor, Piece
+from lakeformat.table import Table
+
+
+@dataclass(slots=True)
+class Call:
+    """A CALL with its arguments; each is taken once, and what is left is refused."""
+
+    context: Context
+    name: str
+    offset: int
+    given: dict[str, Any]
+
+    def take(self, name: str, default: Any = None) -> Any:
+        return self.given.pop(name, default)
+
+    def need(self, name: str) -> Any:
+        if self.given.get(name) is None:
+            raise self.context.script.invalid(self.offset, f"{self.name} needs {name} => ...")
+        return self.given.pop(name)
+
+    def table(self) -> Table:
+        path = tuple(str(self.need("table")).split("."))
+        return names.table(self.context, path, f"SQL at {self.context.script.place(self.offset)}")
+
+    def close(self, ignored: tuple[str, ...] = ()) -> None:
+        """Refuse arguments that nothing was done with; `ignored` only say how fast."""
+        left = [name for name, value in self.given.items() if value is not None and name not in ignored]
+        if left:
+            raise self.context.script.unsupported(self.offset, f"{self.name}({left[0]} => ...): not supported")
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    parameters: tuple[str, ...]
+    run: Callable[[Call], Result]
+
+
+def call(context: Context, cursor: Cursor) -> Result:
+    cursor.expect("CALL")
+    at = cursor.offset
+    path = tuple(part.lower() for part in cursor.path())
+    if len(path) < 2 or path[-2] not in _DIALECTS:
+        cursor.refuse(
+            f"CALL {'.'.join(path)}; write CALL sys.name(...) as in Paimon, or CALL system.name(...) as in Iceberg", at
+        )
+    known = _DIALECTS[path[-2]]
+    procedure = known.get(path[-1])
+    if procedure is None:
+        cursor.refuse(f"CALL {'.'.join(path[-2:])}; known are {', '.join(sorted(known))}", at)
+    assert procedure is not None
+    given: dict[str, Any] = {}
+    wanted = {each.replace("_", ""): each for each in procedure.parameters}
+
+    def argument() -> None:
+        here = cursor.offset
+        if cursor.word(1) in ("=>", "="):
+            name = cursor.part()
+            cursor.at += 1
+            found = wanted.get(name.lower().replace("_", ""))
+            if found is None:
+                raise context.script.invalid(
+                    here, f"{path[-1]} has no argument {name}; it has {', '.join(procedure.parameters)}"
+                )
+        else:
+            if len(given) >= len(procedure.parameters):
+                raise context.script.invalid(here, f"{path[-1]} takes {', '.join(procedure.parameters)}")
+            found = procedure.parameters[len(given)]
+        if found in given:
+            raise context.script.invalid(here, f"{path[-1]}: {found} is given twice")
+        given[found] = _value(context, cursor.until(",", ")"))
+
+    cursor.listed(argument)
+    cursor.close()
+    return procedure.run(Call(context, ".".join(path[-2:]), at, given))
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _value(context: Context, piece: Piece) -> Any:
+    """A constant, array(...) or map(...)."""
+    node = parameters.marked(text.expression(piece))
+    if isinstance(node, exp.Array):
+        return [_known(context, piece, each) for each in node.expressions]
+    if isinstance(node, exp.VarMap | exp.Map):
+        keys, values = node.args["keys"].expressions, node.args["values"].expressions
+        return {_known(context, piece, k): _known(context, piece, v) for k, v in zip(keys, values, strict=True)}
+    return _known(context, piece, node)
+
+
+def _known(context: Context, piece: Piece, node: Any) -> Any:
+    found = parameters.node_constant(node, context.params)
+    return query.constant(context, piece) if found is parameters.UNKNOWN else found
+
+
+def _moment(value: Any) -> Any:
+    """A time of a procedure: TIMESTAMP, its text, or milliseconds since 1970."""
+    return (
+        value
+        if not isinstance(value, dt.date) or isinstance(value, dt.datetime)
+        else dt.datetime(value.year, value.month, value.day)
+    )
+
+
+def _age(call: Call, name: str, value: Any) -> dt.timedelta | None:
+    """`7 d`, `24 h`, `PT24H`."""
+    if value is None:
+        return None
+    words = str(value).strip().lower().removeprefix("p").removeprefix("t")
+    number = words.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    units = {"d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 0.001}
+    unit = words[len(number) :].strip()
+    unit = {"min": "m", "sec": "s"}.get(unit, unit if unit == "ms" else unit[:1])
+    if not number.strip().isdigit() or unit not in units:
+        raise call.context.script.invalid(
+            call.offset, f"{call.name}: {name} => {value!r} is no duration; write e.g. '7 d'"
+        )
+    return dt.timedelta(seconds=int(number) * units[unit])
+
+
+def _ok(**found: Any) -> Result:
+    kinds = {
+        name: pa.bool_() if isinstance(v, bool) else pa.int64() if isinstance(v, int) else pa.string()
+        for name, v in found.items()
+    }
+    return told(kinds, [tuple(found.values())])
+
+
+def _specs(call: Call, table: Table, given: str) -> Expression:
+    """`dt=a,hh=1;dt=b` -> a condition on partition columns."""
+    fields, conditions = {each.name: each for each in table.schema.fields}, []
+    for spec in filter(None, (part.strip() for part in given.split(";"))):
+        values = {}
+        for pair in spec.split(","):
+            name, equals, value = (part.strip() for part in pair.partition("="))
+            if not equals or name not in fields:
+                said = f"{call.name}: {pair!r} is no partition; write e.g. 'dt=2023-05-01'"
+                raise call.context.script.invalid(call.offset, said)
+            values[name] = coerce(value.strip("'\""), fields[name].type, name)
+        conditions.append(partition_equals(values))
+    return or_(*conditions)
+
+
+def _compact(call: Call) -> Result:
+    table = call.table()
+    specs, where = call.take("partitions"), call.take("where")
+    if specs and where:
+        raise call.context.script.invalid(call.offset, f"{call.name} takes partitions or where, not both")
+    strategy, order = str(call.take("order_strategy") or "none").lower(), call.take("order_by")
+    sort_by: list[str] | None = None
+    if strategy in ("order", "zorder") and order:
+        columns = [each.strip() for each in str(order).split(",")]
+        sort_by = columns if strategy == "order" else [f"zorder({', '.join(columns)})"]
+    elif strategy != "none":
+        raise call.context.script.unsupported(
+            call.offset, f"{call.name}(order_strategy => {strategy!r}): known are order and zorder, with order_by"
+        )
+    full = str(call.take("compact_strategy") or "").lower() == "full"
+    call.close()
+    condition = _specs(call, table, specs) if specs else where
+    made = table.compact(full=full, where=condition, spark=call.context.spark, sort_by=sort_by, **call.context.verb)
+    return metrics(made)
+
+
+def _rewrite_data_files(call: Call) -> Result:
+    table = call.table()
+    strategy, order = str(call.take("strategy") or "binpack").lower(), call.take("sort_order")
+    options = dict(call.take("options") or {})
+    where = call.take("where")
+    sort_by: list[str] | bool | None = None
+    if strategy == "sort" or order:
+        sort_by = _outer_split(str(order)) if order else True
+    elif strategy != "binpack":
+        raise call.context.script.unsupported(
+            call.offset, f"{call.name}(strategy => {strategy!r}): known are binpack and sort"
+        )
+    full = str(options.pop("rewrite-all", "false")).lower() == "true"
+    partial = str(options.pop("partial-progress.enabled", "false")).lower() == "true"
+    most = int(options.pop("partial-progress.max-commits", 10))
+    if options:
+        raise call.context.script.unsupported(
+            call.offset, f"{call.name}: option {next(iter(options))!r} is not supported"
+        )
+    call.close()
+    how: dict[str, Any] = {"partial_progress": True, "max_commits": most} if partial else {}
+    return metrics(
+        table.compact(full=full, where=where, spark=call.context.spark, sort_by=sort_by, **how, **call.context.verb)
+    )
+
+
+def _outer_split(given: str) -> list[str]:
+    found, depth = [""], 0
+    for c in given:
+        depth += (c == "(") - (c == ")")
+        if c == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += c
+    return [each.strip() for each in found]
+
+
+def _expired(call: Call, last: Any, older: Any) -> Result:
+    table = call.table()
+    call.close(("max_concurrent_deletes", "stream_results"))
+    found = table.expire_snapshots(retain_last=last, older_than=None if older is None else _moment(older))
+    return _ok(expired_snapshots=len(found.snapshots), deleted_files=sum(len(wave) for wave in found.waves))
+
+
+def _expire_iceberg(call: Call) -> Result:
+    return _expired(call, call.take("retain_last"), call.take("older_than"))
+
+
+def _expire_paimon(call: Call) -> Result:
+    most, least, older = call.take("retain_max"), call.take("retain_min"), call.take("older_than")
+    if most is not None and least is not None and most != least:
+        raise call.context.script.unsupported(call.offset, f"{call.name}: say retain_max or retain_min, not both")
+    return _expired(call, most if most is not None else least, older)
+
+
+def _orphans(call: Call) -> Result:
+    table = call.table()
+    older, dry = call.take("older_than"), bool(call.take("dry_run", False))
+    call.close(("max_concurrent_deletes", "parallelism", "mode", "stream_results"))
+    how = {} if older is None else {"older_than": _moment(older)}
+    found = table.remove_orphan_files(dry_run=dry, **how)
+    return told({"orphan_file_location": pa.string()}, [(each.path,) for each in found])
+
+
+def _rolled(call: Call, **to: Any) -> Result:
+    table = call.table()
+    before = table.current_snapshot()
+    call.close()
+    made: Snapshot | None = table.rollback_to(**to, **call.context.verb)
+    after = made.id if made else before.id if before else None
+    return told(
+        {"previous_snapshot_id": pa.int64(), "current_snapshot_id": pa.int64()},
+        [(before.id if before else None, after)],
+    )
+
+
+def _rollback_paimon(call: Call) -> Result:
+    to = str(call.need("version"))
+    return _rolled(call, **({"snapshot_id": int(to)} if to.isdigit() else {"tag": to}))
+
+
+def _set_current(call: Call) -> Result:
+    snapshot_id, ref = call.take("snapshot_id"), call.take("ref")
+    if (snapshot_id is None) == (ref is None):
+        raise call.context.script.invalid(call.offset, f"{call.name} takes snapshot_id or ref")
+    return _rolled(call, **({"snapshot_id": snapshot_id} if ref is None else {"tag": ref}))
+
+
+def _create_tag(call: Call) -> Result:
+    table, name, snapshot = call.table(), str(call.need("tag")), call.take("snapshot")
+    retain = _age(call, "time_retained", call.take("time_retained"))
+    call.close()
+    table.create_tag(name, None if snapshot is None else int(snapshot), retain)
+    return _ok(result=True)
+
+
+def _delete_tag(call: Call) -> Result:
+    table, given = call.table(), str(call.need("tag"))
+    call.close()
+    for name in given.split(","):
+        table.delete_tag(name.strip())
+    return _ok(result=True)
+
+
+def _create_branch(call: Call) -> Result:
+    table, name, tag = call.table(), str(call.need("branch")), call.take("tag")
+    call.close()
+    at = None if tag is None else table.scan(tag=str(tag)).snapshot_id
+    table.create_branch(name, at)
+    return _ok(result=True)
+
+
+def _delete_branch(call: Call) -> Result:
+    table, given = call.table(), str(call.need("branch"))
+    call.close()
+    for name in given.split(","):
+        table.delete_branch(name.strip())
+    return _ok(result=True)
+
+
+def _fast_forward_iceberg(call: Call) -> Result:
+    table, branch, to = call.table(), str(call.need("branch")), str(call.need("to"))
+    call.close()
+    on = table.branch(branch)
+    before = on.current_snapshot()
+    on.fast_forward(to)
+    after = on.current_snapshot()
+    kinds = {"branch_updated": pa.string(), "previous_ref": pa.int64(), "updated_ref": pa.int64()}
+    return told(kinds, [(branch, before.id if before else None, after.id if after else None)])
+
+
+def _fast_forward_paimon(call: Call) -> Result:
+    table, branch = call.table(), str(call.need("branch"))
+    call.close()
+    table.fast_forward(branch)
+    return _ok(result=True)
+
+
+def _rewrite_manifests(call: Call) -> Result:
+    table = call.table()
+    call.close(("use_caching",))
+    return metrics(table.rewrite_manifests(**call.context.verb))
+
+
+def _position_deletes(call: Call) -> Result:
+    table, where = call.table(), call.take("where")
+    options = dict(call.take("options") or {})
+    full = str(options.pop("rewrite-all", "false")).lower() == "true"
+    if options:
+        raise call.context.script.unsupported(
+            call.offset, f"{call.name}: option {next(iter(options))!r} is not supported"
+        )
+    call.close()
+    return metrics(
+        table.rewrite_position_deletes(full=full, where=where, spark=call.context.spark, **call.context.verb)
+    )
+
+
+def _register(call: Call) -> Result:
+    name, location = str(call.need("table")), str(call.need("metadata_file"))
+    call.close()
+    found = call.context.lake.register_table(names.full(call.context, tuple(name.split("."))), location)
+    made = found.current_snapshot()
+    return told(
+        {"current_snapshot_id": pa.int64(), "total_records_count": pa.int64()},
+        [(made.id if made else None, made.total_rows if made else 0)],
+    )
+
+
+def _ancestors(call: Call) -> Result:
+    table, snapshot_id = call.table(), call.take("snapshot_id")
+    call.close()
+    found = table.snapshots()
+    if snapshot_id is not None:
+        ids = [each.id for each in found]
+        if snapshot_id not in ids:
+            raise call.context.script.invalid(
+                call.offset, f"{call.name}: {snapshot_id} did not lead to the current snapshot"
+            )
+        found = found[: ids.index(snapshot_id) + 1]
+    return told(
+        {"snapshot_id": pa.int64(), "timestamp": pa.int64()}, [(each.id, each.timestamp_ms) for each in reversed(found)]
+    )
+
+
+def _expire_partitions(call: Call) -> Result:
+    table = call.table()
+    call.close(("max_expires",))
+    return metrics(table.expire_partitions(**call.context.verb))
+
+
+def _drop_consumer(call: Call) -> Result:
+    table, name, following = call.table(), str(call.need("consumer_id")), call.take("next_snapshot_id")
+    if following is not None:
+        raise call.context.script.unsupported(
+            call.offset, f"{call.name}(next_snapshot_id => ...): changes(from_snapshot=..., consumer=...) sets it"
+        )
+    call.close()
+    table.drop_consumer(name)
+    return _ok(result=True)
+
+
+_ICEBERG: Mapping[str, Procedure] = {
+    "rollback_to_snapshot": Procedure(
+        ("table", "snapshot_id"), lambda c: _rolled(c, snapshot_id=c.need("snapshot_id"))
+    ),
+    "rollback_to_timestamp": Procedure(
+        ("table", "timestamp"), lambda c: _rolled(c, as_of=_moment(c.need("timestamp")))
+    ),
+    "set_current_snapshot": Procedure(("table", "snapshot_id", "ref"), _set_current),
+    "fast_forward": Procedure(("table", "branch", "to"), _fast_forward_iceberg),
+    "expire_snapshots": Procedure(
+        (
+            "table",
+            "older_than",
+            "retain_last",
+            "max_concurrent_deletes",
+            "stream_results",
+            "snapshot_ids",
+            "clean_expired_metadata",
+        ),
+        _expire_iceberg,
+    ),
+    "remove_orphan_files": Procedure(
+        (
+            "table",
+            "older_than",
+            "location",
+            "dry_run",
+            "max_concurrent_deletes",
+            "file_list_view",
+            "equal_schemes",
+            "equal_authorities",
+            "prefix_mismatch_mode",
+        ),
+        _orphans,
+    ),
+    "rewrite_data_files": Procedure(("table", "strategy", "sort_order", "options", "where"), _rewrite_data_files),
+    "rewrite_manifests": Procedure(("table", "use_caching", "spec_id", "sort_by"), _rewrite_manifests),
+    "rewrite_position_delete_files": Procedure(("table", "options", "where"), _position_deletes),
+    "register_table": Procedure(("table", "metadata_file"), _register),
+    "ancestors_of": Procedure(("table", "snapshot_id"), _ancestors),
+}
+_PAIMON: Mapping[str, Procedure] = {
+    "compact": Procedure(
+        (
+            "table",
+            "partitions",
+            "compact_strategy",
+            "order_strategy",
+            "order_by",
+            "where",
+            "options",
+            "partition_idle_time",
+        ),
+        _compact,
+    ),
+    "compact_manifest": Procedure(("table", "options"), _rewrite_manifests),
+    "expire_snapshots": Procedure(
+        ("table", "retain_max", "retain_min", "older_than", "max_deletes", "options"), _expire_paimon
+    ),
+    "expire_partitions": Procedure(
+        (
+            "table",
+            "expiration_time",
+            "timestamp_formatter",
+            "timestamp_pattern",
+            "expire_strategy",
+            "max_expires",
+            "options",
+        ),
+        _expire_partitions,
+    ),
+    "create_tag": Procedure(("table", "tag", "snapshot", "time_retained"), _create_tag),
+    "delete_tag": Procedure(("table", "tag"), _delete_tag),
+    "rollback": Procedure(("table", "version"), _rollback_paimon),
+    "rollback_to_timestamp": Procedure(
+        ("table", "timestamp"), lambda c: _rolled(c, as_of=_moment(c.need("timestamp")))
+    ),
+    "remove_orphan_files": Procedure(("table", "older_than", "dry_run", "parallelism", "mode"), _orphans),
+    "create_branch": Procedure(("table", "branch", "tag"), _create_branch),
+    "delete_branch": Procedure(("table", "branch"), _delete_branch),
+    "fast_forward": Procedure(("table", "branch"), _fast_forward_paimon),
+    "reset_consumer": Procedure(("table", "consumer_id", "next_snapshot_id"), _drop_consumer),
+}
+_DIALECTS = {"system": _ICEBERG, "sys": _PAIMON}

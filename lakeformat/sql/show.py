@@ -1,0 +1,228 @@
+"""DESCRIBE and SHOW: what there is."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any
+
+import pyarrow as pa
+
+from lakeformat.errors import NotFound
+from lakeformat.model.predicate import spark_type
+from lakeformat.model.schema import Field
+from lakeformat.sql import insert, names
+from lakeformat.sql.create import transform_text
+from lakeformat.sql.result import Result, told
+from lakeformat.sql.session import Context
+from lakeformat.sql.text import Cursor
+from lakeformat.table import Table
+
+_TEXT = pa.string()
+
+
+def describe(context: Context, cursor: Cursor) -> Result:
+    if not cursor.take("DESCRIBE"):
+        cursor.expect("DESC")
+    if (
+        cursor.peek("DATABASE")
+        or cursor.peek("NAMESPACE")
+        or cursor.peek("SCHEMA")
+        or cursor.peek("FUNCTION")
+        or cursor.peek("QUERY")
+    ):
+        cursor.refuse(f"DESCRIBE {cursor.word()}; known is DESCRIBE [EXTENDED] of a table")
+    cursor.take("TABLE")
+    extended = cursor.take("EXTENDED") or cursor.take("FORMATTED")
+    table = _table(context, cursor)
+    schema = table.schema
+    rows = [(each.name, shown_type(each), each.comment) for each in schema.fields]
+    if not cursor.done:
+        at = cursor.offset
+        name = cursor.part()
+        cursor.close()
+        rows = [row for row in rows if row[0].casefold() == name.casefold()]
+        if not rows:
+            raise NotFound(
+                f"SQL at {context.script.place(at)}: {table.name} has no column {name!r}; it has {', '.join(schema.names)}"
+            )
+    elif schema.partitioning:
+        rows.append(("# Partitioning", "", None))
+        rows += [(f"Part {i}", transform_text(each), None) for i, each in enumerate(schema.partitioning.fields)]
+    if extended:
+        made = table.current_snapshot()
+        rows += [
+            ("# Detailed Table Information", "", None),
+            ("Name", table.name, None),
+            ("Provider", table.format, None),
+            ("Location", table.uri, None),
+            ("Comment", schema.comment or "", None),
+            ("Primary Key", ", ".join(schema.primary_key), None),
+            ("Current Snapshot", "" if made is None else str(made.id), None),
+            ("Table Properties", _listed(dict(schema.properties)), None),
+        ]
+    return told({"col_name": _TEXT, "data_type": _TEXT, "comment": _TEXT}, rows)
+
+
+def show(context: Context, cursor: Cursor) -> Result:
+    cursor.expect("SHOW")
+    word = cursor.word()
+    shown = _SHOWN.get(word)
+    if shown is None:
+        cursor.refuse(f"SHOW {word}; known are SHOW {', '.join(sorted(_SHOWN))}")
+    cursor.at += 1
+    assert shown is not None
+    return shown(context, cursor)
+
+
+def shown_type(field: Field) -> str:
+    return spark_type(field.type).lower()
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _table(context: Context, cursor: Cursor) -> Table:
+    at = cursor.offset
+    return names.table(context, cursor.path(), f"SQL at {context.script.place(at)}")
+
+
+def _pattern(cursor: Cursor, found: list[str]) -> list[str]:
+    """Those that LIKE names: `*` is anything, `|` parts several, as in Spark."""
+    cursor.take("LIKE")
+    if cursor.done:
+        return found
+    patterns = cursor.string().replace("%", "*").split("|")
+    cursor.close()
+    return [each for each in found if any(fnmatch.fnmatchcase(each.casefold(), p.strip().casefold()) for p in patterns)]
+
+
+def _tables(context: Context, cursor: Cursor) -> Result:
+    at = cursor.offset
+    database = context.session.database
+    if cursor.take("IN") or cursor.take("FROM"):
+        database = ".".join(cursor.path())
+    if database not in context.databases and database != "default":
+        there = ", ".join(context.databases) or "none"
+        raise NotFound(f"SQL at {context.script.place(at)}: no database {database!r}; there are: {there}")
+    known = context.lake.tables(database) if database in context.lake.namespaces() else []
+    found = _pattern(cursor, [each.rpartition(".")[2] for each in known])
+    columns = {"namespace": _TEXT, "tableName": _TEXT, "isTemporary": pa.bool_()}
+    return told(columns, [(database, each, False) for each in found])
+
+
+def _databases(context: Context, cursor: Cursor) -> Result:
+    return told({"namespace": _TEXT}, [(each,) for each in _pattern(cursor, context.databases)])
+
+
+def _columns(context: Context, cursor: Cursor) -> Result:
+    if not cursor.take("IN"):
+        cursor.expect("FROM")
+    table = _table(context, cursor)
+    cursor.close()
+    return told({"col_name": _TEXT}, [(name,) for name in table.schema.names])
+
+
+def _partitions(context: Context, cursor: Cursor) -> Result:
+    """One row a partition, as `a=1/b=2`."""
+    table = _table(context, cursor)
+    chosen = insert.partition(context, cursor, table) if cursor.take("PARTITION") else {}
+    cursor.close()
+    fields = table.schema.partitioning.fields
+    if not fields:
+        raise context.script.invalid(cursor.tokens[0].start, f"{table.name} has no partitions")
+    rows = table.inspect.partitions().select([each.name for each in fields]).to_pylist()
+    kept = [row for row in rows if all(row[name] == value for name, value in chosen.items())]
+    return told(
+        {"partition": _TEXT}, [("/".join(f"{k}={'null' if v is None else v}" for k, v in row.items()),) for row in kept]
+    )
+
+
+def _properties(context: Context, cursor: Cursor) -> Result:
+    table = _table(context, cursor)
+    found = sorted(table.properties.items())
+    if cursor.take("("):
+        key = cursor.string()
+        cursor.expect(")")
+        found = [(key, table.properties.get(key, f"Table {table.name} does not have property: {key}"))]
+    cursor.close()
+    return told({"key": _TEXT, "value": _TEXT}, found)
+
+
+def _create(context: Context, cursor: Cursor) -> Result:
+    """The statement that makes a table like it."""
+    cursor.expect("TABLE")
+    table = _table(context, cursor)
+    cursor.close()
+    return told({"createtab_stmt": _TEXT}, [(statement(table),)])
+
+
+def statement(table: Table) -> str:
+    """CREATE TABLE of a table as it is now."""
+    schema = table.schema
+    lines = []
+    for each in schema.fields:
+        line = f"  {_quoted(each.name)} {spark_type(each.type)}"
+        line += "" if each.nullable else " NOT NULL"
+        line += f" DEFAULT {_string(str(each.default))}" if each.default is not None else ""
+        lines.append(line + (f" COMMENT {_string(each.comment)}" if each.comment else ""))
+    parts = [f"CREATE TABLE {'.'.join(_quoted(part) for part in table.name.split('.'))} (\n" + ",\n".join(lines) + ")"]
+    parts.append(f"USING {table.format}")
+    if schema.partitioning:
+        parts.append(
+            f"PARTITIONED BY ({', '.join(transform_text(each, quote=True) for each in schema.partitioning.fields)})"
+        )
+    if schema.comment:
+        parts.append(f"COMMENT {_string(schema.comment)}")
+    properties = dict(schema.properties)
+    if schema.primary_key:
+        properties = {"primary-key": ",".join(schema.primary_key), **properties}
+    if properties:
+        parts.append(
+            "TBLPROPERTIES (\n  "
+            + ",\n  ".join(f"{_string(k)} = {_string(v)}" for k, v in sorted(properties.items()))
+            + ")"
+        )
+    return "\n".join(parts)
+
+
+def _inspected(name: str) -> Any:
+    def shown(context: Context, cursor: Cursor) -> Result:
+        table = _table(context, cursor)
+        cursor.close()
+        return Result(getattr(table.inspect, name)())
+
+    return shown
+
+
+def _current(context: Context, cursor: Cursor) -> Result:
+    if not cursor.take("DATABASE"):
+        cursor.expect("NAMESPACE")
+    cursor.close()
+    return told({"catalog": _TEXT, "namespace": _TEXT}, [(context.lake.uri, context.session.database)])
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _string(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _listed(properties: dict[str, str]) -> str:
+    return "[" + ",".join(f"{key}={value}" for key, value in sorted(properties.items())) + "]"
+
+
+_SHOWN = {
+    "TABLES": _tables,
+    "DATABASES": _databases,
+    "SCHEMAS": _databases,
+    "NAMESPACES": _databases,
+    "COLUMNS": _columns,
+    "PARTITIONS": _partitions,
+    "TBLPROPERTIES": _properties,
+    "CREATE": _create,
+    "CURRENT": _current,
+    "TAGS": _inspected("tags"),
+    "BRANCHES": _inspected("branches"),
+}

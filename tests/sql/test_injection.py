@@ -1,0 +1,108 @@
+"""What SQL cannot reach: files, settings, extensions, other statements; and what no value or name becomes."""
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import InvalidInput, LakeError, NotFound, UnsupportedFeature
+from tests.sql.conftest import rows
+
+NASTY = [
+    "'",
+    "''",
+    '"',
+    "`",
+    "\\",
+    "\\'",
+    "' OR 1=1 --",
+    "'; DROP TABLE shop.orders; --",
+    "/* */ -- {0} {{x}} {name} ${x} :id ? $1 %s",
+    "ünïcödé 数据 \u202e \x00".replace("\x00", ""),
+    "line\nbreak\ttab",
+]
+
+
+@pytest.mark.parametrize("value", NASTY)
+def test_a_value_is_a_value(lake, orders, value):
+    lake.sql("INSERT INTO shop.orders (id, name, dt) VALUES (:i, :v, '05-01')", params={"i": 77, "v": value})
+    assert rows(lake.sql("SELECT id FROM shop.orders WHERE name = :v", params={"v": value})) == [(77,)]
+    assert rows(lake.sql("SELECT name FROM shop.orders WHERE id = ? AND name IN (?, ?)", params=[77, value, ""])) == [
+        (value,)
+    ]
+    lake.sql(
+        "UPDATE shop.orders SET name = concat(:v, initcap(:v)) WHERE name = :v AND initcap(name) IS NOT NULL",
+        params={"v": value},
+    )
+    lake.sql("DELETE FROM shop.orders WHERE startswith(name, ?)", params=[value])
+    assert len(rows(orders)) == 5
+    doubled = value.replace("\\", "\\\\").replace("'", "\\'")
+    assert rows(lake.sql(f"SELECT '{doubled}' AS v")) == [(value,)]
+
+
+@pytest.mark.parametrize("name", ["a b", "a'b", 'a"b', "a{b}", "a--b", "a/*b", "数据", "select", "a:b", "a?b", "a;b"])
+def test_a_name_in_backquotes_is_a_name(lake, orders, name):
+    lake.sql(f"CREATE TABLE shop.c (`{name}` INT, `x``y` STRING) USING {orders.format}")
+    lake.sql(f"INSERT INTO shop.c (`x``y`, `{name}`) VALUES ('t', 1)")
+    lake.sql(f"UPDATE shop.c SET `{name}` = `{name}` + (SELECT max(`{name}`) FROM shop.c) WHERE `x``y` = 't'")
+    assert rows(lake.sql(f"SELECT `{name}`, c.`x``y` FROM shop.c WHERE c.`{name}` > 0")) == [(2, "t")]
+    frame = pa.table({name: [1]})
+    assert rows(lake.sql(f"SELECT q.`{name}` FROM `{name}` q", **{name: frame})) == [(1,)]
+    assert lake.table("shop.c").schema.names == (name, "x`y")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM read_csv('{file}')",
+        "SELECT * FROM '{file}'",
+        "SELECT * FROM `{file}`",
+        "SELECT * FROM csv.`{file}`",
+        "SELECT * FROM read_text('{file}')",
+        "SELECT read_text('{file}')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM duckdb_settings()",
+        "SELECT * FROM duckdb_settings",
+        "SELECT * FROM information_schema.tables",
+        "SELECT getenv('HOME')",
+        "SELECT current_setting('threads')",
+        "SELECT * FROM pragma_version()",
+        "SELECT reflect('java.lang.System', 'getenv', 'HOME')",
+        "COPY (SELECT 1) TO '{file}'",
+        "COPY shop.orders TO '{file}'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "ATTACH '{file}' AS x",
+        "PRAGMA database_list",
+        "SET threads = 1",
+        "SET enable_external_access = true",
+        "EXPORT DATABASE '{file}'",
+        "CREATE MACRO f() AS 1",
+        "CREATE TABLE shop.x AS SELECT * FROM read_csv('{file}')",
+        "INSERT INTO shop.orders SELECT * FROM read_parquet('{file}')",
+        "DELETE FROM shop.orders WHERE name IN (SELECT content FROM read_text('{file}'))",
+        "INSERT INTO `{file}` SELECT 1",
+        "DROP TABLE `../../etc`",
+        "DROP TABLE shop.`../orders`",
+        "EXECUTE x",
+        "ADD JAR '/x.jar'",
+    ],
+)
+def test_nothing_but_tables_and_functions_is_in_reach(lake, orders, tmp_path, text):
+    file = tmp_path / "secret.csv"
+    file.write_text("a\nsecret\n")
+    with pytest.raises((UnsupportedFeature, InvalidInput, NotFound)) as told:
+        lake.sql(text.format(file=file))
+    assert "secret\n" not in str(told.value)
+    assert file.read_text() == "a\nsecret\n"
+    assert len(rows(orders)) == 5
+
+
+def test_frames_are_only_what_was_passed(lake):
+    secret = pa.table({"a": [1]})  # A local name, which DuckDB left alone would find.
+    with pytest.raises(LakeError, match="secret"):
+        lake.sql("SELECT * FROM secret")
+    assert len(secret) == 1
+
+
+def test_a_private_character_is_refused(lake):
+    with pytest.raises(InvalidInput, match="private use"):
+        lake.sql("SELECT '\ue000'")

@@ -1,0 +1,301 @@
+"""CREATE, ALTER, DROP, DESCRIBE, SHOW and CALL: statements about tables, as verbs of Lake and Table."""
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import AlreadyExists, InvalidInput, Lake, NotFound, UnsupportedFeature
+from tests.sql.conftest import rows
+
+
+def column(result, name):
+    return result.to_arrow()[name].to_pylist()
+
+
+def names(table):
+    return list(table.schema.names)
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_create_table_declares_what_it_says(lake, format):
+    lake.sql(
+        f"""
+        CREATE TABLE IF NOT EXISTS shop.t (
+          id BIGINT NOT NULL COMMENT 'the key; with a ''quote''',
+          `odd name` STRUCT<a: INT, b: ARRAY<MAP<STRING, DECIMAL(10, 2)>>> COMMENT "nested",
+          at TIMESTAMP, wall TIMESTAMP_NTZ, raw BINARY, dt STRING NOT NULL
+        ) USING {format} PARTITIONED BY (dt) COMMENT 'orders'
+        TBLPROPERTIES ('primary-key' = 'id,DT', 'note' = 'x = {{y}}')
+        """
+    )
+    table = lake.table("shop.t")
+    found = {each.name: each for each in table.schema.fields}
+    assert table.format == format
+    assert table.schema.primary_key == ("id", "dt")
+    assert table.schema.partitioning.columns == ("dt",)
+    assert table.schema.comment == "orders"
+    assert table.properties["note"] == "x = {y}"
+    assert not found["id"].nullable
+    assert found["id"].comment == "the key; with a 'quote'"
+    assert str(found["odd name"].type) == "row<a: int, b: array<map<string, decimal(10, 2)>>>"
+    assert (found["at"].type.kind, found["wall"].type.kind) == ("timestamp_tz", "timestamp")
+    lake.sql("CREATE TABLE IF NOT EXISTS shop.t (x INT)")
+    with pytest.raises(AlreadyExists, match=r"line 1, column 14: there is a table shop\.t"):
+        lake.sql("CREATE TABLE shop.t (x INT)")
+
+
+def test_partitions_are_columns_transforms_and_columns_with_types(lake):
+    lake.sql(
+        "CREATE TABLE a.t (id INT, ts TIMESTAMP, s STRING) USING iceberg PARTITIONED BY (days(ts), bucket(4, id), truncate(s, 2), s)"
+    )
+    fields = lake.table("a.t").schema.partitioning.fields
+    assert [str(each.transform) for each in fields] == ["day", "bucket[4]", "truncate[2]", "identity"]
+    lake.sql("CREATE TABLE a.p (id INT) USING paimon PARTITIONED BY (dt STRING COMMENT 'day', `hh` INT)")
+    assert names(lake.table("a.p")) == ["id", "dt", "hh"]
+    assert lake.table("a.p").schema.partitioning.columns == ("dt", "hh")
+
+
+def test_create_table_as_select_and_like(lake, orders):
+    lake.sql(
+        "CREATE TABLE shop.big USING iceberg PARTITIONED BY (dt) AS SELECT id, upper(name) AS name, dt FROM shop.orders WHERE amount > 10"
+    )
+    assert rows(lake.table("shop.big")) == [
+        (1, "ANN", "05-01"),
+        (2, "BOB", "05-01"),
+        (3, None, "05-02"),
+        (5, "EVE", "05-03"),
+    ]
+    lake.sql("CREATE TABLE shop.twin LIKE shop.orders TBLPROPERTIES ('note' = 'twin')")
+    twin = lake.table("shop.twin")
+    assert (twin.format, names(twin), twin.schema.partitioning.columns) == (orders.format, names(orders), ("dt",))
+    lake.sql("INSERT INTO shop.twin SELECT * FROM shop.orders")
+    lake.sql(
+        "CREATE OR REPLACE TABLE shop.twin USING "
+        + orders.format
+        + " PARTITIONED BY (dt) AS SELECT * FROM shop.orders WHERE id = 1"
+    )
+    assert len(rows(twin)) == 1
+    assert len(twin.snapshots()) == 2
+    with pytest.raises(UnsupportedFeature, match="other columns"):
+        lake.sql("CREATE OR REPLACE TABLE shop.twin (x INT) USING " + orders.format)
+    with pytest.raises((InvalidInput, NotFound)):
+        lake.sql("CREATE TABLE shop.fails AS SELECT nope FROM shop.orders")
+    assert not lake.exists("shop.fails")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("CREATE TABLE s.t (a INT) USING lakeformat", "write USING paimon or USING iceberg"),
+        ("CREATE TABLE s.t (a INT) USING parquet", "USING parquet"),
+        ("CREATE TABLE s.t (a INT) LOCATION '/tmp/x'", "LOCATION"),
+        ("CREATE TABLE s.t (a INT) CLUSTERED BY (a) INTO 4 BUCKETS", "CLUSTERED"),
+        ("CREATE TABLE s.t", "without columns"),
+        ("CREATE TABLE s.t (a NOPE)", "line 1, column 21"),
+        ("CREATE TABLE s.t (a INT) AS SELECT 1", "takes its columns from the query"),
+        ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
+        ("DROP VIEW v", "DROP VIEW"),
+        ("CREATE CATALOG c WITH ('type' = 'paimon', 'warehouse' = '/other')", "open another"),
+        ("USE CATALOG c", "a Lake is one warehouse"),
+        ("USE nope", "no database 'nope'"),
+        ("SET spark.sql.shuffle.partitions=1", "known are"),
+        ("ALTER TABLE shop.orders SET IDENTIFIER FIELDS id", "IDENTIFIER FIELDS"),
+        ("ALTER TABLE shop.orders DROP IDENTIFIER FIELDS id", "IDENTIFIER FIELDS"),
+        ("ALTER TABLE shop.orders ALTER COLUMN id SET NOT NULL", "may hold nulls"),
+        ("ALTER TABLE shop.orders ADD PARTITION (dt = 'x')", "comes with its first row"),
+        ("ALTER TABLE shop.orders FROB", "FROB"),
+        ("SHOW FUNCTIONS", "SHOW FUNCTIONS"),
+        ("CALL system.migrate('a.b')", "known are"),
+        ("CALL migrate('a.b')", "CALL sys.name"),
+        ("CALL sys.compact(nope => 1)", "no argument nope"),
+        ("CALL sys.compact('shop.orders', table => 'x')", "given twice"),
+        ("CALL sys.compact(table => 'shop.orders', partition_idle_time => '1 d')", "partition_idle_time"),
+        ("ANALYZE TABLE shop.orders COMPUTE STATISTICS", "ANALYZE"),
+        ("COPY INTO shop.orders FROM '/etc'", "COPY"),
+        ("CACHE TABLE shop.orders", "CACHE"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_by_name_and_place(lake, orders, text, said):
+    with pytest.raises((UnsupportedFeature, InvalidInput, NotFound)) as told:
+        lake.sql(text)
+    assert said in str(told.value)
+    assert "line 1, column" in str(told.value)
+
+
+def test_databases_come_and_go(lake, orders):
+    lake.sql("CREATE DATABASE IF NOT EXISTS web")
+    lake.sql("USE web")
+    lake.sql("CREATE TABLE t (a INT)")
+    assert lake.exists("web.t")
+    assert column(lake.sql("SHOW DATABASES"), "namespace") == ["shop", "web"]
+    assert column(lake.sql("SHOW TABLES"), "tableName") == ["t"]
+    assert column(lake.sql("SHOW TABLES IN shop LIKE 'ord*|x'"), "tableName") == ["orders"]
+    assert column(lake.sql("SHOW CURRENT NAMESPACE"), "namespace") == ["web"]
+    with pytest.raises(InvalidInput, match="CASCADE"):
+        lake.sql("DROP DATABASE web")
+    lake.sql("ALTER TABLE t RENAME TO u") if orders.format == "paimon" else None
+    lake.sql("DROP DATABASE web CASCADE")
+    assert column(lake.sql("SHOW SCHEMAS"), "namespace") == ["shop"]
+    lake.sql("DROP TABLE IF EXISTS shop.nope; DROP TABLE shop.orders")
+    assert not lake.exists("shop.orders")
+
+
+def test_alter_table_columns(lake, orders):
+    for text in (
+        "ADD COLUMN note STRING COMMENT 'a note' AFTER id",
+        "ADD COLUMNS (p STRUCT<x: INT, y: ARRAY<STRUCT<z: INT>>>, q INT FIRST)",
+        "ADD COLUMN IF NOT EXISTS note INT",
+        "ADD COLUMN p.w DOUBLE COMMENT 'inside'",
+        "ADD COLUMN p.y.element.v STRING",
+        "RENAME COLUMN note TO remark",
+        "ALTER COLUMN q TYPE BIGINT",
+        "ALTER COLUMN REMARK COMMENT 'it''s'",
+        "ALTER COLUMN remark FIRST",
+        "ALTER COLUMN q AFTER name",
+        "DROP COLUMN p.x",
+        "DROP COLUMNS IF EXISTS (nope)",
+    ):
+        lake.sql(f"ALTER TABLE shop.orders {text}")
+    schema = orders.schema
+    assert names(orders) == ["remark", "id", "name", "q", "amount", "dt", "p"]
+    assert str(schema.field("p").type) == "row<y: array<row<z: int, v: string>>, w: double>"
+    assert schema.field("remark").comment == "it's"
+    lake.sql("ALTER TABLE shop.orders DROP COLUMNS remark, q; ALTER TABLE shop.orders DROP COLUMN p")
+    assert names(orders) == ["id", "name", "amount", "dt"]
+    assert len(rows(orders)) == 5
+
+
+def test_alter_table_properties_comments_and_partitions(lake, orders):
+    lake.sql("ALTER TABLE shop.orders SET TBLPROPERTIES ('a.b' = 'c', d = 1, 'comment' = 'hello')")
+    assert (orders.properties["a.b"], orders.properties["d"], orders.schema.comment) == ("c", "1", "hello")
+    lake.sql(
+        "ALTER TABLE shop.orders UNSET TBLPROPERTIES IF EXISTS ('a.b', 'zz'); COMMENT ON TABLE shop.orders IS 'bye'"
+    )
+    assert "a.b" not in orders.properties
+    assert orders.schema.comment == "bye"
+    with pytest.raises(InvalidInput, match="has no property 'zz'"):
+        lake.sql("ALTER TABLE shop.orders UNSET TBLPROPERTIES ('zz')")
+    lake.sql("ALTER TABLE shop.orders DROP PARTITION (dt = '05-01'), PARTITION (dt = '05-03')")
+    assert column(lake.sql("SHOW PARTITIONS shop.orders"), "partition") == ["dt=05-02"]
+
+
+@pytest.mark.parametrize("orders", ["iceberg"], indirect=True)
+def test_alter_table_of_iceberg_alone(lake, orders):
+    lake.sql("ALTER TABLE shop.orders ADD PARTITION FIELD bucket(8, id) AS shard")
+    assert [each.name for each in orders.schema.partitioning.fields] == ["dt", "shard"]
+    lake.sql("ALTER TABLE shop.orders DROP PARTITION FIELD bucket(8, id)")
+    lake.sql("ALTER TABLE shop.orders REPLACE PARTITION FIELD dt WITH truncate(name, 1)")
+    assert [str(each.transform) for each in orders.schema.partitioning.fields] == ["truncate[1]"]
+    lake.sql("ALTER TABLE shop.orders WRITE ORDERED BY name DESC NULLS LAST, bucket(4, id)")
+    assert [str(each) for each in orders.schema.sort_order.fields] == [
+        "name DESC NULLS LAST",
+        "bucket(4, id) ASC NULLS FIRST",
+    ]
+    assert orders.properties["write.distribution-mode"] == "range"
+    lake.sql("ALTER TABLE shop.orders WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY id")
+    assert orders.properties["write.distribution-mode"] == "hash"
+    lake.sql("ALTER TABLE shop.orders WRITE UNORDERED")
+    assert not orders.schema.sort_order
+    first = orders.current_snapshot().id
+    lake.sql(
+        f"ALTER TABLE shop.orders CREATE BRANCH IF NOT EXISTS audit AS OF VERSION {first} RETAIN 7 DAYS WITH SNAPSHOT RETENTION 3 SNAPSHOTS 2 HOURS"
+    )
+    (told,) = (
+        lake.sql("SHOW BRANCHES shop.orders")
+        .to_arrow()
+        .filter(pa.compute.equal(lake.sql("SHOW BRANCHES shop.orders").to_arrow()["branch_name"], "audit"))
+        .to_pylist()
+    )
+    assert (told["retained_ms"], told["kept_snapshots"], told["kept_ms"]) == (7 * 86_400_000, 3, 7_200_000)
+    lake.sql("INSERT INTO shop.orders.branch_audit VALUES (6, 'fay', 1, '05-04')")
+    lake.sql("CALL system.fast_forward('shop.orders', 'main', 'audit'); ALTER TABLE shop.orders DROP BRANCH audit")
+    assert len(rows(orders)) == 6
+
+
+def test_tags_by_statements_and_procedures(lake, orders):
+    first = orders.current_snapshot().id
+    lake.sql(
+        f"ALTER TABLE shop.orders CREATE TAG v1 AS OF VERSION {first} RETAIN 30 DAYS; ALTER TABLE shop.orders CREATE TAG IF NOT EXISTS `v1`"
+    )
+    with pytest.raises(AlreadyExists):
+        lake.sql("ALTER TABLE shop.orders CREATE TAG v1")
+    lake.sql("INSERT INTO shop.orders VALUES (6, 'fay', 1, '05-04')")
+    lake.sql("CALL sys.create_tag(table => 'shop.orders', tag => 'v2', time_retained => '1 d')")
+    assert sorted(column(lake.sql("SHOW TAGS shop.orders"), "tag_name")) == ["v1", "v2"]
+    lake.sql("ALTER TABLE shop.orders CREATE OR REPLACE TAG v1; CALL sys.delete_tag('shop.orders', 'v2')")
+    assert len(rows(lake.sql("SELECT * FROM shop.orders VERSION AS OF 'v1'"))) == 6
+    lake.sql("ALTER TABLE shop.orders DROP TAG IF EXISTS nope; ALTER TABLE shop.orders DROP TAG v1")
+    assert column(lake.sql("SHOW TAGS shop.orders"), "tag_name") == []
+
+
+def test_procedures_are_verbs(lake, orders):
+    first = orders.current_snapshot()
+    for i in range(3):
+        lake.sql("INSERT INTO shop.orders VALUES (?, 'x', 1, '05-01')", params=[10 + i])
+    (told,) = (
+        lake.sql("CALL sys.compact('shop.orders', partitions => 'dt=05-01', compact_strategy => 'full')")
+        .to_arrow()
+        .to_pylist()
+    )
+    assert told["files_removed"] >= 4
+    lake.sql(
+        "CALL system.rewrite_data_files(table => 'shop.orders', options => map('rewrite-all', 'true'), where => \"dt = '05-01'\")"
+    )
+    found = lake.sql(f"CALL system.rollback_to_snapshot('shop.orders', {first.id})").to_arrow().to_pylist()
+    assert found[0]["current_snapshot_id"] == orders.current_snapshot().id
+    assert len(rows(orders)) == 5
+    lake.sql("INSERT INTO shop.orders VALUES (20, 'x', 1, '05-01')")
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+    expired = (
+        lake.sql(
+            "CALL system.expire_snapshots(table => 'shop.orders', older_than => :t, retain_last => 1)",
+            params={"t": later},
+        )
+        .to_arrow()
+        .to_pylist()
+    )
+    assert expired[0]["expired_snapshots"] >= 1
+    orphans = lake.sql(
+        "CALL sys.remove_orphan_files(table => 'shop.orders', older_than => '2020-01-01', dry_run => true)"
+    )
+    assert len(orphans) == 0
+    assert column(lake.sql("CALL system.ancestors_of('shop.orders')"), "snapshot_id")[0] == orders.current_snapshot().id
+
+
+def test_describe_and_show_tell_what_there_is(lake, orders):
+    lake.sql(
+        "ALTER TABLE shop.orders ALTER COLUMN name COMMENT 'who'; ALTER TABLE shop.orders SET TBLPROPERTIES ('note' = 'it''s')"
+    )
+    told = rows(lake.sql("DESCRIBE shop.orders"))
+    assert {
+        ("id", "bigint", None),
+        ("name", "string", "who"),
+        ("amount", "decimal(10, 2)", None),
+        ("Part 0", "dt", None),
+    } <= set(told)
+    assert rows(lake.sql("DESC TABLE shop.orders name")) == [("name", "string", "who")]
+    extended = dict(each[:2] for each in rows(lake.sql("DESCRIBE EXTENDED shop.orders")))
+    assert (extended["Provider"], extended["Location"]) == (orders.format, orders.uri)
+    assert column(lake.sql("SHOW COLUMNS IN shop.orders"), "col_name") == ["id", "name", "amount", "dt"]
+    assert column(lake.sql("SHOW TBLPROPERTIES shop.orders ('note')"), "value") == ["it's"]
+    assert column(lake.sql("SHOW PARTITIONS shop.orders PARTITION (dt = '05-01')"), "partition") == ["dt=05-01"]
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_show_create_table_makes_the_same_table(lake, tmp_path, format):
+    lake.sql(
+        f"CREATE TABLE shop.`odd` (`a b` INT NOT NULL COMMENT 'it''s \\\\ back', s STRUCT<x: INT, `y z`: STRING>, t TIMESTAMP_NTZ, dt STRING NOT NULL) "
+        f"USING {format} PARTITIONED BY (dt) COMMENT 'c' TBLPROPERTIES ('primary-key' = 'a b,dt', 'k' = 'it''s')"
+    )
+    (text,) = column(lake.sql("SHOW CREATE TABLE shop.odd"), "createtab_stmt")
+    other = Lake(tmp_path / "other")
+    other.sql(text)
+    one, two = lake.table("shop.odd").schema, other.table("shop.odd").schema
+    assert (one.fields, one.partitioning, one.primary_key, one.comment) == (
+        two.fields,
+        two.partitioning,
+        two.primary_key,
+        two.comment,
+    )
+    assert dict(one.properties) == dict(two.properties)
