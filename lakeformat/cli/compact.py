@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from lakeformat.cli import effects
-from lakeformat.cli.session import Size, grid, of, size
+from lakeformat.cli.session import Size, counted, grid, of, size
 
 
 def compact(
@@ -39,7 +39,8 @@ def compact(
 
     def drawn() -> Group:
         told = Text(
-            f"would write {data['files']} files anew, {size(data['size_bytes'])}, in {len(units)} units", style="bold"
+            f"would write {counted(data['files'], 'file')} anew, {size(data['size_bytes'])}, in {counted(len(units), 'unit')}",
+            style="bold",
         )
         rows = [(len(u["paths"]), u["row_count"], Size(u["size_bytes"]), u["paths"][0]) for u in units]
         return Group(told, *([grid(("files", "rows", "size", "first"), rows)] if rows else []))

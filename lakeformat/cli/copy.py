@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from lakeformat import InvalidInput, Lake, LakeError, Scan, Table
-from lakeformat.cli.session import of
+from lakeformat.cli.session import counted, of
 
 
 def copy(
@@ -61,7 +61,9 @@ def copy(
     verified = _verified(scan, made)
     session.answer(
         {**data, "commits": commits, **verified},
-        Text(f"copied {verified['rows']:,} rows in {commits} commits to {made!r}; count and checksum agree"),
+        Text(
+            f"copied {counted(verified['rows'], 'row')} in {counted(commits, 'commit')} to {made!r}; count and checksum agree"
+        ),
     )
 
 

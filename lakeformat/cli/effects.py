@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from lakeformat import Snapshot, Table
-from lakeformat.cli.session import Session, Size, grid, size
+from lakeformat.cli.session import Session, Size, counted, grid, size
 
 _SHOWN = 50
 
@@ -38,7 +38,9 @@ def deletions(session: Session, table: Table, locations: list[str], snapshots: l
     def drawn() -> Group:
         verb = "removed" if done else "would remove"
         total = sum(each["size_bytes"] or 0 for each in files)
-        told = f"{verb} {len(snapshots)} snapshots, {len(files)} files" + (f", {size(total)}" if total else "")
+        told = f"{verb} {counted(len(snapshots), 'snapshot')}, {counted(len(files), 'file')}" + (
+            f", {size(total)}" if total else ""
+        )
         parts: list[Any] = [Text(told, style="bold")]
         if not done and files:
             rows = [(f["path"], None if f["size_bytes"] is None else Size(f["size_bytes"])) for f in files[:_SHOWN]]

@@ -107,6 +107,11 @@ def size(count: int) -> str:
     raise AssertionError("unreachable")
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 file`, `1,200 files`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def time(epoch_ms: int | None) -> str | None:
     """A moment as ISO text in UTC, to the second."""
     if epoch_ms is None:

@@ -13,7 +13,8 @@ from lakeformat import InvalidInput, Lake, LakeError
 from lakeformat.cli.session import Session, data_grid, of
 from lakeformat.cli.warehouses import user_file
 
-_SHOWN = 1000
+_SHOWN = 1000  # Rows.
+_ACROSS = 8  # Columns of a single row; more of them go down the page.
 
 
 def sql(
@@ -46,7 +47,10 @@ def _run(session: Session, text: str, given: dict[str, str]) -> None:
     found = session.lake.sql(text, params=given or None).to_arrow()
     shown = found.slice(0, _SHOWN)
     rows = (found if session.as_json else shown).to_pylist()
-    session.answer(rows, lambda: data_grid(found.column_names, [list(row.values()) for row in rows]))
+    if len(rows) == 1 and len(found.column_names) > _ACROSS:
+        session.answer(rows, lambda: data_grid(("", ""), list(rows[0].items())))
+    else:
+        session.answer(rows, lambda: data_grid(found.column_names, [list(row.values()) for row in rows]))
     if len(found) > _SHOWN and not session.as_json:
         session.console.print(Text(f"the first {_SHOWN} of {len(found):,} rows", style="dim"))
 

@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -325,3 +327,38 @@ def test_sql_runs_from_an_argument_a_file_and_standard_input(table, cli, tmp_pat
     assert "line 1, column 1" in cli("sql", "SELECT nope FROM shop.orders", code=2)
     assert "not both" in cli("sql", count, "--file", "q.sql", code=2)
     assert "cannot be read" in cli("sql", "--file", "none.sql", code=2)
+
+
+CHANGING = [
+    (r"file://\S*?/warehouse/", "warehouse/"),
+    (r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID"),
+    (r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(?:\.\d+)?Z?", "TIME"),
+    (r"[\d.]+ (?:B|KiB)\b", "SIZE"),
+    (r"\bin \d+ ms", "in MS"),
+    (r"(milliseconds|bytes_added|bytes_removed) +\d+", r"\1 N"),
+    (r"[█▓▒░]+", "BAR"),
+]
+
+
+def steady(text):
+    """Text without what differs from run to run: times, sizes, names; and folded."""
+    for pattern, name in CHANGING:
+        text = re.sub(pattern, name, text)
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def test_the_first_ten_minutes_of_the_page_are_as_it_shows_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAKEFORMAT_WAREHOUSE", "warehouse")
+    monkeypatch.setenv("COLUMNS", "120")
+    page = (ROOT / "docs" / "cli.md").read_text()
+    for kind, block in re.findall(r"^```(python|console)\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        if kind == "python":
+            exec(compile(block, "docs/cli.md", "exec"), {})
+            continue
+        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, shown = step.partition("\n")
+            if command.startswith("lakeformat "):
+                capsys.readouterr()
+                run(shlex.split(command)[1:])
+                assert steady("".join(capsys.readouterr())) == steady(shown), command
