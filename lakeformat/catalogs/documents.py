@@ -79,6 +79,16 @@ def creation(name: str, new: Document) -> dict[str, Any]:
     }
 
 
+def holds(told: Any, base: Document, new: Document) -> bool:
+    """Whether a document that a server tells has the change from `base` to `new`: its snapshot, or else its operation."""
+    try:
+        if added := _snapshots(new).keys() - _snapshots(base).keys():
+            return added <= _snapshots(told).keys()
+        return bool(told["properties"][OPERATION_PROPERTY] == new[OPERATION])
+    except (KeyError, TypeError, AttributeError):
+        return False
+
+
 def _properties(base: Document, new: Document) -> list[dict[str, Any]]:
     before, after = dict(base.get("properties") or {}), dict(new.get("properties") or {})
     if _snapshots(base).keys() >= _snapshots(new).keys() and OPERATION in new:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -15,7 +15,7 @@ import requests
 from lakeformat.catalogs import documents, vended
 from lakeformat.catalogs.catalog import Found
 from lakeformat.codec import document
-from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, StoreError
+from lakeformat.errors import AlreadyExists, InvalidInput, LakeError, NotFound, StoreError, StoreRefused
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.catalogued import is_within
 from lakeformat.storage.credentials import Issued, Lease
@@ -30,10 +30,11 @@ _EXPIRED = (401, 419)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said: the status, and the document of the body."""
+    """What a server said: the status, the object of the body, and the beginning of a body that is something else."""
 
     status: int
     body: Mapping[str, Any]
+    nonsense: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -41,8 +42,8 @@ class Answer:
 
     @property
     def message(self) -> str:
-        error = self.body.get("error") if isinstance(self.body, dict) else None
-        return str(error.get("message", error)) if isinstance(error, dict) else f"HTTP {self.status}"
+        error = self.body.get("error")
+        return str(error.get("message", error)) if isinstance(error, dict) else self.nonsense or f"HTTP {self.status}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,16 @@ class RestCatalog:
 
     def tables(self, namespace: str) -> list[str]:
         identifiers = self._listed(f"namespaces/{_levels(namespace)}/tables", "identifiers", {})
-        return sorted(".".join([*each["namespace"], each["name"]]) for each in identifiers)
+        with _specified(f"{self.uri}: the tables of {namespace}"):
+            return sorted(".".join([*each["namespace"], each["name"]]) for each in identifiers)
 
     def find(self, name: str, options: Mapping[str, str]) -> Found | None:
         loaded = self.place(name).load()
         if loaded is None:
             return None
-        location = loaded["metadata"]["location"].rstrip("/")
-        told = vended.read(loaded, location)
+        with _specified(f"{self.uri}: {name}"):
+            location = loaded["metadata"]["location"].rstrip("/")
+            told = vended.read(loaded, location)
         issuer = RestIssuer(self.place(name), location, told.endpoint)
         return Found(location, told.options, Lease(issuer, told.issued) if told.issued else None)
 
@@ -133,7 +136,7 @@ class RestCatalog:
             raise StoreError(f"{said}; with catalog_options 'credential' a token that runs out is renewed")
         if told.status >= 500 or told.status in (408, 429, *_EXPIRED):
             raise self.refused(told, path)
-        return told
+        return _understood(told, f"{self.uri}: {path}")
 
     def refused(self, told: Answer, what: str) -> StoreError:
         return StoreError(f"{self.uri}: {what}: the catalog says {told.status}: {told.message}")
@@ -148,8 +151,9 @@ class RestCatalog:
                 return found
             if not told.is_good:
                 raise self.refused(told, path)
-            found += told.body[key]
-            token = told.body.get("next-page-token") or None
+            with _specified(f"{self.uri}: {path}"):
+                found += told.body[key]
+                token = told.body.get("next-page-token") or None
         return found
 
 
@@ -193,7 +197,10 @@ class RestEntry:
     def location(self) -> str | None:
         """Where the newest root lies."""
         loaded = self.load()
-        return None if loaded is None else str(loaded["metadata-location"])
+        if loaded is None:
+            return None
+        with _specified(f"{self.catalog.uri}: {self.namespace}.{self.table}"):
+            return "".join([loaded["metadata-location"]])  # Text, or a TypeError.
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +220,8 @@ class RestIssuer:
         told = catalog.ask("GET", path if path == self.entry.path else f"/{path.lstrip('/')}")
         if not told.is_good:
             raise catalog.refused(told, f"{name}: new credentials for its files")
-        found = vended.read(told.body, self.location)
+        with _specified(f"{catalog.uri}: {name}: new credentials for its files"):
+            found = vended.read(told.body, self.location)
         if found.issued is None:
             raise StoreError(f"{catalog.uri}: {name}: the catalog vends no credentials any more for {self.location}")
         return found.issued
@@ -221,7 +229,11 @@ class RestIssuer:
 
 @dataclass(frozen=True, slots=True)
 class RestHead:
-    """A commit says what must still hold and what changes; the server writes the root. It answers 409 on proof alone."""
+    """A commit says what must still hold and what changes; the server writes the root.
+
+    Neither answer is proof by its status: a gateway that repeats a request turns a commit that landed into a 409, and a login
+    page is a 200. What was published names our change; all else history has to tell.
+    """
 
     store: Store
     entry: RestEntry
@@ -232,25 +244,23 @@ class RestHead:
 
     def advance(self, version: int, plan: Plan) -> Outcome:
         new, catalog, name = document.parse(plan.root, plan.root_path), self.entry.catalog, self.entry.table
-        try:
-            if isinstance(version, Pointer):
-                base = document.parse(self.store.read(version.location), version.location)
-                body = {
-                    "identifier": {"namespace": self.entry.namespace.split("."), "name": name},
-                    "requirements": documents.requirements(base, new),
-                    "updates": documents.updates(base, new),
-                }
-                told = catalog.ask("POST", self.entry.path, body)
-            else:
-                path = f"namespaces/{_levels(self.entry.namespace)}/tables"
-                told = catalog.ask("POST", path, documents.creation(name, new))
-        except StoreError:
-            return Outcome.UNKNOWN
-        if told.is_good:
+        base: Mapping[str, Any] = {}
+        if isinstance(version, Pointer):
+            base = document.parse(self.store.read(version.location), version.location)
+            body = {
+                "identifier": {"namespace": self.entry.namespace.split("."), "name": name},
+                "requirements": documents.requirements(base, new),
+                "updates": documents.updates(base, new),
+            }
+            told = catalog.ask("POST", self.entry.path, body)
+        else:
+            path = f"namespaces/{_levels(self.entry.namespace)}/tables"
+            told = catalog.ask("POST", path, documents.creation(name, new))
+        if told.is_good and "metadata-location" in told.body and documents.holds(told.body.get("metadata"), base, new):
             return Outcome.PUBLISHED
-        if told.status in (404, 409):
-            return Outcome.LOST
-        raise catalog.refused(told, f"{self.entry.namespace}.{name}")
+        if told.is_good or told.status in (404, 409):
+            return Outcome.UNKNOWN
+        raise StoreRefused(str(catalog.refused(told, f"{self.entry.namespace}.{name}")))
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -273,7 +283,9 @@ class _Client:
         told = self.send("GET", "config", query=query)
         if not told.is_good:
             raise StoreError(f"{uri}: the catalog's configuration: {told.status}: {told.message}")
-        self._options = {**(told.body.get("defaults") or {}), **options, **(told.body.get("overrides") or {})}
+        with _specified(f"{uri}: the catalog's configuration"):
+            said = _understood(told, f"{uri}: the catalog's configuration").body
+            self._options = {**(said.get("defaults") or {}), **options, **(said.get("overrides") or {})}
         self._uri = str(self._options.get("uri", self._uri)).rstrip("/")
         self._prefix = quote(self._options["prefix"], safe="") + "/" if self._options.get("prefix") else ""
         if self._options.get("token") != options.get("token"):
@@ -299,7 +311,8 @@ class _Client:
         told = self._sent("POST", where, data=form, headers={"Authorization": None})
         if not told.is_good:
             raise StoreError(f"{where}: no token for this credential: {told.status}: {told.message}")
-        self._say_token(told.body["access_token"])
+        with _specified(f"{where}: a token"):
+            self._say_token(str(_understood(told, f"{where}: a token").body["access_token"]))
         return True
 
     def _say_token(self, token: str | None) -> None:
@@ -311,10 +324,34 @@ class _Client:
             answer = self._session.request(method, address, timeout=_TIMEOUT_SECONDS, allow_redirects=False, **how)
         except (requests.RequestException, ValueError) as error:
             raise StoreError(f"{address}: the catalog does not answer: {type(error).__name__}") from error
-        body: Any = {}
+        body: Any = None
         with suppress(ValueError):
             body = answer.json()
-        return Answer(answer.status_code, body if isinstance(body, dict) else {})
+        if isinstance(body, dict):
+            return Answer(answer.status_code, body)
+        return Answer(answer.status_code, {}, " ".join(answer.text[:200].split())[:60])
+
+
+def _understood(told: Answer, what: str) -> Answer:
+    """The answer, unless it says yes in a body that is none of Iceberg's."""
+    if told.is_good and told.nonsense:
+        raise StoreError(
+            f"{what}: the answer is no JSON object but {told.nonsense!r}; is this the address of an Iceberg REST catalog?"
+        )
+    return told
+
+
+@contextmanager
+def _specified(what: str) -> Iterator[None]:
+    """Turn what a body lacks, or has of another type, into a `StoreError`."""
+    try:
+        yield
+    except LakeError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise StoreError(
+            f"{what}: the answer is not as Iceberg's REST specification has it ({error!r}); is this the address of such a catalog?"
+        ) from error
 
 
 @cache

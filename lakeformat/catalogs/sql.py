@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -215,6 +216,8 @@ def _engine(uri: str, process: int) -> tuple[sa.Engine, bool]:
         engine = sa.create_engine(url, connect_args={"timeout": _WAIT_SECONDS} if is_sqlite else {})
     except (ArgumentError, ImportError) as error:
         raise InvalidInput(f"catalog={_shown(uri)!r}: {error}") from error
+    except ValueError:
+        raise InvalidInput(f"catalog={_shown(uri)!r}: its port is no number") from None  # It may quote a password.
     for table in _TABLES.sorted_tables:
         try:
             table.create(engine, checkfirst=True)
@@ -228,5 +231,5 @@ def _shown(uri: str) -> str:
     """The address without its password."""
     try:
         return sa.make_url(uri).render_as_string(hide_password=True)
-    except ArgumentError:
-        return uri
+    except (ArgumentError, ValueError):
+        return re.sub(r"//.*@", "//***@", uri)

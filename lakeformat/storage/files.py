@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,13 +21,23 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError, PreconditionError
 from obstore.store import from_url
 
-from lakeformat.errors import AlreadyExists, InvalidInput, LakeError, NoSuchFile, StoreError, UnsupportedFeature
+from lakeformat.errors import (
+    AlreadyExists,
+    InvalidInput,
+    LakeError,
+    NoSuchFile,
+    StoreError,
+    StoreRefused,
+    UnsupportedFeature,
+)
 from lakeformat.storage import paths
 from lakeformat.storage.credentials import Lease, Renewing
 from lakeformat.storage.store import Listed, Reader, Store
 from lakeformat.storage.streams import NewFile, Ranges
 
 OBJECT_SCHEMES = ("s3", "s3a", "gs", "az", "adl", "abfs", "abfss", "azure", "http", "https")
+
+_STATUS = re.compile(r"status code: (\d{3})")
 
 # Options of the HTTP client, whatever the service; all others belong to the service: credentials, region, endpoint.
 CLIENT_OPTIONS = frozenset({
@@ -629,18 +640,30 @@ def _endpoint(options: tuple[tuple[str, str], ...]) -> str:
 
 def _put_if_absent(store: ObjectFiles, key: str, data: bytes) -> bool:
     base, client = store.base, _client(store.base, store.options, store.lease, False, os.getpid())
+    name = f"{base}/{key}"
     try:
-        with _told(f"{base}/{key}", "create"):
+        with _told(name, "create"):
             obstore.put(client, key, bytes(data), mode="create", use_multipart=False)
     except StoreError as error:
+        said = " ".join(str(error.__cause__).split())  # XML, on several lines.
+        status = int(found[1]) if (found := _STATUS.search(said)) else None
         match error.__cause__:
             case AlreadyExistsError() | PreconditionError():
+                # S3 answers 409 also where another request for the name is under way, which need not end in a file.
+                if status == 409 and not store.exists(key.removeprefix(f"{store.prefix}/")):
+                    raise StoreError(f"{name}: cannot create: {said}") from error
                 return False
             case NotImplementedError() | NotSupportedError():
-                raise UnsupportedFeature(
-                    f"{base}: this store cannot create an object only if it is absent, so tables in it can be read but "
-                    f"not written: {_first_line(error.__cause__)}"
-                ) from error
+                status = 501
+            case FileNotFoundError():
+                status = 404  # The bucket.
+        if status == 501:
+            raise UnsupportedFeature(
+                f"{base}: this store cannot create an object only if it is absent, so tables in it can be read but "
+                f"not written: {said}"
+            ) from error
+        if status is not None and 400 <= status < 500 and status not in (408, 409, 412, 429):
+            raise StoreRefused(f"{name}: cannot create: {said}") from error
         raise
     return True
 

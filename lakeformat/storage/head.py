@@ -128,7 +128,7 @@ class Entry(Protocol):
     def swap(self, old: str | None, new: str) -> bool:
         """Make `new` the newest root if it is `old` (None: if there is no such table). Atomic among all writers.
 
-        True and False are said on proof, so nothing below may repeat the call by itself.
+        True is said on proof.
         """
         ...
 
@@ -147,8 +147,5 @@ class SwapHead:
     def advance(self, version: int, plan: Plan) -> Outcome:
         old = version.location if isinstance(version, Pointer) else None
         self.store.write(plan.root_path, plan.root)
-        if self.entry.swap(old, self.store.location(plan.root_path)):
-            return Outcome.PUBLISHED
-        with suppress(StoreError):
-            self.store.delete([plan.root_path])
-        return Outcome.LOST
+        # A refusal is no proof of a lost race: something on the way may have repeated a swap that was made.
+        return Outcome.PUBLISHED if self.entry.swap(old, self.store.location(plan.root_path)) else Outcome.UNKNOWN

@@ -17,13 +17,14 @@ AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
 
 
 class NthCallFails:
-    """A store whose call number `n` (from 1) raises, before its effect or after it; all others do as they should.
+    """A store whose call number `n` (from 1) raises, before its effect or after it, or is `repeated` on its way, so that the second
+    answer is heard; all others do as they should.
 
     Only calls that change something have an effect to come after, so only they are counted then.
     """
 
-    def __init__(self, store: MemoryFiles, n: int, after: bool) -> None:
-        self._store, self._n, self._after = store, n, after
+    def __init__(self, store: MemoryFiles, n: int, after: bool, repeated: bool = False) -> None:
+        self._store, self._n, self._after, self._repeated = store, n, after or repeated, repeated
         self._count, self._lock = 0, threading.Lock()
         self.failed: str | None = None
 
@@ -48,6 +49,8 @@ class NthCallFails:
             if fails and not self._after:
                 raise StoreError(f"{name}: refused")
             answer = getattr(self._store, name)(*arguments)
+            if fails and self._repeated:
+                return getattr(self._store, name)(*arguments)
             if fails:
                 raise StoreError(f"{name}: answer lost")
             return answer

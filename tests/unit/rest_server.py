@@ -65,6 +65,7 @@ class RestServer(Serving):
         self.short, self.uses, self.compresses = short, uses, False
         self.names = ["t"]  # Of the tables in `a`; "alias" is `a.t` under another name.
         self.endpoint: str | None = "/v1/namespaces/a/tables/t/credentials"
+        self.fault: Callable[[Callable[[], Any]], tuple[int, Any] | None] = lambda answer: answer()  # None: no answer.
         self.vended: list[str] = []
         self.asked: list[str] = []
         self.tokens: dict[str, int] = {}
@@ -88,9 +89,14 @@ class RestServer(Serving):
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        asked = handler.command, handler.path, handler.headers.get("Authorization"), body
         with self._lock:
-            status, told = self._told(handler.command, handler.path, handler.headers.get("Authorization"), body)
-        data = json.dumps(told).encode()
+            answer = self.fault(lambda: self._told(*asked))
+        if answer is None:
+            handler.close_connection = True
+            return
+        status, told = answer
+        data = told if isinstance(told, bytes) else json.dumps(told).encode()
         handler.send_response(status)
         handler.send_header("Content-Length", str(len(data)))
         handler.end_headers()
@@ -132,7 +138,9 @@ class RestServer(Serving):
                     current = base["refs"].get(each.get("ref"), {}).get("snapshot-id")
                     if each["type"] == "assert-ref-snapshot-id" and each["snapshot-id"] != current:
                         return 409, {"error": {"message": "the table has moved"}}
+                previous = {"timestamp-ms": base["last-updated-ms"], "metadata-file": self.pointer}
                 made = {**applied(base, asked["updates"]), "last-updated-ms": int(time.time() * 1000)}
+                made["metadata-log"] = [*base.get("metadata-log", ()), previous]
                 ending = ".gz.metadata.json" if self.compresses else ".metadata.json"
                 self.pointer = f"{base['location']}/metadata/{uuid.uuid4()}{ending}"
                 data = json.dumps(made).encode()

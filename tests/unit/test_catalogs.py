@@ -291,6 +291,7 @@ def test_a_database_that_does_not_answer_is_named_without_its_password(tmp_path)
     for address, error in (
         ("nothing at all", InvalidInput),
         ("nosuchdb://user:secret@host/db", InvalidInput),
+        ("postgresql+psycopg://user:secret@host:port/db", InvalidInput),
         ("postgresql+psycopg://user:secret@127.0.0.1:1/db?connect_timeout=2", StoreError),
     ):
         with pytest.raises(error, match=address.split("@")[-1][:5]) as told:
@@ -363,9 +364,10 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("how", [(False,), (True,), (True, True)], ids=["refused", "answer lost", "repeated"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_nth_call_to_storage_or_catalog_fails(verb, after):
+def test_the_nth_call_to_storage_or_catalog_fails(verb, how):
+    """A swap that is repeated says no, though it was made: nothing of it may be deleted."""
     first = Counted({}, None)
     made = Table("t", Catalogued(first, FailingEntry(first, None)), iceberg)
     create(made, Schema(fields=fields_from_arrow(SCHEMA), partitioning=identity("dt")))
@@ -379,7 +381,7 @@ def test_the_nth_call_to_storage_or_catalog_fails(verb, after):
     while True:
         n += 1
         store = Counted(files, line)
-        failing = NthCallFails(store, n, after)
+        failing = NthCallFails(store, n, *how)
         table = Table("t", Catalogued(failing, FailingEntry(failing, None)), iceberg)
         seen = Table("t", Catalogued(store, FailingEntry(store, None)), iceberg)
         told = None

@@ -4,9 +4,11 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from lakeformat.errors import InvalidInput, StoreError, UnsupportedFeature
+from lakeformat import Lake
+from lakeformat.errors import CommitUnknown, InvalidInput, StoreError, StoreRefused, UnsupportedFeature
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot
 from lakeformat.storage.files import ObjectFiles, open_store
 from lakeformat.storage.head import CreateHead
@@ -91,6 +93,37 @@ def test_a_put_that_the_client_repeats_does_not_lose_to_itself():
         assert len(seen) == 1, "a conditional put is not repeated behind our back"
         assert head.version() == 1
         assert head.advance(0, plan(1, b"yours")) is Outcome.LOST
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(501, UnsupportedFeature), (400, StoreRefused), (403, StoreRefused), (404, StoreRefused), (409, CommitUnknown)],
+)
+def test_a_conditional_put_that_is_refused_says_what_the_store_said(status: int, error: type[Exception]):
+    """At once where that is final: 409 says that another request for the name is under way."""
+    puts: list[str] = []
+
+    def refusing(inner: Wsgi) -> Wsgi:
+        def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            path = environ["PATH_INFO"]
+            if environ["REQUEST_METHOD"] != "PUT" or "snapshot-1" not in path:
+                return inner(environ, start_response)
+            puts.append(path)
+            environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+            body = b"<?xml version='1.0'?>\n<Error><Code>NotThisOne</Code></Error>"
+            start_response(f"{status} Refused", [("Content-Length", str(len(body)))])
+            return [body]
+
+        return app
+
+    with S3Server(refusing) as server:
+        properties = {"commit.max-retries": "2"}
+        lake = Lake(f"{server.new_bucket()}/w", **server.options)
+        table = lake.create_table("a.t", pa.schema({"id": pa.int64()}), properties=properties)
+        with pytest.raises(error, match="NotThisOne") as caught:
+            table.append(pa.table({"id": [1]}))
+        assert str(status) in str(caught.value)
+        assert len(puts) == (3 if status == 409 else 1)
 
 
 def test_a_service_that_is_away_is_a_store_error():

@@ -18,21 +18,23 @@ from lakeformat.storage.store import Reader
 def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since: int) -> Outcome:
     """What became of an attempt whose answer did not tell; see the protocol."""
     request = operation.request
+    if base.schema.id < 0:  # The table is gone.
+        return Outcome.LOST
     if isinstance(operation, WithoutSnapshot):
         is_known = metadata.is_known_since(reader, base, request, since)
         return {True: Outcome.PUBLISHED, False: Outcome.LOST, None: Outcome.UNKNOWN}[is_known]
     if plan.snapshot.id in metadata.snapshots(base):
         return Outcome.PUBLISHED
-    own = {*map(reader.location, new_files(operation)), *map(reader.location, plan.files)}
     seen = metadata.on(reader, base, request.branch)
-    metas = manifest.metas_of(reader, seen.snapshot_document)
-    live = manifest.read_all(reader, seen, metas)["file_path"].to_pylist()
-    if own & {*live, *metas["manifest_path"].to_pylist()}:
-        return Outcome.PUBLISHED  # The snapshot has expired, and nobody else could have brought these files.
     made = next(
         s for s in document.parse(plan.root, plan.root_path)["snapshots"] if s["snapshot-id"] == plan.snapshot.id
     )
     chain = metadata.ancestry(seen, metadata.current_id(seen))
     ids = [None] if not chain else [*(s["snapshot-id"] for s in chain), chain[-1].get("parent-snapshot-id")]
-    # Had it landed, it would stand between its parent and whatever came after.
-    return Outcome.LOST if made.get("parent-snapshot-id") in ids else Outcome.UNKNOWN
+    if made.get("parent-snapshot-id") in ids:
+        return Outcome.LOST  # Had it landed, it would stand between its parent and whatever came after.
+    own = {*map(reader.location, new_files(operation)), *map(reader.location, plan.files)}
+    metas = manifest.metas_of(reader, seen.snapshot_document)
+    live = manifest.read_all(reader, seen, metas)["file_path"].to_pylist()
+    # Its snapshot may have expired, but nobody else can have brought these files.
+    return Outcome.PUBLISHED if own & {*live, *metas["manifest_path"].to_pylist()} else Outcome.UNKNOWN

@@ -554,7 +554,9 @@ def is_known_since(reader: Reader, base: State, request: Request, since: int) ->
     found = list(_documents(reader, base, since))
     if any(_is_of(request, each) for each in found):
         return True
-    return False if paths is not None and len(found) == len(paths) else None
+    if paths is None:  # From the beginning, the log may reach as well.
+        return False if since == 0 and found and not found[-1].get("metadata-log") else None
+    return False if len(found) == len(paths) else None
 
 
 def _is_of(request: Request, document: Mapping[str, Any]) -> bool:

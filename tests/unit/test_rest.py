@@ -1,0 +1,162 @@
+"""A REST catalog's server, and gateways before it, that fail in every way: a commit lands once, or says that it may have."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import StoreError
+from lakeformat.catalogs.rest import RestCatalog
+from lakeformat.dialects.iceberg import dialect
+from lakeformat.errors import CommitError, StoreRefused
+from lakeformat.model import evolution
+from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.storage.catalogued import Catalogued
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
+from tests.unit.rest_server import RestServer
+
+SCHEMA = Schema(fields=(Field(0, "id", scalar(Kind.BIGINT)),))
+LOGIN = b"<html>Please log in</html>"
+Answer = Callable[[], tuple[int, Any]]
+
+
+def twice(answer: Answer) -> tuple[int, Any]:
+    answer()
+    return answer()
+
+
+def unheard(answer: Answer) -> None:
+    answer()
+
+
+def landed_as(body: Any) -> Callable[[Answer], tuple[int, Any]]:
+    return lambda answer: (answer()[0], body)
+
+
+FAULTS: dict[str, Callable[[Answer], tuple[int, Any] | None]] = {
+    "no answer": lambda answer: None,
+    "lost answer": unheard,
+    "repeated request": twice,
+    "server error": lambda answer: (503, {}),
+    "login page": lambda answer: (200, LOGIN),
+    "empty object": lambda answer: (200, {}),
+    "list": lambda answer: (200, []),
+    "landed, login page": landed_as(LOGIN),
+    "landed, empty object": landed_as({}),
+    "landed, server error": lambda answer: (answer(), (502, LOGIN))[1],
+}
+VERBS: dict[str, Callable[[Table], object]] = {
+    "append": lambda t: t.append(rows(3), id="op"),
+    "evolve": lambda t: t.evolve([evolution.AddColumn("x", "int")], id="op"),
+}
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64())})
+
+
+@pytest.fixture
+def place() -> Iterator[tuple[RestServer, Callable[[], Table], Callable[[], None]]]:
+    """(the server, the table `a.t` as a client sees it, what puts everything back as it was)."""
+    store = MemoryFiles("memory://rest")
+    made = Table("t", store, dialect)
+    create(made, SCHEMA)
+    made.append(rows(1, 2))
+    files = dict(store._files)
+    pointer = "memory://rest/metadata/v2.metadata.json"
+    with RestServer(pointer, store.read, store.write, {}) as server:
+        catalog = RestCatalog(server.address, (("credential", "client:secret"),))
+
+        def table() -> Table:
+            return Table("a.t", Catalogued(store, catalog.place("a.t")), dialect)
+
+        def reset() -> None:
+            store._files, server.pointer, server.asked = dict(files), pointer, []
+            server.fault = lambda answer: answer()
+
+        yield server, table, reset
+
+
+def at(n: int, fault: Callable[[Answer], Any], seen: list[int]) -> Callable[[Answer], Any]:
+    """The fault, at the n-th request."""
+
+    def answer(asked: Answer) -> Any:
+        seen.append(len(seen) + 1)
+        return fault(asked) if seen[-1] == n else asked()
+
+    return answer
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_commit_lands_once_whatever_becomes_of_one_request(place, verb: str, fault: str):
+    server, table, reset = place
+    table().scan()  # The client is there.
+    server.asked = []
+    VERBS[verb](table())
+    requests = len(server.asked)
+    assert requests > 2
+    for n in range(1, requests + 1):
+        seen: list[int] = []
+        reset()
+        server.fault = at(n, FAULTS[fault], seen)
+        try:
+            VERBS[verb](table())
+        except (StoreError, CommitError):
+            server.fault = lambda answer: answer()
+            VERBS[verb](table())  # Asking again by the same id ends it.
+        server.fault = lambda answer: answer()
+        found = table()
+        assert sorted(found.scan().to_arrow()["id"].to_pylist()) == ([1, 2, 3] if verb == "append" else [1, 2]), n
+        assert [s.operation_id for s in found.snapshots()].count("op") == (verb == "append"), n
+        assert list(found.schema.names) == (["id"] if verb == "append" else ["id", "x"]), n
+
+
+def test_a_commit_that_a_gateway_repeats_keeps_its_manifests(place):
+    """It lands once and answers 409 the second time: that is no proof that it lost."""
+    server, table, _ = place
+    server.fault = lambda answer: twice(answer) if server.asked[-1:] == ["GET namespaces/a/tables/t"] else answer()
+    made = table().append(rows(3), id="op")
+    assert made.operation_id == "op"
+    assert sorted(table().scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]
+
+
+def test_what_a_server_refuses_for_good_is_said_at_once(place):
+    server, table, _ = place
+    refusals = []
+
+    def refuse(answer: Answer) -> tuple[int, Any]:
+        before = len(server.asked)
+        status, told = answer()
+        if server.asked[before].startswith("POST namespaces"):
+            refusals.append(status)
+            return 403, {"error": {"message": "not yours"}}
+        return status, told
+
+    server.fault = refuse
+    with pytest.raises(StoreRefused, match="403: not yours"):
+        table().append(rows(3))
+    assert len(refusals) == 1
+
+
+@pytest.mark.parametrize(
+    "body", [LOGIN, b"", [], {}, {"metadata": []}, {"metadata-location": 5, "metadata": {}}, "x", 7]
+)
+@pytest.mark.parametrize("status", [200, 204, 302])
+def test_answers_that_are_none_of_icebergs_are_named(place, body: Any, status: int):
+    server, table, _ = place
+    table().scan()
+    catalog = table()._store.place.catalog
+    server.fault = lambda answer: (status, body)
+    for ask in (
+        lambda: catalog.namespaces(),
+        lambda: catalog.tables("a"),
+        lambda: catalog.find("a.t", {}),
+        lambda: table().scan().to_arrow(),
+        lambda: table().append(rows(3)),
+        lambda: RestCatalog(server.address, (("token", f"{body}{status}"),)).find("a.t", {}),
+    ):
+        with pytest.raises((StoreError, CommitError), match="catalog"):
+            ask()
