@@ -73,9 +73,14 @@ def _settled(store: Store, task: RewriteTask, told: list[pa.RecordBatch]) -> Ite
             for one in (each, earlier)
         )
         if older and (found := _under(store, older, new, before, each.merge)).num_rows:
-            before = pa.concat_tables([before, found])
-            new = merge.merge(pa.concat_tables([found, new]), each.merge)
-        told += merge.difference(before, new, each.merge, task.compared).to_batches(worker.BATCH_ROWS)
+            if each.merge.engine == "first-row":  # Which are there already, and stay where they are.
+                key = tuple(find_field(older[0].fields, name) for name in each.merge.key)
+                new = new.filter(pa.array(~_key_set(key, found).contains(_key_columns(key, new))))
+            else:
+                before = pa.concat_tables([before, found])
+                new = merge.merge(pa.concat_tables([found, new]), each.merge)
+        if task.changelog is not None:
+            told += merge.difference(before, new, each.merge, task.compared).to_batches(worker.BATCH_ROWS)
         yield from _kept(task, new.to_batches(worker.BATCH_ROWS))
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from lakeformat import CorruptFile, InvalidInput, Lake, UnsupportedFeature
+from lakeformat import Conflict, CorruptFile, InvalidInput, Lake, UnsupportedFeature
 from lakeformat.engines import roaring64
 
 
@@ -212,6 +212,32 @@ def test_first_row_keeps_what_came_first(lake):
     assert read(table) == [{"id": 1, "a": "first"}, {"id": 2, "a": "other"}]
     with pytest.raises(UnsupportedFeature, match="delete on a table with merge engine 'first-row'"):
         table.delete("id = 1")
+
+
+def test_first_rows_are_seen_once_they_are_compacted(lake):
+    """As by Paimon's own readers, in batches; a write compacts them unless the table is write-only."""
+    table = make(lake, "first-row", [("a", pa.string())], **{"write-only": "true"})
+    write(table, {"id": 1, "a": "first"}, {"id": 2, "a": "first"})
+    assert (read(table), table.scan().count(), table.scan(where="id = 1").count()) == ([], 0, 0)
+    assert table.changes(0).to_arrow()["id"].to_pylist() == [1, 2]
+    source = pa.table({"id": [2, 3], "a": ["merged", "merged"]})
+    table.merge_into(source, on="t.id = s.id").when_not_matched().insert_all().merge()
+    assert sum(table.inspect.files()["row_count"].to_pylist()) == 3, "what nobody sees yet is there"
+    table.compact()
+    seen = [{"id": 1, "a": "first"}, {"id": 2, "a": "first"}, {"id": 3, "a": "merged"}]
+    assert (read(table), table.scan().count()) == (seen, 3)
+    write(table, {"id": 3, "a": "late"}, {"id": 4, "a": "late"})
+    assert (read(table), table.scan(where="a = 'late'").count()) == (seen, 0)
+    with pytest.raises(Conflict, match="wait for compaction"):
+        table.overwrite(pa.table({"id": [9], "a": ["x"]}), pinned_to=table.current_snapshot().id)
+    since = table.current_snapshot().id
+    table.overwrite(pa.table({"id": [1, 5], "a": ["new", "new"]}))
+    told = [tuple(each.values()) for each in table.changes(since).to_arrow().to_pylist()]
+    gone = [(1, "first", "-D"), (2, "first", "-D"), (3, "merged", "-D"), (4, "late", "-D")]
+    assert told == [*gone, (1, "new", "+I"), (5, "new", "+I")]
+    table.alter().set_properties({"write-only": "false"}).commit()
+    write(table, {"id": 1, "a": "late"}, {"id": 6, "a": "new"})
+    assert [(each["id"], each["a"]) for each in read(table)] == [(1, "new"), (5, "new"), (6, "new")]
 
 
 def test_rows_merge_on_spark_as_here(lake, spark):

@@ -42,7 +42,6 @@ GAPS = (
     Gap("lakeformat", "bitmaps", "pypaimon", "latest", "it has no rbm64"),
     Gap("pypaimon", "bitmaps", "lakeformat", "latest", "it has no rbm64"),
     Gap("lakeformat", "collections", "pypaimon", "latest", "it cannot turn the maps it merged into Arrow"),
-    Gap("lakeformat", "first", "pypaimon|rust|java", "latest", "rows of a first-row table on level 0 are shown by us, and by others once they are compacted"),
     Gap("lakeformat", "marked_widely_*", "pypaimon|java", "latest|snapshots", "they know vectors of 32 bits only"),
     # Java 0.9, reading.
     Gap("lakeformat", "hollow_parquet", "java", "latest|snapshots", "its Parquet reader takes a ROW of nulls for a null"),

@@ -172,7 +172,7 @@ STAYING = {
 
 @pytest.mark.parametrize("engine", STAYING)
 def test_keys_that_stay_where_they_are(engines: dict[str, Any], tmp_path: Path, engine: str) -> None:
-    """New rows go to the old ones, or are left out, whoever writes them. First rows are seen by all once compacted."""
+    """New rows go to the old ones, or are left out, whoever writes them."""
     options, wanted = STAYING[engine]
     turns = (
         ("lakeformat", append([1, "a", 1, "d1"], [2, "b", 2, "d2"])),

@@ -103,7 +103,7 @@ def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
         full=every > 0 and (number is None or (number + 1) % every == 0),
         everywhere=every > 1 and number is not None,
         waits=options.boolean(given, "commit.force-compact")
-        or ((producer == "lookup" or options.has_vectors(given)) and options.boolean(given, "lookup-wait")),
+        or (options.lifts_level_0(given) and options.boolean(given, "lookup-wait")),
         hides=options.hides_level_0(given),
         ahead=max(options.integer(given, "num-sorted-run.stop-trigger", trigger + 3) - trigger, 1),
     )
@@ -147,7 +147,7 @@ class Rules:
             full_above_bytes=options.size(given, "compaction.incremental-size-threshold"),
             full_after_ms=options.duration(given, "compaction.optimization-interval"),
             large_bytes=options.small_file_bytes(schema),
-            lifts_level_0=options.has_vectors(given) or options.looks_up(given),
+            lifts_level_0=options.lifts_level_0(given),
         )
 
 
@@ -232,7 +232,8 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
     enough = 0.0 if full else options.share(schema.properties, "compaction.delete-ratio-threshold")
     worn = lost > enough * np.asarray(entries["_ROW_COUNT"])
     worn_names = entries["_FILE_NAME"].filter(pa.array(worn)).combine_chunks()
-    marked, looks_up = options.has_vectors(schema.properties), options.looks_up(schema.properties)
+    marked, first = options.has_vectors(schema.properties), options.keeps_first_row(schema.properties)
+    looks_up = first or options.looks_up(schema.properties)
     # Readers of others add up what stands on several levels (pypaimon, pypaimon-rust): then there is only one.
     sums_up = bool(given.merge.aggregations)
     result: list[RewriteTask] = []

@@ -212,7 +212,7 @@ def _key_places(base: State, reader: Reader) -> KeyPlaces:
         rows=found,
         target_rows=max(options.integer(schema.properties, "dynamic-bucket.target-row-num"), 1),
         max_buckets=most if most > 0 else None,
-        removes_late=options.hides_level_0(schema.properties),
+        removes_late=options.has_vectors(schema.properties) and options.hides_level_0(schema.properties),
     )
 
 

@@ -78,6 +78,7 @@ class State:
     document: Mapping[str, Any] | None = None
     schemas: dict[int, Schema] = field(default_factory=dict, compare=False, repr=False)
     newest: Schema | None = field(default=None, compare=False, repr=False)  # Today's, of a table as it was.
+    is_complete: bool = False  # With the rows that readers do not see before they are compacted.
 
     @property
     def snapshot(self) -> Snapshot | None:

@@ -421,9 +421,22 @@ def has_vectors(options: Options) -> bool:
     return boolean(options, "deletion-vectors.enabled")
 
 
+def keeps_first_row(options: Options) -> bool:
+    """`merge-engine` = `first-row`: of a key the row that came first stays. Then no two levels above 0 have the same key, and
+    others read these levels without merging (MergeTreeSplitGenerator)."""
+    return text(options, "merge-engine").strip().lower() == "first-row"
+
+
 def hides_level_0(options: Options) -> bool:
-    """Whether a table with a primary key shows no row of level 0 until it is compacted."""
-    return has_vectors(options) and not boolean(options, "deletion-vectors.merge-on-read")
+    """Whether a table with a primary key shows no row of level 0 until it is compacted (CoreOptions.batchScanSkipLevel0)."""
+    if has_vectors(options):
+        return not boolean(options, "deletion-vectors.merge-on-read")
+    return keeps_first_row(options)
+
+
+def lifts_level_0(options: Options) -> bool:
+    """Whether rows leave level 0 with the write that brought them (CoreOptions.needLookup): to be seen, or to be told of."""
+    return has_vectors(options) or keeps_first_row(options) or looks_up(options)
 
 
 def looks_up(options: Options) -> bool:

@@ -129,7 +129,7 @@ def scan(
     found = files(reader, base, predicate)
     if not base.schema.primary_key:
         return tasks(reader, base, found, fields, residual)
-    sections = Sections.of(found.filter(_visible(found.entries, base.schema)), base.schema)
+    sections = Sections.of(found.filter(_visible(found.entries, base)), base.schema)
     whole, sections = _without_needless(reader, base, sections, predicate)
     if not by_bucket:
         return [*tasks(reader, base, whole, fields, residual), *merges(reader, base, sections, fields, residual)]
@@ -163,10 +163,7 @@ def located(
 
 def complete(base: State) -> State:
     """The table as changes by row have to see it: also rows that readers do not see before they are compacted."""
-    if not options.hides_level_0(base.schema.properties):
-        return base
-    seen = {**base.schema.properties, "deletion-vectors.merge-on-read": "true"}
-    return replace(base, schema=replace(base.schema, properties=seen))
+    return replace(base, is_complete=True)
 
 
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
@@ -183,7 +180,7 @@ def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
     """The number of rows for which `predicate` is true, where metadata alone can tell it exactly; else None."""
     entries = _entries(reader, base, predicate)
-    entries = entries.filter(_visible(entries, base.schema))
+    entries = entries.filter(_visible(entries, base))
     found = Files(entries, paths(entries, base.schema))
     if base.schema.primary_key and not Sections.of(found, base.schema).is_whole.all():
         return None
@@ -533,7 +530,7 @@ def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Exp
 
 
 def _whole_scan(reader: Reader, state: State, fields: tuple[Field, ...], predicate: Expression) -> list[ReadTask]:
-    return scan(reader, state, [f.name for f in fields], predicate)
+    return scan(reader, complete(state), [f.name for f in fields], predicate)
 
 
 def _lost_rows(reader: Reader, before: State, after: State, scope: Expression) -> pa.Table:
@@ -612,9 +609,9 @@ def _without_needless(reader: Reader, base: State, sections: Sections, predicate
     return whole, rest
 
 
-def _visible(entries: pa.Table, schema: Schema) -> pa.Array:
+def _visible(entries: pa.Table, base: State) -> pa.Array:
     """Which files hold rows that are the table's already."""
-    if schema.primary_key and options.hides_level_0(schema.properties):
+    if base.schema.primary_key and not base.is_complete and options.hides_level_0(base.schema.properties):
         return pc.greater(entries["_LEVEL"], 0)
     return pa.array(np.ones(len(entries), bool))
 
