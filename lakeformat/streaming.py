@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from lakeformat.engines.choose import engine_for
 from lakeformat.engines.delta import DeltaFiles
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import CommitLost, Conflict, InvalidInput, NotFound, UnsupportedFeature
-from lakeformat.maintenance import compact
+from lakeformat.maintenance import compact, expire
 from lakeformat.model.operation import Append, Request, RowDelta
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Snapshot, TableState
@@ -191,6 +192,7 @@ class WriteSession:
             raise
         self._forget(prepared.identifier)
         self._keep_up(base.schema, request, made)
+        expire.after(self.store, self.dialect, base, made, int(time.time() * 1000))
         return made
 
     def settle(self) -> None:

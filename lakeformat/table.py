@@ -496,8 +496,12 @@ class Table:
             return landed
         how = (self._store, self._dialect, engine, request, full, scope, attempts)
         if partial_progress:
-            return compact.compact_in_parts(*how, sort_by=chosen, most=most)
-        return compact.compact(*how, sort_by=chosen)
+            made = compact.compact_in_parts(*how, sort_by=chosen, most=most)
+        else:
+            made = compact.compact(*how, sort_by=chosen)
+        if made is not None:
+            expire.after(self._store, self._dialect, base, made, _now_ms())
+        return made
 
     def compaction_plan(
         self, full: bool = False, where: str | Expression | None = None, *, sort_by: Sequence[str] | bool | None = None
@@ -795,6 +799,7 @@ class Table:
         if engine is not None:
             upkeep = self._dialect.upkeep(schema, None)
             compact.after(self._store, self._dialect, engine, upkeep, schema, operation.request, made)
+        expire.after(self._store, self._dialect, base, made, _now_ms())
         return made
 
     def _again(self, base: TableState, request: Request, landed: Snapshot, engine: Engine) -> Snapshot:

@@ -1,7 +1,8 @@
-"""Expiry: what a retention drops is planned, then deleted wave by wave."""
+"""Expiry: what a retention drops is planned, then deleted wave by wave; also with commits, where a table asks for it."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,8 +11,10 @@ from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.errors import StoreError
 from lakeformat.maintenance.progress import track
-from lakeformat.model.snapshot import Expiry, Retention, TableState
+from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
 from lakeformat.storage.store import Store
+
+log = logging.getLogger("lakeformat")
 
 _AT_ONCE = 500
 
@@ -29,6 +32,20 @@ def expire(
     base = newest(store, dialect)
     kept = replace(retention or dialect.default_retention(base.schema, now_ms), keep_from=keep_from)
     return release(store, dialect, base, dialect.expiry(store, base, kept, now_ms))
+
+
+def after(store: Store, dialect: Dialect, base: TableState, made: Snapshot, now_ms: int) -> None:
+    """The expiry that belongs to the commit `made` on `base`, where the table asks for it. The commit has landed and stays, so
+    nothing is raised: what fails is left to the next one."""
+    try:
+        kept = dialect.due(store, base, made, now_ms)
+        if kept is not None:
+            gone = expire(store, dialect, kept, now_ms)
+            log.info("%s: %d snapshots expired after snapshot %d", store.root, len(gone.snapshots), made.id)
+    except Exception:
+        log.warning(
+            "%s: expiry after snapshot %d failed; the next commit tries again", store.root, made.id, exc_info=True
+        )
 
 
 def release(store: Store, dialect: Dialect, base: TableState, found: Expiry) -> Expiry:

@@ -737,7 +737,10 @@ def test_expiry_by_age_and_by_the_tables_own_options(table, format):
     assert table.expire_snapshots(older_than=datetime.timedelta(hours=1)).snapshots == ()
     assert len(table.expire_snapshots(older_than=datetime.timedelta(0), retain_last=5).snapshots) == 7
     options = {
-        "paimon": {"snapshot.time-retained": "0 ms", "snapshot.num-retained.min": "2"},
+        "paimon": {
+            "snapshot.time-retained": "0 ms",
+            "snapshot.num-retained.min": "2",
+        },  # No commit follows, which would expire too.
         "iceberg": {"history.expire.max-snapshot-age-ms": "0", "history.expire.min-snapshots-to-keep": "2"},
     }
     table.alter().set_properties(options[format]).commit()

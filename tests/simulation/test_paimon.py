@@ -1,12 +1,21 @@
 """Paimon's dialect under racing writers, failing storage, and callers who ask again."""
 
+from collections import Counter
+from functools import partial
+
+import pyarrow as pa
 import pytest
 
 from lakeformat.dialects.paimon import dialect, lineage
+from lakeformat.errors import CommitError, StoreError
+from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage import head as head_module
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
 from tests.simulation.paimon import PaimonWorld
 from tests.simulation.racing import SEEDS, race, race_for_free_names, without
 from tests.simulation.test_loop import RULES
+from tests.simulation.turns import FaultyStore, Turns
 
 ASIDES = {
     "writers": (),
@@ -58,3 +67,36 @@ def test_the_judge_sees_what_each_rule_of_the_loop_is_for(rule: str):
     assert any(race(world, seed, 1 + seed % 2, commit, turns_each=5) for seed in range(seeds)), (
         f"{seeds} seeds do not show what {rule!r} is for"
     )
+
+
+def test_racing_writers_whose_commits_expire_snapshots_lose_nothing():
+    """The history kept is longer than an attempt in doubt."""
+    fields = (Field(0, "id", scalar(Kind.BIGINT)),)
+    kept = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "8", "commit.max-retries": "1"}
+    for seed in range(max(SEEDS // 30, 2)):
+        store, turns = MemoryFiles(), Turns(seed)
+        create(Table("t", store, dialect), Schema(fields, properties=kept))
+        written: set[int] = set()
+        unsure: set[int] = set()
+
+        def write(actor: int, store=store, turns=turns, written=written, unsure=unsure) -> None:
+            table = Table("t", FaultyStore(store, turns, str(actor), fault_ratio=0.02, read_fault_ratio=0), dialect)
+            for i in range(4):
+                id = 10 * actor + i
+                for _ in range(20):
+                    try:
+                        table.append(pa.table({"id": [id]}), id=str(id))
+                        written.add(id)
+                        break
+                    except (StoreError, CommitError):
+                        unsure.add(id)
+
+        turns.race({str(actor): partial(write, actor) for actor in range(3)})
+        table = Table("t", store, dialect)
+        found = Counter(table.scan().to_arrow()["id"].to_pylist())
+        assert written <= found.keys() <= written | unsure, seed
+        assert set(found.values()) == {1}, seed
+        counts = [table.scan(snapshot_id=each.id).count() for each in table.snapshots()]
+        assert counts == sorted(counts), seed
+        assert counts[-1] == len(found), seed
+        assert len(counts) < len(found), "nothing expired"

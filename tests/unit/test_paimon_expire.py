@@ -5,6 +5,7 @@ import datetime
 import itertools
 import threading
 import time
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -22,6 +23,7 @@ from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.model.snapshot import Retention, Stamp
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 ONE = Retention(1, 1)
@@ -360,12 +362,146 @@ def test_retention(retention, gone):
 
 
 def test_the_tables_own_options_decide_by_default(table):
-    table.alter().set_properties({"snapshot.num-retained.min": "2", "snapshot.time-retained": "1 ms"}).commit()
+    table.alter().set_properties(
+        {"snapshot.num-retained.min": "2", "snapshot.time-retained": "1 ms", "write-only": "true"}
+    ).commit()
     for i in range(5):
         table.append(rows(i))
     time.sleep(0.01)
     assert table.expire_snapshots().snapshots == (1, 2, 3)
     assert table.expire_snapshots().snapshots == ()
+
+
+# --- with commits -----------------------------------------------------------------------------------------------------
+
+
+KEPT = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "3"}
+
+
+def there(table):
+    return [each.id for each in table.snapshots()]
+
+
+@pytest.mark.parametrize(
+    ("properties", "kept"),
+    [
+        ({}, [1, 2, 3, 4, 5, 6]),
+        (KEPT, [4, 5, 6]),
+        (KEPT | {"write-only": "true"}, [1, 2, 3, 4, 5, 6]),
+        ({"snapshot.num-retained.min": "2", "snapshot.time-retained": "0 ms"}, [5, 6]),
+        ({"snapshot.time-retained": "1 h"}, [1, 2, 3, 4, 5, 6]),
+        (KEPT | {"snapshot.num-retained.max": "1", "snapshot.expire.limit": "1"}, [6]),
+        ({"snapshot.expire.limit": "3"}, [1, 2, 3, 4, 5, 6]),  # By the defaults nothing is old enough.
+        ({"changelog.num-retained.max": "3"}, [1, 2, 3, 4, 5, 6]),
+    ],
+)
+def test_commits_expire_snapshots_where_the_table_asks_for_it(tmp_path, home, properties, kept):
+    table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, properties=properties)
+    for i in range(5):
+        table.append(rows(i))
+        time.sleep(0.002)
+    table.overwrite(rows(9))
+    assert there(table) == kept
+    assert ids(table) == [9]
+    assert len(data(home)) == (1 if kept[0] == 6 else 6 if kept[0] < 6 else 0), "what nobody reaches is gone"
+    assert (home / "snapshot/EARLIEST").read_text() == str(kept[0])
+
+
+VERBS = {
+    "upsert": lambda t: t.upsert(rows(1)),
+    "delete": lambda t: t.delete("id = 1") or t.upsert(rows(1)),
+    "merge": lambda t: t.merge_into(rows(1), on="t.id = s.id").when_matched().update({"v": "s.v"}).merge(),
+    "stream": lambda t: t.stream(str(time.monotonic_ns())).write_batch(rows(1), 1),
+    "compact": lambda t: t.compact(full=True),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_that_commits_expires_snapshots(tmp_path, verb):
+    lake = Lake(str(tmp_path))
+    given = {"bucket": "1", "num-sorted-run.compaction-trigger": "3"}
+    table = lake.create_table("d.t", SCHEMA, primary_key=["id"], properties=given)
+    for i in range(8):
+        table.upsert(rows(i))
+    before = len(there(table))
+    assert before > 8
+    table.alter().set_properties(KEPT).commit()
+    assert len(there(table)) == before, "no snapshot, no expiry"
+    VERBS[verb](table)
+    assert len(there(table)) == 3
+    assert ids(table) == [i for i in range(8) if (verb, i) != ("delete", 1)]
+
+
+def test_expiry_with_commits_keeps_what_tags_and_consumers_have_to_read(tmp_path):
+    table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, properties=KEPT)
+    table.append(rows(1))
+    table.create_tag("kept")
+    table.overwrite(rows(2))
+    for i in range(3, 6):
+        table.overwrite(rows(i))
+    assert (there(table), ids(table, tag="kept")) == ([3, 4, 5], [1])
+    reading = table.changes(from_snapshot=3, consumer="job")
+    for i in range(6, 9):
+        table.overwrite(rows(i))
+    assert there(table)[-1] == 8
+    assert there(table)[0] <= 4
+    assert reading.to_arrow().num_rows > 0
+    table.changes(consumer="job").acknowledge()
+    table.overwrite(rows(9))
+    assert there(table) == [7, 8, 9]
+
+
+class Counted(MemoryFiles):
+    """Counts calls, and may refuse to delete."""
+
+    calls: tuple = ()
+    refuses = False
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        if name in ("read", "read_many", "list", "names", "folders", "exists", "create", "write", "delete"):
+            self.calls = (*self.calls, name)
+        return found
+
+    def delete(self, paths):
+        if self.refuses:
+            raise StoreError("delete: refused")
+        super().delete(paths)
+
+
+def kept_in_memory(properties):
+    table = Table("t", Counted(), dialect)
+    create(table, Schema((Field(0, "id", scalar(Kind.BIGINT)),), properties=properties))
+    return table, table._store
+
+
+def test_expiry_with_commits_asks_storage_for_one_listing_where_nothing_goes():
+    plain, plain_store = kept_in_memory({})
+    for properties, extra in (
+        ({"snapshot.num-retained.min": "100"}, {}),  # There cannot be as many.
+        ({"snapshot.num-retained.min": "1", "snapshot.time-retained": "1 d"}, {"list": 1}),
+        ({"snapshot.num-retained.min": "1", "snapshot.time-retained": "1 d", "write-only": "true"}, {}),
+    ):
+        table, store = kept_in_memory(properties)
+        for i in range(4):
+            for each in (plain, table):
+                each._store.calls = ()
+                each.append(pa.table({"id": [i]}))
+            more = Counter(store.calls)
+            more.subtract(Counter(plain_store.calls))
+        plain, plain_store = kept_in_memory({})
+        assert {name: count for name, count in more.items() if count} == extra, properties
+
+
+def test_expiry_that_fails_fails_no_commit(caplog):
+    table, store = kept_in_memory(KEPT | {"snapshot.num-retained.max": "1"})
+    table.append(pa.table({"id": [0]}))
+    store.refuses = True
+    assert table.append(pa.table({"id": [1]})).rows_added == 1
+    assert "expiry after snapshot 2 failed; the next commit tries again" in caplog.text
+    store.refuses = False
+    table.append(pa.table({"id": [2]}))
+    assert (there(table), ids(table)) == ([3], [0, 1, 2])
 
 
 def test_empty_folders_go_only_when_asked(tmp_path):

@@ -11,6 +11,7 @@ from lakeformat.dialects.iceberg.compaction import (
 from lakeformat.dialects.iceberg.conflict import check, isolation
 from lakeformat.dialects.iceberg.expire import (
     default_retention,
+    due,
     everything,
     expired_partitions,
     expiry,
@@ -87,6 +88,7 @@ __all__ = [
     "delta",
     "delta_layout",
     "documents_of_catalogs",
+    "due",
     "everything",
     "expired_partitions",
     "expired_tags",

@@ -21,7 +21,7 @@ from lakeformat.errors import CorruptTable, NoSuchFile, UnsupportedFeature
 from lakeformat.model.operation import DropBranch, DropSnapshots, DropTag, Request
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
-from lakeformat.model.snapshot import Expiry, Retention
+from lakeformat.model.snapshot import Expiry, Retention, Snapshot
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.paths import is_absolute, relative, tables_below
 from lakeformat.storage.store import Listed, Reader
@@ -46,6 +46,11 @@ def default_retention(schema: Schema, now_ms: int) -> Retention:
         retain_min=options.integer(given, "history.expire.min-snapshots-to-keep"),
         older_than_ms=now_ms - options.integer(given, "history.expire.max-snapshot-age-ms"),
     )
+
+
+def due(reader: Reader, base: State, made: Snapshot, now_ms: int) -> Retention | None:
+    """None: Iceberg's writers leave expiry to others."""
+    return None
 
 
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:

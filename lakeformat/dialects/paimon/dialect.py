@@ -11,6 +11,7 @@ from lakeformat.dialects.paimon.compaction import (
 from lakeformat.dialects.paimon.conflict import check, isolation
 from lakeformat.dialects.paimon.expire import (
     default_retention,
+    due,
     everything,
     expired_partitions,
     expiry,
@@ -84,6 +85,7 @@ __all__ = [
     "delete_layout",
     "delta",
     "delta_layout",
+    "due",
     "everything",
     "expired_partitions",
     "expired_tags",

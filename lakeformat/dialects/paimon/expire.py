@@ -27,7 +27,7 @@ from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, S
 from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, UnsupportedFeature
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
-from lakeformat.model.snapshot import Expiry, Retention
+from lakeformat.model.snapshot import Expiry, Retention, Snapshot
 from lakeformat.storage.paths import tables_below
 from lakeformat.storage.store import Listed, Reader
 
@@ -100,6 +100,24 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
         folders=tuple(sorted({p.rsplit("/", 1)[0] for p in found[0]})) if clean else (),
         hints=hints,
     )
+
+
+def due(reader: Reader, base: State, made: Snapshot, now_ms: int) -> Retention | None:
+    """What is kept after the commit `made` on `base`, where the table asks for expiry with its commits and one listing of the
+    snapshots, which tells how old they are, shows one that may go; else None."""
+    if made.id <= base.version or not options.expires_with_commits(base.schema.properties):
+        return None
+    kept = default_retention(base.schema, now_ms)
+    least = max(kept.retain_min, 1)
+    if made.id <= least:
+        return None
+    listed = metadata.listed_snapshots(reader)
+    assert kept.retain_max is not None
+    assert kept.older_than_ms is not None
+    is_due = len(listed) > least and (len(listed) > kept.retain_max or listed[1][1] < kept.older_than_ms)
+    if not is_due or min(metadata.consumers(reader).values(), default=made.id) <= listed[0][0]:
+        return None
+    return kept
 
 
 def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:

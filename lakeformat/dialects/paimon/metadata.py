@@ -451,6 +451,13 @@ def snapshot_ids(reader: Reader) -> list[int]:
     return _numbered(reader, SNAPSHOT_FOLDER, "snapshot-")
 
 
+def listed_snapshots(reader: Reader) -> list[tuple[int, int]]:
+    """(id, when its file was written, in milliseconds since 1970) of the snapshots there are, rising."""
+    start = f"{SNAPSHOT_FOLDER}/snapshot-"
+    named = [(f.path[len(start) :], f.modified_ms) for f in reader.list(SNAPSHOT_FOLDER) if f.path.startswith(start)]
+    return sorted((int(name), modified_ms) for name, modified_ms in named if name.isdecimal())
+
+
 def read_snapshot(reader: Reader, snapshot_id: int) -> dict[str, Any]:
     return _snapshot(reader, snapshot_id, reader.read(snapshot_path(snapshot_id)))
 

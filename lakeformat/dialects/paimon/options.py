@@ -455,6 +455,12 @@ def snapshots_kept(options: Options) -> tuple[int, int, int]:
     )
 
 
+def expires_with_commits(options: Options) -> bool:
+    """Whether a commit is followed by expiry: where the table says itself what is kept, and is not `write-only`."""
+    asking = ("num-retained.min", "num-retained.max", "time-retained", "expire.limit")
+    return any(f"snapshot.{key}" in options for key in asking) and not boolean(options, "write-only")
+
+
 def changelogs_kept(options: Options) -> tuple[int, int, int]:
     """As `snapshots_kept`: `changelog.num-retained.*`, `changelog.time-retained`, by default as snapshots are."""
     least, most, kept_ms = snapshots_kept(options)
