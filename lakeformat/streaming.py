@@ -22,7 +22,7 @@ from lakeformat.engines.engine import Engine
 from lakeformat.errors import CommitLost, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.maintenance import compact, expire
 from lakeformat.model.operation import Append, Request, RowDelta
-from lakeformat.model.schema import Field, Schema
+from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot, TableState
 from lakeformat.model.work import Content, WrittenFile
 from lakeformat.placing import after, looking
@@ -191,7 +191,7 @@ class WriteSession:
             self._tried.discard(prepared.identifier)
             raise
         self._forget(prepared.identifier)
-        self._keep_up(base.schema, request, made)
+        self._keep_up(base, request, made)
         expire.after(self.store, self.dialect, base, made, int(time.time() * 1000))
         return made
 
@@ -246,9 +246,10 @@ class WriteSession:
         if made is not None:
             compact.again(self.store, self.dialect, engine, upkeep, base, request, made)
 
-    def _keep_up(self, schema: Schema, request: Request, made: Snapshot) -> None:
+    def _keep_up(self, base: TableState, request: Request, made: Snapshot) -> None:
         """The compaction that belongs to a commit, beside those that follow; one at a time. The process ends after it."""
         assert request.session is not None, request
+        schema = base.schema
         upkeep = self.dialect.upkeep(schema, request.session[1])
         if self._compaction is not None and self._compaction.is_alive() and not (upkeep and upkeep.waits):
             self._ahead += 1
@@ -257,7 +258,13 @@ class WriteSession:
         if not compact.is_due(self.store, self.dialect, upkeep, schema, self.branch, made):
             return
         how = (self.store, self.dialect, self._engine or engine_for(), upkeep, schema, request, made)
-        self._compaction = Thread(target=compact.after, args=how, name=f"compaction of {self.store.root}")
+
+        def work() -> None:
+            compacted = compact.after(*how)
+            if compacted is not None:
+                expire.after(self.store, self.dialect, base, compacted, int(time.time() * 1000))
+
+        self._compaction = Thread(target=work, name=f"compaction of {self.store.root}")
         self._compaction.start()
         if upkeep is not None and upkeep.waits:
             self.settle()

@@ -407,11 +407,17 @@ def test_commits_expire_snapshots_where_the_table_asks_for_it(tmp_path, home, pr
     assert (home / "snapshot/EARLIEST").read_text() == str(kept[0])
 
 
+def stream(table):
+    session = table.stream("job")
+    session.write_batch(rows(1), 1)
+    session.settle()
+
+
 VERBS = {
     "upsert": lambda t: t.upsert(rows(1)),
     "delete": lambda t: t.delete("id = 1") or t.upsert(rows(1)),
     "merge": lambda t: t.merge_into(rows(1), on="t.id = s.id").when_matched().update({"v": "s.v"}).merge(),
-    "stream": lambda t: t.stream(str(time.monotonic_ns())).write_batch(rows(1), 1),
+    "stream": stream,
     "compact": lambda t: t.compact(full=True),
 }
 
