@@ -17,9 +17,16 @@ LakeError
     └── CommitUnknown       no answer came; ask again with the same id, delete nothing
 """
 
+from typing import Any
+
+from lakeformat.redact import redacted
+
 
 class LakeError(Exception):
-    """Whatever lakeformat raises on purpose."""
+    """Whatever lakeformat raises on purpose. Passwords in the addresses of its message are not shown."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*(redacted(each) if isinstance(each, str) else each for each in arguments))
 
 
 class InvalidInput(LakeError, ValueError):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib import import_module
 
+from lakeformat import redact
 from lakeformat.catalogs.catalog import Catalog
 from lakeformat.errors import InvalidInput
 from lakeformat.storage import paths
 
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"(?:[!-~\xa0-\xff](?:[ \t!-~\xa0-\xff]*[!-~\xa0-\xff])?)?")
 _SQLITE = "catalog.sqlite"  # In the warehouse's folder.
 
 
@@ -33,7 +37,7 @@ def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Ca
     try:
         sql = import_module("lakeformat.catalogs.sql")
     except ModuleNotFoundError as error:
-        raise InvalidInput(f"catalog={address!r} needs SQLAlchemy: install lakeformat[sql]") from error
+        raise InvalidInput(f"catalog={redact.address(address)!r} needs SQLAlchemy: install lakeformat[sql]") from error
     return sql.SqlCatalog(address, options.get("name", "default"))
 
 
@@ -41,11 +45,18 @@ def _rest(address: str, options: Mapping[str, str]) -> Catalog:
     try:
         rest = import_module("lakeformat.catalogs.rest")
     except ModuleNotFoundError as error:
-        raise InvalidInput(f"catalog={address!r} needs requests: install lakeformat[rest]") from error
+        raise InvalidInput(f"catalog={redact.address(address)!r} needs requests: install lakeformat[rest]") from error
     for key, value in options.items():
         if key not in rest.OPTIONS and not key.startswith("header."):
             known = ", ".join(sorted(rest.OPTIONS))
             raise InvalidInput(f"catalog_options: {key!r} means nothing to a REST catalog; known are {known}, header.*")
         if not isinstance(value, str):
             raise InvalidInput(f"catalog_options: {key!r} must be text")
+        if key.startswith("header.") and not _HEADER_NAME.fullmatch(key.removeprefix("header.")):
+            raise InvalidInput(f"catalog_options: {key!r} is no name that a header may have")
+        if (key.startswith("header.") or key == "token") and not _HEADER_VALUE.fullmatch(value):
+            raise InvalidInput(
+                f"catalog_options: the value of {key!r} holds what a header may not: a line break, a character beyond Latin-1, or "
+                "blanks at an end"
+            )
     return rest.RestCatalog(address.rstrip("/"), tuple(sorted(options.items())))

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import requests
 
+from lakeformat import redact
 from lakeformat.catalogs import documents, vended
 from lakeformat.catalogs.catalog import Found
 from lakeformat.codec import document
@@ -52,6 +53,9 @@ class RestCatalog:
 
     uri: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def __repr__(self) -> str:
+        return f"RestCatalog({redact.address(self.uri)!r})"
 
     @property
     def vends_credentials(self) -> bool:
@@ -132,14 +136,16 @@ class RestCatalog:
         if told.status in _EXPIRED and client.renew():
             told = client.send(method, path, body, query)
         elif told.status in _EXPIRED:
-            said = f"{self.uri}: {path}: the catalog says {told.status}: {told.message}"
-            raise StoreError(f"{said}; with catalog_options 'credential' a token that runs out is renewed")
+            raise StoreError(
+                f"{self.refused(told, path)}; with catalog_options 'credential' a token that runs out is renewed"
+            )
         if told.status >= 500 or told.status in (408, 429, *_EXPIRED):
             raise self.refused(told, path)
         return _understood(told, f"{self.uri}: {path}")
 
     def refused(self, told: Answer, what: str) -> StoreError:
-        return StoreError(f"{self.uri}: {what}: the catalog says {told.status}: {told.message}")
+        said = redact.redacted(told.message, *redact.secrets_of(dict(self.options)))
+        return StoreError(f"{self.uri}: {what}: the catalog says {told.status}: {said}")
 
     def _listed(self, path: str, key: str, query: Mapping[str, str]) -> list[Any]:
         """All pages of a listing; nothing where there is no such namespace."""
@@ -282,7 +288,8 @@ class _Client:
         query = {"warehouse": options["warehouse"]} if "warehouse" in options else None
         told = self.send("GET", "config", query=query)
         if not told.is_good:
-            raise StoreError(f"{uri}: the catalog's configuration: {told.status}: {told.message}")
+            message = redact.redacted(told.message, *redact.secrets_of(options))
+            raise StoreError(f"{uri}: the catalog's configuration: {told.status}: {message}")
         with _specified(f"{uri}: the catalog's configuration"):
             said = _understood(told, f"{uri}: the catalog's configuration").body
             self._options = {**(said.get("defaults") or {}), **options, **(said.get("overrides") or {})}
@@ -310,7 +317,8 @@ class _Client:
         where = self._options.get("oauth2-server-uri", f"{self._uri}/v1/oauth/tokens")
         told = self._sent("POST", where, data=form, headers={"Authorization": None})
         if not told.is_good:
-            raise StoreError(f"{where}: no token for this credential: {told.status}: {told.message}")
+            message = redact.redacted(told.message, *redact.secrets_of(self._options))
+            raise StoreError(f"{where}: no token for this credential: {told.status}: {message}")
         with _specified(f"{where}: a token"):
             self._say_token(str(_understood(told, f"{where}: a token").body["access_token"]))
         return True
@@ -323,13 +331,16 @@ class _Client:
         try:
             answer = self._session.request(method, address, timeout=_TIMEOUT_SECONDS, allow_redirects=False, **how)
         except (requests.RequestException, ValueError) as error:
-            raise StoreError(f"{address}: the catalog does not answer: {type(error).__name__}") from error
+            raise StoreError(f"{address}: the catalog does not answer: {type(error).__name__}") from redact.cause(
+                error, *redact.secrets_in(address), *redact.secrets_of(self._options)
+            )
         body: Any = None
         with suppress(ValueError):
             body = answer.json()
         if isinstance(body, dict):
             return Answer(answer.status_code, body)
-        return Answer(answer.status_code, {}, " ".join(answer.text[:200].split())[:60])
+        nonsense = redact.redacted(" ".join(answer.text[:200].split())[:60], *redact.secrets_of(self._options))
+        return Answer(answer.status_code, {}, nonsense)
 
 
 def _understood(told: Answer, what: str) -> Answer:

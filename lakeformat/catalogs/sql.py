@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 
+from lakeformat import redact
 from lakeformat.catalogs.catalog import Found
 from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, NotFound, StoreError
@@ -202,7 +202,9 @@ def _connected(uri: str) -> Iterator[tuple[sa.Connection, bool]]:
     except IntegrityError as error:
         raise AlreadyExists(f"{_shown(uri)}: there is a table of that name") from error
     except SQLAlchemyError as error:
-        raise StoreError(f"{_shown(uri)}: {str(error).splitlines()[0]}") from error
+        secrets = redact.secrets_in(uri)
+        said = redact.redacted((str(error).splitlines() or [type(error).__name__])[0], *secrets)
+        raise StoreError(f"{_shown(uri)}: {said}") from redact.cause(error, *secrets)
 
 
 @cache
@@ -210,14 +212,23 @@ def _engine(uri: str, process: int) -> tuple[sa.Engine, bool]:
     """An engine for each process, since connections do not survive a fork; makes the tables where they are missing."""
     try:
         url = sa.make_url(uri)
+    except (ArgumentError, ValueError):  # Its text may hold any part of the address.
+        raise InvalidInput(
+            f"catalog={_shown(uri)!r} is no address of a database; write e.g. 'postgresql+psycopg://user@host:5432/db'"
+        ) from None
+    try:
         is_sqlite = url.get_backend_name() == "sqlite"
         if is_sqlite and url.database:
             os.makedirs(os.path.dirname(os.path.abspath(url.database)), exist_ok=True)
         engine = sa.create_engine(url, connect_args={"timeout": _WAIT_SECONDS} if is_sqlite else {})
     except (ArgumentError, ImportError) as error:
-        raise InvalidInput(f"catalog={_shown(uri)!r}: {error}") from error
-    except ValueError:
-        raise InvalidInput(f"catalog={_shown(uri)!r}: its port is no number") from None  # It may quote a password.
+        secrets = redact.secrets_in(uri)
+        said = redact.redacted(str(error), *secrets)
+        raise InvalidInput(f"catalog={_shown(uri)!r}: {said}") from redact.cause(error, *secrets)
+    except OSError as error:
+        raise StoreError(f"{_shown(uri)}: cannot make the folder: {error.strerror}") from redact.cause(
+            error, *redact.secrets_in(uri)
+        )
     for table in _TABLES.sorted_tables:
         try:
             table.create(engine, checkfirst=True)
@@ -228,8 +239,4 @@ def _engine(uri: str, process: int) -> tuple[sa.Engine, bool]:
 
 
 def _shown(uri: str) -> str:
-    """The address without its password."""
-    try:
-        return sa.make_url(uri).render_as_string(hide_password=True)
-    except (ArgumentError, ValueError):
-        return re.sub(r"//.*@", "//***@", uri)
+    return redact.address(uri)

@@ -21,6 +21,7 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError, PreconditionError
 from obstore.store import from_url
 
+from lakeformat import redact
 from lakeformat.errors import (
     AlreadyExists,
     InvalidInput,
@@ -70,6 +71,10 @@ def open_store(uri: str, options: Mapping[str, str] | None = None, lease: Lease 
     if scheme not in OBJECT_SCHEMES:
         raise InvalidInput(f"{uri}: cannot open {scheme}: URIs; known are file, {', '.join(OBJECT_SCHEMES)}")
     base, prefix = paths.bucket_and_key(uri)
+    if ":" in base.partition("://")[2].rpartition("@")[0]:
+        raise InvalidInput(
+            f"{uri}: a password in an address is written into the files of its tables; give credentials as options instead"
+        )
     return ObjectFiles(base, prefix, tuple(sorted((str(k), str(v)) for k, v in given.items())), lease)
 
 
@@ -488,7 +493,7 @@ def _told(name: str, verb: str) -> Iterator[None]:
             raise NoSuchFile(f"{name}: no such file ({error.strerror})") from error
         raise StoreError(f"{name}: cannot {verb}: {error.strerror}") from error
     except (OSError, BaseError, ValueError, NotImplementedError, pa.ArrowException) as error:
-        raise StoreError(f"{name}: cannot {verb}: {_first_line(error)}") from error
+        raise StoreError(f"{name}: cannot {verb}: {_first_line(error)}") from redact.cause(error)
 
 
 def _first_line(error: BaseException) -> str:
@@ -604,7 +609,11 @@ def _client(base: str, options: tuple[tuple[str, str], ...], lease: Lease | None
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         given = sorted(name for name, _ in options)
-        raise InvalidInput(f"{base}: cannot open the store with options {given}: {_first_line(error)}") from error
+        secrets = redact.secrets_of(dict(options))
+        said = redact.redacted(_first_line(error), *secrets)
+        raise InvalidInput(f"{base}: cannot open the store with options {given}: {said}") from redact.cause(
+            error, *secrets
+        )
 
 
 def _number(name: str, value: str) -> int:
