@@ -41,11 +41,11 @@ def decode(data: bytes, columns: Sequence[str] | None = None, logical: bool = Fa
     lacks are left out of the table. With `logical`, dates, times, timestamps and decimals get their Arrow types
     (timestamps are zoned only under `adjust-to-utc`); without it they stay integers and bytes.
 
-    Raises `CorruptFile` for bytes that are not such a file, and `UnsupportedFeature` for a codec or type unknown here;
-    neither names the file.
+    Raises `CorruptFile` for bytes that are not such a file, or that inflate beyond all proportion to it, and
+    `UnsupportedFeature` for a codec or type unknown here; neither names the file.
     """
     head = read_head(data)
-    batches = list(read(data, head, columns, logical))
+    batches = list(_read(data, head, columns, logical, _proportionate(len(data), _FILE_BYTES)))
     wanted = head.record if columns is None else avro_schema.select(head.record, columns)
     return Decoded(pa.Table.from_batches(batches, _arrow_schema(wanted, logical)), head.schema, head.metadata)
 
@@ -79,13 +79,27 @@ def read(
     data: bytes, head: Head, columns: Sequence[str] | None = None, logical: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The records of an Avro file, some megabytes of blocks at a time; see `decode`."""
+    return _read(data, head, columns, logical, None)
+
+
+def _read(
+    data: bytes, head: Head, columns: Sequence[str] | None, logical: bool, most: int | None
+) -> Iterator[pa.RecordBatch]:
+    """`most`: to how many bytes the whole file may inflate."""
     codec = head.metadata.get("avro.codec", b"null").decode(errors="replace")
     if codec not in CODECS:
         raise UnsupportedFeature(f"Avro codec {codec!r}; known are {', '.join(CODECS)}")
     wanted = head.record if columns is None else avro_schema.select(head.record, columns)
     looks = avro_decode.Looks()
-    number = 0
-    for buffer, blocks in _batches(data, head.size_bytes, head.sync, codec):
+    number = inflated = empty = 0
+    is_empty = not avro_schema.min_bytes(head.record) and head.null_at is None
+    for buffer, blocks in _batches(data, head.size_bytes, head.sync, codec, most):
+        inflated += blocks[-1].end
+        if most is not None and inflated > most:
+            raise CorruptFile(f"a file of {len(data)} bytes inflates to more than {most}")
+        empty += sum(block.count for block in blocks) if is_empty else 0
+        if empty > avro_decode.EMPTY_RECORDS:
+            raise CorruptFile(f"a file of {len(data)} bytes says that it holds {empty} records of no bytes")
         try:
             yield avro_decode.columns(wanted, head.null_at, buffer, blocks, logical, looks)
         except CorruptFile as error:
@@ -135,7 +149,11 @@ def _arrow_schema(record: avro_schema.Record, logical: bool) -> pa.Schema:
 
 _MAGIC = b"Obj\x01"
 _BATCH_BYTES = 4 << 20  # Blocks are decoded together until so much is inflated: what numpy works on stays in cache.
-_BLOCK_BYTES_MAX = 1 << 30  # A block that inflates to more is refused.
+# What a block, and a file that is decoded as a whole, may inflate to: this much, or more in proportion to its own size.
+# Manifests inflate up to fifty times; repetitive rows more, but writers end a block long before.
+_BLOCK_BYTES, _FILE_BYTES, _RATIO = 64 << 20, 32 << 20, 256
+_FEW_RECORDS = 1 << 16  # A block of no more than an ordinary one may end with a row that is as large as it likes, up to
+_BLOCK_BYTES_MAX = 1 << 30
 
 
 @lru_cache(maxsize=64)
@@ -185,12 +203,16 @@ def _schema_json(metadata: Mapping[str, bytes]) -> Any:
         raise CorruptFile(f"the Avro header's schema is not JSON: {error}") from error
 
 
-def _batches(data: bytes, at: int, sync: bytes, codec: str) -> Iterator[tuple[np.ndarray, list[avro_decode.Block]]]:
+def _batches(
+    data: bytes, at: int, sync: bytes, codec: str, file_bytes: int | None
+) -> Iterator[tuple[np.ndarray, list[avro_decode.Block]]]:
     """Inflated blocks, some at a time, in a buffer that is used again."""
     buffer = np.empty(2 * _BATCH_BYTES + avro_decode.PADDING, np.uint8)
     blocks: list[avro_decode.Block] = []
     end = 0
     for number, (count, packed) in enumerate(_blocks(data, at, sync)):
+        most = file_bytes or (_BLOCK_BYTES_MAX if count <= _FEW_RECORDS else _proportionate(len(packed), _BLOCK_BYTES))
+        room = min(most, _BLOCK_BYTES_MAX) + avro_decode.PADDING
         while True:
             size = _inflate(codec, packed, buffer[end : len(buffer) - avro_decode.PADDING], number)
             if size is not None:
@@ -198,10 +220,12 @@ def _batches(data: bytes, at: int, sync: bytes, codec: str) -> Iterator[tuple[np
             if end:
                 yield _padded(buffer, end), blocks
                 blocks, end = [], 0
-            elif len(buffer) > _BLOCK_BYTES_MAX:
-                raise CorruptFile(f"block {number} of {len(packed)} bytes inflates to more than {_BLOCK_BYTES_MAX}")
+            elif len(buffer) >= room:
+                raise CorruptFile(
+                    f"block {number} of {len(packed)} bytes, {count} records, inflates to more than {room} bytes"
+                )
             else:
-                buffer = np.empty(4 * len(buffer), np.uint8)
+                buffer = np.empty(min(4 * len(buffer), room), np.uint8)
         blocks.append(avro_decode.Block(end, end + size, count))
         end += size
         if end >= _BATCH_BYTES:
@@ -209,6 +233,10 @@ def _batches(data: bytes, at: int, sync: bytes, codec: str) -> Iterator[tuple[np
             blocks, end = [], 0
     if blocks:
         yield _padded(buffer, end), blocks
+
+
+def _proportionate(size: int, least: int) -> int:
+    return max(least, _RATIO * size)
 
 
 def _padded(buffer: np.ndarray, end: int) -> np.ndarray:

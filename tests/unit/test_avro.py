@@ -4,7 +4,10 @@ import io
 import itertools
 import json
 import random
+import re
 import struct
+import subprocess
+import sys
 import zlib
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -792,3 +795,47 @@ def test_records_of_java_are_read_and_written_to_the_byte():
             table = avro.decode(data, logical=logical).table
             again = avro.encode(table, schema, "null", sync=SYNC, block_bytes=1 << 30)
             assert inflated(again) == body, (path, logical)
+
+
+BOMB = """
+import resource, sys
+from lakeformat.codec import avro
+from lakeformat.errors import CorruptFile
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    avro.decode(open(sys.argv[1], "rb").read())
+except CorruptFile as error:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, error)
+"""
+
+
+@pytest.mark.parametrize(("codec", "block_bytes"), [("zstandard", 1 << 30), ("deflate", 1 << 20)])
+def test_a_small_file_does_not_inflate_to_a_large_one(tmp_path, codec, block_bytes):
+    """Neither in one block nor in many; most of what it would hold is never inflated."""
+    schema = {"type": "record", "name": "r", "fields": [{"name": "s", "type": "bytes"}]}
+    rows = pa.table({"s": pa.array([bytes(1 << 18)] * 800)})
+    data = avro.encode(rows, schema, codec, block_bytes=block_bytes)
+    assert len(data) < 300_000
+    path = tmp_path / "bomb.avro"
+    path.write_bytes(data)
+    found = subprocess.run([sys.executable, "-c", BOMB, path], capture_output=True, text=True, check=True).stdout
+    kilobytes, _, said = found.partition(" ")
+    assert re.search(r"inflates to more than \d+", said), found
+    assert int(kilobytes) < 120_000, found
+
+
+def test_rows_of_no_bytes_are_counted_for_the_whole_file():
+    schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "null"}]}
+    data = avro.encode(pa.table({"n": pa.nulls(1)}), schema, "null", sync=SYNC)
+    block = bytes.fromhex("80808001") + b"\0" + SYNC  # 2**20 records in no bytes.
+    with pytest.raises(CorruptFile, match="1048577 records of no bytes"):
+        avro.decode(data + block)
+
+
+def test_what_writers_make_inflates_within_bounds():
+    """Rows that repeat, and a row that is larger than any block."""
+    schema = {"type": "record", "name": "r", "fields": [{"name": "s", "type": "bytes"}, {"name": "n", "type": "long"}]}
+    rows = pa.table({"s": [b""] * 200_000 + [b"x" * (70 << 20)], "n": [7] * 200_001})
+    data = avro.encode(rows, schema)
+    head = avro.read_head(data)
+    assert sum(batch.num_rows for batch in avro.read(data, head)) == 200_001
