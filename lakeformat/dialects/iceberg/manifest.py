@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import avro, avro_fields, expression, single_value, transform, waist
+from lakeformat.codec import avro, avro_fields, expression, parsing, single_value, transform, waist
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.avro_fields import field
 from lakeformat.dialects.iceberg import options
@@ -130,6 +130,9 @@ _META = [
 META = pa.schema([(name, type) for _, name, type in _META])
 EMPTY_METAS = pa.Table.from_batches([], META)
 _PARTITION_ID, _DATA_FILE_ID = 102, 2
+# What no entry of a manifest, and of a list, can do without.
+_NEEDED = {"status", "file_path", "file_format", "record_count", "file_size_in_bytes", "manifest_path", "manifest_length",
+           "partition_spec_id", "added_snapshot_id"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,40 +151,44 @@ NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 
 def parse_list(data: bytes, where: str) -> pa.Table:
     """A manifest list -> its manifests, as rows of `META`; what version 1 lacks is filled in."""
-    decoded = _decode(data, where)
-    ids = _ids(decoded.schema["fields"])
-    held = {ids[f["name"]]: decoded.table[f["name"]] for f in decoded.schema["fields"] if f["name"] in ids}
-    if 500 not in held:
-        raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(decoded.table.column_names)}")
-    table = _conform({name: held[id] for id, name, _ in _META if id in held}, META, len(decoded.table), where)
-    for name in ("content", "sequence_number", "min_sequence_number"):
-        place = META.get_field_index(name)
-        table = table.set_column(place, META.field(name), pc.fill_null(table[name], 0))
-    if table["key_metadata"].null_count < len(table):
-        raise UnsupportedFeature(f"{where}: encrypted manifests: not supported")
-    return table
+    with parsing.of(where):
+        decoded = avro.decode(data, logical=True)
+        ids = _ids(decoded.schema["fields"])
+        held = {ids[f["name"]]: decoded.table[f["name"]] for f in decoded.schema["fields"] if f["name"] in ids}
+        if 500 not in held:
+            raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(decoded.table.column_names)}")
+        table = _conform({name: held[id] for id, name, _ in _META if id in held}, META, len(decoded.table))
+        for name in ("content", "sequence_number", "min_sequence_number"):
+            place = META.get_field_index(name)
+            table = table.set_column(place, META.field(name), pc.fill_null(table[name], 0))
+        if table["key_metadata"].null_count < len(table):
+            raise UnsupportedFeature(f"{where}: encrypted manifests: not supported")
+        return table
 
 
 def parse(data: bytes, where: str) -> pa.Table:
     """A manifest -> its entries as it holds them: rows of `ENTRY` and their partition columns, nothing inherited."""
-    decoded = _decode(data, where)
-    fields = {f["field-id"]: f for f in decoded.schema["fields"] if "field-id" in f}
-    if _DATA_FILE_ID not in fields:
-        raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(decoded.table.column_names)}")
-    columns = {name: decoded.table[fields[id]["name"]] for id, name, _ in _OWN if id in fields}
-    file_field = fields[_DATA_FILE_ID]
-    file = decoded.table[file_field["name"]].combine_chunks()
-    inside = {f["field-id"]: f for f in file_field["type"]["fields"] if "field-id" in f}
-    columns |= {name: pc.struct_field(file, inside[id]["name"]) for id, name, _ in _FILE if id in inside}
-    table = _conform(columns, ENTRY, len(decoded.table), where)
-    table = table.set_column(4, ENTRY.field("content"), pc.fill_null(table["content"], int(FileContent.DATA)))
-    if table["key_metadata"].null_count < len(table):
-        raise UnsupportedFeature(f"{where}: encrypted files: not supported")
-    if _PARTITION_ID in inside:
-        partition = pc.struct_field(file, inside[_PARTITION_ID]["name"])
-        for each in inside[_PARTITION_ID]["type"]["fields"]:
-            table = table.append_column(f"p{each['field-id']}", pc.struct_field(partition, each["name"]))
-    return table
+    with parsing.of(where):
+        decoded = avro.decode(data, logical=True)
+        fields = {f["field-id"]: f for f in decoded.schema["fields"] if "field-id" in f}
+        if _DATA_FILE_ID not in fields:
+            raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(decoded.table.column_names)}")
+        columns = {name: decoded.table[fields[id]["name"]] for id, name, _ in _OWN if id in fields}
+        file_field = fields[_DATA_FILE_ID]
+        if not isinstance(file_field["type"], dict) or "fields" not in file_field["type"]:
+            raise CorruptFile(f"data_file is of type {str(file_field['type'])[:80]}, not a record")
+        file = decoded.table[file_field["name"]].combine_chunks()
+        inside = {f["field-id"]: f for f in file_field["type"]["fields"] if "field-id" in f}
+        columns |= {name: pc.struct_field(file, inside[id]["name"]) for id, name, _ in _FILE if id in inside}
+        table = _conform(columns, ENTRY, len(decoded.table))
+        table = table.set_column(4, ENTRY.field("content"), pc.fill_null(table["content"], int(FileContent.DATA)))
+        if table["key_metadata"].null_count < len(table):
+            raise UnsupportedFeature(f"{where}: encrypted files: not supported")
+        if _PARTITION_ID in inside:
+            partition = pc.struct_field(file, inside[_PARTITION_ID]["name"])
+            for each in inside[_PARTITION_ID]["type"]["fields"]:
+                table = table.append_column(f"p{each['field-id']}", pc.struct_field(partition, each["name"]))
+        return table
 
 
 def metas_of(reader: Reader, snapshot: Mapping[str, Any] | None) -> pa.Table:
@@ -227,7 +234,8 @@ def read_all(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
         counts = [meta[f"{what}_files_count"] for what in ("added", "existing", "deleted")]
         if None not in counts and sum(counts) != len(table):
             raise CorruptTable(f"{meta['manifest_path']} holds {len(table)} entries, its list says {sum(counts)}")
-        tables.append(_inherited(table, base, meta, place))
+        with parsing.of(meta["manifest_path"]):
+            tables.append(_inherited(table, base, meta, place))
     return pa.concat_tables(tables)
 
 
@@ -579,23 +587,16 @@ def emit_list(
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _decode(data: bytes, where: str) -> avro.Decoded:
-    try:
-        return avro.decode(data, logical=True)
-    except (CorruptFile, UnsupportedFeature) as error:
-        raise type(error)(f"{where}: {error}") from error
-
-
 def _ids(fields: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return {f["name"]: f["field-id"] for f in fields if "field-id" in f}
 
 
-def _conform(columns: Mapping[str, Any], schema: pa.Schema, rows: int, where: str) -> pa.Table:
-    try:
-        arrays = [_cast(columns[f.name], f.type) if f.name in columns else pa.nulls(rows, f.type) for f in schema]
-    except (pa.ArrowException, ValueError) as error:
-        raise CorruptFile(f"{where}: {error}") from error
-    return pa.Table.from_arrays(arrays, schema=schema)
+def _conform(columns: Mapping[str, Any], schema: pa.Schema, rows: int) -> pa.Table:
+    arrays = [_cast(columns[f.name], f.type) if f.name in columns else pa.nulls(rows, f.type) for f in schema]
+    table = pa.Table.from_arrays(arrays, schema=schema)
+    if lost := [f.name for f in schema if f.name in _NEEDED and table[f.name].null_count]:
+        raise CorruptFile(f"an entry has no {lost[0]}")
+    return table
 
 
 def _cast(column: Any, kind: pa.DataType) -> pa.Array:

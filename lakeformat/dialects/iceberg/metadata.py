@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, cast
 
 from lakeformat.codec import document as documents
-from lakeformat.codec import order, transform
+from lakeformat.codec import order, parsing, transform
 from lakeformat.dialects.iceberg import options, types
 from lakeformat.errors import (
     CorruptFile,
@@ -109,6 +109,33 @@ class State:
 NOTHING = State(0, Schema(fields=(), id=-1))
 
 
+_ID_AND_TIME = {"snapshot-id": int, "timestamp-ms": int}
+_REF = {
+    "snapshot-id": int,
+    "type": str,
+    "?max-ref-age-ms": int,
+    "?min-snapshots-to-keep": int,
+    "?max-snapshot-age-ms": int,
+}
+_SNAPSHOT = {**_ID_AND_TIME, "?parent-snapshot-id": int, "?sequence-number": int, "?manifest-list": str, "?manifests": [str],
+             "?summary": {str: str}, "?schema-id": int, "?first-row-id": int, "?added-rows": int}  # fmt: skip
+_FIELD = {"?source-id": int, "field-id": int, "name": str, "transform": str}
+_ORDER = {"?source-id": int, "transform": str, "direction": str, "null-order": str}
+# What is read of a document, once it has what version 2 has.
+_SHAPE = {
+    "location": str, "?table-uuid": str, "last-updated-ms": int, "last-column-id": int, "last-sequence-number": int,
+    "schemas": [{"schema-id": int, "fields": [{"id": int, "name": str, "required": bool}], "?identifier-field-ids": [int]}],
+    "current-schema-id": int, "partition-specs": [{"spec-id": int, "fields": [_FIELD]}], "default-spec-id": int,
+    "?last-partition-id": int, "sort-orders": [{"order-id": int, "fields": [_ORDER]}], "?default-sort-order-id": int,
+    "?properties": {str: str}, "?current-snapshot-id": int, "refs": {str: _REF}, "?snapshots": [_SNAPSHOT],
+    "?snapshot-log": [_ID_AND_TIME], "?metadata-log": [{"metadata-file": str, "timestamp-ms": int}],
+    "?statistics": [{"snapshot-id": int, "statistics-path": str}],
+    "?partition-statistics": [{"snapshot-id": int, "statistics-path": str}], "?next-row-id": int,
+}  # fmt: skip
+_MAPPING: dict[str, Any] = {"?field-id": int, "names": [str]}
+_MAPPING["?fields"] = [_MAPPING]
+
+
 def head(store: Store) -> Head:
     return store.head() if isinstance(store, Catalogued) else CreateHead(store, METADATA_FOLDER, "v", _SUFFIXES)
 
@@ -169,32 +196,31 @@ def hints(reader: Reader, base: State) -> dict[str, bytes]:
 
 def parse(data: bytes, version: int, where: str) -> State:
     """A metadata file -> State. Raises `UnsupportedFeature` for format versions other than 1, 2 and 3."""
-    document = documents.parse(data, where)
-    try:
-        format_version = document["format-version"]
+    with parsing.of(where):
+        document = documents.parse(data, where)
+        parsing.check_values(document)
+        format_version = document.get("format-version")
         if format_version not in (1, 2, 3):
-            raise UnsupportedFeature(f"{where}: Iceberg format version {format_version}; lakeformat reads 1, 2 and 3")
+            raise UnsupportedFeature(f"Iceberg format version {format_version}; lakeformat reads 1, 2 and 3")
         document = _normal(document)
+        parsing.check(document, _SHAPE)
+        _check_history(document)
         schemas = {s["schema-id"]: s for s in document["schemas"]}
         types_by_id: dict[int, Field] = {}
         for each in schemas.values():
-            types_by_id |= {f.id: f for f in walk(types.parse_fields(each))}
+            fields = types.parse_fields(each)
+            parsing.check_columns(fields)
+            types_by_id |= {f.id: f for f in walk(fields)}
         current = schemas[document["current-schema-id"]]
         specs = {s["spec-id"]: _spec(s, types.parse_fields(current), types_by_id) for s in document["partition-specs"]}
         schema = _schema(document, current, specs[document["default-spec-id"]].partitioning)
         state = State(version, schema, document, None, specs, location=where)
         current_snapshot = _current_id(document)
-        if current_snapshot is None:
-            return state
-        if current_snapshot not in _snapshots(document):
-            raise CorruptFile(f"{where}: the current snapshot {current_snapshot} is not among the snapshots")
-        return replace(state, snapshot_document=_snapshots(document)[current_snapshot])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CorruptFile(f"{where}: not table metadata that Iceberg writes ({error!r})") from error
-    except UnsupportedFeature as error:
-        if where in str(error):
-            raise
-        raise UnsupportedFeature(f"{where}: {error}") from error
+        return (
+            state
+            if current_snapshot is None
+            else replace(state, snapshot_document=_snapshots(document)[current_snapshot])
+        )
 
 
 def emit(document: Mapping[str, Any], path: str = "") -> bytes:
@@ -348,10 +374,11 @@ def name_mapping(base: State) -> tuple[Named, ...]:
     text = base.schema.properties.get(NAME_MAPPING)
     if text is None:
         return ()
-    try:
-        return _named(json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptTable(f"property {NAME_MAPPING!r} is no mapping of names: {error!r}") from error
+    with parsing.of(f"property {NAME_MAPPING!r} is no mapping of names", CorruptTable):
+        entries = json.loads(text)
+        parsing.check_values(entries)
+        parsing.check(entries, [_MAPPING])
+        return _named(entries)
 
 
 def default_mapping(fields: tuple[Field, ...]) -> list[dict[str, Any]]:
@@ -498,7 +525,7 @@ def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
         schema_id=document.get("schema-id", 0),
         operation_id=summary.get(OPERATION_ID),
         parent_id=document.get("parent-snapshot-id"),
-        total_rows=None if rows is None else int(rows),
+        total_rows=None if rows is None else _whole(summary, "total-records"),
         properties={k: v for k, v in summary.items() if not is_own(k)},
         figures=_figures(summary),
     )
@@ -511,7 +538,7 @@ def _figures(summary: Mapping[str, str]) -> dict[str, int]:
         return {}
 
     def sums(*names: str) -> int:
-        return sum(int(summary.get(name, 0)) for name in names)
+        return sum(_whole(summary, name) for name in names)
 
     found = {
         "files_added": sums("added-data-files", "added-delete-files"),
@@ -525,6 +552,12 @@ def _figures(summary: Mapping[str, str]) -> dict[str, int]:
     if "removed-delete-files" not in summary and ("added-delete-files" not in summary or "bytes_added" in found):
         found["rows_removed"] = sums("deleted-records", "added-position-deletes")
     return found
+
+
+def _whole(summary: Mapping[str, str], name: str) -> int:
+    """A number of a snapshot's summary; 0 where it says none."""
+    with parsing.of(f"{name} of a snapshot's summary", CorruptTable):
+        return int(summary.get(name, 0))
 
 
 def is_own(key: str) -> bool:
@@ -906,6 +939,29 @@ def _normal(document: dict[str, Any]) -> dict[str, Any]:
 
 def _snapshots(document: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     return {s["snapshot-id"]: s for s in document.get("snapshots") or ()}
+
+
+def _check_history(document: Mapping[str, Any]) -> None:
+    """Raise `CorruptFile` where snapshots are named that are not there, or come from each other."""
+    there = _snapshots(document)
+    current = _current_id(document)
+    if current is not None and current not in there:
+        raise CorruptFile(f"the current snapshot {current} is not among the snapshots")
+    for name, ref in document["refs"].items():
+        if ref["snapshot-id"] not in there:
+            raise CorruptFile(
+                f"{ref['type']} {name!r} is of snapshot {ref['snapshot-id']}, which is not among the snapshots"
+            )
+    ended: set[int] = set()
+    for id in there:
+        chain: dict[int, None] = {}
+        at: int | None = id
+        while at is not None and at in there and at not in ended:
+            if at in chain:
+                raise CorruptFile(f"snapshot {at} comes from itself")
+            chain[at] = None
+            at = there[at].get("parent-snapshot-id")
+        ended |= chain.keys()
 
 
 def _current_id(document: Mapping[str, Any]) -> int | None:

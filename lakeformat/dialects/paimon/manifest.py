@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
-from lakeformat.codec import avro, binary_row, expression, waist
+from lakeformat.codec import avro, binary_row, expression, parsing, waist
 from lakeformat.dialects.paimon import options
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, key_of
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
@@ -129,37 +129,40 @@ NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 
 def parse(data: bytes, where: str) -> pa.Table:
     """A manifest -> its entries, as rows of `ENTRY`; whatever version of Paimon wrote it, in Avro or ORC."""
-    table = _decode(data, where)
-    if "_FILE" not in table.column_names:
-        raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(table.column_names)}")
-    _check_version(table, _ENTRY_VERSION, where)
-    file = table["_FILE"].combine_chunks()
-    file_names = [f.name for f in file.type]
-    _check_unknown(file, file_names, {f.name for f in _FILE_FIELDS}, where)
-    kinds = pc.is_in(table["_KIND"], value_set=pa.array(list(EntryKind), table["_KIND"].type))
-    if not pc.all(kinds, min_count=0).as_py():
-        raise CorruptFile(f"{where}: entries of a kind that is neither ADD nor DELETE")
-    columns = {f.name: table[f.name] for f in _ENTRY_FIELDS if f.name in table.column_names}
-    columns |= {name: pc.struct_field(file, name) for name in file_names}
-    return _conform(columns, ENTRY, len(table), where)
+    with parsing.of(where):
+        table = _decode(data)
+        if "_FILE" not in table.column_names:
+            raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(table.column_names)}")
+        _check_version(table, _ENTRY_VERSION, where)
+        file = table["_FILE"].combine_chunks()
+        file_names = [f.name for f in file.type]
+        _check_unknown(file, file_names, {f.name for f in _FILE_FIELDS}, where)
+        kinds = pc.is_in(table["_KIND"], value_set=pa.array(list(EntryKind), table["_KIND"].type))
+        if not pc.all(kinds, min_count=0).as_py():
+            raise CorruptFile(f"{where}: entries of a kind that is neither ADD nor DELETE")
+        columns = {f.name: table[f.name] for f in _ENTRY_FIELDS if f.name in table.column_names}
+        columns |= {name: pc.struct_field(file, name) for name in file_names}
+        return _conform(columns, ENTRY, len(table), where)
 
 
 def parse_list(data: bytes, where: str) -> pa.Table:
     """A manifest list -> its manifests, as rows of `META`."""
-    table = _decode(data, where)
-    if "_NUM_ADDED_FILES" not in table.column_names:
-        raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(table.column_names)}")
-    _check_version(table, _ENTRY_VERSION, where)
-    return _conform({n: table[n] for n in table.column_names}, META, len(table), where)
+    with parsing.of(where):
+        table = _decode(data)
+        if "_NUM_ADDED_FILES" not in table.column_names:
+            raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(table.column_names)}")
+        _check_version(table, _ENTRY_VERSION, where)
+        return _conform({n: table[n] for n in table.column_names}, META, len(table), where)
 
 
 def parse_index(data: bytes, where: str) -> pa.Table:
     """An index manifest -> its entries, as rows of `INDEX_ENTRY`."""
-    table = _decode(data, where)
-    if "_INDEX_TYPE" not in table.column_names:
-        raise CorruptFile(f"{where}: not an index manifest; its fields are {', '.join(table.column_names)}")
-    _check_version(table, _INDEX_ENTRY_VERSION, where)
-    return _conform({n: table[n] for n in table.column_names}, INDEX_ENTRY, len(table), where)
+    with parsing.of(where):
+        table = _decode(data)
+        if "_INDEX_TYPE" not in table.column_names:
+            raise CorruptFile(f"{where}: not an index manifest; its fields are {', '.join(table.column_names)}")
+        _check_version(table, _INDEX_ENTRY_VERSION, where)
+        return _conform({n: table[n] for n in table.column_names}, INDEX_ENTRY, len(table), where)
 
 
 def read_index(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
@@ -622,16 +625,8 @@ def _last_of_each(entries: pa.Table) -> pa.Table:
     return entries.take(pc.take(last, pc.sort_indices(last)))
 
 
-def _decode(data: bytes, where: str) -> pa.Table:
-    if data[:3] == b"ORC":
-        try:
-            return orc.ORCFile(io.BytesIO(data)).read()
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptFile(f"{where}: {error}") from error
-    try:
-        return avro.decode(data).table
-    except CorruptFile as error:
-        raise CorruptFile(f"{where}: {error}") from error
+def _decode(data: bytes) -> pa.Table:
+    return orc.ORCFile(io.BytesIO(data)).read() if data[:3] == b"ORC" else avro.decode(data).table
 
 
 def _check_version(table: pa.Table, known: int, where: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeformat.codec import murmur
+from lakeformat.codec import murmur, parsing
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import options, types
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
@@ -221,34 +221,33 @@ def read_schema(reader: Reader, schema_id: int) -> Schema:
 
 def parse_schema(data: bytes, where: str) -> Schema:
     """A schema file -> Schema. Older versions get the options that were implied then (SchemaSerializer)."""
-    document = _json(data, where, _SCHEMA_KEYS)
-    given = dict(document["options"])
-    version = document.get("version") or 1
-    if version <= 1:
-        given.setdefault("bucket", "1")
-    if version <= 2:
-        given.setdefault("file.format", "orc")
-    if version > _SCHEMA_VERSION:
-        raise UnsupportedFeature(f"{where}: schema version {version}; lakeformat knows up to {_SCHEMA_VERSION}")
-    try:
+    with parsing.of(where):
+        document = _json(data, where, _SCHEMA_KEYS)
+        given = dict(document["options"])
+        version = document.get("version") or 1
+        if version <= 1:
+            given.setdefault("bucket", "1")
+        if version <= 2:
+            given.setdefault("file.format", "orc")
+        if version > _SCHEMA_VERSION:
+            raise UnsupportedFeature(f"{where}: schema version {version}; lakeformat knows up to {_SCHEMA_VERSION}")
         fields = tuple(types.parse_field(f) for f in document["fields"])
-    except (CorruptFile, UnsupportedFeature) as error:
-        raise type(error)(f"{where}: {error}") from error
-    keys = {role: tuple(document.get(role) or ()) for role in ("partitionKeys", "primaryKeys")}
-    for role, columns in keys.items():
-        if strange := [c for c in columns if c not in {f.name for f in fields}]:
-            raise CorruptFile(f"{where}: {role} names {strange[0]!r}, which is no column")
-    if not all(isinstance(v, str) for v in given.values()):
-        raise CorruptFile(f"{where}: options that are not text: {given}")
-    return Schema(
-        fields=fields,
-        partitioning=identity(*keys["partitionKeys"]),
-        primary_key=keys["primaryKeys"],
-        properties=given,
-        comment=document.get("comment") or None,
-        id=document["id"],
-        last_field_id=document["highestFieldId"],
-    )
+        parsing.check_columns(fields)
+        keys = {role: tuple(document.get(role) or ()) for role in ("partitionKeys", "primaryKeys")}
+        for role, columns in keys.items():
+            if strange := [c for c in columns if c not in {f.name for f in fields}]:
+                raise CorruptFile(f"{where}: {role} names {strange[0]!r}, which is no column")
+        if not all(isinstance(v, str) for v in given.values()):
+            raise CorruptFile(f"{where}: options that are not text: {given}")
+        return Schema(
+            fields=fields,
+            partitioning=identity(*keys["partitionKeys"]),
+            primary_key=keys["primaryKeys"],
+            properties=given,
+            comment=document.get("comment") or None,
+            id=document["id"],
+            last_field_id=document["highestFieldId"],
+        )
 
 
 def emit_schema(schema: Schema, now_ms: int, operation_id: str) -> bytes:
@@ -494,14 +493,15 @@ def parse_snapshot(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _checked(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> dict[str, Any]:
-    document = _json(data, where, keys)
-    if (document.get("version") or 1) > _SNAPSHOT_VERSION:
-        raise UnsupportedFeature(
-            f"{where}: snapshot version {document['version']}; lakeformat knows up to {_SNAPSHOT_VERSION}"
-        )
-    if not all(isinstance(v, str) for v in (document.get("properties") or {}).values()):
-        raise CorruptFile(f"{where}: properties that are not text: {document['properties']}")
-    return document
+    with parsing.of(where):
+        document = _json(data, where, keys)
+        if (document.get("version") or 1) > _SNAPSHOT_VERSION:
+            raise UnsupportedFeature(
+                f"{where}: snapshot version {document['version']}; lakeformat knows up to {_SNAPSHOT_VERSION}"
+            )
+        if not all(isinstance(v, str) for v in (document.get("properties") or {}).values()):
+            raise CorruptFile(f"{where}: properties that are not text: {document['properties']}")
+        return document
 
 
 def emit_snapshot(document: Mapping[str, Any]) -> bytes:
@@ -780,6 +780,7 @@ def _json(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> dict
         value = document.get(key)
         if not isinstance(value, kind) or isinstance(value, bool):
             raise CorruptFile(f"{where}: {key} is {value!r}")
+    parsing.check_values(document)
     return document
 
 

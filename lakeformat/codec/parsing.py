@@ -1,0 +1,90 @@
+"""What every parser owes its caller: a file that is not what its name says is a `CorruptFile` that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import UnionType
+from typing import Any
+
+from lakeformat.errors import CorruptFile, CorruptTable, InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.model.schema import NO_ID, Field, Row, walk
+
+Shape = Any  # A type; [shape] for lists; {key: shape}, a key with "?" where it may be missing or null; {str: shape} for maps.
+
+
+@contextmanager
+def of(where: str, error: type[CorruptTable] = CorruptFile) -> Iterator[None]:
+    """Whatever goes wrong while `where` is parsed leaves as `error` (or `UnsupportedFeature`), which names `where`."""
+    try:
+        yield
+    except (CorruptTable, UnsupportedFeature) as found:
+        if where in str(found):
+            raise
+        raise type(found)(f"{where}: {found}") from found
+    except InvalidInput as found:
+        raise error(f"{where}: {found}") from found
+    except LakeError:
+        raise
+    except Exception as found:  # Python's, numpy's and Arrow's own, where bytes are not what a parser takes them for.
+        raise error(f"{where}: not what such a file holds ({type(found).__name__}: {found})"[:1000]) from found
+
+
+def check(document: Any, shape: Shape, place: str = "it") -> None:
+    """Raise `CorruptFile` for the first part of a JSON document that has not the `shape`, naming its `place`."""
+    match shape:
+        case type() | UnionType():
+            if not isinstance(document, shape) or (isinstance(document, bool) and shape is not bool):
+                wanted = getattr(shape, "__name__", str(shape))
+                raise CorruptFile(f"{place} is {str(document)[:80]!r}, not {wanted}")
+        case [each]:
+            check(document, list, place)
+            for number, part in enumerate(document):
+                check(part, each, f"{place}[{number}]")
+        case Mapping() if str in shape:
+            check(document, dict, place)
+            for key, part in document.items():
+                check(part, shape[str], f"{place}[{key!r}]")
+        case Mapping():
+            check(document, dict, place)
+            for key, each in shape.items():
+                name = key.removeprefix("?")
+                if document.get(name) is not None:
+                    check(document[name], each, f"{place}[{name!r}]")
+                elif name == key:
+                    raise CorruptFile(f"{place} has no {name!r}")
+
+
+def check_values(document: Any) -> None:
+    """Raise `CorruptFile` for whole numbers beyond 64 bits and for texts that are no UTF-8, anywhere in a JSON document."""
+    left = [document]
+    while left:
+        match left.pop():
+            case dict() as found:
+                left += [*found, *found.values()]
+            case list() as found:
+                left += found
+            case int() as found if not -(2**63) <= found < 2**63:
+                raise CorruptFile(f"it holds the number {str(found)[:40]}, beyond 64 bits")
+            case str() as found:
+                found.encode()
+
+
+def check_columns(fields: tuple[Field, ...]) -> None:
+    """Raise `CorruptFile` where two columns, or two parts of a row, have one name or one id, or what is neither."""
+    seen: set[int] = set()
+    for each in walk(fields):
+        check(each.id, int, "the id of a field")
+        check(each.name, str, "the name of a field")
+        if each.id != NO_ID and each.id in seen:
+            raise CorruptFile(f"two fields have the id {each.id}, one of them {each.name!r}")
+        seen.add(each.id)
+        parts = each.type.fields if isinstance(each.type, Row) else ()
+        _check_names(parts)
+    _check_names(fields)
+
+
+def _check_names(fields: tuple[Field, ...]) -> None:
+    names = [each.name for each in fields]
+    if len(set(names)) < len(names):
+        raise CorruptFile(f"two columns are called {next(name for name in names if names.count(name) > 1)!r}")

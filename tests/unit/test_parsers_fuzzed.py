@@ -1,0 +1,392 @@
+"""Whatever is in a file: parsers, and what reads what they give, raise nothing but a `LakeError` that names the file.
+
+Valid documents with a part replaced, and valid files with bits flipped or cut short. The number of examples is small; run one
+test with another profile to search longer (`--hypothesis-profile`).
+"""
+
+import contextlib
+import copy
+import json
+import random
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakeformat import CorruptFile, CorruptTable, Lake
+from lakeformat.codec import avro, bitmap, expression, vector_file
+from lakeformat.dialects.iceberg import manifest, metadata, scan
+from lakeformat.dialects.iceberg.scan import Files
+from lakeformat.dialects.paimon import manifest as paimon_manifest
+from lakeformat.dialects.paimon import metadata as paimon_metadata
+from lakeformat.engines import roaring64
+from lakeformat.errors import LakeError
+from lakeformat.model.predicate import bind
+from lakeformat.storage.memory import MemoryFiles
+
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("v", pa.string()), ("dt", pa.string()), ("st", pa.struct([("a", pa.int32())]))]
+)
+JUNK = [
+    None,
+    True,
+    -1,
+    0,
+    2**31,
+    2**63,
+    1e308,
+    "",
+    "x",
+    "1",
+    [],
+    ["x"],
+    [[]],
+    {},
+    {"a": None},
+    [{}],
+    "\ud800",
+    [None],
+    10**400,
+]
+NUMBERS = count()
+
+
+def fuzzed(examples):
+    checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    how = settings(max_examples=examples, derandomize=True, deadline=None, suppress_health_check=checks)
+    return lambda test: how(given(seed=st.integers(0, 2**32))(test))
+
+
+def rows(start):
+    ids = list(range(start, start + 4))
+    return pa.table(
+        {"id": ids, "v": ["x"] * 4, "dt": ["ab"[i % 2] for i in ids], "st": [{"a": 1}, None] * 2}, schema=SCHEMA
+    )
+
+
+def parts(document, path=()):
+    """Where every part of a document lies."""
+    yield path
+    items = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    for key, part in items:
+        yield from parts(part, (*path, key))
+
+
+def changed(document, chance):
+    """The document with some of its parts taken out, replaced or moved."""
+    found = {"it": copy.deepcopy(document)}
+    for _ in range(chance.choice([1, 1, 1, 2, 4])):
+        path = ("it", *chance.choice(list(parts(found["it"]))))
+        at = found
+        for key in path[:-1]:
+            at = at[key]
+        match chance.randrange(4):
+            case 0 if isinstance(at, dict) and len(path) > 1:
+                del at[path[-1]]
+            case 1 if isinstance(at, list) and at:
+                at.append(copy.deepcopy(chance.choice(at)))
+            case 2:
+                inner = found["it"]
+                for key in chance.choice(list(parts(found["it"]))):
+                    inner = inner[key]
+                at[path[-1]] = copy.deepcopy(inner)
+            case _:
+                at[path[-1]] = copy.deepcopy(chance.choice(JUNK))
+    return found["it"]
+
+
+def flipped(data, chance):
+    """The bytes with a few bits flipped, or cut short, or with a run of them put elsewhere."""
+    found = bytearray(data)
+    match chance.randrange(6):
+        case 0:
+            return bytes(found[: chance.randrange(len(found))])
+        case 1:
+            at, to, size = (chance.randrange(len(found)) for _ in range(3))
+            found[to : to + size % 64] = found[at : at + size % 64]
+            return bytes(found)
+    for _ in range(chance.choice([1, 1, 2, 8])):
+        found[chance.randrange(len(found))] ^= 1 << chance.randrange(8)
+    return bytes(found)
+
+
+def with_schema(data, schema):
+    """An Avro file whose header has another schema."""
+    head = avro.read_head(data)
+    said = {**head.metadata, "avro.schema": json.dumps(schema).encode()}
+    out = [b"Obj\x01", avro._varint(len(said))]
+    for name, value in said.items():
+        out += [avro._varint(len(name)), name.encode(), avro._varint(len(value)), value]
+    return b"".join([*out, b"\0", head.sync, data[head.size_bytes :]])
+
+
+def plain(data):
+    """An Avro file without compression, so that a flipped bit is a value and no broken block."""
+    decoded = avro.decode(data)
+    kept = {k: v for k, v in decoded.metadata.items() if not k.startswith("avro.")}
+    return avro.encode(decoded.table, decoded.schema, "null", kept, sync=bytes(16))
+
+
+def named(error, where):
+    assert isinstance(error, LakeError), error
+    assert where in str(error), f"{where!r} is not named: {error}"
+
+
+# --- Iceberg ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def iceberg(tmp_path_factory):
+    properties = {"format-version": "2", "write.delete.mode": "merge-on-read"}
+    t = Lake(tmp_path_factory.mktemp("iceberg"), fsync="false").create_table(
+        "d.t", SCHEMA, format="iceberg", partition_by=["dt", "truncate(4, id)"], properties=properties
+    )
+    t.append(rows(0))
+    t.append(rows(4))
+    t.delete("id = 3")
+    t.create_tag("kept")
+    t.create_branch("side")
+    return t
+
+
+def metadata_file(table):
+    return max((Path(table.uri[7:]) / "metadata").glob("v*.json"), key=lambda p: int(p.name[1:].split(".")[0]))
+
+
+def look(table):
+    """Whatever can be asked of a table without changing it."""
+    yield lambda: table.schema
+    yield lambda: table.properties
+    yield lambda: [repr(each) for each in table.snapshots()]
+    yield lambda: table.scan().to_arrow()
+    yield lambda: table.scan(where="dt = 'a' and id < 2").count()
+    yield lambda: table.scan(tag="kept").to_arrow()
+    yield lambda: table.scan(as_of="2100-01-01 00:00:00").plan()
+    yield lambda: table.branch("side").scan().count()
+    yield lambda: table.changes(0).to_arrow()
+    for name in (
+        "files",
+        "partitions",
+        "snapshots",
+        "tags",
+        "branches",
+        "schemas",
+        "options",
+        "manifests",
+        "history",
+        "refs",
+    ):
+        if hasattr(table.inspect, name):
+            yield getattr(table.inspect, name)
+
+
+@fuzzed(40)
+def test_iceberg_metadata(iceberg, seed):
+    chance, path = random.Random(seed), metadata_file(iceberg)
+    valid = path.read_bytes()
+    try:
+        path.write_bytes(
+            json.dumps(changed(json.loads(valid), chance)).encode() if chance.random() < 0.8 else flipped(valid, chance)
+        )
+        for each in look(iceberg):
+            with contextlib.suppress(LakeError):
+                each()
+    finally:
+        path.write_bytes(valid)
+
+
+@fuzzed(120)
+def test_iceberg_name_mapping(iceberg, seed):
+    chance = random.Random(seed)
+    mapping = metadata.default_mapping(iceberg.schema.fields)
+    text = json.dumps(changed(mapping, chance))
+    text = text if chance.random() < 0.7 else flipped(text.encode(), chance).decode(errors="replace")
+    base = iceberg._base()
+    schema = type(base.schema)(**{**{f: getattr(base.schema, f) for f in base.schema.__slots__},
+                                  "properties": {metadata.NAME_MAPPING: text}})  # fmt: skip
+    try:
+        metadata.name_mapping(type(base)(base.version, schema, base.document, None, base.specs))
+    except CorruptTable as error:
+        named(error, metadata.NAME_MAPPING)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"field-id": 1}', "1", "null", '[{"field-id": 1}]', '[{"field-id": 1, "names": "v"}]', "[1]", "{"]
+)
+def test_a_name_mapping_that_is_none(tmp_path, text):
+    t = Lake(tmp_path, fsync="false").create_table(
+        "d.t", SCHEMA, format="iceberg", properties={metadata.NAME_MAPPING: text}
+    )
+    t.append(rows(0))
+    with pytest.raises(CorruptTable, match=r"schema\.name-mapping\.default"):
+        t.scan().to_arrow()
+
+
+def avro_files(table):
+    """(a data manifest, a manifest of deletes, a manifest list, its rows)."""
+    base = table._base()
+    path = base.snapshot_document["manifest-list"]
+    metas = manifest.parse_list(table._store.read(path), path)
+    names = [metas.filter(pa.compute.equal(metas["content"], kind))["manifest_path"][0].as_py() for kind in (0, 1)]
+    return *(table._store.read(name) for name in names), table._store.read(path), metas
+
+
+def read_manifest(base, data, meta):
+    """What a scan makes of a manifest; its name is new each time, for manifests are kept by name."""
+    store, name = MemoryFiles(), f"m-{next(NUMBERS)}.avro"
+    store.write(name, data)
+    place = manifest.META.get_field_index("manifest_path")
+    meta = meta.set_column(place, manifest.META.field(place), pa.array([name]))
+    try:
+        entries = manifest.read_all(store, base, meta)
+    except LakeError as error:
+        named(error, name)
+        return
+    where = bind(expression.parse("dt = 'a' and id < 2 or v > 'x'"), base.schema.fields)
+    try:
+        if meta["content"][0].as_py() == 0:
+            found = scan.may_hold(base, manifest.by_partition(entries, base, where), where)
+            scan.tasks(store, base, Files(found, entries.slice(0, 0)), base.schema.fields, where)
+        else:
+            scan.all_delete_files(store, base, entries)
+    except LakeError:
+        pass
+
+
+@fuzzed(120)
+def test_iceberg_manifests(iceberg, seed):
+    chance = random.Random(seed)
+    data, deletes, _, metas = avro_files(iceberg)
+    kind = chance.randrange(2)
+    whole = plain((data, deletes)[kind])
+    if chance.random() < 0.4:
+        try:
+            made = with_schema(whole, changed(avro.read_head(whole).schema, chance))
+        except LakeError:
+            return
+    else:
+        made = flipped(whole, chance)
+    own = metas.filter(pa.compute.equal(metas["content"], kind)).slice(0, 1)
+    read_manifest(iceberg._base(), made, own)
+
+
+@fuzzed(120)
+def test_iceberg_manifest_lists(iceberg, seed):
+    chance = random.Random(seed)
+    whole = plain(avro_files(iceberg)[2])
+    made = (
+        flipped(whole, chance)
+        if chance.random() < 0.6
+        else with_schema(whole, changed(avro.read_head(whole).schema, chance))
+    )
+    base = iceberg._base()
+    where = bind(expression.parse("dt = 'a' and id < 2"), base.schema.fields)
+    try:
+        metas = manifest.parse_list(made, "snap-1.avro")
+    except LakeError as error:
+        named(error, "snap-1.avro")
+        return
+    with contextlib.suppress(LakeError):
+        manifest.prune_metas(metas, base, where, where)
+
+
+def test_a_manifest_whose_data_file_is_a_union(iceberg):
+    decoded = avro.decode(avro_files(iceberg)[0])
+    (file,) = [f for f in decoded.schema["fields"] if f["name"] == "data_file"]
+    file["type"] = ["null", file["type"]]
+    with pytest.raises(CorruptFile, match=r"m\.avro: data_file is of type \['null'"):
+        manifest.parse(avro.encode(decoded.table, decoded.schema), "m.avro")
+
+
+@fuzzed(120)
+def test_deletion_vectors(seed):
+    chance = random.Random(seed)
+    positions = np.unique(np.array([chance.randrange(2 ** chance.randrange(1, 31)) for _ in range(50)]))
+    vector = bitmap.encode(positions, wide=chance.random() < 0.5)
+    index, offsets = vector_file.emit([vector, vector])
+    for parse in (
+        lambda: bitmap.decode(bitmap.framed(flipped(vector, chance)), "v.puffin"),
+        lambda: bitmap.decode(
+            vector_file.take(flipped(index, chance), offsets[1], vector_file.length(vector), "v.puffin"), "v.puffin"
+        ),
+        lambda: bitmap.decode(
+            vector_file.take(index, chance.randrange(-9, 2**31), chance.randrange(99), "v.puffin"), "v.puffin"
+        ),
+    ):
+        try:
+            parse()
+        except LakeError as error:
+            named(error, "v.puffin")
+    with contextlib.suppress(ValueError):
+        roaring64.deserialize(flipped(roaring64.serialize(roaring64.BitMap64(positions.tolist())), chance))
+
+
+# --- Paimon -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def paimon(tmp_path_factory):
+    properties = {"bucket": "1", "deletion-vectors.enabled": "true"}
+    t = Lake(tmp_path_factory.mktemp("paimon"), fsync="false").create_table(
+        "d.t", SCHEMA, format="paimon", partition_by=["dt"], primary_key=["id", "dt"], properties=properties
+    )
+    t.append(rows(0))
+    t.append(rows(2))
+    t.create_tag("kept")
+    return t
+
+
+@pytest.mark.parametrize("folder", ["snapshot", "schema"])
+@fuzzed(40)
+def test_paimon_documents(paimon, folder, seed):
+    chance = random.Random(seed)
+    path = max((Path(paimon.uri[7:]) / folder).glob(f"{folder}-*"), key=lambda p: int(p.name.split("-")[1]))
+    valid = path.read_bytes()
+    try:
+        path.write_bytes(
+            json.dumps(changed(json.loads(valid), chance)).encode() if chance.random() < 0.8 else flipped(valid, chance)
+        )
+        for each in look(paimon):
+            with contextlib.suppress(LakeError):
+                each()
+    finally:
+        path.write_bytes(valid)
+
+
+@fuzzed(120)
+def test_paimon_manifests(paimon, seed):
+    chance = random.Random(seed)
+    folder = Path(paimon.uri[7:]) / "manifest"
+    path = chance.choice(sorted(folder.iterdir()))
+    if path.name.startswith("index-manifest"):
+        parse = paimon_manifest.parse_index
+    else:
+        parse = paimon_manifest.parse_list if path.name.startswith("manifest-list") else paimon_manifest.parse
+    whole = plain(path.read_bytes())
+    made = (
+        flipped(whole, chance)
+        if chance.random() < 0.6
+        else with_schema(whole, changed(avro.read_head(whole).schema, chance))
+    )
+    try:
+        parse(made, "manifest-1")
+    except LakeError as error:
+        named(error, "manifest-1")
+
+
+@fuzzed(120)
+def test_paimon_changelog_documents(paimon, seed):
+    chance = random.Random(seed)
+    path = next((Path(paimon.uri[7:]) / "snapshot").glob("snapshot-1"))
+    data = json.dumps(changed(json.loads(path.read_bytes()), chance)).encode()
+    for parse in (paimon_metadata.parse_snapshot, paimon_metadata.parse_changelog):
+        try:
+            parse(data, "snapshot-1")
+        except LakeError as error:
+            named(error, "snapshot-1")
