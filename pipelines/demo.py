@@ -22,11 +22,12 @@ import pyarrow.compute as pc
 
 from assets.nycflights13 import read_days
 from assets.table import DAILY, MONTHLY
+from lakeformat.dagster import LakeResource, SparkResource, Upkeep
+from lakeformat.dagster.spark import SparkUnavailable, require_java
+from lakeformat.dagster.upkeep import IN_FLIGHT, Maintain
 from pipelines.definitions import definitions
-from pipelines.maintenance import IN_FLIGHT, Maintain, Upkeep
-from pipelines.tables import DATABASE, TABLE_ASSETS, named, replaced, table_of
-from resources.lake import LakeResource
-from resources.spark import SparkResource, SparkUnavailable, require_java
+from pipelines.tables import TABLES, named, replaced
+from resources import DATABASE
 
 ROOT = Path(__file__).parent.parent
 JANUARY = [f"2013-01-{day:02d}" for day in range(1, 32)]
@@ -112,12 +113,12 @@ class Demo:
     def backfill(self) -> None:
         """Reference tables, then the days of every daily table in one run, then the month's scorecard."""
         print(f"\nBackfill of {self.days[0]} ... {self.days[-1]}: one run, one snapshot per table")
-        before = {name: self._snapshot_id(name) for name in TABLE_ASSETS}
+        before = {name: self._snapshot_id(name) for name in TABLES}
         self._run("reference")
         run = self._run("daily", keys=self.days)
         self._run("monthly", keys=["2013-01-01"])
         self._run("changes")
-        self._show(TABLE_ASSETS)
+        self._show(TABLES)
         for name in named(DAILY):
             new = [each.id for each in self._table(name).snapshots(before[name]) if each.kind != "compact"]
             if not new and name not in replaced([name]):
@@ -219,17 +220,17 @@ class Demo:
         self._run(f"maintain_{name}", run_config={"ops": config["ops"]})
 
     def _table(self, name: str) -> Any:
-        return self.lake.lake.table(table_of(self.lake, name).name)
+        return self.lake.lake.table(TABLES[name].table(self.lake).name)
 
     def _snapshot_id(self, name: str) -> int:
-        if not self.lake.lake.exists(table_of(self.lake, name).name):
+        if not self.lake.lake.exists(TABLES[name].table(self.lake).name):
             return 0
         snapshot = self._table(name).scan().snapshot
         return snapshot.id if snapshot else 0
 
     def _files(self, name: str) -> dict[str, set[str]]:
         """The paths of the live files of each day."""
-        (column,) = TABLE_ASSETS[name].metadata_by_key[dg.AssetKey(name)]["partition_by"].values()
+        (column,) = TABLES[name].metadata["partition_by"].values()
         found: dict[str, set[str]] = {}
         for path in self._table(name).inspect.files()["path"].to_pylist():
             day = next(part.removeprefix(f"{column}=") for part in path.split("/") if part.startswith(f"{column}="))
@@ -252,7 +253,7 @@ class Demo:
                 (
                     f"{DATABASE}.{name} ({self._table(name).format})",
                     f"{made.id} {made.kind}",
-                    f"{len(made.partitions):,}" if TABLE_ASSETS[name].partitions_def else "-",
+                    f"{len(made.partitions):,}" if TABLES[name].partitions else "-",
                     f"{made.files_added:,}",
                     f"{made.files_removed:,}",
                     f"{made.rows_added:,}",

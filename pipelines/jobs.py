@@ -1,13 +1,9 @@
 """Jobs over assets: every day's tables, every month's, the reference tables, and what tells of changes."""
 
-from typing import Any
-
 import dagster as dg
 
 from assets.table import DAILY, MONTHLY
-from pipelines.maintenance import maintain_job, sweep_job
-from pipelines.rerun import rerun_job
-from pipelines.tables import TABLE_ASSETS, named, replaced
+from pipelines.tables import named, replaced
 
 daily = dg.define_asset_job(
     "daily", selection=named(DAILY), description="Every daily table, for a day or for a range of days."
@@ -20,12 +16,8 @@ reference = dg.define_asset_job(
 )
 changes = dg.define_asset_job(
     "changes",
-    selection=[name for name in named(None) if name not in replaced(named(None))],
+    selection=sorted(set(named(None)) - set(replaced(named(None)))),
     description="The tables that tell what changed in others: fleet_changes.",
 )
 
-rerun_partitions = rerun_job()
-sweep_orphans = sweep_job()
-MAINTAIN = {name: maintain_job(name) for name in TABLE_ASSETS}
-
-JOBS: list[Any] = [daily, monthly, reference, changes, rerun_partitions, sweep_orphans, *MAINTAIN.values()]
+JOBS = [daily, monthly, reference, changes]

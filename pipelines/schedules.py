@@ -1,12 +1,18 @@
-"""Schedules. The data is of 2013, so time is replayed: a tick on 5 March runs 4 March 2013."""
+"""Schedules. The data is of 2013, so time is replayed: a tick on 5 March runs 4 March 2013.
 
+They run as soon as the project is opened; `LAKE_SCHEDULES=off` leaves them to be switched on under Automation.
+"""
+
+import os
 from datetime import date, datetime, timedelta
 
 import dagster as dg
 
 from assets.table import MONTHLY, START
-from pipelines.jobs import daily, monthly, sweep_orphans
+from pipelines.jobs import daily, monthly
 
+OFF = os.environ.get("LAKE_SCHEDULES", "on").lower() == "off"
+STATUS = dg.DefaultScheduleStatus.STOPPED if OFF else dg.DefaultScheduleStatus.RUNNING
 LATE_DAYS = 3
 _YEAR = date.fromisoformat(START).year
 
@@ -32,6 +38,7 @@ def _range(keys: list[str]) -> dict[str, str]:
     job=daily,
     cron_schedule="0 2 * * *",
     execution_timezone="UTC",
+    default_status=STATUS,
     description="Yesterday's partition of every daily table.",
 )
 def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
@@ -46,6 +53,7 @@ def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipRea
     job=daily,
     cron_schedule="30 3 * * *",
     execution_timezone="UTC",
+    default_status=STATUS,
     description="The last days again, for rows that came late: one range run, one snapshot per table.",
 )
 def late_data(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
@@ -60,6 +68,7 @@ def late_data(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipR
     job=monthly,
     cron_schedule="0 5 1 * *",
     execution_timezone="UTC",
+    default_status=STATUS,
     description="Last month's partition of every monthly table.",
 )
 def month_end(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
@@ -70,12 +79,4 @@ def month_end(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipR
     return dg.RunRequest(run_key=f"month:{tick:%Y%m}", partition_key=last)
 
 
-sweep = dg.ScheduleDefinition(
-    name="weekly_sweep",
-    job=sweep_orphans,
-    cron_schedule="0 4 * * 0",
-    execution_timezone="UTC",
-    description="Removes orphan files of every table, once a week.",
-)
-
-SCHEDULES = [nightly, late_data, month_end, sweep]
+SCHEDULES = [nightly, late_data, month_end]

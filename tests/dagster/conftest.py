@@ -8,8 +8,8 @@ os.environ.pop("DAGSTER_HOME", None)  # Tests bring their own homes, and leave t
 import dagster as dg
 import pytest
 
-from resources.lake import LakeResource
-from resources.spark import SparkResource
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.spark import SparkResource
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,10 @@
 import dagster as dg
 import pytest
 
+from lakeformat.dagster import Upkeep
+from lakeformat.dagster.spark import SparkResource
 from pipelines.definitions import definitions
-from pipelines.maintenance import Upkeep
-from pipelines.tables import TABLE_ASSETS
-from resources.spark import SparkResource
+from pipelines.tables import TABLES
 
 DAYS = ["2013-01-01", "2013-01-02", "2013-01-03"]
 
@@ -20,8 +20,8 @@ def project(lake, instance):
         for key in keys or [None]:
             instance.report_runless_asset_event(dg.AssetMaterialization(name, partition=key))
 
-    for name, asset in TABLE_ASSETS.items():
-        keys = () if asset.partitions_def is None else ["2013-01-01"] if name == "carrier_scorecard" else DAYS
+    for name, asset in TABLES.items():
+        keys = () if asset.partitions is None else ["2013-01-01"] if name == "carrier_scorecard" else DAYS
         report(name, *keys)
     cursor = None
 
@@ -31,7 +31,7 @@ def project(lake, instance):
         cursor = found.cursor
         return {
             name: sorted(found.get_requested_partitions(asset.key))
-            for name, asset in TABLE_ASSETS.items()
+            for name, asset in TABLES.items()
             if found.get_num_requested(asset.key)
         }
 

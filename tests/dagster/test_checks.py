@@ -6,10 +6,11 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from pipelines.checks import checks_of, column_changes
-from resources.asset_table import column_schema
-from resources.io_manager import LakeIOManager
-from resources.spark import SparkResource
+from lakeformat.dagster import checks_for
+from lakeformat.dagster.asset_table import column_schema
+from lakeformat.dagster.checks import column_changes
+from lakeformat.dagster.io_manager import LakeIOManager
+from lakeformat.dagster.spark import SparkResource
 
 DAILY = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
 DAYS = ("2013-01-01", "2013-01-02")
@@ -30,7 +31,7 @@ def outcome(lake, instance):
 
         defs = dg.Definitions(
             assets=[orders],
-            asset_checks=[checks_of("orders", orders)],
+            asset_checks=checks_for([orders]),
             resources={"lake": lake, "io_manager": LakeIOManager(lake=lake, spark=SparkResource())},
             jobs=[
                 dg.define_asset_job("made", selection=["orders"]),

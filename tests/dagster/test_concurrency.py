@@ -13,10 +13,11 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from lakeformat.dagster.io_manager import LakeIOManager
+from lakeformat.dagster.spark import SparkResource
+from lakeformat.dagster.upkeep import maintain_job
 from pipelines.demo import DEMO_TAG, end_dead_runs, only_demo
-from pipelines.jobs import MAINTAIN
-from resources.io_manager import LakeIOManager
-from resources.spark import SparkResource
+from pipelines.tables import TABLES
 
 ROOT = Path(__file__).parent.parent.parent
 DAILY = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
@@ -25,9 +26,9 @@ KEYS = [f"2013-01-{day:02d}" for day in range(1, 9)]
 RUN = """
 import sys, time
 import dagster as dg, pyarrow as pa
-from resources.io_manager import LakeIOManager
-from resources.lake import LakeResource
-from resources.spark import SparkResource
+from lakeformat.dagster.io_manager import LakeIOManager
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.spark import SparkResource
 
 warehouse, home, key = sys.argv[1:]
 
@@ -80,8 +81,9 @@ def home(tmp_path):
 def test_a_demo_that_was_killed_holds_no_pool_and_no_snapshot(home):
     with dg.DagsterInstance.from_config(str(home)) as instance:
         status, pools = dg.DagsterRunStatus.STARTED, instance.event_log_storage
-        run = instance.create_run_for_job(MAINTAIN["flights"], status=status, tags={DEMO_TAG: "yes"})
-        other = instance.create_run_for_job(MAINTAIN["flights"], status=status)
+        job = maintain_job(TABLES["flights"])
+        run = instance.create_run_for_job(job, status=status, tags={DEMO_TAG: "yes"})
+        other = instance.create_run_for_job(job, status=status)
         pools.initialize_concurrency_limit_to_default("lake__flights")
         assert pools.claim_concurrency_slot("lake__flights", run.run_id, "upkeep_flights").is_claimed
         with only_demo(home):

@@ -10,12 +10,10 @@ import dagster as dg
 import pytest
 import yaml
 
-from assets.table import pool_of
 from pipelines import schedules
-from pipelines.checks import CHECKS
 from pipelines.definitions import defs
 from pipelines.jobs import daily
-from pipelines.tables import TABLE_ASSETS, replaces
+from pipelines.tables import TABLES
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -69,25 +67,26 @@ def test_dagster_yaml_is_accepted_and_limits_pools(tmp_path):
         assert instance.global_op_concurrency_default_limit == 1
 
 
-@pytest.mark.parametrize("name", TABLE_ASSETS)
+@pytest.mark.parametrize("name", TABLES)
 def test_every_table_is_described_owned_tagged_pooled_and_checked(name):
-    asset = TABLE_ASSETS[name]
+    table = TABLES[name]
+    asset = table.definition
     (spec,) = asset.specs
     assert spec.description
     assert spec.owners
     assert spec.tags["domain"] == "flights"
     assert spec.kinds == {"pyspark", spec.metadata["format"]}
     assert spec.group_name in {"raw", "fleet", "joined", "marts", "bookings"}
-    assert asset.op.pool == pool_of(name)
+    assert table.pool == asset.op.pool == f"lake__{name}"
     assert (spec.freshness_policy is not None) == (spec.group_name == "raw"), (
         "what comes from outside must come in time"
     )
     assert (asset.backfill_policy is not None) == (asset.partitions_def is not None)
     if asset.partitions_def:
         assert asset.backfill_policy.policy_type.name == "SINGLE_RUN"
-    names = {key.name for checks in CHECKS for key in checks.check_keys if key.asset_key == asset.key}
+    names = {key.name for checks in defs.asset_checks for key in checks.check_keys if key.asset_key == asset.key}
     assert {"row_count", "unique_key", "columns_unchanged"} <= names
-    assert ("partition_present" in names) == (asset.partitions_def is not None and replaces(asset))
+    assert ("partition_present" in names) == (asset.partitions_def is not None and table.replaces)
 
 
 def test_the_default_executor_shares_one_process():

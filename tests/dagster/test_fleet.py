@@ -8,9 +8,9 @@ import pytest
 
 from assets.fleet import fleet_changes
 from lakeformat.changes import Changes
+from lakeformat.dagster.io_manager import LakeIOManager
+from lakeformat.dagster.spark import SparkResource
 from lakeformat.errors import StoreError
-from resources.io_manager import LakeIOManager
-from resources.spark import SparkResource
 
 TEXTS = ("tailnum", "manufacturer", "model", "carrier", "flew_to")
 

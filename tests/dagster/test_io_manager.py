@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pytest
 
 from lakeformat import Conflict, Lake, Scan
-from resources.asset_table import as_dagster_failures
-from resources.io_manager import READS_TAG, LakeIOManager
-from resources.lake import LakeResource
-from resources.spark import SparkResource
+from lakeformat.dagster.asset_table import as_dagster_failures
+from lakeformat.dagster.io_manager import READS_TAG, LakeIOManager
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.spark import SparkResource
 
 DAILY = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
 HOURLY = dg.HourlyPartitionsDefinition("2013-01-01-00:00", end_date="2013-01-03-00:00")

@@ -6,9 +6,9 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from lakeformat.dagster.partitions import Window, columns_of, partition_specs, predicate_of
 from lakeformat.errors import InvalidInput
 from lakeformat.model import predicate
-from resources.partitions import Window, columns_of, partition_specs, predicate_of
 
 TEXT, INT, DATE, WALL, INSTANT = pa.string(), pa.int32(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")
 DAILY = dg.DailyPartitionsDefinition("2013-01-01")

@@ -6,9 +6,9 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from resources.io_manager import LakeIOManager
-from resources.lake import LakeResource
-from resources.spark import SparkResource
+from lakeformat.dagster.io_manager import LakeIOManager
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.spark import SparkResource
 
 
 class LosesAnswers(LakeIOManager):

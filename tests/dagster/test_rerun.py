@@ -6,10 +6,10 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from pipelines.rerun import rerun_job
-from resources.io_manager import READS_TAG, LakeIOManager
-from resources.lake import LakeResource
-from resources.spark import SparkResource
+from lakeformat.dagster import rerun_partitions
+from lakeformat.dagster.io_manager import READS_TAG, LakeIOManager
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.spark import SparkResource
 
 DAILY = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
 MONTHLY = dg.MonthlyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
@@ -44,8 +44,7 @@ def written(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.Materia
     return lake.write(context, pa.table({"dt": keys, "n": [1] * len(keys)}))
 
 
-ASSETS = {asset.key.to_user_string(): asset for asset in (orders, months, cells, written)}
-RERUN = rerun_job(ASSETS, "rerun_test")
+RERUN = rerun_partitions([orders, months, cells, written], name="rerun_test")
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def rerun(lake, instance):
         return RERUN.execute_in_process(
             run_config={"ops": ops},
             instance=instance,
-            resources={"lake": lake, "spark": SparkResource()},
+            resources={"lake": lake},
             raise_on_error=raises,
         )
 

@@ -7,13 +7,13 @@ from pyspark.sql import DataFrame
 
 from assets.nycflights13 import read, read_days
 from assets.table import DAILY, MONTHLY, table
+from lakeformat.dagster import Upkeep
+from lakeformat.dagster.io_manager import LakeIOManager
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.spark import SparkResource
 from pipelines.definitions import definitions
 from pipelines.demo import Demo
-from pipelines.maintenance import Upkeep
-from pipelines.tables import TABLE_ASSETS, named, replaced
-from resources.io_manager import LakeIOManager
-from resources.lake import LakeResource
-from resources.spark import SparkResource
+from pipelines.tables import TABLES, named, replaced
 
 pytestmark = pytest.mark.spark
 
@@ -58,7 +58,7 @@ def test_a_range_is_one_run_and_one_snapshot_per_table(project):
         (snapshot,) = [each for each in project.table(name).snapshots() if each.kind != "compact"]
         assert snapshot.properties["dagster/run_id"] == project.results["daily"].run_id
         if name in replaced(named(DAILY)):
-            (column,) = TABLE_ASSETS[name].metadata_by_key[dg.AssetKey(name)]["partition_by"].values()
+            (column,) = TABLES[name].metadata["partition_by"].values()
             assert [str(day) for day in project.table(name).inspect.partitions()[column].to_pylist()] == DAYS
 
 
@@ -126,7 +126,7 @@ def test_the_month_is_made_from_its_days(project):
     assert pc.sum(rows["flights"]).as_py() == read_days("flights", DAYS).num_rows
 
 
-@pytest.mark.parametrize("name", TABLE_ASSETS)
+@pytest.mark.parametrize("name", TABLES)
 def test_every_table_passed_its_checks(name, project):
     jobs = [job for job, partitions in (("daily", DAILY), ("monthly", MONTHLY)) if name in named(partitions)]
     (job,) = jobs or ["reference" if name in replaced(named(None)) else "changes"]
@@ -136,7 +136,7 @@ def test_every_table_passed_its_checks(name, project):
     assert {"row_count", "unique_key", "columns_unchanged"} <= set(outcome)
 
 
-@pytest.mark.parametrize("name", TABLE_ASSETS)
+@pytest.mark.parametrize("name", TABLES)
 def test_declared_lineage_names_columns_that_exist(name, project):
     event = project.instance.get_latest_materialization_event(dg.AssetKey(name)).asset_materialization
     columns = {c.name for c in event.metadata["dagster/column_schema"].value.columns}
@@ -145,7 +145,7 @@ def test_declared_lineage_names_columns_that_exist(name, project):
     for dependencies in lineage.values():
         for dependency in dependencies:
             upstream = dependency.asset_key.to_user_string()
-            if upstream in TABLE_ASSETS:
+            if upstream in TABLES:
                 assert dependency.column_name in project.table(upstream).schema.names
 
 
@@ -221,7 +221,7 @@ def test_the_demo_again_leaves_every_table_and_every_check_as_it_was(project):
         found = project.table(name).scan().to_arrow()
         return found.sort_by([(column, "ascending") for column in found.schema.names])
 
-    gathering = sorted(set(TABLE_ASSETS) - set(replaced(list(TABLE_ASSETS))))
+    gathering = sorted(set(TABLES) - set(replaced(list(TABLES))))
     before = {name: rows(name) for name in gathering}
     lake, upkeep = project.lake, Upkeep(max_snapshots=1, retain_snapshots=1)
     Demo(lake, project.instance, definitions(lake, SparkResource(), upkeep), DAYS).run()

@@ -12,17 +12,20 @@ import pytest
 from pyspark import SparkContext
 
 from lakeformat.commit import commit
+from lakeformat.dagster import Upkeep, foreign_commits, maintenance
+from lakeformat.dagster.io_manager import READS_TAG
+from lakeformat.dagster.spark import SparkResource
+from lakeformat.dagster.upkeep import TABLE_TAG, TASK_TAG, Maintain, first_to_keep
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.operation import Append, Request
-from pipelines import sensors
 from pipelines.definitions import definitions
-from pipelines.jobs import MAINTAIN
-from pipelines.maintenance import TABLE_TAG, TASK_TAG, Maintain, Upkeep, first_to_keep
-from pipelines.tables import TABLE_ASSETS
-from resources.io_manager import READS_TAG
-from resources.spark import SparkResource
+from pipelines.tables import ASSETS, TABLES
 
 DAY = "2013-01-01"
+UPKEEP = maintenance(ASSETS)
+COMPACTION, EXPIRY = UPKEEP.sensors
+FOREIGN_COMMITS = foreign_commits(ASSETS)
+MAINTAIN = {job.name.removeprefix("maintain_"): job for job in UPKEEP.jobs if job.name.startswith("maintain_")}
 
 
 @pytest.fixture
@@ -78,12 +81,12 @@ def execute(request, maintain, upkeep=None):
 def test_compaction_asks_when_a_partition_has_many_small_files_and_not_before(flights, tick):
     for n in range(7):
         flights.append(rows(n))
-    result = tick(sensors.compaction)
+    result = tick(COMPACTION)
     assert not result.run_requests
     assert "flights: at most 7 small files" in result.skip_reason.skip_message
     assert "weather: not there yet" in result.skip_reason.skip_message
     flights.append(rows(7))
-    (request,) = tick(sensors.compaction).run_requests
+    (request,) = tick(COMPACTION).run_requests
     assert request.job_name == "maintain_flights"
     assert request.run_key == "compact:nyc.flights:8"
     assert request.tags["dagster/priority"] == "-5"
@@ -92,37 +95,37 @@ def test_compaction_asks_when_a_partition_has_many_small_files_and_not_before(fl
 
 def test_compaction_does_not_look_again_at_what_it_has_judged(flights, tick):
     flights.append(rows(1))
-    tick(sensors.compaction)
-    result = tick(sensors.compaction)
+    tick(COMPACTION)
+    result = tick(COMPACTION)
     assert "nobody has written since snapshot 1" in result.skip_reason.skip_message
 
 
 def test_compaction_joins_the_files_and_is_not_triggered_by_its_own_snapshot(flights, tick, maintain, instance):
     for n in range(8):
         flights.append(rows(n))
-    (request,) = tick(sensors.compaction, max_small_files=1).run_requests
+    (request,) = tick(COMPACTION, max_small_files=1).run_requests
     result = execute(request, maintain)
     assert flights.inspect.files().num_rows == 1
     assert flights.current_snapshot().properties[TASK_TAG] == "compact"
-    again = tick(sensors.compaction, max_small_files=1)
+    again = tick(COMPACTION, max_small_files=1)
     assert not again.run_requests, "one small file is left, but nobody has written since"
     (event,) = [e for e in result.all_events if e.event_type_value == "ASSET_OBSERVATION"]
     observed = event.asset_observation_data.asset_observation
-    assert observed.asset_key == TABLE_ASSETS["flights"].key
+    assert observed.asset_key == TABLES["flights"].key
     assert observed.metadata["lake/files_removed"].value == 8
-    assert instance.get_latest_materialization_event(TABLE_ASSETS["flights"].key) is None
+    assert instance.get_latest_materialization_event(TABLES["flights"].key) is None
 
 
 def test_a_write_during_compaction_is_looked_at(flights, tick, maintain):
     for n in range(8):
         flights.append(rows(n))
-    (request,) = tick(sensors.compaction).run_requests
+    (request,) = tick(COMPACTION).run_requests
     for n in range(9):
         flights.append(rows(n, day="2013-01-02"))
     execute(request, maintain)
     for n in range(9):
         flights.append(rows(n, day="2013-01-02"))
-    (request,) = tick(sensors.compaction).run_requests
+    (request,) = tick(COMPACTION).run_requests
     assert request.run_key == f"compact:nyc.flights:{flights.current_snapshot().id}"
 
 
@@ -132,11 +135,11 @@ def test_compaction_waits_for_a_run_at_work_and_asks_afterwards(flights, tick, i
     run = instance.create_run_for_job(
         MAINTAIN["flights"], status=dg.DagsterRunStatus.STARTED, tags={TABLE_TAG: "flights"}
     )
-    waiting = tick(sensors.compaction)
+    waiting = tick(COMPACTION)
     assert not waiting.run_requests
     assert f"run {run.run_id[:8]} is at work" in waiting.skip_reason.skip_message
     instance.report_run_canceled(run)
-    assert len(tick(sensors.compaction).run_requests) == 1
+    assert len(tick(COMPACTION).run_requests) == 1
 
 
 def test_compaction_judges_ten_thousand_files_in_a_second(lake, tick):
@@ -153,7 +156,7 @@ def test_compaction_judges_ten_thousand_files_in_a_second(lake, tick):
     commit(table._store, table._dialect.head(table._store), table._dialect, operation)
     assert table.inspect.files().num_rows == 10_000
     began = time.process_time()  # What other programs take of the machine is not the sensor's.
-    result = tick(sensors.compaction)
+    result = tick(COMPACTION)
     took = time.process_time() - began
     assert "weather: at most 2 small files" in result.skip_reason.skip_message
     assert took < 1, f"{took:.2f} s"
@@ -163,14 +166,14 @@ def test_expiry_asks_when_there_are_too_many_snapshots_and_drops_them(flights, t
     limits = {"max_snapshots": 10, "retain_snapshots": 2}
     for n in range(10):
         flights.append(rows(n))
-    assert "10 snapshots, none to expire" in tick(sensors.snapshot_expiry, **limits).skip_reason.skip_message
+    assert "10 snapshots, none to expire" in tick(EXPIRY, **limits).skip_reason.skip_message
     flights.append(rows(10))
-    (request,) = tick(sensors.snapshot_expiry, **limits).run_requests
+    (request,) = tick(EXPIRY, **limits).run_requests
     assert request.run_key == "expire:nyc.flights:1:3"
     execute(request, maintain, Upkeep(**limits))
     assert [each.id for each in flights.snapshots()] == list(range(3, 12))
     assert flights.scan().count() == 11
-    assert not tick(sensors.snapshot_expiry, **limits).run_requests
+    assert not tick(EXPIRY, **limits).run_requests
 
 
 def test_expiry_never_goes_past_what_a_run_in_flight_reads(flights, tick, maintain, instance):
@@ -182,14 +185,14 @@ def test_expiry_never_goes_past_what_a_run_in_flight_reads(flights, tick, mainta
         status=dg.DagsterRunStatus.STARTED,
         tags={f"{READS_TAG}/copied": json.dumps({"nyc.flights": 3})},
     )
-    (request,) = tick(sensors.snapshot_expiry, **limits).run_requests
+    (request,) = tick(EXPIRY, **limits).run_requests
     execute(request, maintain, Upkeep(**limits))
     assert [each.id for each in flights.snapshots()] == [3, 4, 5, 6, 7, 8]
     assert flights.scan(snapshot_id=3).count() == 3
-    held = tick(sensors.snapshot_expiry, **limits)
+    held = tick(EXPIRY, **limits)
     assert "a run in flight reads snapshot 3" in held.skip_reason.skip_message
     instance.report_run_canceled(reader)
-    (request,) = tick(sensors.snapshot_expiry, **limits).run_requests
+    (request,) = tick(EXPIRY, **limits).run_requests
     execute(request, maintain, Upkeep(**limits))
     assert [each.id for each in flights.snapshots()] == [8]
 
@@ -209,7 +212,7 @@ def test_expiry_leaves_what_a_run_that_has_not_begun_is_configured_to_read(fligh
         status=dg.DagsterRunStatus.NOT_STARTED,
         run_config={"resources": {"io_manager": {"config": {"read_at": {"flights": pin, "weather": {"tag": "v1"}}}}}},
     )
-    (request,) = tick(sensors.snapshot_expiry, **limits).run_requests
+    (request,) = tick(EXPIRY, **limits).run_requests
     assert request.run_key == "expire:nyc.flights:1:3"
 
 
@@ -242,11 +245,11 @@ def test_commits_of_other_engines_are_observed_once(flights, tick, lake):
     flights.append(rows(1))
     flights.append(rows(2), properties={"dagster/run_id": "ours"})
     flights.append(rows(3))
-    result = tick(sensors.foreign_commits)
+    result = tick(FOREIGN_COMMITS)
     assert [event.metadata["lake/snapshot_id"].value for event in result.asset_events] == [1, 3]
-    assert {event.asset_key for event in result.asset_events} == {TABLE_ASSETS["flights"].key}
+    assert {event.asset_key for event in result.asset_events} == {TABLES["flights"].key}
     assert result.asset_events[1].metadata["dagster/row_count"].value == 3
-    assert "flights: 0 new snapshots" in tick(sensors.foreign_commits).skip_reason.skip_message
+    assert "flights: 0 new snapshots" in tick(FOREIGN_COMMITS).skip_reason.skip_message
 
 
 @pytest.fixture
@@ -259,13 +262,13 @@ def events(lake):
 def test_iceberg_tables_are_compacted_expired_and_observed(events, tick, maintain, instance):
     for n in range(12):
         events.append(pa.table({"event_date": pa.array([0], pa.date32()), "n": [n]}))
-    observed = tick(sensors.foreign_commits).asset_events
+    observed = tick(FOREIGN_COMMITS).asset_events
     assert [each.metadata["lake/snapshot_id"].value for each in observed] == [each.id for each in events.snapshots()]
-    (request,) = tick(sensors.compaction).run_requests
+    (request,) = tick(COMPACTION).run_requests
     assert request.job_name == "maintain_booking_events"
     maintain("booking_events", run_tags=request.tags, compact=True)
     assert events.inspect.partitions()["file_count"].to_pylist() == [1]
-    assert not tick(sensors.compaction).run_requests, "compaction triggers no other"
+    assert not tick(COMPACTION).run_requests, "compaction triggers no other"
     limits = {"max_snapshots": 5, "retain_snapshots": 2}
     held = events.snapshots()[3].id
     reader = instance.create_run_for_job(
@@ -276,7 +279,7 @@ def test_iceberg_tables_are_compacted_expired_and_observed(events, tick, maintai
     for reading, left in ((True, 10), (False, 4)):
         if not reading:
             instance.report_run_canceled(reader)
-        (request,) = tick(sensors.snapshot_expiry, **limits).run_requests
+        (request,) = tick(EXPIRY, **limits).run_requests
         maintain("booking_events", run_tags=request.tags, upkeep=Upkeep(**limits), expire=True)
         assert len(events.snapshots()) == left
         assert (held in [each.id for each in events.snapshots()]) == reading
@@ -287,10 +290,10 @@ def test_many_deleted_rows_ask_for_compaction(events, tick, maintain):
     events.alter().set_properties({"write.delete.mode": "merge-on-read"}).commit()
     events.append(pa.table({"event_date": pa.array([0] * 100, pa.date32()), "n": list(range(100))}))
     events.delete("n < 10")
-    assert "10% deleted rows" in tick(sensors.compaction).skip_reason.skip_message
+    assert "10% deleted rows" in tick(COMPACTION).skip_reason.skip_message
     assert events.inspect.partitions()["deleted_row_count"].to_pylist() == [10]
     events.delete("n < 30")
-    (request,) = tick(sensors.compaction).run_requests
+    (request,) = tick(COMPACTION).run_requests
     maintain("booking_events", run_tags=request.tags, compact=True, full=True)
     assert events.inspect.partitions()["deleted_row_count"].to_pylist() == [0]
     assert events.scan().count() == 70
@@ -302,12 +305,12 @@ def test_a_table_that_cannot_be_read_does_not_keep_the_others_from_being_looked_
     broken = lake.lake.create_table("nyc.weather", pa.schema([("n", pa.int64())]))
     broken.append(pa.table({"n": [1]}))
     Path(lake.warehouse, "nyc.db/weather/snapshot/snapshot-1").write_text("{")
-    result = tick(sensors.compaction)
+    result = tick(COMPACTION)
     assert [request.job_name for request in result.run_requests] == ["maintain_flights"]
 
 
 def test_sensors_start_no_jvm(flights, tick):
     before = SparkContext._gateway
-    for sensor in (sensors.compaction, sensors.snapshot_expiry, sensors.foreign_commits):
+    for sensor in (COMPACTION, EXPIRY, FOREIGN_COMMITS):
         tick(sensor)
     assert SparkContext._gateway is before

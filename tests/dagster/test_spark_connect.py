@@ -23,9 +23,9 @@ import dagster as dg
 from pyspark.sql import DataFrame, SparkSession
 from assets.raw import flights
 from assets.table import DAILY, table
-from resources.io_manager import LakeIOManager
-from resources.lake import LakeResource
-from resources.spark import SparkResource
+from lakeformat.dagster.io_manager import LakeIOManager
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.spark import SparkResource
 
 warehouse, first, last = sys.argv[1:]
 seen = {}

@@ -2,7 +2,14 @@
 
 import pytest
 
-from resources.spark import DEFAULT_CONF, LOCAL_CONF, SparkResource, SparkUnavailable, java_version, require_java
+from lakeformat.dagster.spark import (
+    DEFAULT_CONF,
+    LOCAL_CONF,
+    SparkResource,
+    SparkUnavailable,
+    java_version,
+    require_java,
+)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from resources.asset_table import AssetTable, Pin, as_dagster_failures, declared, pin_of, report, scan, write
-from resources.fields import refuse_unknown
-from resources.frames import to_read
-from resources.lake import LakeResource, origin_of
-from resources.spark import SparkResource
+from lakeformat.dagster.asset_table import AssetTable, Pin, as_dagster_failures, declared, pin_of, report, scan, write
+from lakeformat.dagster.fields import refuse_unknown
+from lakeformat.dagster.frames import to_read
+from lakeformat.dagster.lake import LakeResource, origin_of
+from lakeformat.dagster.spark import SparkResource
 
 AT_RUN_TIME = ("write", "write_mode", "merge")  # Metadata of an output that takes the place of its asset's.
 READS_TAG = "lake/reads"  # On a run, per step: {table: snapshot}. Expiry keeps what a run in flight reads.
@@ -35,13 +35,13 @@ class LakeIOManager(dg.ConfigurableIOManager):
     """
 
     lake: LakeResource
-    spark: SparkResource
+    spark: SparkResource = Field(description="The session of inputs that are Spark frames; nothing starts before.")
     read_at: dict[str, ReadAt] = Field(default={}, description="Asset key -> the state of its table to read.")
     _reads: dict[str, dict[str, int]] = PrivateAttr(default_factory=dict)
 
     def __init__(self, **fields: Any) -> None:
         refuse_unknown(type(self), fields)
-        super().__init__(**fields)
+        super().__init__(**{"spark": SparkResource(), **fields})
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write a frame to the asset's table; tell Dagster the rows of each partition and the snapshot."""

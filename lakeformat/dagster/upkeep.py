@@ -1,23 +1,24 @@
 """Upkeep of tables: compaction, snapshot expiry and the orphan sweep, each as a low-priority step in the table's pool.
 
+An asset may say what is different for its table: `metadata={"maintenance": {"max_small_files": 1}}`, with the fields of `Upkeep`.
 Upkeep changes no row, so it reports observations, not materializations: nothing downstream runs because of it.
 """
 
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
-from assets.table import RETRY, pool_of
+from lakeformat.dagster.asset_table import as_dagster_failures
+from lakeformat.dagster.fields import refuse_unknown
+from lakeformat.dagster.io_manager import READS_TAG
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.tables import RETRY, TableAsset
 from lakeformat.errors import LakeError
-from pipelines.tables import TABLE_ASSETS, table_of
-from resources.asset_table import as_dagster_failures
-from resources.io_manager import READS_TAG
-from resources.lake import LakeResource
 
 TABLE_TAG = "lake/table"
 TASK_TAG = "lake/maintenance"
@@ -45,6 +46,15 @@ class Upkeep(dg.ConfigurableResource):
     retain_hours: float = Field(default=24.0, description="Expire when a snapshot is older than this.")
     orphan_hours: float = Field(default=24.0, description="The sweep leaves files alone that are younger than this.")
 
+    def __init__(self, **fields: Any) -> None:
+        refuse_unknown(type(self), fields)
+        super().__init__(**fields)
+
+    def of(self, asset: TableAsset) -> "Upkeep":
+        """This, with what the asset says of its own table."""
+        own = asset.metadata.get("maintenance") or {}
+        return Upkeep(**{**{name: getattr(self, name) for name in type(self).model_fields}, **own}) if own else self
+
 
 class Maintain(dg.Config):
     """What to do to a table, in this order."""
@@ -54,20 +64,20 @@ class Maintain(dg.Config):
     expire: bool = Field(default=False, description="Drop snapshots that `Upkeep` no longer keeps.")
 
 
-def maintain_job(name: str) -> dg.JobDefinition:
-    """The job `maintain_<name>`: one step, in the table's pool."""
+def maintain_job(asset: TableAsset) -> dg.JobDefinition:
+    """The job `maintain_<table>`: one step, in the table's pool."""
 
-    @dg.op(name=f"upkeep_{name}", pool=pool_of(name), retry_policy=RETRY, out=dg.Out(dg.Nothing))
+    @dg.op(name=upkeep_step(asset), pool=asset.pool, retry_policy=RETRY, out=dg.Out(dg.Nothing))
     def maintain(context: dg.OpExecutionContext, config: Maintain, lake: LakeResource, upkeep: Upkeep) -> None:
         if config.compact:
-            compact(context, lake, name, config.full)
+            compact(context, lake, asset, config.full)
         if config.expire:
-            expire(context, lake, upkeep, name)
+            expire(context, lake, upkeep.of(asset), asset)
 
     @dg.job(
-        name=f"maintain_{name}",
-        description=f"Compacts the table of `{name}` and drops its old snapshots, as the configuration says.",
-        tags={**LOW_PRIORITY, TASK_TAG: "maintain", TABLE_TAG: name},
+        name=f"maintain_{asset.identifier}",
+        description=f"Compacts the table of `{asset.name}` and drops its old snapshots, as the configuration says.",
+        tags={**LOW_PRIORITY, TASK_TAG: "maintain", TABLE_TAG: asset.name},
         executor_def=dg.in_process_executor,
     )
     def job() -> None:
@@ -76,20 +86,25 @@ def maintain_job(name: str) -> dg.JobDefinition:
     return job
 
 
-def sweep_job() -> dg.JobDefinition:
+def upkeep_step(asset: TableAsset) -> str:
+    """The name of the step of `maintain_job`."""
+    return f"upkeep_{asset.identifier}"
+
+
+def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
     """The job `sweep_orphans`: one step for each table, in its pool."""
 
-    def sweep_op(name: str) -> dg.OpDefinition:
-        @dg.op(name=f"sweep_{name}", pool=pool_of(name), retry_policy=RETRY, out=dg.Out(dg.Nothing))
+    def sweep_op(asset: TableAsset) -> dg.OpDefinition:
+        @dg.op(name=f"sweep_{asset.identifier}", pool=asset.pool, retry_policy=RETRY, out=dg.Out(dg.Nothing))
         def sweep(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep) -> None:
-            table = table_of(lake, name)
+            table = asset.table(lake)
             if not lake.lake.exists(table.name):
                 context.log.info(f"{table.name} is not there yet")
                 return
             with as_dagster_failures(table.asset, []):
-                before = datetime.now(UTC) - timedelta(hours=upkeep.orphan_hours)
+                before = datetime.now(UTC) - timedelta(hours=upkeep.of(asset).orphan_hours)
                 removed = lake.lake.table(table.name).remove_orphan_files(older_than=before)
-            _observe(context, name, {TASK_TAG: "sweep", "lake/orphan_files_removed": len(removed)})
+            _observe(context, asset, {TASK_TAG: "sweep", "lake/orphan_files_removed": len(removed)})
 
         return sweep
 
@@ -100,15 +115,15 @@ def sweep_job() -> dg.JobDefinition:
         executor_def=dg.in_process_executor,
     )
     def job() -> None:
-        for name in TABLE_ASSETS:
-            sweep_op(name)()
+        for asset in assets.values():
+            sweep_op(asset)()
 
     return job
 
 
-def compact(context: dg.OpExecutionContext, lake: LakeResource, name: str, full: bool) -> None:
+def compact(context: dg.OpExecutionContext, lake: LakeResource, asset: TableAsset, full: bool) -> None:
     """Join small files in one commit; a concurrent overwrite wins, and compaction is asked for again later."""
-    table = table_of(lake, name)
+    table = asset.table(lake)
     properties = {TASK_TAG: "compact", "dagster/run_id": context.run_id}
     with as_dagster_failures(table.asset, []):
         snapshot = lake.lake.table(table.name).compact(full=full, properties=properties)
@@ -117,7 +132,7 @@ def compact(context: dg.OpExecutionContext, lake: LakeResource, name: str, full:
         return
     _observe(
         context,
-        name,
+        asset,
         {
             TASK_TAG: "compact",
             "lake/snapshot_id": snapshot.id,
@@ -130,11 +145,11 @@ def compact(context: dg.OpExecutionContext, lake: LakeResource, name: str, full:
     )
 
 
-def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, name: str) -> None:
+def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, asset: TableAsset) -> None:
     """Drop snapshots that are too many or too old, but none that a run in flight reads."""
-    table = table_of(lake, name)
+    table = asset.table(lake)
     opened = lake.lake.table(table.name)
-    read = reads(context.instance, name, opened)
+    read = reads(context.instance, asset, opened)
     with as_dagster_failures(table.asset, []):
         snapshots = opened.snapshots()
         if not snapshots:
@@ -142,39 +157,36 @@ def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, n
             return
         keep_from = first_to_keep(snapshots, upkeep, read, int(time.time() * 1000))
         dropped = expire_before(opened, keep_from)
-    _observe(context, name, {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": keep_from})
+    _observe(context, asset, {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": keep_from})
 
 
-def in_flight(instance: dg.DagsterInstance, name: str) -> dg.DagsterRun | None:
+def in_flight(instance: dg.DagsterInstance, asset: TableAsset) -> dg.DagsterRun | None:
     """A maintenance run of the table that is queued or running, if there is one."""
-    runs = instance.get_runs(dg.RunsFilter(tags={TABLE_TAG: name}, statuses=IN_FLIGHT), limit=1)
+    runs = instance.get_runs(dg.RunsFilter(tags={TABLE_TAG: asset.name}, statuses=IN_FLIGHT), limit=1)
     return runs[0] if runs else None
 
 
-def reads(instance: dg.DagsterInstance, name: str, table: Any) -> frozenset[int]:
-    """The snapshots of `table`, that of the asset `name`, that runs in flight read, or will read by their configuration."""
+def reads(instance: dg.DagsterInstance, asset: TableAsset, table: Any) -> frozenset[int]:
+    """The snapshots of the asset's `table` that runs in flight read, or will read by their configuration."""
     found = set()
     for run in instance.get_runs(dg.RunsFilter(statuses=IN_FLIGHT)):
         for tag, value in run.tags.items():
             if tag.startswith(f"{READS_TAG}/") and table.name in (noted := json.loads(value)):
                 found.add(int(noted[table.name]))
-        if (pinned := _pinned(run, name, table)) is not None:
-            found.add(pinned)
+        found |= set(_pinned(run, asset, table))
     return frozenset(found)
 
 
-def _pinned(run: dg.DagsterRun, name: str, table: Any) -> int | None:
-    """The snapshot that the configuration of a run pins the asset's table to, also while it waits in the queue."""
-    at: Any = run.run_config
-    for key in ("resources", "io_manager", "config", "read_at", name):
-        at = (at or {}).get(key)
-    pin = {key: value for key, value in (at or {}).items() if value is not None}
-    if not pin:
-        return None
-    try:
-        return int(table.scan(**pin).snapshot.id)
-    except LakeError:  # That run will say that there is no such state.
-        return None
+def _pinned(run: dg.DagsterRun, asset: TableAsset, table: Any) -> Iterator[int]:
+    """The snapshots that the configuration of a run pins the asset's table to, also while it waits in the queue."""
+    for resource in (run.run_config.get("resources") or {}).values():
+        read_at = ((resource or {}).get("config") or {}).get("read_at") or {}
+        pin = {key: value for key, value in (read_at.get(asset.name) or {}).items() if value is not None}
+        if pin:
+            try:
+                yield int(table.scan(**pin).snapshot.id)
+            except LakeError:  # That run will say that there is no such state.
+                continue
 
 
 def first_to_keep(snapshots: Sequence[Any], upkeep: Upkeep, read: Collection[int], now_ms: int) -> int:
@@ -198,5 +210,5 @@ def expire_before(table: Any, keep_from: int) -> int:
     return len(table.expire_snapshots(retain_last=len(kept), older_than=kept[0].timestamp_ms + 1).snapshots)
 
 
-def _observe(context: dg.OpExecutionContext, name: str, metadata: dict[str, Any]) -> None:
-    context.log_event(dg.AssetObservation(TABLE_ASSETS[name].key, metadata=metadata))
+def _observe(context: dg.OpExecutionContext, asset: TableAsset, metadata: dict[str, Any]) -> None:
+    context.log_event(dg.AssetObservation(asset.key, metadata=metadata))

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from lakeformat import Lake
-from resources.asset_table import (
+from lakeformat.dagster.asset_table import (
     AssetTable,
     Origin,
     as_dagster_failures,
@@ -18,7 +18,7 @@ from resources.asset_table import (
     report,
     write,
 )
-from resources.fields import refuse_unknown
+from lakeformat.dagster.fields import refuse_unknown
 
 SECRET: dict[str, Any] = {"dagster__is_secret": True}  # Dagster's launchpad shows stars for it.
 UNTIL = "lake/changes_until"  # On a snapshot: the last one upstream whose changes it holds.
@@ -75,8 +75,9 @@ class LakeResource(dg.ConfigurableResource):
     def lake(self) -> Lake:
         """The Lake, opened on first use."""
         if self._lake is None:
-            catalog = {"catalog": self.catalog, "catalog_options": self.catalog_options}
-            self._lake = Lake(self.warehouse, **catalog, **self.storage_options)
+            where = {"catalog": self.catalog, "catalog_options": self.catalog_options}
+            options: dict[str, Any] = {**where, **self.storage_options}
+            self._lake = Lake(self.warehouse, **options)
         return self._lake
 
     def write(self, context: dg.AssetExecutionContext, data: Any) -> dg.MaterializeResult:

@@ -1,6 +1,6 @@
 """The table behind an asset: what the asset's metadata declares, one write, one read, and what Dagster is told.
 
-Metadata that an asset may set (see also `resources.partitions`); a key that is nearly one of these is refused:
+Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key that is nearly one of these is refused:
 
     table             "db.name"; without it the asset key, in the resource's database
     partition_by      how Dagster's partitions fall onto the table's partition columns
@@ -35,6 +35,8 @@ import pyarrow as pa
 
 from lakeformat import Lake
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.dagster.frames import to_write
+from lakeformat.dagster.partitions import PartitionBy, Spec, columns_of, has_windows, partition_specs, predicate_of
 from lakeformat.errors import (
     CommitLost,
     CommitUnknown,
@@ -47,15 +49,14 @@ from lakeformat.errors import (
 )
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import PartitionChange, Snapshot
-from resources.frames import to_write
-from resources.partitions import PartitionBy, Spec, columns_of, has_windows, partition_specs, predicate_of
 
 PREVIEW_ROWS = 5
 PREVIEW_COLUMNS = 8
 MAX_KEYS_IN_PROPERTIES = 400
 WRITES = ("replace", "upsert", "merge", "append")
 OF_ASSETS = frozenset(
-    ("table", "partition_by", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "lineage", "unique_key")
+    ("table", "partition_by", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "lineage", "unique_key",
+     "maintenance")
 )  # fmt: skip
 OF_INPUTS = frozenset(("columns", "snapshot_id", "tag", "as_of"))
 MEASURES = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")

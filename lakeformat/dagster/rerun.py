@@ -10,19 +10,18 @@ Dagster. This job is one, for any set. Name the partitions of each table to reru
 
 import inspect
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.partitions.utils.mapping import infer_partition_mapping
 from pydantic import Field
 
-from assets.table import RETRY, pool_of
-from pipelines.tables import TABLE_ASSETS
-from resources.asset_table import as_dagster_failures, scan
-from resources.frames import to_read
-from resources.io_manager import note_read
-from resources.lake import LakeResource
+from lakeformat.dagster.asset_table import as_dagster_failures, pin_of, scan
+from lakeformat.dagster.frames import to_read, wants_spark
+from lakeformat.dagster.io_manager import note_read
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.spark import SparkResource
+from lakeformat.dagster.tables import RETRY, TableAsset, tables_of
 
 
 class Rerun(dg.Config):
@@ -54,11 +53,11 @@ class PartitionsContext:
         return getattr(self.op_execution_context, name)
 
 
-def rerun_job(
-    assets: Mapping[str, dg.AssetsDefinition] = TABLE_ASSETS, name: str = "rerun_partitions"
-) -> dg.JobDefinition:
-    """One step for each partitioned table, in its pool, upstream tables first."""
-    partitioned = {name: asset for name, asset in assets.items() if asset.partitions_def}
+def rerun_partitions(assets: Iterable[Any], name: str = "rerun_partitions") -> dg.JobDefinition:
+    """The job that makes any set of partitions again, with one step for each partitioned table of `assets`, in its pool, upstream
+    tables first. It uses the resource `lake`, those of the assets, and `spark` where an input is a Spark frame."""
+    tables = tables_of(assets)
+    partitioned = [asset for asset in tables.values() if asset.partitions and len(asset.definition.keys) == 1]
 
     @dg.job(
         name=name,
@@ -67,32 +66,34 @@ def rerun_job(
     )
     def job() -> None:
         done: dict[str, Any] = {}
-        for name, asset in partitioned.items():
-            upstream = [done[key.to_user_string()] for key in asset.dependency_keys if key.to_user_string() in done]
-            done[name] = rerun_op(name, asset, assets)(after=upstream)
+        for asset in partitioned:
+            above = [key.to_user_string() for key in asset.definition.dependency_keys]
+            done[asset.name] = _rerun_op(asset, tables)(after=[done[each] for each in above if each in done])
 
     return job
 
 
-def rerun_op(name: str, asset: dg.AssetsDefinition, assets: Mapping[str, dg.AssetsDefinition]) -> dg.OpDefinition:
+def _rerun_op(asset: TableAsset, tables: Mapping[str, TableAsset]) -> dg.OpDefinition:
     """The step that makes the partitions of one table again and turns them green."""
+    definition = asset.definition
+    spark = {"spark"} if any(wants_spark(wanted) for wanted in _inputs(definition).values()) else set()
 
     @dg.op(
-        name=f"rerun_{asset.op.name}",
-        pool=pool_of(name),
+        name=f"rerun_{definition.op.name}",
+        pool=asset.pool,
         retry_policy=RETRY,
         ins={"after": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
-        required_resource_keys={"lake", "spark", *_resources_of(asset)},
+        required_resource_keys={"lake", *spark, *_resources_of(definition)},
     )
     def rerun(context: dg.OpExecutionContext, config: Rerun) -> None:
         if not config.partitions:
-            context.log.info(f"no partition of {name} is asked for")
+            context.log.info(f"no partition of {asset.name} is asked for")
             return
         lake: LakeResource = context.resources.lake
-        keys = _known(asset, config.partitions, context.instance)
-        seen = PartitionsContext(context, asset, keys)
-        made = _make(seen, assets)
+        keys = _known(definition, config.partitions, context.instance)
+        seen = PartitionsContext(context, definition, keys)
+        made = _make(seen, tables)
         if not isinstance(made, dg.MaterializeResult):
             made = lake.write(typing.cast(dg.AssetExecutionContext, seen), made)
         tags = {"dagster/data_version": made.data_version.value} if made.data_version else None
@@ -103,17 +104,29 @@ def rerun_op(name: str, asset: dg.AssetsDefinition, assets: Mapping[str, dg.Asse
     return rerun
 
 
-def _make(context: PartitionsContext, assets: Mapping[str, dg.AssetsDefinition]) -> Any:
+def _inputs(asset: dg.AssetsDefinition) -> dict[str, Any]:
+    """The arguments that are upstream assets, and what each is annotated as."""
+    function = typing.cast(Any, asset.op.compute_fn).decorated_fn
+    hints = typing.get_type_hints(function)
+    return {
+        name: hints.get(name, Any)
+        for name in inspect.signature(function).parameters
+        if name in asset.keys_by_input_name
+    }
+
+
+def _make(context: PartitionsContext, tables: Mapping[str, TableAsset]) -> Any:
     """What the asset's function returns for these partitions, its inputs read as the IO manager would read them."""
     asset = context.assets_def
     function = typing.cast(Any, asset.op.compute_fn).decorated_fn
     arguments: dict[str, Any] = {}
-    hints = typing.get_type_hints(function)
+    inputs = _inputs(asset)
     for name in inspect.signature(function).parameters:
-        if name in asset.keys_by_input_name:
-            arguments[name] = _input(
-                context, assets[asset.keys_by_input_name[name].to_user_string()], hints.get(name, Any)
-            )
+        if name in inputs:
+            upstream = asset.keys_by_input_name[name].to_user_string()
+            if upstream not in tables:
+                raise dg.Failure(f"input {name}: {upstream} is not among the assets of this job", allow_retries=False)
+            arguments[name] = _input(context, name, tables[upstream], inputs[name])
         elif name in _resources_of(asset):
             arguments[name] = getattr(context.resources, name)
         else:
@@ -121,24 +134,37 @@ def _make(context: PartitionsContext, assets: Mapping[str, dg.AssetsDefinition])
     return function(**arguments)
 
 
-def _input(context: PartitionsContext, upstream: dg.AssetsDefinition, wanted: Any) -> Any:
+def _input(context: PartitionsContext, name: str, upstream: TableAsset, wanted: Any) -> Any:
     """The upstream partitions that those of the context depend on, as the frame that is wanted."""
     asset, keys = context.assets_def, None
-    own = asset.partitions_def
-    if own is not None and upstream.partitions_def is not None:
-        mapping = infer_partition_mapping(asset.get_partition_mapping(upstream.key), own, upstream.partitions_def)
+    own, other = asset.partitions_def, upstream.partitions
+    if own is not None and other is not None:
+        mapping = asset.get_partition_mapping(upstream.key) or _mapping_between(own, other)
         with dg.partition_loading_context(dynamic_partitions_store=context.instance):
             mapped = mapping.get_upstream_mapped_partitions_result_for_partitions(
-                own.empty_subset().with_partition_keys(context.partition_keys), own, upstream.partitions_def
+                own.empty_subset().with_partition_keys(context.partition_keys), own, other
             )
             keys = list(mapped.partitions_subset.get_partition_keys())
     lake: LakeResource = context.resources.lake
     with as_dagster_failures(upstream.key, keys or []):
-        table = lake.declared(upstream.key, upstream)
-        found, snapshot_id = scan(lake.lake, table, keys)
+        table = upstream.table(lake)
+        pin, columns = pin_of(f"input {name}", asset.op.input_def_named(name).metadata or {})
+        found, snapshot_id = scan(lake.lake, table, keys, pin, columns)
         if snapshot_id is not None:
             note_read(context.op_execution_context, context.reads, table.name, snapshot_id)
-        return to_read(found, wanted, context.resources.spark)
+        return to_read(found, wanted, context.resources.spark if wants_spark(wanted) else SparkResource())
+
+
+def _mapping_between(own: dg.PartitionsDefinition, other: dg.PartitionsDefinition) -> dg.PartitionMapping:
+    """How partitions depend on those upstream where the asset does not say: as Dagster has it."""
+    multi = [each for each in (own, other) if isinstance(each, dg.MultiPartitionsDefinition)]
+    if len(multi) == 1:
+        single = other if multi[0] is own else own
+        if [each.partitions_def for each in multi[0].partitions_defs].count(single) == 1:
+            return dg.MultiToSingleDimensionPartitionMapping()
+    if all(isinstance(each, dg.TimeWindowPartitionsDefinition) for each in (own, other)):
+        return dg.TimeWindowPartitionMapping()
+    return dg.IdentityPartitionMapping()
 
 
 def _known(asset: dg.AssetsDefinition, asked: Sequence[str], instance: dg.DagsterInstance) -> list[str]:

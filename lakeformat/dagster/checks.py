@@ -1,50 +1,58 @@
-"""Asset checks of every table: rows against the snapshot, the key is unique, partitions are there, columns as before.
+"""Asset checks of tables: rows against the snapshot, the key is unique, partitions are there, columns as before.
 
 One step per table reads the key columns of the run's partitions, in this process; no Spark.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
-from pipelines.tables import TABLE_ASSETS, replaces
-from resources.asset_table import AssetTable, column_schema, counts_by_key, scan, specs_of
-from resources.lake import LakeResource
-from resources.partitions import has_windows
+from lakeformat.dagster.asset_table import AssetTable, column_schema, counts_by_key, scan, specs_of
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.partitions import has_windows
+from lakeformat.dagster.tables import TableAsset, tables_of
 
 ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present", "columns_unchanged"
 
 
-def checks_of(name: str, asset: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
-    """The checks of one table, as one step."""
-    unique = list(asset.metadata_by_key[asset.key]["unique_key"])
-    whole = replaces(asset)
-    partitioned = asset.partitions_def is not None and whole
+def checks_for(assets: Iterable[Any]) -> list[dg.AssetChecksDefinition]:
+    """Checks of each table among `assets`, one step a table: as many rows as metadata counts; the columns are those of the
+    run before; each partition of the run holds rows; and where the asset's metadata has `unique_key` (columns), no two rows
+    have the same. They use the resource `lake`.
+    """
+    return [_checks_of(asset) for asset in tables_of(assets).values()]
+
+
+def _checks_of(asset: TableAsset) -> dg.AssetChecksDefinition:
+    unique = list(asset.metadata.get("unique_key", ()))
+    whole = asset.replaces
+    partitioned = asset.partitions is not None and whole
     described = {
         ROWS: "As many rows are read as the snapshot's metadata counts."
         if whole
         else "No more rows are read than the snapshot's metadata counts before rows are merged.",
-        UNIQUE: f"No two rows have the same {', '.join(unique)}.",
+        **({UNIQUE: f"No two rows have the same {', '.join(unique)}."} if unique else {}),
         **({PRESENT: "Each partition of the run holds rows."} if partitioned else {}),
         COLUMNS: "The columns are those of the previous run.",
     }
     specs = [dg.AssetCheckSpec(each, asset=asset.key, description=text) for each, text in described.items()]
 
-    @dg.multi_asset_check(name=f"check_{name}", specs=specs)
+    @dg.multi_asset_check(name=f"check_{asset.identifier}", specs=specs)
     def check(context: dg.AssetCheckExecutionContext, lake: LakeResource) -> Iterator[dg.AssetCheckResult]:
-        table = lake.declared(asset.key, asset)
+        table = asset.table(lake)
         keys = keys_to_check(context, asset) if whole else None
-        found, snapshot_id = scan(lake.lake, table, keys, columns=unique)
-        rows = found.to_arrow()
         opened = lake.lake.table(table.name)
+        found, snapshot_id = scan(lake.lake, table, keys, columns=unique or list(opened.schema.names[:1]))
+        rows = found.to_arrow()
         counted = counts_in_metadata(opened, table, keys)
         read, promised = rows.num_rows, sum(counted.values())
         agree = read == promised if whole else read <= promised
         yield _result(asset, ROWS, agree, rows_read=read, rows_counted=promised, snapshot_id=snapshot_id)
-        repeated = repeated_keys(rows, unique)
-        yield _result(asset, UNIQUE, repeated == 0, repeated_rows=repeated)
+        if unique:
+            repeated = repeated_keys(rows, unique)
+            yield _result(asset, UNIQUE, repeated == 0, repeated_rows=repeated)
         if partitioned:
             empty = [key for key, count in counted.items() if count == 0]
             yield _result(asset, PRESENT, not empty, warn=True, empty_partitions=", ".join(empty))
@@ -54,9 +62,9 @@ def checks_of(name: str, asset: dg.AssetsDefinition) -> dg.AssetChecksDefinition
     return check
 
 
-def keys_to_check(context: dg.AssetCheckExecutionContext, asset: dg.AssetsDefinition) -> list[str] | None:
+def keys_to_check(context: dg.AssetCheckExecutionContext, asset: TableAsset) -> list[str] | None:
     """The partitions of the run; in a run without any, those that were ever made; None for a table without partitions."""
-    if asset.partitions_def is None:
+    if asset.partitions is None:
         return None
     if context.has_partition_key or context.has_partition_key_range:
         return list(context.partition_keys)
@@ -106,9 +114,7 @@ def column_changes(before: dg.TableSchema | None, now: dg.TableSchema) -> list[s
     ]
 
 
-def _result(
-    asset: dg.AssetsDefinition, name: str, passed: bool, warn: bool = False, **found: Any
-) -> dg.AssetCheckResult:
+def _result(asset: TableAsset, name: str, passed: bool, warn: bool = False, **found: Any) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=asset.key,
         check_name=name,
@@ -116,6 +122,3 @@ def _result(
         severity=dg.AssetCheckSeverity.WARN if warn else dg.AssetCheckSeverity.ERROR,
         metadata={key: value for key, value in found.items() if value not in (None, "")},
     )
-
-
-CHECKS = [checks_of(name, asset) for name, asset in TABLE_ASSETS.items()]

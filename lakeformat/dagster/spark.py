@@ -1,4 +1,7 @@
-"""The Spark session of a process: started when first asked for, stopped by whoever started it."""
+"""The Spark session of a process: started when first asked for, stopped by whoever started it.
+
+PySpark is an optional package, imported only when a session is asked for.
+"""
 
 import os
 import re
@@ -7,16 +10,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
-from lakeformat.engines.spark import add_to_session
-from resources.fields import refuse_unknown
+from lakeformat.dagster.fields import refuse_unknown
 
 OLDEST_JAVA = 17
 
@@ -61,7 +63,7 @@ class SparkResource(dg.ConfigurableResource):
         super().__init__(**fields)
 
     @property
-    def session(self) -> SparkSession:
+    def session(self) -> Any:
         """The session. Inside a step, its jobs are grouped under the run and the asset, so they can be cancelled."""
         if not self._uses:
             _SESSION.acquire(self)
@@ -92,7 +94,7 @@ class SparkResource(dg.ConfigurableResource):
         self._uses = False
         _SESSION.release()
 
-    def _enter_group(self, session: SparkSession, group: str, description: str) -> None:
+    def _enter_group(self, session: Any, group: str, description: str) -> None:
         if self.remote:
             for earlier in self._groups & session.getTags():
                 session.removeTag(earlier)
@@ -100,6 +102,15 @@ class SparkResource(dg.ConfigurableResource):
         else:
             session.sparkContext.setJobGroup(group, description, interruptOnCancel=True)
         self._groups.add(group)
+
+
+def require_pyspark() -> None:
+    """Raise `SparkUnavailable` where PySpark is not installed."""
+    if find_spec("pyspark") is None:
+        raise SparkUnavailable(
+            "a Spark frame was asked for and PySpark is not installed: pip install 'lakeformat[spark]', or annotate the "
+            "inputs as pyarrow.Table, pandas or polars DataFrame, or lakeformat.Scan"
+        )
 
 
 def require_java() -> None:
@@ -142,7 +153,7 @@ class _Shared:
     """The one session of this process, counted: the last user stops it, if this module started it."""
 
     def __init__(self) -> None:
-        self.session: SparkSession | None = None
+        self.session: Any = None
         self._lock = threading.Lock()
         self._users = 0
         self._started = False
@@ -150,6 +161,10 @@ class _Shared:
     def acquire(self, resource: SparkResource) -> None:
         with self._lock:
             if self.session is None or not _alive(self.session):
+                require_pyspark()
+                from pyspark import SparkContext
+                from pyspark.sql import SparkSession
+
                 self._started = SparkContext._active_spark_context is None and SparkSession.getActiveSession() is None
                 self.session = _start(resource)  # Or what somebody else has started: then it stays theirs.
                 self._users = 0
@@ -167,7 +182,9 @@ class _Shared:
 _SESSION = _Shared()
 
 
-def _start(resource: SparkResource) -> SparkSession:
+def _start(resource: SparkResource) -> Any:
+    from pyspark.sql import SparkSession
+
     builder: Any = SparkSession.builder.appName(resource.app_name)
     if (resource.remote or resource.master).startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -179,15 +196,17 @@ def _start(resource: SparkResource) -> SparkSession:
         builder = builder.master(resource.master)
     for name, value in resource.full_conf().items():
         builder = builder.config(name, value)
-    session: SparkSession = builder.getOrCreate()
+    session = builder.getOrCreate()
     if not resource.remote:
         session.sparkContext.setLogLevel(resource.log_level)
     if resource.remote or not resource.master.startswith("local"):
-        add_to_session(session)
+        import_module("lakeformat.engines.spark").add_to_session(session)
     return session
 
 
 def _alive(session: Any) -> bool:
     if hasattr(session, "is_stopped"):  # Spark Connect
         return not session.is_stopped
+    from pyspark import SparkContext
+
     return SparkContext._active_spark_context is session.sparkContext

@@ -1,15 +1,14 @@
 """Frames in and out: whatever library an asset speaks, by its annotation.
 
-pandas and polars are imported only when an asset asks for one of their frames: loading them costs a second.
+Spark, pandas, polars and DuckDB are imported only where an asset speaks of their frames.
 """
 
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
+from lakeformat.dagster.spark import SparkResource
 from lakeformat.errors import InvalidInput
-from resources.spark import SparkResource
 
 
 def to_write(data: Any) -> Any:
@@ -17,15 +16,19 @@ def to_write(data: Any) -> Any:
     match _library(type(data)):
         case "pyspark" | "pyarrow":
             return data
+        case "lakeformat" if hasattr(data, "to_batches"):
+            return data.to_batches()
+        case "duckdb" | "_duckdb":
+            return data.to_arrow_table()
         case "pandas":
-            return pa.Table.from_pandas(data, preserve_index=False)
+            return pa.Table.from_pandas(data, preserve_index=any(name is not None for name in data.index.names))
         case "polars":
             return (data.collect() if hasattr(data, "collect") else data).to_arrow()
     if hasattr(data, "__arrow_c_stream__"):
         return pa.table(data)
     raise InvalidInput(
         f"an asset returned {type(data).__name__}; return a Spark, pandas or polars frame, a pyarrow.Table, "
-        f"or anything with __arrow_c_stream__ (no rows is an empty frame, not None)"
+        f"a DuckDB relation, a Scan, or anything with __arrow_c_stream__ (no rows is an empty frame, not None)"
     )
 
 
@@ -45,21 +48,19 @@ def to_read(scan: Any, wanted: Any, spark: SparkResource) -> Any:
             return scan.to_polars().lazy()
         case "lakeformat", "Scan":
             return scan
-        case ("pyspark", "DataFrame") | ("typing", _) | ("builtins", _):
+        case ("duckdb" | "_duckdb", "DuckDBPyRelation"):
+            return scan.to_duckdb()
+        case _ if wants_spark(wanted):
             return scan.to_spark(spark.session)
     raise InvalidInput(
         f"an input is annotated {wanted}; annotate it as a Spark, pandas or polars DataFrame, a polars LazyFrame, "
-        f"a pyarrow.Table or RecordBatchReader, or a lakeformat Scan"
+        f"a pyarrow.Table or RecordBatchReader, a DuckDBPyRelation, or a lakeformat Scan"
     )
 
 
-def schema_of(data: Any) -> Any:
-    """The schema of a frame that `to_write` returned: a StructType or a pyarrow.Schema."""
-    return data.schema
-
-
-def is_spark(data: Any) -> bool:
-    return isinstance(data, DataFrame)
+def wants_spark(wanted: Any) -> bool:
+    """Whether an input's annotation, or no annotation, is a Spark frame."""
+    return _library(wanted) in {"pyspark", "typing", "builtins"}
 
 
 def _library(type: Any) -> str:

@@ -1,0 +1,23 @@
+"""Paimon and Iceberg tables as Dagster assets, for any repository: `pip install 'lakeformat[dagster]'`."""
+
+from lakeformat.dagster.checks import checks_for
+from lakeformat.dagster.external import external_tables
+from lakeformat.dagster.io_manager import LakeIOManager
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.maintenance import maintenance
+from lakeformat.dagster.rerun import rerun_partitions
+from lakeformat.dagster.sensors import foreign_commits
+from lakeformat.dagster.spark import SparkResource
+from lakeformat.dagster.upkeep import Upkeep
+
+__all__ = [
+    "LakeIOManager",
+    "LakeResource",
+    "SparkResource",
+    "Upkeep",
+    "checks_for",
+    "external_tables",
+    "foreign_commits",
+    "maintenance",
+    "rerun_partitions",
+]

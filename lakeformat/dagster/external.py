@@ -1,0 +1,55 @@
+"""`external_tables(lake)`: tables that others write, as assets that Dagster observes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from lakeformat.dagster.asset_table import as_dagster_failures, column_schema
+from lakeformat.dagster.lake import LakeResource
+
+
+def external_tables(
+    lake: LakeResource,
+    tables: Sequence[str] | None = None,
+    *,
+    cron: str | None = "*/5 * * * *",
+    group: str | None = None,
+) -> list[dg.AssetsDefinition]:
+    """An observable asset for each of `tables` ("db.name"; without it, all tables that are there now), with the key
+    [db, name].
+
+    An observation notes the table's snapshot as the data version, so that what depends on it knows when it has changed. It
+    is made at `cron`, where an automation sensor of the repository runs (None: only when it is asked for). An asset reads one
+    as an input by `AssetIn(key=["db", "name"])` and `LakeIOManager`.
+    """
+    return [_external(lake, name, cron, group) for name in (lake.lake.tables() if tables is None else tables)]
+
+
+def _external(lake: LakeResource, name: str, cron: str | None, group: str | None) -> dg.AssetsDefinition:
+    key = dg.AssetKey(name.split("."))
+
+    @dg.observable_source_asset(
+        key=key,
+        group_name=group,
+        metadata={"table": name, "dagster/table_name": name},
+        description=f"The table {name}, which others write.",
+        automation_condition=None if cron is None else dg.AutomationCondition.on_cron(cron),
+    )
+    def observe() -> dg.ObserveResult:
+        with as_dagster_failures(key, []):
+            table = lake.lake.table(name)
+            snapshot = table.scan().snapshot
+        found: dict[str, Any] = {
+            "dagster/uri": table.uri,
+            "dagster/storage_kind": table.format,
+            "dagster/column_schema": column_schema(table.schema),
+        }
+        if snapshot is None:
+            return dg.ObserveResult(metadata=found)
+        found |= {"lake/snapshot_id": snapshot.id, "lake/snapshot_kind": snapshot.kind}
+        if snapshot.total_rows is not None:
+            found["dagster/row_count"] = snapshot.total_rows
+        return dg.ObserveResult(metadata=found, data_version=dg.DataVersion(str(snapshot.id)))
+
+    return observe

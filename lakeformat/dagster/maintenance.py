@@ -1,0 +1,48 @@
+"""`maintenance(assets)`: jobs, sensors and schedules that keep the tables of any repository's assets healthy."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import dagster as dg
+
+from lakeformat.dagster.sensors import compaction_sensor, expiry_sensor
+from lakeformat.dagster.tables import tables_of
+from lakeformat.dagster.upkeep import Upkeep, maintain_job, sweep_job
+
+
+def maintenance(
+    assets: Iterable[Any],
+    *,
+    upkeep: Upkeep | None = None,
+    sweep_cron: str = "0 4 * * 0",
+    timezone: str = "UTC",
+    running: bool = True,
+) -> dg.Definitions:
+    """What keeps the tables of `assets` healthy, to be merged into a repository's definitions:
+
+        defs = dg.Definitions.merge(dg.Definitions(assets=assets, resources={"lake": lake, ...}), maintenance(assets))
+
+    Of each table a job `maintain_<table>` (compaction, expiry), in the pool of its asset; the sensors `compaction` and
+    `snapshot_expiry`, which ask for it when `upkeep` (by default `Upkeep()`) is exceeded; the job `sweep_orphans` and its
+    schedule `sweep`, at `sweep_cron`. Sensors and schedule run from the start, unless `running` is False. All use the
+    resource `lake`, a `LakeResource`; the resource `upkeep` comes with them, and the launchpad can change it for a run.
+    """
+    tables = tables_of(assets)
+    jobs = {name: maintain_job(asset) for name, asset in tables.items()}
+    sweep = sweep_job(tables)
+    status = dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED
+    return dg.Definitions(
+        jobs=[*jobs.values(), sweep],
+        sensors=[compaction_sensor(tables, jobs, status), expiry_sensor(tables, jobs, status)],
+        schedules=[
+            dg.ScheduleDefinition(
+                name="sweep",
+                job=sweep,
+                cron_schedule=sweep_cron,
+                execution_timezone=timezone,
+                default_status=dg.DefaultScheduleStatus.RUNNING if running else dg.DefaultScheduleStatus.STOPPED,
+                description="Removes orphan files of every table.",
+            )
+        ],
+        resources={"upkeep": upkeep or Upkeep()},
+    )

@@ -1,0 +1,229 @@
+"""Sensors: they read metadata only, start no JVM, and say why when they do nothing.
+
+A sensor's cursor is JSON: for each asset the snapshot it last looked at.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+import pyarrow.compute as pc
+
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.tables import TableAsset, tables_of
+from lakeformat.dagster.upkeep import (
+    LOW_PRIORITY,
+    TABLE_TAG,
+    TASK_TAG,
+    Maintain,
+    Upkeep,
+    first_to_keep,
+    in_flight,
+    reads,
+    upkeep_step,
+)
+from lakeformat.errors import LakeError
+
+EVERY_SECONDS = 30
+COMPACTION = "compact"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do about one table: ask for a run, or not, and why. `seen` is what the cursor remembers."""
+
+    why: str
+    run: dg.RunRequest | None = None
+    seen: int | None = None
+
+
+def compaction_sensor(
+    assets: Mapping[str, TableAsset], jobs: Mapping[str, dg.JobDefinition], status: dg.DefaultSensorStatus
+) -> dg.SensorDefinition:
+    """The sensor `compaction`, which asks for the jobs of `jobs`, by asset."""
+
+    @dg.sensor(
+        jobs=list(jobs.values()),
+        minimum_interval_seconds=EVERY_SECONDS,
+        default_status=status,
+        description="Asks for compaction of a table when a partition has too many small files or too many deleted rows.",
+    )
+    def compaction(context: dg.SensorEvaluationContext, lake: LakeResource, upkeep: Upkeep) -> dg.SensorResult:
+        def judge(asset: TableAsset, table: Any, seen: int | None) -> Verdict:
+            limits = upkeep.of(asset)
+            latest = latest_write(table, seen)
+            if latest is None:
+                return Verdict(f"nobody has written since snapshot {seen}", seen=seen)
+            small, share = worst_partition(table)
+            found = f"{small} small files and {share:.0%} deleted rows in a partition"
+            if small < limits.max_small_files and share < limits.max_deleted_share:
+                allowed = f"{limits.max_small_files} and {limits.max_deleted_share:.0%} allowed"
+                return Verdict(f"at most {found}, {allowed}", seen=latest)
+            if busy := in_flight(context.instance, asset):
+                return Verdict(f"{found}, but run {busy.run_id[:8]} is at work", seen=seen)
+            run_key = f"compact:{table.name}:{latest}"
+            return Verdict(found, _request(asset, jobs, COMPACTION, run_key, Maintain(compact=True)), seen=latest)
+
+        return _each_table(context, assets, lake, judge)
+
+    return compaction
+
+
+def expiry_sensor(
+    assets: Mapping[str, TableAsset], jobs: Mapping[str, dg.JobDefinition], status: dg.DefaultSensorStatus
+) -> dg.SensorDefinition:
+    """The sensor `snapshot_expiry`, which asks for the jobs of `jobs`, by asset."""
+
+    @dg.sensor(
+        jobs=list(jobs.values()),
+        minimum_interval_seconds=EVERY_SECONDS,
+        default_status=status,
+        description="Asks for expiry when snapshots are too many or too old, and no run in flight reads them.",
+    )
+    def snapshot_expiry(context: dg.SensorEvaluationContext, lake: LakeResource, upkeep: Upkeep) -> dg.SensorResult:
+        def judge(asset: TableAsset, table: Any, seen: int | None) -> Verdict:
+            limits = upkeep.of(asset)
+            snapshots = table.snapshots()
+            if not snapshots:
+                return Verdict("no snapshot yet")
+            now_ms = int(time.time() * 1000)
+            read = reads(context.instance, asset, table)
+            ids = [each.id for each in snapshots]
+            keep_from = first_to_keep(snapshots, limits, read, now_ms)
+            if keep_from == ids[0]:
+                unprotected = first_to_keep(snapshots, limits, (), now_ms)
+                oldest = next((each for each in ids if each in read), None)
+                held = f"; a run in flight reads snapshot {oldest}" if unprotected != keep_from else ""
+                return Verdict(f"{len(snapshots)} snapshots, none to expire{held}")
+            if busy := in_flight(context.instance, asset):
+                return Verdict(f"snapshots before {keep_from} can go, but run {busy.run_id[:8]} is at work")
+            run_key = f"expire:{table.name}:{ids[0]}:{keep_from}"
+            run = _request(asset, jobs, "expire", run_key, Maintain(expire=True))
+            return Verdict(f"{ids.index(keep_from)} snapshots before {keep_from} can go", run, seen=keep_from)
+
+        return _each_table(context, assets, lake, judge)
+
+    return snapshot_expiry
+
+
+def foreign_commits(
+    assets: Iterable[Any], status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING
+) -> dg.SensorDefinition:
+    """The sensor `foreign_commits`: reports what other engines and programs committed to the tables of `assets`, as
+    observations of the assets. It uses the resource `lake`."""
+    tables = tables_of(assets)
+
+    @dg.sensor(
+        name="foreign_commits",
+        minimum_interval_seconds=EVERY_SECONDS,
+        default_status=status,
+        description="Reports what other engines and programs committed to our tables, as observations of the assets.",
+    )
+    def observe(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
+        seen = json.loads(context.cursor or "{}")
+        events: list[dg.AssetObservation] = []
+        reasons = []
+        for name, asset in tables.items():
+            table, problem = _open(lake, asset)
+            if table is None:
+                reasons.append(f"{name}: {problem}")
+                continue
+            found = snapshots_after(table, seen.get(name, 0))
+            if found:
+                seen[name] = found[-1].id
+            for each in found:
+                if "dagster/run_id" not in each.properties:
+                    events.append(dg.AssetObservation(asset.key, metadata=_foreign(table.name, each)))
+            reasons.append(f"{name}: {len(found)} new snapshots")
+        result = dg.SensorResult(asset_events=events, cursor=json.dumps(seen))
+        return result if events else dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(seen))
+
+    return observe
+
+
+def latest_write(table: Any, after: int | None) -> int | None:
+    """The newest snapshot after `after` that is not a compaction of ours; None if there is none."""
+    found = [each.id for each in snapshots_after(table, after or 0) if each.properties.get(TASK_TAG) != COMPACTION]
+    return found[-1] if found else None
+
+
+def snapshots_after(table: Any, after: int) -> list[Any]:
+    """The snapshots newer than the snapshot `after`, oldest first; one small read where there is none. All that are left,
+    where that one has expired."""
+    current = table.scan().snapshot
+    return table.snapshots(after) if current and current.id != after else []
+
+
+def worst_partition(table: Any) -> tuple[int, float]:
+    """The number of small files in the partition that has most of them, and the share of deleted rows in the one where it
+    is largest, from metadata alone."""
+    partitions = table.inspect.partitions()
+    small = pc.max(partitions["small_file_count"]).as_py() or 0
+    share = pc.max(pc.divide(partitions["deleted_row_count"].cast("double"), partitions["row_count"])).as_py() or 0.0
+    return small, share
+
+
+def _each_table(
+    context: dg.SensorEvaluationContext,
+    assets: Mapping[str, TableAsset],
+    lake: LakeResource,
+    judge: Callable[[TableAsset, Any, int | None], Verdict],
+) -> dg.SensorResult:
+    """Judge every table; one that cannot be read is reported and does not keep the others from being looked at."""
+    seen: dict[str, int] = json.loads(context.cursor or "{}")
+    runs: list[dg.RunRequest] = []
+    reasons: list[str] = []
+    for name, asset in assets.items():
+        table, problem = _open(lake, asset)
+        if table is None:
+            reasons.append(f"{name}: {problem}")
+            continue
+        try:
+            verdict = judge(asset, table, seen.get(name))
+        except LakeError as error:
+            context.log.warning(f"{name}: {error}")
+            reasons.append(f"{name}: {error}")
+            continue
+        reasons.append(f"{name}: {verdict.why}")
+        if verdict.run:
+            runs.append(verdict.run)
+        if verdict.seen is not None:
+            seen[name] = verdict.seen
+    if runs:
+        context.log.info("; ".join(reasons))
+        return dg.SensorResult(run_requests=runs, cursor=json.dumps(seen))
+    return dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(seen))
+
+
+def _open(lake: LakeResource, asset: TableAsset) -> tuple[Any, str]:
+    table = asset.table(lake).name
+    try:
+        return (lake.lake.table(table), "") if lake.lake.exists(table) else (None, "not there yet")
+    except LakeError as error:
+        return None, str(error)
+
+
+def _request(
+    asset: TableAsset, jobs: Mapping[str, dg.JobDefinition], task: str, run_key: str, config: Maintain
+) -> dg.RunRequest:
+    return dg.RunRequest(
+        job_name=jobs[asset.name].name,
+        run_key=run_key,
+        run_config=dg.RunConfig(ops={upkeep_step(asset): config}),
+        tags={**LOW_PRIORITY, TABLE_TAG: asset.name, TASK_TAG: task},
+    )
+
+
+def _foreign(table: str, snapshot: Any) -> Mapping[str, Any]:
+    found = {
+        "dagster/table_name": table,
+        "lake/snapshot_id": snapshot.id,
+        "lake/snapshot_kind": snapshot.kind,
+        "lake/committed_at": dg.MetadataValue.timestamp(snapshot.timestamp_ms / 1000),
+        "dagster/row_count": snapshot.total_rows,
+        "lake/operation_id": snapshot.operation_id,
+    }
+    return {name: value for name, value in found.items() if value is not None}

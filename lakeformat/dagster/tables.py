@@ -1,0 +1,84 @@
+"""Which of a repository's assets are tables, and what maintenance, checks and reruns know of each."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from lakeformat.dagster.asset_table import AssetTable, declared
+from lakeformat.dagster.lake import LakeResource
+
+RETRY = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+
+
+@dataclass(frozen=True, slots=True)
+class TableAsset:
+    """An asset that fills a table, and its definition, which may fill others too."""
+
+    key: dg.AssetKey
+    definition: dg.AssetsDefinition
+
+    @property
+    def name(self) -> str:
+        """The asset's key as text: `flights`, `sales/orders`."""
+        return self.key.to_user_string()
+
+    @property
+    def identifier(self) -> str:
+        """The asset's name in names of jobs and steps."""
+        return self.key.to_python_identifier()
+
+    @property
+    def pool(self) -> str:
+        """The pool of everything that writes the table: that of the asset's own step, if it has one."""
+        pool = self.definition.op.pool if isinstance(self.definition.node_def, dg.OpDefinition) else None
+        return pool or pool_of(self.identifier)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the asset declares."""
+        return self.definition.metadata_by_key.get(self.key) or {}
+
+    @property
+    def partitions(self) -> dg.PartitionsDefinition | None:
+        """The asset's partitions."""
+        return self.definition.partitions_def
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a run replaces exactly its partitions; other tables gather rows by append, upsert or merge."""
+        return str(self.metadata.get("write", self.metadata.get("write_mode", "replace"))) == "replace"
+
+    def table(self, lake: LakeResource) -> AssetTable:
+        """The table that the asset fills."""
+        return lake.declared(self.key, self.definition)
+
+
+def pool_of(name: str) -> str:
+    """The pool that everything which writes the table of an asset shares, unless the asset says otherwise."""
+    return f"lake__{name}"
+
+
+def tables_of(assets: Iterable[Any]) -> dict[str, TableAsset]:
+    """The assets that Dagster makes, by name, upstream ones first. Specs and external assets among `assets` are left out;
+    what an asset declares is checked. Raises `InvalidInput`."""
+    found: dict[str, TableAsset] = {}
+    for each in assets:
+        if isinstance(each, dg.AssetsDefinition) and each.is_executable and each.is_materializable:
+            for key in each.keys:
+                table = TableAsset(key, each)
+                declared(key, table.name, each.partitions_def, table.metadata)
+                found[table.name] = table
+    ordered: dict[str, TableAsset] = {}
+
+    def visit(name: str) -> None:
+        if name in found and name not in ordered:
+            table = found[name]
+            for upstream in sorted(key.to_user_string() for key in table.definition.asset_deps[table.key]):
+                visit(upstream)
+            ordered[name] = table
+
+    for name in found:
+        visit(name)
+    return ordered
