@@ -12,7 +12,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export SPARK_LOCAL_IP := 127.0.0.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ui test test-fast test-long check judge bench clean java
+.PHONY: help demo ui test test-fast test-long check judge package bench clean java
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
@@ -40,6 +40,9 @@ check: $(STAMP) ## Lint, types, and the import rule
 
 judge: $(STAMP) java ## Have other engines read our tables, and read theirs (builds their environments)
 	$(BIN)/python -m pytest tests/judge
+
+package: $(STAMP) ## Build the wheel and the sdist, and install them into clean environments with each extra
+	$(BIN)/python -m pytest tests/package
 
 bench: $(STAMP) java ## Measure against peers in the same run (builds their environments)
 	$(BIN)/python -m benchmarks

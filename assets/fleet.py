@@ -34,6 +34,7 @@ def planes_of(flights: DataFrame, registry: DataFrame) -> DataFrame:
         "changelog-producer": "lookup",
         "changelog-producer.row-deduplicate": "true",  # A day that is run again is no change.
     },
+    metadata={"maintenance": {"max_small_files": 1}},  # Compaction is what tells the changes: after every write.
     unique=["tailnum"],
     lineage={
         "tailnum": ["flights.tailnum"],

@@ -54,12 +54,14 @@ def table(
 
     `format`, `write`, `layout`, `primary_key`, `table_properties`, `merge`: see `lakeformat.dagster.asset_table`.
     """
+    # Sensors compact and expire: a write leaves both alone, and what runs in flight read is kept.
+    own = {"write-only": "true"} if format == "paimon" else {}
     told = {
         "partition_by": partition_by,
         "lineage": lineage,
         "layout": list(layout),
         "primary_key": list(primary_key),
-        "table_properties": table_properties,
+        "table_properties": {**own, **(table_properties or {})},
         "merge": merge,
     }
     declared: dict[str, Any] = {"unique_key": list(unique), "format": format, "write": write, **(metadata or {})}

@@ -117,6 +117,7 @@ class Demo:
         self._run("reference")
         run = self._run("daily", keys=self.days)
         self._run("monthly", keys=["2013-01-01"])
+        self._maintain("planes", compact=True)  # It tells what changed.
         self._run("changes")
         self._show(TABLES)
         for name in named(DAILY):

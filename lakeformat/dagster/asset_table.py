@@ -4,6 +4,8 @@ Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key
 
     table             "db.name"; without it the asset key, in the resource's database
     partition_by      how Dagster's partitions fall onto the table's partition columns
+    partition_expr    the same where it is one column (or one for each dimension), as Dagster's other IO managers call it: of a
+                      timestamp the time of the partition, of a date its days, of any other type its key
     layout            the table's partition columns, where they are not those of `partition_by`, in its order
     format            "paimon" unless it says otherwise
     primary_key       columns
@@ -18,6 +20,10 @@ Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key
                       "not_matched": [{"then": "insert_all"}], "not_matched_by_source": [...]}; `then` may be a mapping of
                       columns to expressions
     table_properties  of a table that is created
+    schema_evolution  what a frame may change about the columns that are there:
+                      "refuse" (the default)   nothing
+                      "add"                    new columns are added
+                      "widen"                  that, and types become wider
     lineage           {"column": ["upstream.column", ...], "*": "upstream"}: where each column comes from;
                       "*" is every column that is not named and comes unchanged from one upstream asset
 """
@@ -26,7 +32,7 @@ import difflib
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -35,7 +41,7 @@ import pyarrow as pa
 
 from lakeformat import Lake
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dagster.frames import to_write
+from lakeformat.dagster.frames import fields_of, to_write
 from lakeformat.dagster.partitions import PartitionBy, Spec, columns_of, has_windows, partition_specs, predicate_of
 from lakeformat.errors import (
     CommitLost,
@@ -47,15 +53,17 @@ from lakeformat.errors import (
     OutsideScope,
     UnsupportedFeature,
 )
-from lakeformat.model.schema import Schema
+from lakeformat.model.evolution import can_widen
+from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import PartitionChange, Snapshot
 
 PREVIEW_ROWS = 5
 PREVIEW_COLUMNS = 8
 MAX_KEYS_IN_PROPERTIES = 400
 WRITES = ("replace", "upsert", "merge", "append")
+EVOLUTIONS = ("refuse", "add", "widen")
 OF_ASSETS = frozenset(
-    ("table", "partition_by", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "lineage", "unique_key",
+    ("table", "partition_by", "partition_expr", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "schema_evolution", "lineage", "unique_key",
      "maintenance")
 )  # fmt: skip
 OF_INPUTS = frozenset(("columns", "snapshot_id", "tag", "as_of"))
@@ -70,11 +78,15 @@ class AssetTable:
     name: str
     partitions: dg.PartitionsDefinition | None = None
     partition_by: PartitionBy | None = None
+    is_expression: bool = (
+        False  # `partition_by` names a column for each dimension, and its type says the rest; see `settled`.
+    )
     layout: tuple[str, ...] = ()
     format: str = "paimon"
     primary_key: tuple[str, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
     write: str = "replace"
+    evolution: str = "refuse"
     merge: Mapping[str, Any] | None = None
     lineage: Mapping[str, Any] | None = None
     comment: str | None = None
@@ -141,11 +153,17 @@ def declared(
     """The table that an asset declares by its metadata."""
     refuse_near(f"{asset.to_user_string()}: metadata", metadata, OF_ASSETS)
     partition_by, write = metadata.get("partition_by"), _write_of(asset, metadata)
+    expression = metadata.get("partition_expr") if partitions is not None and partition_by is None else None
+    evolution = str(metadata.get("schema_evolution", "refuse"))
+    if evolution not in EVOLUTIONS:
+        raise InvalidInput(
+            f"{asset.to_user_string()}: schema_evolution={evolution!r}; it must be one of {', '.join(EVOLUTIONS)}"
+        )
     if (write == "merge") != (metadata.get("merge") is not None):
         raise InvalidInput(
             f"{asset.to_user_string()}: 'merge' says how to merge where write is 'merge', and only there"
         )
-    if partitions is not None and partition_by is None and write == "replace":
+    if partitions is not None and partition_by is None and expression is None and write == "replace":
         raise InvalidInput(
             f"{asset.to_user_string()} has partitions, but its metadata has no 'partition_by' that says which columns "
             f"of {name} they are, e.g. metadata={{'partition_by': {{'date': 'dt'}}}}"
@@ -154,16 +172,61 @@ def declared(
         asset=asset,
         name=name,
         partitions=partitions,
-        partition_by=partition_by,
+        partition_by=partition_by if expression is None else expression,
+        is_expression=expression is not None,
         layout=tuple(metadata.get("layout") or (columns_of(partition_by, windows=False) if partition_by else ())),
         format=str(metadata.get("format", "paimon")),
         primary_key=tuple(metadata.get("primary_key", ())),
         properties=tuple(sorted((metadata.get("table_properties") or {}).items())),
         write=write,
+        evolution=evolution,
         merge=metadata.get("merge"),
         lineage=metadata.get("lineage"),
         comment=comment,
     )
+
+
+def settled(of: AssetTable, fields: Iterable[Field]) -> AssetTable:
+    """`of`, whose `partition_by` says how partitions fall onto columns also where a `partition_expr` left that to the types of
+    `fields`."""
+    if not of.is_expression:
+        return of
+    types = {field.name: to_arrow(field.type) for field in fields}
+    partition_by = _by_types(of, of.partition_by, of.partitions, types)
+    layout = of.layout or columns_of(partition_by, windows=False)
+    return replace(of, partition_by=partition_by, is_expression=False, layout=layout)
+
+
+def _by_types(
+    of: AssetTable, expression: Any, definition: dg.PartitionsDefinition | None, types: Mapping[str, pa.DataType]
+) -> dict[str, Any]:
+    if isinstance(definition, dg.MultiPartitionsDefinition) and isinstance(expression, Mapping):
+        inner = {each.name: each.partitions_def for each in definition.partitions_defs}
+        return {name: _by_types(of, column, inner.get(name), types) for name, column in expression.items()}
+    if not isinstance(expression, str) or expression not in types:
+        raise InvalidInput(
+            f"{of.asset.to_user_string()}: partition_expr={expression!r}; name a column (of {', '.join(types)}), or map each "
+            f"dimension to one; other expressions are for `partition_by` and hidden partitions"
+        )
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        if pa.types.is_timestamp(types[expression]):
+            return {"window": expression}
+        if pa.types.is_date(types[expression]):
+            return {"days": expression}
+    return {"key": expression}
+
+
+def _evolve(table: Any, fields: Iterable[Field], how: str) -> None:
+    """Bring the table's columns up to those of a frame, as far as `how` says; the rest is for the write to refuse."""
+    there = {field.name: field for field in table.schema.fields}
+    change = table.alter()
+    for field in fields:
+        if field.name not in there:
+            change = change.add_column(field.name, field.type, comment=field.comment)
+        elif how == "widen" and field.type != there[field.name].type and can_widen(there[field.name].type, field.type):
+            change = change.change_type(field.name, field.type)
+    if change.changes:
+        change.commit()
 
 
 def _write_of(asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
@@ -184,6 +247,8 @@ def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Or
     write happens once for an `origin` and `keys`, however often it is asked for.
     """
     frame = to_write(data)
+    fields = fields_of(frame)
+    to = settled(to, fields)
     table = lake.create_table(
         to.name,
         frame.schema,
@@ -194,6 +259,8 @@ def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Or
         comment=to.comment,
         if_exists="ignore",
     )
+    if to.evolution != "refuse":
+        _evolve(table, fields, to.evolution)
     request: dict[str, Any] = {"id": request_id(to, keys, origin), "properties": _properties(to, keys, origin)}
     specs: Mapping[str, tuple[Spec, ...]] = {}
     if to.write == "append":
@@ -257,6 +324,7 @@ def scan(
     """The rows of the partitions `keys` as a Scan, and the id of the snapshot it reads. All rows for None, and of a table
     without `partition_by`, which gathers what all partitions bring."""
     table = lake.table(of.name)
+    of = settled(of, table.schema.fields)
     where = None
     if keys is not None and (of.partition_by is not None or of.write == "replace"):
         where = predicate_of(specs_of(of, table.schema, keys), columns_of(of.partition_by or {}))
@@ -418,16 +486,14 @@ def _by_partition(
     if has_windows(specs):
         counts = counts_by_key(table, to, specs, snapshot.id)
         return {key: {"dagster/partition_row_count": count} for key, count in counts.items()}
-    schema: Schema = table.schema
-    names = schema.partitioning.names
-    types = [to_arrow(schema.field(name).type) for name in names]
     asked = next((tuple(spec) for several in specs.values() for spec in several), ())
+    places = [table.schema.partitioning.names.index(name) for name in asked]
+    types = [to_arrow(table.schema.field(name).type) for name in asked]
     changes: dict[tuple[Any, ...], list[PartitionChange]] = {}
     for change in snapshot.partitions:
         # A snapshot may tell times as numbers; Arrow gives both the same Python value.
-        scalars = (pa.scalar(value, type) for value, type in zip(change.values, types, strict=True))
-        values = dict(zip(names, (scalar.as_py() for scalar in scalars), strict=True))
-        changes.setdefault(tuple(values[name] for name in asked), []).append(change)
+        values = (pa.scalar(change.values[place], type).as_py() for place, type in zip(places, types, strict=True))
+        changes.setdefault(tuple(values), []).append(change)
     found = {}
     for key, several in specs.items():
         mine = [change for spec in several for change in changes.get(tuple(spec.values()), [])]

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from lakeformat.dagster.asset_table import AssetTable, column_schema, counts_by_key, scan, specs_of
+from lakeformat.dagster.asset_table import AssetTable, column_schema, counts_by_key, scan, settled, specs_of
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.partitions import has_windows
 from lakeformat.dagster.tables import TableAsset, tables_of
@@ -41,9 +41,9 @@ def _checks_of(asset: TableAsset) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(name=f"check_{asset.identifier}", specs=specs)
     def check(context: dg.AssetCheckExecutionContext, lake: LakeResource) -> Iterator[dg.AssetCheckResult]:
-        table = asset.table(lake)
         keys = keys_to_check(context, asset) if whole else None
-        opened = lake.lake.table(table.name)
+        opened = lake.lake.table(asset.table(lake).name)
+        table = settled(asset.table(lake), opened.schema.fields)
         found, snapshot_id = scan(lake.lake, table, keys, columns=unique or list(opened.schema.names[:1]))
         rows = found.to_arrow()
         counted = counts_in_metadata(opened, table, keys)

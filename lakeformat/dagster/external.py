@@ -15,7 +15,7 @@ def external_tables(
     *,
     cron: str | None = "*/5 * * * *",
     group: str | None = None,
-) -> list[dg.AssetsDefinition]:
+) -> list[dg.SourceAsset]:
     """An observable asset for each of `tables` ("db.name"; without it, all tables that are there now), with the key
     [db, name].
 
@@ -26,7 +26,7 @@ def external_tables(
     return [_external(lake, name, cron, group) for name in (lake.lake.tables() if tables is None else tables)]
 
 
-def _external(lake: LakeResource, name: str, cron: str | None, group: str | None) -> dg.AssetsDefinition:
+def _external(lake: LakeResource, name: str, cron: str | None, group: str | None) -> dg.SourceAsset:
     key = dg.AssetKey(name.split("."))
 
     @dg.observable_source_asset(

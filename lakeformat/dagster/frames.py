@@ -7,8 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.dagster.spark import SparkResource
+from lakeformat.engines.choose import fields_from_spark, is_spark
 from lakeformat.errors import InvalidInput
+from lakeformat.model.schema import Field
 
 
 def to_write(data: Any) -> Any:
@@ -30,6 +33,11 @@ def to_write(data: Any) -> Any:
         f"an asset returned {type(data).__name__}; return a Spark, pandas or polars frame, a pyarrow.Table, "
         f"a DuckDB relation, a Scan, or anything with __arrow_c_stream__ (no rows is an empty frame, not None)"
     )
+
+
+def fields_of(frame: Any) -> tuple[Field, ...]:
+    """The columns of what `to_write` returned."""
+    return fields_from_spark(frame.schema) if is_spark(frame) else fields_from_arrow(frame.schema)
 
 
 def to_read(scan: Any, wanted: Any, spark: SparkResource) -> Any:

@@ -1,6 +1,7 @@
 """The bridge between Dagster's inputs and outputs and tables: frames by annotation, one commit per run."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -45,15 +46,13 @@ class LakeIOManager(dg.ConfigurableIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write a frame to the asset's table; tell Dagster the rows of each partition and the snapshot."""
+        if not context.has_asset_key:
+            self._write_op_output(context, obj)
+            return
         keys = list(context.asset_partition_keys) if context.has_asset_partitions else []
         step = dg.AssetExecutionContext.get()
         with as_dagster_failures(context.asset_key, keys):
-            metadata = dict(context.definition_metadata or {})
-            at_run_time = context.output_metadata
-            asked = {name: _plain(at_run_time[name]) for name in AT_RUN_TIME if name in at_run_time}
-            if asked:
-                metadata = {name: value for name, value in metadata.items() if name not in AT_RUN_TIME} | asked
-            table = self._declared(context, metadata)
+            table = self._declared(context, _metadata(context))
             written = write(self.lake.lake, table, obj, keys, origin_of(step, context.step_key))
         if written.snapshot:
             step.set_data_version(table.asset, dg.DataVersion(str(written.snapshot.id)))
@@ -62,6 +61,8 @@ class LakeIOManager(dg.ConfigurableIOManager):
     def load_input(self, context: dg.InputContext) -> Any:
         """The rows of the partitions that the input maps to, from one snapshot that is noted on the run."""
         upstream = context.upstream_output
+        if upstream is not None and not upstream.has_asset_key:
+            return self._read_op_output(context, upstream)
         keys = list(context.asset_partition_keys) if context.has_asset_partitions else None
         with as_dagster_failures(context.asset_key, keys or []):
             table = self._declared(context, (upstream.definition_metadata if upstream else None) or {})
@@ -69,6 +70,24 @@ class LakeIOManager(dg.ConfigurableIOManager):
             found, snapshot_id = scan(self.lake.lake, table, keys, self._configured(context) or pin, columns)
             if snapshot_id is not None:
                 note_read(dg.OpExecutionContext.get(), self._reads, table.name, snapshot_id)
+            return to_read(found, context.dagster_type.typing_type, self.spark)
+
+    def _write_op_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Write what an op returns to the table that the output's metadata names."""
+        step, metadata = dg.OpExecutionContext.get(), _metadata(context)
+        key = _op_table(context, metadata)
+        with as_dagster_failures(key, []):
+            table = declared(key, str(metadata["table"]), None, metadata)
+            written = write(self.lake.lake, table, obj, [], origin_of(step, context.step_key))
+        context.add_output_metadata({**written.table, **written.commit})
+
+    def _read_op_output(self, context: dg.InputContext, upstream: dg.OutputContext) -> Any:
+        metadata = dict(upstream.definition_metadata or {})
+        key = _op_table(upstream, metadata)
+        with as_dagster_failures(key, []):
+            table = declared(key, str(metadata["table"]), None, metadata)
+            pin, columns = pin_of(f"input {context.name}", context.definition_metadata or {})
+            found, _ = scan(self.lake.lake, table, None, pin, columns)
             return to_read(found, context.dagster_type.typing_type, self.spark)
 
     def _declared(self, context: dg.InputContext | dg.OutputContext, metadata: Any) -> AssetTable:
@@ -86,6 +105,23 @@ def note_read(step: dg.OpExecutionContext, reads: dict[str, dict[str, int]], tab
     name = str(step.op_handle)
     reads.setdefault(name, {})[table] = snapshot_id
     step.instance.add_run_tags(step.run_id, {f"{READS_TAG}/{name}": json.dumps(reads[name])})
+
+
+def _metadata(context: dg.OutputContext) -> dict[str, Any]:
+    """What an output's definition declares, and over it what the output itself says of how it is written."""
+    metadata, at_run_time = dict(context.definition_metadata or {}), context.output_metadata
+    asked = {name: _plain(at_run_time[name]) for name in AT_RUN_TIME if name in at_run_time}
+    return {name: value for name, value in metadata.items() if not (asked and name in AT_RUN_TIME)} | asked
+
+
+def _op_table(context: dg.OutputContext, metadata: Mapping[str, Any]) -> dg.AssetKey:
+    if "table" not in metadata:
+        raise dg.Failure(
+            f"output {context.name!r} of {context.step_key} is no asset, and nothing names its table; write "
+            f"dg.Out(metadata={{'table': 'db.name'}}), or keep it elsewhere with dg.Out(io_manager_key=...)",
+            allow_retries=False,
+        )
+    return dg.AssetKey(str(metadata["table"]).split("."))
 
 
 def _plain(value: Any) -> Any:

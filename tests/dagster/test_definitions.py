@@ -82,6 +82,8 @@ def test_every_table_is_described_owned_tagged_pooled_and_checked(name):
         "what comes from outside must come in time"
     )
     assert (asset.backfill_policy is not None) == (asset.partitions_def is not None)
+    options = spec.metadata.get("table_properties") or {}
+    assert options.get("write-only") == ("true" if spec.metadata["format"] == "paimon" else None), "sensors expire"
     if asset.partitions_def:
         assert asset.backfill_policy.policy_type.name == "SINGLE_RUN"
     names = {key.name for checks in defs.asset_checks for key in checks.check_keys if key.asset_key == asset.key}

@@ -11,6 +11,7 @@ from lakeformat.changes import Changes
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.spark import SparkResource
 from lakeformat.errors import StoreError
+from pipelines.tables import TABLES
 
 TEXTS = ("tailnum", "manufacturer", "model", "carrier", "flew_to")
 
@@ -18,7 +19,7 @@ TEXTS = ("tailnum", "manufacturer", "model", "carrier", "flew_to")
 @pytest.fixture
 def planes(lake):
     schema = pa.schema([*((name, pa.string()) for name in TEXTS), ("last_seen", pa.timestamp("us", "UTC"))])
-    properties = {"bucket": "2", "sequence.field": "last_seen", "changelog-producer": "lookup"}
+    properties = TABLES["planes"].metadata["table_properties"]
     return lake.lake.create_table("nyc.planes", schema, primary_key=["tailnum"], properties=properties)
 
 
@@ -32,10 +33,11 @@ def follow(lake, instance):
 
 
 def fly(planes, hour, *tails):
-    """These planes fly at that hour. The write compacts what it wrote to, which is when the table tells what changed."""
+    """These planes fly at that hour. Compaction is when the table tells what changed."""
     row = {"manufacturer": "BOEING", "model": "737", "carrier": "UA", "flew_to": f"at {hour}"}
     last_seen = datetime(2013, 1, 1, hour, tzinfo=UTC)
     planes.upsert([{"tailnum": tail, **row, "last_seen": last_seen} for tail in tails])
+    assert planes.compact() is not None
 
 
 def told(lake):
@@ -53,6 +55,8 @@ def test_each_change_comes_once(planes, lake, follow):
     assert len(told(lake)) == 2, "nothing has changed"
     fly(planes, 2, "N2", "N3")
     follow()
+    fly(planes, 2, "N2", "N3")
+    follow()  # What is written again is no change.
     wanted = [("N1", 1, "+I"), ("N2", 1, "+I"), ("N2", 1, "-U"), ("N2", 2, "+U"), ("N3", 2, "+I")]
     assert told(lake) == sorted(wanted)
 

@@ -5,6 +5,7 @@ import re
 from datetime import date, datetime
 
 import dagster as dg
+import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -749,3 +750,150 @@ def test_fields_that_may_hold_secrets_are_marked_and_not_shown():
         "catalog",
         "catalog_options",
     }
+
+
+# --- other shapes of assets ---------------------------------------------------------------------------------------------
+
+
+def test_outputs_of_ops_graph_assets_and_multi_assets(run, lake, io, instance):
+    @dg.op(out=dg.Out(metadata={**DECLARED, "table": "tmp.fetched"}))
+    def fetched() -> pa.Table:
+        return pa.table({"n": [1, 2], "x": ["a", "b"]})
+
+    @dg.op(ins={"rows": dg.In(metadata={"columns": ["n"]})})
+    def kept(rows: pa.Table) -> pa.Table:
+        return rows
+
+    @dg.graph_asset(metadata=DECLARED)
+    def made():
+        return kept(fetched())
+
+    @dg.multi_asset(outs={name: dg.AssetOut(metadata=DECLARED) for name in ("left", "right")})
+    def both(made: pa.Table):
+        return made.slice(0, 1), made
+
+    result = run(made, both)
+    assert [content(lake, f"nyc.{name}") for name in ("made", "left", "right")] == [[(1,), (2,)], [(1,)], [(1,), (2,)]]
+    assert content(lake, "tmp.fetched") == [(1, "a"), (2, "b")]
+    assert {m.asset_key.to_user_string() for m in materializations(result)} == {"made", "left", "right"}
+
+
+def test_an_output_of_an_op_without_a_table_is_told_the_way_out(io, instance):
+    @dg.op
+    def fetched() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    @dg.job(resource_defs={"io_manager": io})
+    def job():
+        fetched()
+
+    result = job.execute_in_process(instance=instance, raise_on_error=False)
+    assert "metadata={'table': 'db.name'}" in str(result.get_step_failure_events()[0].step_failure_data)
+
+
+EXPRESSIONS = {
+    "text": (DAILY, "day", {"day": pa.string()}, "2013-01-06", [{"day": "2013-01-06"}]),
+    "date": (DAILY, "day", {"day": pa.date32()}, "2013-01-06", [{"day": date(2013, 1, 6)}]),
+    "week": (WEEKLY, "day", {"day": pa.date32()}, "2013-01-06", [{"day": date(2013, 1, n)} for n in (6, 12)]),
+    "time": (DAILY, "at", {"at": pa.timestamp("us")}, "2013-01-06", [{"at": datetime(2013, 1, 6, h)} for h in (0, 23)]),
+    "static": (REGIONS, "region", {"region": pa.string()}, "eu", [{"region": "eu"}]),
+    "two dimensions": (
+        CELLS,
+        {"day": "at", "region": "region"},
+        {"at": pa.timestamp("us"), "region": pa.string()},
+        "2013-01-06|eu",
+        [{"at": datetime(2013, 1, 6, 5), "region": "eu"}],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", EXPRESSIONS)
+def test_partition_expr_is_what_dagster_means_by_it(kind, run, lake):
+    definition, expression, types, key, values = EXPRESSIONS[kind]
+    give = [{**each, "n": n} for n, each in enumerate(values)]
+
+    @single(name="orders", partitions_def=definition, metadata={"partition_expr": expression})
+    def orders() -> pa.Table:
+        return pa.Table.from_pylist(give, schema=pa.schema([*types.items(), ("n", pa.int64())]))
+
+    seen = []
+
+    @single(partitions_def=definition, metadata={"partition_expr": expression})
+    def copied(orders: pa.Table) -> pa.Table:
+        seen.append(orders.num_rows)
+        return orders
+
+    run(orders, copied, key=key)
+    assert seen == [len(give)]
+    give.clear()
+    run(orders, key=key)
+    assert content(lake) == []
+    assert lake.lake.table("nyc.copied").scan().count() == len(values)
+
+
+def test_columns_follow_the_frame_as_far_as_the_asset_declares(run, lake):
+    frame = {}
+
+    def asset(how):
+        @dg.asset(metadata={**DECLARED, "write": "append", **({"schema_evolution": how} if how else {})})
+        def events() -> pa.Table:
+            return frame["rows"]
+
+        return events
+
+    def tries(rows, how):
+        frame["rows"] = rows
+        return run(asset(how), raises=False).success
+
+    first, new = pa.table({"a": pa.array([1], pa.int32())}), pa.table({"a": pa.array([2], pa.int32()), "b": ["x"]})
+    wide = pa.table({"a": pa.array([2**40], pa.int64()), "b": ["y"]})
+    assert tries(first, None)
+    assert not tries(new, None)
+    assert lake.lake.table("nyc.events").schema.names == ("a",)
+    assert tries(new, "add")
+    assert not tries(wide, "add")
+    assert tries(wide, "widen")
+    assert content(lake, "nyc.events") == [(1, None), (2, "x"), (2**40, "y")]
+    assert not tries(pa.table({"a": ["text"], "b": ["z"]}), "widen"), "text is no wider number"
+    assert not tries(first, "ad")
+
+
+@pytest.mark.parametrize("kind", ["polars lazy", "scan", "duckdb"])
+def test_frames_that_are_not_read_yet_are_written(kind, run, lake):
+    rows = pa.table({"n": [1, 2]})
+    lake.lake.create_table("nyc.source", rows.schema).append(rows)
+
+    @dg.asset(metadata=DECLARED)
+    def made():
+        if kind == "polars lazy":
+            return pl.from_arrow(rows).lazy()
+        if kind == "scan":
+            return lake.lake.table("nyc.source").scan()
+        return duckdb.from_arrow(rows)
+
+    run(made)
+    assert content(lake, "nyc.made") == [(1,), (2,)]
+
+
+def test_a_table_with_hidden_partitions_is_merged_and_appended_to(run, lake, days):
+    merge = {"on": "t.n = s.n", "not_matched": [{"then": "insert_all"}]}
+
+    def booked_by(how):
+        @single(name="booked", partitions_def=DAILY, metadata={**how, **days})
+        def booked() -> pa.Table:
+            return pa.table({"booked_at": [at("2013-01-01")], "n": [1]})
+
+        return booked
+
+    for how in ({"write": "merge", "merge": merge}, {"write": "append"}):
+        assert run(booked_by(how), keys=("2013-01-01", "2013-01-02")).success
+    assert lake.lake.table("nyc.booked").scan().count() == 2
+
+
+def test_a_column_and_hidden_days_beside_it_part_a_table(run, lake, days):
+    @single(partitions_def=REGIONS, metadata={"partition_by": "region", "layout": ["region", *days.get("layout", [])]})
+    def orders(context: dg.AssetExecutionContext) -> pa.Table:
+        return pa.table({"region": [context.partition_key], "booked_at": [at("2013-01-01")], "n": [1]})
+
+    (found,) = materializations(run(orders, key="eu"))
+    assert found.metadata["dagster/partition_row_count"].value == 1

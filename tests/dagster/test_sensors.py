@@ -93,6 +93,17 @@ def test_compaction_asks_when_a_partition_has_many_small_files_and_not_before(fl
     assert request.tags[TABLE_TAG] == "flights"
 
 
+def test_an_asset_has_limits_of_its_own(lake, flights, tick):
+    """`planes` is compacted after each write, because that is what tells its changes."""
+    flights.append(rows(1))
+    properties = TABLES["planes"].metadata["table_properties"]
+    schema = pa.schema([("tailnum", pa.string()), ("last_seen", pa.int64())])
+    planes = lake.lake.create_table("nyc.planes", schema, primary_key=["tailnum"], properties=properties)
+    planes.upsert(pa.table({"tailnum": ["N1"], "last_seen": [1]}))
+    (request,) = tick(COMPACTION).run_requests
+    assert request.job_name == "maintain_planes"
+
+
 def test_compaction_does_not_look_again_at_what_it_has_judged(flights, tick):
     flights.append(rows(1))
     tick(COMPACTION)
