@@ -280,12 +280,18 @@ def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Or
             snapshot = table.overwrite_partitions(frame, partitions=partitions, **request)
     if snapshot is None:
         return Written(None, metadata_of(table, to), {}, {})
+    snapshot = with_changes(table, snapshot)
     commit = commit_metadata(table, to, snapshot, specs)
     first = snapshot.properties.get("dagster/run_id", origin.run_id)
     if first != origin.run_id:
         commit["lake/committed_by_run"] = first  # This run is its re-execution, and adds nothing more.
     of_snapshot = {**metadata_of(table, to), "lake/snapshot_id": snapshot.id}
     return Written(snapshot, of_snapshot, commit, _by_partition(table, to, snapshot, specs))
+
+
+def with_changes(table: Any, snapshot: Snapshot) -> Snapshot:
+    """The snapshot of a write, which a write that was asked for again finds in the history, without what it changed."""
+    return snapshot if snapshot.partitions is not None else table.snapshot(snapshot.id)
 
 
 def report(context: Any, to: AssetTable, written: Written, keys: Sequence[str]) -> dict[str, Any]:
@@ -490,7 +496,7 @@ def _by_partition(
     places = [table.schema.partitioning.names.index(name) for name in asked]
     types = [to_arrow(table.schema.field(name).type) for name in asked]
     changes: dict[tuple[Any, ...], list[PartitionChange]] = {}
-    for change in snapshot.partitions:
+    for change in snapshot.partitions or ():
         # A snapshot may tell times as numbers; Arrow gives both the same Python value.
         values = (pa.scalar(change.values[place], type).as_py() for place, type in zip(places, types, strict=True))
         changes.setdefault(tuple(values), []).append(change)

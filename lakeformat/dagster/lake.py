@@ -16,6 +16,7 @@ from lakeformat.dagster.asset_table import (
     declared,
     metadata_of,
     report,
+    with_changes,
     write,
 )
 from lakeformat.dagster.fields import refuse_unknown
@@ -122,7 +123,7 @@ class LakeResource(dg.ConfigurableResource):
                 if until == changes.until:
                     break
         told = {**metadata_of(table, to), "lake/changes_after": after, "lake/changes_until": until}
-        commit = commit_metadata(table, to, snapshot) if snapshot else {}
+        commit = commit_metadata(table, to, with_changes(table, snapshot)) if snapshot else {}
         return dg.MaterializeResult(asset_key=to.asset, metadata={**told, **commit})
 
     def declared(self, asset: dg.AssetKey, definition: dg.AssetsDefinition) -> AssetTable:
