@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from lakeformat.commit import commit, discard, pause
-from lakeformat.errors import CommitLost, CommitUnknown, Conflict, CorruptTable, NoSuchFile, StoreError, StoreRefused
+from lakeformat.errors import (
+    CommitLost,
+    CommitUnknown,
+    Conflict,
+    CorruptTable,
+    InvalidInput,
+    NoSuchFile,
+    StoreError,
+    StoreRefused,
+)
 from lakeformat.model.operation import Append, Operation, Request, Rewrite
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
 from lakeformat.model.work import WrittenFile
@@ -234,6 +243,23 @@ def test_a_conflict_discards_what_was_written():
     assert not case.store.exists("data/op")
     assert case.store.exists("data/a")
     assert case.version() == 1
+
+
+def test_what_no_longer_fits_after_others_changed_the_table_discards_what_was_written():
+    case = Case()
+
+    class Strict:
+        @staticmethod
+        def check(reader: Any, operation: Operation, base: Any) -> None:
+            raise InvalidInput("the number of buckets has changed")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(toy, name)
+
+    case.dialect = Strict()
+    with pytest.raises(InvalidInput, match="buckets"):
+        case.commit(append())
+    assert not case.store.exists("data/op")
 
 
 def test_cleaning_up_never_hides_the_outcome():

@@ -56,6 +56,19 @@ def test_a_random_changelog_gives_the_rows_that_a_dict_has(table, upsert, seed):
             assert rows_of(table) == sorted((*key, v) for key, v in state.items()), (seed, checkpoint)
 
 
+def test_deletes_as_old_as_the_oldest_data_still_apply(table):
+    """A checkpoint takes rows of its own by position: data and deletes of one sequence number."""
+    with table.delta_writer("cdc", upsert=False, buffer_bytes=FEW) as writer:
+        writer.write(log(row(9)))
+        writer.checkpoint(1)
+        writer.write(log(row(1, dt="b"), row(2, dt="b")))
+        writer.write(log(row(1, dt="b", kind="-D")))
+        writer.checkpoint(2)
+    assert contents(table)[2] == 1, "by position"
+    table.drop_partitions([{"dt": "a"}])  # Then nothing is older than those deletes.
+    assert rows_of(table) == [(2, "b", 0)]
+
+
 def changes(rng, state, upsert):
     found = []
     for _ in range(rng.randint(1, 12)):

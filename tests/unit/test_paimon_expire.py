@@ -576,6 +576,22 @@ def test_a_tag_that_goes_leaves_what_tells_a_changelog():
     assert {path for each in told for task in each.tasks for path in task.paths} == came
 
 
+def test_a_tag_that_goes_takes_the_changelog_files_that_only_it_kept(tmp_path, home):
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.string())])
+    properties = {"bucket": "1", "changelog-producer": "input", "write-only": "true"}
+    table = Lake(str(tmp_path)).create_table("d.t", schema, primary_key=["id"], properties=properties)
+    for i in range(3):
+        table.upsert(pa.table({"id": [1], "v": [str(i)]}, schema=schema))
+        if i == 0:
+            table.create_tag("first")
+    table.expire_snapshots(retain_last=1)
+    logs = {name for name in data(home) if "/changelog-" in name}
+    assert len(logs) == 2, "of the tag's snapshot and of the newest"
+    table.delete_tag("first")
+    assert len({name for name in data(home) if "/changelog-" in name}) == 1
+    assert ids(table) == [1]
+
+
 def test_branches_keep_what_they_reach():
     world = World()
     story(world)

@@ -207,6 +207,19 @@ def test_entries_say_of_new_files_what_java_says(table):
     assert entry["_KEY_STATS"] == {"_MIN_VALUES": bytes(12), "_MAX_VALUES": bytes(12), "_NULL_COUNTS": []}
 
 
+def test_rows_of_a_fixed_bucket_are_numbered_on_from_its_newest(tmp_path):
+    """Append tables with buckets are read in that order."""
+    properties = {"bucket": "1", "bucket-key": "id", "write-only": "true"}
+    table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"], properties=properties)
+    for given in (rows(1, 2, 3), rows(4, 5), rows(6, dt="y"), rows(7)):
+        table.append(given)
+    live = dialect.files(table._store, table._base()).entries
+    ends = ("_MIN_SEQUENCE_NUMBER", "_MAX_SEQUENCE_NUMBER", "_ROW_COUNT")
+    assert sorted(zip(*(live[name].to_pylist() for name in ends), strict=True)) == [
+        (0, 0, 1), (0, 2, 3), (3, 4, 2), (5, 5, 1),
+    ]  # fmt: skip
+
+
 def test_a_file_without_rows_or_without_stats_is_no_trouble():
     schema = metadata.declare(Schema((Field(-1, "id", scalar(Kind.BIGINT)), Field(-1, "s", scalar(Kind.STRING)))), "t")
     file = WrittenFile("bucket-0/data-x.parquet", (), 3, 10)

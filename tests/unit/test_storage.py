@@ -6,11 +6,13 @@ import os
 import pickle
 import resource
 import stat
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -525,3 +527,83 @@ def test_memory_can_age_its_files():
     now[0] = 2000
     found.create("b", b"x")
     assert [listed.modified_ms for listed in found.list("")] == [1000, 2000]
+
+
+class Calls:
+    """While in a `with`: every call of `os.<names>` in this thread, as (name, the variables of its caller), before it is made."""
+
+    def __init__(self, *names: str) -> None:
+        self._functions = {getattr(os, name): name for name in names}
+        self.made: list[tuple[str, dict[str, Any]]] = []
+
+    def before(self, name: str, variables: dict[str, Any]) -> None:
+        self.made.append((name, dict(variables)))
+
+    def __enter__(self) -> "Calls":
+        def look(frame: Any, event: str, function: Any) -> None:
+            if event == "c_call" and function in self._functions:
+                self.before(self._functions[function], frame.f_locals)
+
+        sys.setprofile(look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+
+class Synced(Calls):
+    """What was synced, by inode, and when a file got its name."""
+
+    def __init__(self) -> None:
+        super().__init__("fsync", "link", "replace")
+        self.order: list[int | str] = []
+
+    def before(self, name: str, variables: dict[str, Any]) -> None:
+        self.order.append(os.fstat(variables["descriptor"]).st_ino if name == "fsync" else name)
+
+
+def write_streamed(store: Store, path: str) -> None:
+    with store.create_stream(path) as stream:
+        stream.write(b"x")
+
+
+@pytest.mark.parametrize(
+    ("write", "names"),
+    [
+        (lambda store: store.write("new/deep/f", b"x"), "replace"),
+        (lambda store: store.create("new/deep/f", b"x"), "link"),
+        (lambda store: write_streamed(store, "new/deep/f"), "replace"),
+    ],
+    ids=["write", "create", "stream"],
+)
+def test_a_file_and_its_folders_are_synced_before_the_call_returns(tmp_path: Path, write: Any, names: str):
+    """A power cut after the call loses neither the rows, nor the name, nor a folder that was made for it."""
+    (tmp_path / "t").mkdir()
+    with Synced() as synced:
+        write(LocalFiles(str(tmp_path / "t")))
+    top, new, deep = (os.stat(tmp_path / name).st_ino for name in ("t", "t/new", "t/new/deep"))
+    file = os.stat(tmp_path / "t/new/deep/f").st_ino
+    named = synced.order.index(names)
+    assert {top, new} <= set(synced.order[:named]), "the folders that were made"
+    assert file in synced.order[:named], "the content, before it has its name"
+    assert deep in synced.order[named:], "the name"
+    with Synced() as synced:
+        write(LocalFiles(str(tmp_path / "u"), fsync=False))
+    assert synced.order == [names], "unless that is turned off"
+
+
+class Repeated(Calls):
+    """A network file system: the answer to a link that was made is lost, and the kernel asks again."""
+
+    def before(self, name: str, variables: dict[str, Any]) -> None:
+        sys.setprofile(None)
+        os.link(variables["hidden"], variables["name"])
+
+
+def test_a_link_whose_answer_was_lost_has_not_lost_the_race(tmp_path: Path):
+    store = LocalFiles(str(tmp_path), fsync=False)
+    with Repeated("link"):
+        assert store.create("f", b"ours")
+    assert store.read("f") == b"ours"
+    assert not store.create("f", b"theirs")
+    assert store.names("") == ["f"]
