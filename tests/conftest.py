@@ -1,7 +1,8 @@
 """What all tests share: one Spark session a process, started by the first test that asks for it, and which tests are slow.
 
 A test that asks for `spark` is marked so by itself, and goes first. What starts Dagster in other processes is marked `dagster`.
-`make test-fast` leaves out both.
+`make test-fast` leaves out both. Of a test that is parametrized by `seed`, as many seeds run as `LAKEFORMAT_SEEDS` asks for: 1 in
+`make test-fast`, 3 in `make test`, all in `make test-long`, or of a test that is named.
 """
 
 import ast
@@ -25,9 +26,14 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
 
+SEEDS = max(int(os.environ.get("LAKEFORMAT_SEEDS", "150")) // 50, 1)  # Of a test that is asked for with each `seed`.
+
 
 @pytest.hookimpl(tryfirst=True)  # Before marks choose among the tests.
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    if not any("::" in each for each in config.args):
+        config.hook.pytest_deselected(items=[item for item in items if _seed(item) >= SEEDS])
+        items[:] = [item for item in items if _seed(item) < SEEDS]
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -35,6 +41,13 @@ def pytest_collection_modifyitems(items):
             item.add_marker("dagster")
     # One process then has most of the tests that need a session, while the other has the rest, and takes of these what is left.
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+def _seed(item):
+    if item.path.parent.name == "simulation":  # These look themselves how many seeds are asked for.
+        return 0
+    seed = getattr(item, "callspec", None) and item.callspec.params.get("seed")
+    return seed if isinstance(seed, int) else 0
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import os
 import random
 from collections import Counter
 from itertools import pairwise
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from lakeformat import InvalidInput, Lake, NotFound, UnsupportedFeature
 
+EXAMPLES = int(os.environ.get("LAKEFORMAT_EXAMPLES", "10"))
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 
 
@@ -94,7 +96,7 @@ def test_rows_of_a_keyed_table_tell_what_they_do(lake):
     assert told(table.changes(1)) == [("+I", 1, "A", "x"), ("-D", 2, "b", "x"), ("+U", 1, "B", "x")]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kind=st.sampled_from(["plain", "none", "input"]), data=st.data())
 def test_changes_lead_from_one_snapshot_to_another(tmp_path_factory, kind, data):
     lake, keyed = Lake(str(tmp_path_factory.mktemp("changes"))), kind != "plain"
@@ -352,7 +354,7 @@ def test_compaction_tells_what_became_of_rows(lake, producer):
     assert [count for count in counts if count] == [3, 4]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     producer=st.sampled_from(["lookup", "full-compaction"]),
     engine=st.sampled_from(["deduplicate", "partial-update", "aggregation"]),

@@ -697,7 +697,6 @@ def _stops(batches):
         ("paimon", {}, "raise"),
         ("paimon", {}, "wait"),
         ("iceberg", {"write.distribution-mode": "none"}, "exit"),
-        ("iceberg", {"write.distribution-mode": "none"}, "wait"),
     ],
 )
 def test_whatever_ends_a_job_what_its_tasks_wrote_is_deleted(spark, tmp_path, caplog, format, properties, how):
