@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -274,9 +274,7 @@ class Lake:
         _require_name(name)
         if self._catalog is not None:
             try:
-                if purge:
-                    self._purge(self._catalog, name)
-                self._catalog.drop(name)
+                self._purge(self._catalog, name) if purge else self._catalog.drop(name)
                 return
             except NotFound:
                 if name.count(".") > 1 and not if_exists:
@@ -294,18 +292,19 @@ class Lake:
             )
         self._remove_files(table)
 
-    def _remove_files(self, table: Table) -> None:
-        drop(table._store, table._dialect)
+    def _remove_files(self, table: Table, forget: Callable[[], None] | None = None) -> None:
+        drop(table._store, table._dialect, forget)
         if folder := paths.relative(self._store.root, table.uri):
             self._store.remove_empty_folders([folder])
 
     def _purge(self, catalog: Catalog, name: str) -> None:
-        """Delete the files of a catalog's table. Raises `NotFound`."""
+        """Delete the files of a catalog's table, and its name. Raises `NotFound`."""
         try:
             found = catalog.find(name, self._options)
         except NoSuchFile as error:
             log.warning("%s: %s; nothing tells which files the table had", name, error)
-            return  # An earlier purge came as far as the newest metadata file.
+            catalog.drop(name)
+            return
         if found is None:
             raise NotFound(f"no table {name!r} in {self.uri}")
         store = self._catalogued(catalog, name, found)
@@ -318,7 +317,7 @@ class Lake:
                 f"{name}: the folder {store.root} is a table without a catalog too (v<N>.metadata.json); drop {name} without purge, "
                 "and then that table from its own warehouse"
             )
-        self._remove_files(table)
+        self._remove_files(table, partial(catalog.drop, name))
 
     def _find(self, name: str) -> Table | None:
         _require_name(name)

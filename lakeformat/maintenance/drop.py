@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import replace
 
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.errors import Conflict
@@ -14,13 +16,19 @@ log = logging.getLogger("lakeformat")
 _ROUNDS = 5
 
 
-def drop(store: Store, dialect: Dialect) -> None:
+def drop(store: Store, dialect: Dialect, forget: Callable[[], None] | None = None) -> None:
     """Delete all files of the table, also what others commit meanwhile. Cut short, it can be asked for again: what makes it a table
-    goes last. Raises `StoreError`, and `Conflict` where others write faster than this deletes."""
+    goes last, and just before that `forget` takes the table's name out of its catalog, which may need the newest metadata file until
+    then. Raises `StoreError`, and `Conflict` where others write faster than this deletes."""
     for _ in range(_ROUNDS):
         found = dialect.everything(store)
         log.info("%s: dropped, %d files", store.root, sum(map(len, found.waves)))
-        if not found.waves:
-            return
+        if forget is not None and len(found.waves) > 1:
+            remove(store, replace(found, waves=found.waves[:-1]))
+            continue
+        if forget is not None:
+            forget()
         remove(store, found)
+        if forget is not None or not found.waves:
+            return
     raise Conflict(f"{store.root}: others write to the table while it is dropped; stop them and drop it again")

@@ -150,6 +150,8 @@ def everything(reader: Reader) -> Expiry:
     inside = (*tables_below(listed), *_tables_around(reader, reached))
     own = {path for path in listed if _is_own(path)} | {*reached, *documents}
     own = {path for path in own if not is_absolute(path) and not path.startswith(inside)}
+    beside = {path for path in own if not path.startswith((f"{METADATA_FOLDER}/", f"{DATA_FOLDER}/"))}
+    own = (own & set(listed)) | {path for path in beside if reader.exists(path)}
     last = set(documents[:1]) or {path for path in own if _FOLDER_NAME.fullmatch(path.rpartition("/")[2])}
     first = {path for path in own - last if path.endswith((".metadata.json", ".metadata.json.gz"))}
     data = {path for path in own - last - first if not path.startswith(f"{METADATA_FOLDER}/")}
