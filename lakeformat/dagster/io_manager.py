@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakeformat.dagster.asset_table import AssetTable, Pin, as_dagster_failures, declared, pin_of, report, scan, write
-from lakeformat.dagster.fields import refuse_unknown
+from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.frames import to_read
 from lakeformat.dagster.lake import LakeResource, origin_of
 from lakeformat.dagster.spark import SparkResource
@@ -17,7 +17,7 @@ AT_RUN_TIME = ("write", "write_mode", "merge")  # Metadata of an output that tak
 READS_TAG = "lake/reads"  # On a run, per step: {table: snapshot}. Expiry keeps what a run in flight reads.
 
 
-class ReadAt(dg.Config):
+class ReadAt(KnownFields, dg.Config):
     """Which state of a table to read; set one of the three."""
 
     snapshot_id: int | None = Field(default=None, description="A snapshot's id.")
@@ -25,7 +25,7 @@ class ReadAt(dg.Config):
     as_of: str | None = Field(default=None, description="A time: the last snapshot up to then.")
 
 
-class LakeIOManager(dg.ConfigurableIOManager):
+class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
     """Assets as tables: an output is one commit, which replaces the run's partitions unless the asset declares otherwise;
     an input reads the partitions asked for, or the whole of a table that gathers rows by upsert or merge.
 
@@ -41,7 +41,6 @@ class LakeIOManager(dg.ConfigurableIOManager):
     _reads: dict[str, dict[str, int]] = PrivateAttr(default_factory=dict)
 
     def __init__(self, **fields: Any) -> None:
-        refuse_unknown(type(self), fields)
         super().__init__(**{"spark": SparkResource(), **fields})
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:

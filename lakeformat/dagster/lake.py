@@ -19,13 +19,13 @@ from lakeformat.dagster.asset_table import (
     with_changes,
     write,
 )
-from lakeformat.dagster.fields import refuse_unknown
+from lakeformat.dagster.fields import KnownFields
 
 SECRET: dict[str, Any] = {"dagster__is_secret": True}  # Dagster's launchpad shows stars for it.
 UNTIL = "lake/changes_until"  # On a snapshot: the last one upstream whose changes it holds.
 
 
-class LakeResource(dg.ConfigurableResource):
+class LakeResource(KnownFields, dg.ConfigurableResource):
     """A warehouse: where it is, how to reach it, and the database that an asset's table goes to by default.
 
         LakeResource(
@@ -67,10 +67,6 @@ class LakeResource(dg.ConfigurableResource):
         json_schema_extra=SECRET,
     )
     _lake: Lake | None = PrivateAttr(default=None)
-
-    def __init__(self, **fields: Any) -> None:
-        refuse_unknown(type(self), fields)
-        super().__init__(**fields)
 
     @property
     def lake(self) -> Lake:

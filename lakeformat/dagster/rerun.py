@@ -17,6 +17,7 @@ import dagster as dg
 from pydantic import Field
 
 from lakeformat.dagster.asset_table import as_dagster_failures, pin_of, scan
+from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.frames import to_read, wants_spark
 from lakeformat.dagster.io_manager import note_read
 from lakeformat.dagster.lake import LakeResource
@@ -24,7 +25,7 @@ from lakeformat.dagster.spark import SparkResource
 from lakeformat.dagster.tables import RETRY, TableAsset, tables_of
 
 
-class Rerun(dg.Config):
+class Rerun(KnownFields, dg.Config):
     """Which partitions of one table to make again."""
 
     partitions: list[str] = Field(default=[], description="Partition keys, in any order; none leaves the table alone.")

@@ -11,14 +11,13 @@ import sys
 import threading
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakeformat.dagster.fields import refuse_unknown
+from lakeformat.dagster.fields import KnownFields
 
 OLDEST_JAVA = 17
 
@@ -42,7 +41,7 @@ class SparkUnavailable(RuntimeError):
     """Spark cannot start here; the message says what to install."""
 
 
-class SparkResource(dg.ConfigurableResource):
+class SparkResource(KnownFields, dg.ConfigurableResource):
     """A Spark session, started on first use and shared by everything in the process.
 
     `master` runs the driver here (`local[*]`, `yarn`, `k8s://...`); `remote` connects to Spark Connect instead
@@ -57,10 +56,6 @@ class SparkResource(dg.ConfigurableResource):
     log_level: str = Field(default="WARN", description="What Spark logs into the step's stderr.")
     _groups: set[str] = PrivateAttr(default_factory=set)
     _uses: bool = PrivateAttr(default=False)
-
-    def __init__(self, **fields: Any) -> None:
-        refuse_unknown(type(self), fields)
-        super().__init__(**fields)
 
     @property
     def session(self) -> Any:
@@ -102,15 +97,6 @@ class SparkResource(dg.ConfigurableResource):
         else:
             session.sparkContext.setJobGroup(group, description, interruptOnCancel=True)
         self._groups.add(group)
-
-
-def require_pyspark() -> None:
-    """Raise `SparkUnavailable` where PySpark is not installed."""
-    if find_spec("pyspark") is None:
-        raise SparkUnavailable(
-            "a Spark frame was asked for and PySpark is not installed: pip install 'lakeformat[spark]', or annotate the "
-            "inputs as pyarrow.Table, pandas or polars DataFrame, or lakeformat.Scan"
-        )
 
 
 def require_java() -> None:
@@ -161,9 +147,14 @@ class _Shared:
     def acquire(self, resource: SparkResource) -> None:
         with self._lock:
             if self.session is None or not _alive(self.session):
-                require_pyspark()
-                from pyspark import SparkContext
-                from pyspark.sql import SparkSession
+                try:
+                    from pyspark import SparkContext
+                    from pyspark.sql import SparkSession
+                except ModuleNotFoundError as error:
+                    raise SparkUnavailable(
+                        "a Spark session was asked for, and PySpark is not installed: pip install 'lakeformat[spark]', or "
+                        "annotate the inputs as pyarrow.Table, pandas or polars DataFrame, or lakeformat.Scan"
+                    ) from error
 
                 self._started = SparkContext._active_spark_context is None and SparkSession.getActiveSession() is None
                 self.session = _start(resource)  # Or what somebody else has started: then it stays theirs.

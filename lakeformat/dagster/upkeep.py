@@ -14,7 +14,7 @@ import dagster as dg
 from pydantic import Field
 
 from lakeformat.dagster.asset_table import as_dagster_failures
-from lakeformat.dagster.fields import refuse_unknown
+from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.io_manager import READS_TAG
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.tables import RETRY, TableAsset
@@ -32,7 +32,7 @@ IN_FLIGHT = [
 ]
 
 
-class Upkeep(dg.ConfigurableResource):
+class Upkeep(KnownFields, dg.ConfigurableResource):
     """When a table needs upkeep, and how much of its past is kept."""
 
     max_small_files: int = Field(
@@ -46,17 +46,13 @@ class Upkeep(dg.ConfigurableResource):
     retain_hours: float = Field(default=24.0, description="Expire when a snapshot is older than this.")
     orphan_hours: float = Field(default=24.0, description="The sweep leaves files alone that are younger than this.")
 
-    def __init__(self, **fields: Any) -> None:
-        refuse_unknown(type(self), fields)
-        super().__init__(**fields)
-
     def of(self, asset: TableAsset) -> "Upkeep":
         """This, with what the asset says of its own table."""
         own = asset.metadata.get("maintenance") or {}
         return Upkeep(**{**{name: getattr(self, name) for name in type(self).model_fields}, **own}) if own else self
 
 
-class Maintain(dg.Config):
+class Maintain(KnownFields, dg.Config):
     """What to do to a table, in this order."""
 
     compact: bool = Field(default=False, description="Join the small files of each partition.")

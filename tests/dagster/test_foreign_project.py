@@ -44,6 +44,10 @@ def orders(context: dg.AssetExecutionContext) -> pa.Table:
 def doubled(orders: pa.Table) -> pa.Table:
     return orders
 
+@dg.asset(ins={"orders": dg.AssetIn(key=["shop", "orders"])})
+def unannotated(orders):
+    return orders
+
 @dg.multi_asset(specs=[dg.AssetSpec("left"), dg.AssetSpec("right")])
 def both(lake: dg.ResourceParam[object]):
     return dg.MaterializeResult(asset_key="left"), dg.MaterializeResult(asset_key="right")
@@ -53,7 +57,7 @@ ASSETS = [orders, doubled, both]
 EXTERNAL = external_tables(lake, ["theirs.events"])
 defs = dg.Definitions.merge(
     dg.Definitions(
-        assets=[*ASSETS, *EXTERNAL],
+        assets=[*ASSETS, *EXTERNAL, unannotated],
         asset_checks=checks_for(ASSETS),
         jobs=[rerun_partitions(ASSETS), dg.define_asset_job("daily", [orders, doubled]),
               dg.define_asset_job("observed", [each.key for each in EXTERNAL])],
@@ -104,6 +108,10 @@ if __name__ == "__main__":
         context = dg.build_sensor_context(instance=instance, resources={"lake": lake}, repository_def=None)
         (event,) = sensor(context).asset_events
         assert event.asset_key == dg.AssetKey("doubled")
+        result = dg.materialize(
+            [orders, unannotated], selection=[unannotated], resources=RESOURCES, instance=instance, raise_on_error=False
+        )
+        assert "pip install 'lakeformat[spark]'" in str(result.get_step_failure_events()[0].step_failure_data)
         print("done")
 """
 

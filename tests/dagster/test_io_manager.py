@@ -17,6 +17,7 @@ from lakeformat.dagster.asset_table import as_dagster_failures
 from lakeformat.dagster.io_manager import READS_TAG, LakeIOManager
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.spark import SparkResource
+from lakeformat.dagster.upkeep import Maintain, Upkeep
 
 DAILY = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-03-01")
 HOURLY = dg.HourlyPartitionsDefinition("2013-01-01-00:00", end_date="2013-01-03-00:00")
@@ -713,6 +714,9 @@ def test_resources_refuse_fields_that_they_do_not_have():
     for make, message in (
         (lambda: LakeResource(warehouse="w", catalogue="sql"), "no field 'catalogue'; did you mean 'catalog'?"),
         (lambda: SparkResource(remot="sc://host"), "did you mean 'remote'?"),
+        (lambda: LakeIOManager(lakes=LakeResource(warehouse="w")), "did you mean 'lake'?"),
+        (lambda: Upkeep(max_snapshot=1), "did you mean 'max_snapshots'?"),
+        (lambda: Maintain(compakt=True), "did you mean 'compact'?"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)) as caught:
             make()
