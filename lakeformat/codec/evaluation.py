@@ -382,9 +382,18 @@ _YES, _NO = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 
 
 def _from_text(values: Values, target: pa.DataType) -> Values:
-    t = pa.types
     if _is_text(target) or _is_binary(target):
         return pc.cast(values, target)
+    try:
+        return _parsed(values, target)
+    except _ARROW_ERRORS as error:
+        if isinstance(error, LakeError):
+            raise
+        raise InvalidInput(f"text that is no {target}: {error}") from error
+
+
+def _parsed(values: Values, target: pa.DataType) -> Values:
+    t = pa.types
     is_float = t.is_floating(target) or t.is_decimal(target)
     trimmed = pc.utf8_trim(values, characters=BLANKS.removesuffix("\x7f") if is_float else BLANKS)
     if t.is_boolean(target):

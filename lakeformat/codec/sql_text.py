@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import difflib
+import uuid
 from collections.abc import Callable, Collection
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import numpy as np
 import sqlglot
 from sqlglot import expressions as exp
 from sqlglot.errors import SqlglotError
@@ -71,6 +75,16 @@ def _too_deep(text: str) -> InvalidInput:
     return InvalidInput(f"SQL of {len(text)} characters is nested too deeply: {text[:60]!r}...")
 
 
+def value(given: Any, qualifiers: Collection[str] = ()) -> Expression:
+    """What a column is assigned: text is an expression, see `parse`; None, bool, int, float, Decimal, bytes, date, time and
+    datetime are values. Raises `InvalidInput`."""
+    if isinstance(given, np.generic):
+        given = given.item()
+    if given is None or isinstance(given, bool | int | float | Decimal | bytes | dt.date | dt.time | uuid.UUID):
+        return Literal(given)
+    return parse(given, qualifiers)
+
+
 _BINARY = {
     "EQ": "eq",
     "NEQ": "ne",
@@ -124,6 +138,41 @@ _NAMED: dict[str, Callable[..., Expression]] = {
     "positive": lambda a: a,
     "date_sub": lambda a, b: call("date_sub", a, b),
 }
+# As users write them.
+FUNCTIONS = frozenset(
+    {*_NAMED, "coalesce", "nullif", "nvl", "if", "concat", "substring", "left", "right", "upper", "lower", "length"}
+    | {
+        "trim",
+        "ltrim",
+        "rtrim",
+        "replace",
+        "contains",
+        "like",
+        "ilike",
+        "abs",
+        "sqrt",
+        "sign",
+        "floor",
+        "ceil",
+        "round",
+        "power",
+    }
+    | {
+        "greatest",
+        "least",
+        "year",
+        "month",
+        "day",
+        "hour",
+        "minute",
+        "second",
+        "date_add",
+        "datediff",
+        "date_trunc",
+        "to_date",
+    }
+    | {"cast", "between"}
+)
 _TYPES = {
     "TEXT": "string",
     "VARCHAR": "string",
@@ -176,8 +225,16 @@ class _Reading:
     def _unknown(self, node: Any) -> InvalidInput:
         name = node.this if isinstance(node, exp.Anonymous) else node.key if isinstance(node, exp.Expression) else node
         shown = node.sql(dialect="spark") if isinstance(node, exp.Expression) else str(node)
-        known = sorted({*OPERATORS, *_NAMED, "if", "nvl", "between", "ilike", "left", "right", "to_date"})
-        return InvalidInput(f"{self._text!r}: {name} is not known, in {shown[:200]!r}; known are {', '.join(known)}")
+        if isinstance(node, exp.Expression) and node.find(exp.Query):
+            return InvalidInput(
+                f"{self._text!r}: {shown[:200]!r} holds a query, which a condition cannot; read what it gives first and list it, e.g. "
+                f"is_in('id', other.scan(['id']).to_arrow()['id'].to_pylist()), or merge_into a table by it"
+            )
+        near = difflib.get_close_matches(str(name).lower(), FUNCTIONS, 3, 0.8)
+        return InvalidInput(
+            f"{self._text!r}: {name} is not known, in {shown[:200]!r}; "
+            + (f"near it are {', '.join(near)}" if near else f"the functions are {', '.join(sorted(FUNCTIONS))}")
+        )
 
     def _all(self, nodes: Any) -> list[Expression]:
         return [self.expression(each) for each in nodes]
@@ -392,6 +449,8 @@ class _Reading:
                 return Literal(predicate.parse_date(value))
             if isinstance(value, str | int | Decimal) and not isinstance(value, bool) and text == "double":
                 return Literal(float(predicate.number_text(value) if isinstance(value, str) else value))
+            if isinstance(value, bytes) and text == "string":
+                return Literal(value.decode())
             if isinstance(value, str) and text.startswith("decimal"):
                 number = Decimal(predicate.number_text(value))
                 target = predicate.parse_type(text)

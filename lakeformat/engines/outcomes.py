@@ -16,8 +16,8 @@ from lakeformat.codec.arrow import arrow_schema, to_arrow
 from lakeformat.engines import assign, casts, ranks
 from lakeformat.engines.engine import Spread
 from lakeformat.errors import InvalidInput, LakeError
-from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, Merge, flat_name, sides_of
-from lakeformat.model.predicate import ALWAYS, Expression, and_, columns_of, conjuncts
+from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, Key, Merge, flat_name, sides_of
+from lakeformat.model.predicate import ALWAYS, Expression, and_, columns_of, conjuncts, to_sql
 from lakeformat.model.schema import Field, Kind, find_field, scalar
 from lakeformat.model.work import ROW_KIND, RowKind
 
@@ -88,7 +88,7 @@ class Index:
         for key in merge.keys:
             values = expression.evaluate(key.source, source)
             type = expression.common_type(expression.evaluate(key.target, empty).type, values.type)
-            values = expression.lookup(values, type)
+            values = _looked_up(key, key.target, values, type)
             distinct = _Values(casts.flat(values), key.null_safe)
             found = distinct.places(values)
             alive &= found >= 0
@@ -152,7 +152,7 @@ class Index:
             if np.count_nonzero(alive) * 2 < len(rows):  # What one key left out need not be looked for by the next.
                 kept = np.flatnonzero(alive)
                 rows, codes, alive, here = rows[kept], codes[kept], alive[kept], here.take(pa.array(kept))
-            found = distinct.places(expression.lookup(expression.evaluate(key.target, here), type))
+            found = distinct.places(_looked_up(key, key.source, expression.evaluate(key.target, here), type))
             alive &= found >= 0
             if together is None:
                 codes = found
@@ -167,6 +167,17 @@ class Index:
     def _several(self, target: pa.Table, rows: np.ndarray) -> InvalidInput:
         names = sorted({name for key in self.merge.keys for name in columns_of(key.target)})
         return several(self.merge, target.select(names).slice(int(rows[0]), 1).to_pylist()[0])
+
+
+def _looked_up(key: Key, other: Expression, values: Any, type: pa.DataType) -> Any:
+    """One side of a key as the type in which it is compared with the other."""
+    try:
+        return expression.lookup(values, type)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"merge_into on {to_sql(key.target)} = {to_sql(key.source)}: text is compared with {type}, but {error}; compare both "
+            f"as text: cast({to_sql(other)} as string)"
+        ) from error
 
 
 def several(merge: Merge, example: Mapping[str, Any]) -> InvalidInput:

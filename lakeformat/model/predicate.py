@@ -7,6 +7,7 @@ double, division by zero null. A timestamp text without a zone, where an instant
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 import itertools
 import math
 import re
@@ -19,7 +20,7 @@ from typing import Any
 
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model import casing
-from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, spelled
 from lakeformat.model.type_text import parse_type
 
 
@@ -116,7 +117,8 @@ def literal(value: Any) -> Literal:
 def call(name: str, *arguments: Expression) -> Call:
     """An operator by name; raises `InvalidInput` for a name or a number of arguments that is not in `OPERATORS`."""
     if name not in OPERATORS:
-        raise InvalidInput(f"unknown function {name!r}; there are {', '.join(sorted(OPERATORS))}")
+        near = difflib.get_close_matches(name, OPERATORS, 3, 0.8) or sorted(OPERATORS)
+        raise InvalidInput(f"unknown function {name!r}; there are {', '.join(near)}")
     low, high = OPERATORS[name]
     if len(arguments) < low or (high is not None and len(arguments) > high):
         wanted = str(low) if low == high else f"at least {low}" if high is None else f"{low} to {high}"
@@ -329,9 +331,8 @@ def resolve(path: tuple[str, ...], fields: tuple[Field, ...]) -> tuple[tuple[str
         if type is not None and not isinstance(type, Row):
             raise NotFound(f"no column {'.'.join(path)!r}: {'.'.join(found)} is {type} and has no fields")
         here = type.fields if isinstance(type, Row) else fields
-        matches = [f for f in here if f.name == name] or [f for f in here if f.name.casefold() == name.casefold()]
-        if len(matches) > 1:
-            raise InvalidInput(f"column {name!r} could be {' or '.join(f.name for f in matches)}; spell it exactly")
+        there = spelled(here, name)
+        matches = [f for f in here if f.name == there]
         if not matches:
             where = f" in {'.'.join(found)}" if found else ""
             raise NotFound(f"no column {name!r}{where}; there are {', '.join(f.name for f in here) or 'none'}")
@@ -460,8 +461,35 @@ def test(expression: Expression, row: Mapping[str, Any]) -> Any:
     raise InvalidInput(f"not an expression: {expression!r}")
 
 
+def is_plain(condition: Expression, fields: tuple[Field, ...]) -> bool:
+    """Whether a condition (bound) only compares columns with values, or with columns of the same type: what Spark makes of such
+    goes by none of its settings (ANSI mode, time zone, ...)."""
+    match condition:
+        case Literal(value):
+            return value is None or isinstance(value, bool)
+        case Call("and" | "or" | "not", arguments):
+            return all(is_plain(each, fields) for each in arguments)
+        case Call("in_tuples", (*columns, Literal())):
+            return all(_is_simple(each, fields) for each in columns)
+        case Call(name, (operand, *values)) if name in CONDITIONS:
+            is_simple = isinstance(operand, Column) and _is_simple(operand, fields)
+            of_type = _type_of(operand, fields) if is_simple else None
+            return is_simple and all(
+                isinstance(each, Literal) or (isinstance(each, Column) and _type_of(each, fields) == of_type)
+                for each in values
+            )
+    return False
+
+
+def _is_simple(column: Expression, fields: tuple[Field, ...]) -> bool:
+    """Whether a column is of a type that Spark has under all settings."""
+    type = _type_of(column, fields)
+    return isinstance(type, Scalar) and type.kind not in (Kind.TIME, Kind.TIME_MICROS, Kind.UNKNOWN, Kind.VARIANT)
+
+
 def to_sql(expression: Expression) -> str:
-    """Spark SQL text that means the same; raises `InvalidInput` for a value that has no SQL form."""
+    """Spark SQL text that means the same, however the session parses text; raises `InvalidInput` for a value that has no SQL
+    form. What Spark makes of arithmetic, casts and functions still goes by its settings: see `is_plain`."""
     match expression:
         case Column(path):
             return ".".join("`" + part.replace("`", "``") + "`" for part in path)
@@ -481,8 +509,8 @@ def to_sql(expression: Expression) -> str:
             return _sql_in(to_sql(operand), values)
         case Call("in_tuples", (*columns, Literal(tuples))):
             return _sql_tuples([to_sql(each) for each in columns], tuples)
-        case Call("like", (operand, pattern, escape)):
-            return f"({to_sql(operand)} LIKE {to_sql(pattern)} ESCAPE {to_sql(escape)})"
+        case Call("like", (operand, Literal(str(pattern)), Literal(str(escape)))):
+            return _sql_like(to_sql(operand), pattern, escape)
         case Call("cast", (operand, Literal(text))):
             return f"CAST({to_sql(operand)} AS {spark_type(parse_type(text))})"
         case Call("case", (*branches, otherwise)):
@@ -1168,7 +1196,20 @@ def _is_nonzero(expression: Expression) -> bool:
 
 
 def _sql_text(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    """In a form that no setting of a session changes: how quotes and backslashes are escaped, and `${...}` replaced, are such."""
+    if any(part in value for part in ("'", "\\", "${")):
+        return f"CAST({_sql_value(value.encode())} AS STRING)"
+    return f"'{value}'"
+
+
+def _sql_like(operand: str, pattern: str, escape: str) -> str:
+    """Escaped by an exclamation mark; Spark's own escape, a backslash, is written by its settings."""
+    wild = {ANY_TEXT: "%", ANY_CHARACTER: "_"}
+    parts = (
+        wild[each] if not isinstance(each, str) else re.sub(r"[!%_]", r"!\g<0>", each)
+        for each in like_parts(pattern, escape)
+    )
+    return f"({operand} LIKE {_sql_text(''.join(parts))} ESCAPE '!')"
 
 
 def _sql_value(value: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lakeformat.errors import NotFound
+from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model import html
 from lakeformat.model.order import SortOrder
 from lakeformat.model.partition import Partitioning
@@ -141,6 +141,27 @@ class Schema:
 
 def scalar(kind: Kind, *parameters: int) -> Scalar:
     return Scalar(kind, parameters)
+
+
+def spelled(fields: tuple[Field, ...], name: str) -> str:
+    """`name` as one of `fields` spells it: the one of just that name, or else the only one that differs from it in case alone;
+    `name` itself where none does. Raises `InvalidInput` where several do."""
+    if not isinstance(name, str) or any(f.name == name for f in fields):
+        return name
+    found = [f.name for f in fields if f.name.casefold() == name.casefold()]
+    if len(found) > 1:
+        raise InvalidInput(f"column {name!r} could be {' or '.join(found)}; spell it exactly")
+    return found[0] if found else name
+
+
+def spelled_path(fields: tuple[Field, ...], path: tuple[str, ...]) -> tuple[str, ...]:
+    """`path` with each part as the rows that it leads through spell it."""
+    found: list[str] = []
+    for name in path:
+        found.append(spelled(fields, name))
+        inside = next((f.type for f in fields if f.name == found[-1]), None)
+        fields = inside.fields if isinstance(inside, Row) else ()
+    return tuple(found)
 
 
 def find_field(fields: tuple[Field, ...], name: str) -> Field:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
+from functools import reduce
 
 import pyarrow as pa
 import pytest
@@ -358,6 +359,76 @@ def test_conditions_select_the_same_rows(run, store, format):
         assert run.rows(run.engine.read(store, tasks_of(files, predicate=condition), FIELDS)) == expected, condition
     counted = run.engine.count(store, tasks_of(files, predicate=CONDITIONS[0]))
     assert (len(counted), sum(counted)) == (len(files), 20)
+
+
+# Settings that change how Spark parses or evaluates expressions.
+SETTINGS = {
+    "spark.sql.parser.escapedStringLiterals": "true",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "true",
+    "spark.sql.ansi.enforceReservedKeywords": "true",
+    "spark.sql.parser.quotedRegexColumnNames": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.session.timeZone": "Asia/Tokyo",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    "spark.sql.legacy.timeParserPolicy": "LEGACY",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.function.concatBinaryAsString": "true",
+    "spark.sql.icu.caseMappings.enabled": "false",
+    "spark.sql.legacy.literal.pickMinimumPrecision": "false",
+    "spark.sql.legacy.allowNegativeScaleOfDecimal": "true",
+}
+OF_SETTINGS = """
+s = 'it\\'s'
+s in ('a\\\\b', '${user.name}', 'x')
+s like '%\\\\\\\\%'
+s like 'x!_%' escape '!'
+s > 'b' and "x" = 'x'
+startswith(s, 'it\\'')
+upper(s) = 'STRASSE'
+i + 1 > 0
+i = '7'
+`left` = 1
+cast(t as date) = '2020-01-01'
+hour(t) = 23
+t >= timestamp '2020-01-01 23:30:00'
+n = '2020-01-01 23:30:00'
+p * 1.5 = 1.845
+p in (1.23, 5)
+y = X'00'
+i is null or i <=> 2147483647
+cast(s as string) || 1 = 'x_y1'
+""".strip().splitlines()
+
+
+@pytest.mark.spark
+def test_no_setting_of_a_session_changes_what_a_condition_finds(spark, tmp_path):
+    last = dt.datetime(2020, 1, 1, 23, 30)
+    columns = {
+        "id": pa.array(range(6)), "s": ["it's", "a\\b", "${user.name}", "straße", "x_y", None], "left": [1, 2, 3, 4, 5, 6],
+        "i": pa.array([1, 7, None, -1, 2**31 - 2, 2], pa.int32()), "y": pa.array([b"", b"\0", None, b"1", b"2", b"3"]),
+        "t": pa.array([last, None, last, last, dt.datetime(1970, 1, 1), None], pa.timestamp("us", "UTC")),
+        "n": pa.array([last, None, last, last, dt.datetime(1970, 1, 1), None], pa.timestamp("us")),
+        "p": pa.array([Decimal("1.23"), None, 5, 6, 7, 8], pa.decimal128(9, 2)),
+    }  # fmt: skip
+    rows = pa.table(columns)
+    table = Lake(str(tmp_path)).create_table("d.t", rows.schema)
+    table.append(rows)
+    expected = {text: sorted(table.scan(where=text).to_arrow()["id"].to_pylist()) for text in OF_SETTINGS}
+    assert all(expected.values()), expected
+    for name, value in {"no setting": "", **SETTINGS}.items():
+        before = spark.conf.get(name, None)
+        spark.conf.set(name, value)
+        try:
+            frames = [
+                table.scan(["id"], where=text).to_spark(spark).withColumn("c", F.lit(i))
+                for i, text in enumerate(OF_SETTINGS)
+            ]
+            found = reduce(lambda a, b: a.union(b), frames).collect()
+        finally:
+            spark.conf.unset(name) if before is None else spark.conf.set(name, before)
+        by_text = {text: sorted(r.id for r in found if r.c == i) for i, text in enumerate(OF_SETTINGS)}
+        assert by_text == expected, name
 
 
 def test_columns_for_the_condition_alone_are_not_shown(run, store):

@@ -315,6 +315,28 @@ def test_new_columns_of_the_source_are_added_where_that_is_asked_for(table, fram
     ]
 
 
+@pytest.mark.parametrize("frame", [BY_JOIN], indirect=True)
+def test_a_join_of_spark_finds_the_same_whatever_the_sessions_settings(table, frame, spark):
+    table.append(pa.Table.from_pylist([row(1, k="it's"), row(2, k="1 "), row(3, k="a\\b")], SCHEMA))
+    source = frame([{**row(i, 5), "op": "u"} for i in (1, 2, 3)], SOURCE)
+    settings = {
+        "spark.sql.parser.escapedStringLiterals": "true", "spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "Asia/Tokyo",
+    }  # fmt: skip
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        on = "t.id = s.id and t.k in ('it\\'s', 'a\\\\b')"
+        table.merge_into(source, on=on).when_matched().update({"v": "s.v"}).merge()
+        assert {name: spark.conf.get(name) for name in settings} == settings
+        with pytest.raises(InvalidInput, match="cannot be cast to"):  # Spark's own error, of ANSI mode.
+            table.merge_into(source, on="t.k = s.id").when_matched().update({"v": "s.v"}).merge()
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    assert values(table) == {1: 5, 2: 0, 3: 5}
+
+
 # --- tables whose rows are merged by key --------------------------------------------------------------------------------
 
 KEYED = pa.schema(

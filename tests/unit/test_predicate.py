@@ -336,7 +336,9 @@ def test_what_one_row_cannot_tell_is_named():
 @pytest.mark.parametrize(
     ("condition", "text"),
     [
-        (eq(column("we`ird", "x y"), "it's \\ \n"), "(`we``ird`.`x y` = 'it\\'s \\\\ \n')"),
+        (eq(column("we`ird", "x y"), "it's \\ \n"), "(`we``ird`.`x y` = CAST(X'69742773205C200A' AS STRING))"),
+        (eq("a", "${x}"), "(`a` = CAST(X'247B787D' AS STRING))"),
+        (eq("a", "é\n$1"), "(`a` = 'é\n$1')"),
         (eq("a", dt.date(2023, 5, 1)), "(`a` = DATE'2023-05-01')"),
         (eq("a", dt.datetime(2023, 5, 1)), "(`a` = TIMESTAMP_NTZ'2023-05-01 00:00:00.000000')"),
         (
@@ -350,7 +352,8 @@ def test_what_one_row_cannot_tell_is_named():
         (eq("a", b"\x0a"), "(`a` = X'0A')"),
         (is_in("a", [1, None]), "(`a` IN (1, NULL))"),
         (in_tuples(["a", "b"], [(1, None)]), "((`a` <=> 1 AND `b` <=> NULL))"),
-        (like("a", "x\\%"), "(`a` LIKE 'x\\\\%' ESCAPE '\\\\')"),
+        (like("a", "x\\%"), "(`a` LIKE 'x!%' ESCAPE '!')"),
+        (like("a", "!a_##%", "#"), "(`a` LIKE '!!a_#%' ESCAPE '!')"),
         (case((eq("a", 1), 2), otherwise=3), "(CASE WHEN (`a` = 1) THEN 2 ELSE 3 END)"),
         (cast("a", "timestamp(6)"), "CAST(`a` AS TIMESTAMP_NTZ)"),
         (cast("a", "map<string, array<row<x: int>>>"), "CAST(`a` AS MAP<STRING, ARRAY<STRUCT<`x`: INT>>>)"),

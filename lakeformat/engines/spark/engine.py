@@ -45,6 +45,7 @@ class SparkEngine:
     """Runs on `spark`'s executors. Spark itself reads from `native_schemes`; from elsewhere the worker does."""
 
     def __init__(self, spark: SparkSession, native_schemes: Sequence[str] = NATIVE_SCHEMES) -> None:
+        session.require_running(spark)
         self.spark = spark
         self.native_schemes = tuple(native_schemes)
 

@@ -93,10 +93,11 @@ def _named(collect: Callable[[], Any]) -> Any:
     try:
         return collect()
     except Exception as error:
-        found = re.search(r"lakeformat\.errors\.(InvalidInput|OutsideScope|UnsupportedFeature): (.*)", str(error))
-        if found is None:
-            raise
-        raise getattr(errors, found[1])(found[2]) from error
+        if found := re.search(r"lakeformat\.errors\.(InvalidInput|OutsideScope|UnsupportedFeature): (.*)", str(error)):
+            raise getattr(errors, found[1])(found[2]) from error
+        if found := re.search(r"\[(?:CAST_|ARITHMETIC_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE)\S*\] (.*)", str(error)):
+            raise errors.InvalidInput(f"a value does not fit the condition: {found[1]}") from error
+        raise
 
 
 def _files(answer: Any) -> list[WrittenFile]:

@@ -108,12 +108,12 @@ class SparkSource:
         require_whole(merge.target)
         source = self._small(self._source(merge.deciding(SOURCE)))
         kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
-        joined = self._target(tasks, (*merge.deciding(TARGET), POSITION)).join(
-            source, F.expr(to_sql(merge.condition)), kind
-        )
         task = self._with(outcomes.DECISIONS)
         work = partial(executors.decide, files_of(self._store), merge, task)
-        written = [file for files in jobs.collected(self._spark, self._store, joined, work) for file in files]
+        with session.evaluating(self._spark):
+            rows = self._target(tasks, (*merge.deciding(TARGET), POSITION))
+            rows = rows.join(source, F.expr(to_sql(merge.condition)), kind)
+            written = [file for files in jobs.collected(self._spark, self._store, rows, work) for file in files]
         made = self._kept(outcomes.DECISIONS, written)
         decided = self._engine.read(self._store, made, outcomes.DECISIONS)
         file, row = F.col(outcomes.FILE_NAME), F.col(outcomes.ROW)
@@ -187,10 +187,12 @@ class SparkSource:
         names = [flat_name(TARGET, each.name) for each in read]
         needed = {f.name: f for f in (*merge.deciding(SOURCE), *merge.assigning(SOURCE))}
         kind = "left" if merge.of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
-        rows = self._engine.read(self._store, tasks, read).toDF(*names)
-        rows = rows.join(self._small(self._source(tuple(needed.values()))), F.expr(to_sql(merge.condition)), kind)
         work = partial(executors.decide_by_key, files_of(self._store), merge, self._with(held))
-        written = [file for files in jobs.collected(self._spark, self._store, rows, work) for file in files]
+        with session.evaluating(self._spark):
+            rows = self._engine.read(self._store, tasks, read).toDF(*names)
+            source = self._small(self._source(tuple(needed.values())))
+            rows = rows.join(source, F.expr(to_sql(merge.condition)), kind)
+            written = [file for files in jobs.collected(self._spark, self._store, rows, work) for file in files]
         made = self._engine.read(self._store, self._kept(held, written), held)
         if merge.wants_one_match:
             same = [f.name for f, t in zip(columns, merge.target, strict=False) if t.name in key]

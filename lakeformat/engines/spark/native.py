@@ -17,7 +17,7 @@ from lakeformat.engines import casts, parquet
 from lakeformat.engines.spark import session
 from lakeformat.engines.spark.frames import quoted
 from lakeformat.engines.spark.types import digits_of, kind_of, spark_field, spark_type
-from lakeformat.model.predicate import ALWAYS, to_sql
+from lakeformat.model.predicate import ALWAYS, is_plain, to_sql
 from lakeformat.model.schema import Field, Kind, Scalar, Type, scalar, walk
 from lakeformat.model.work import BUCKET, FILE, POSITION, ReadTask
 from lakeformat.storage.store import Reader
@@ -110,7 +110,7 @@ def _clean(task: ReadTask) -> bool:
     """Whether Spark's own reader gives the rows that the worker would."""
     if task.merge or any(task.deletes) or task.file_fields is None or task.file_format not in ("parquet", "orc"):
         return False
-    if {FILE, POSITION, BUCKET} & set(task.fields):
+    if {FILE, POSITION, BUCKET} & set(task.fields) or not is_plain(task.predicate, task.fields):
         return False
     held = {each.id: each for each in task.file_fields}
     constants = dict(task.constants)

@@ -6,12 +6,22 @@ import tempfile
 import uuid
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from lakeformat import errors
+from lakeformat.errors import InvalidInput
+
+
+def require_running(spark: SparkSession) -> None:
+    """Raise `InvalidInput` for a session that was stopped."""
+    stopped = getattr(spark, "is_stopped", None)  # Of Connect; the classic one forgets its Java context.
+    if stopped is True or (stopped is None and getattr(spark.sparkContext, "_jsc", None) is None):
+        raise InvalidInput(
+            "the Spark session was stopped; start another one (SparkSession.builder.getOrCreate()) and pass that"
+        )
 
 
 def add_to_session(spark: SparkSession) -> None:
@@ -72,6 +82,24 @@ def unbroadcast(spark: SparkSession) -> Iterator[None]:
     take the largest table for a small one."""
     with _configured(spark, "spark.sql.autoBroadcastJoinThreshold", "-1"):
         yield
+
+
+@contextmanager
+def evaluating(spark: SparkSession) -> Iterator[None]:
+    """Spark evaluates expressions as the library does, whatever the session's settings."""
+    with ExitStack() as stack:
+        for name, value in _EVALUATION.items():
+            stack.enter_context(_configured(spark, name, value))
+        yield
+
+
+_EVALUATION = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.function.concatBinaryAsString": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
 
 
 @contextmanager
