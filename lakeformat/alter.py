@@ -73,7 +73,7 @@ class Alteration:
     def set_sort_order(self, sort_by: Sequence[str]) -> Alteration:
         """Sort the rows of each file that is written from now on: by columns and transforms, e.g. "days(ts)",
         "id DESC NULLS LAST" (Iceberg). By default ascending, and nulls first where ascending. []: by nothing."""
-        return self._and(evolution.SetSortOrder(order.parse(sort_by, self._schema().names, "sort order")))
+        return self._and(evolution.SetSortOrder(order.parse(sort_by, self._schema().fields, "sort order")))
 
     def set_properties(self, properties: Mapping[str, str]) -> Alteration:
         return self._and(evolution.SetProperties(properties))

@@ -8,6 +8,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,10 +38,10 @@ from lakeformat.maintenance.drop import drop
 from lakeformat.model import html
 from lakeformat.model.order import SortOrder
 from lakeformat.model.partition import Partitioning, parse_field
-from lakeformat.model.schema import Field, Schema
+from lakeformat.model.schema import Field, Schema, spelled
 from lakeformat.storage import paths
 from lakeformat.storage.catalogued import Catalogued, files_of
-from lakeformat.storage.files import open_store
+from lakeformat.storage.files import missing_folder, open_store
 from lakeformat.storage.head import Pointer
 from lakeformat.storage.store import Store
 from lakeformat.streaming import Sink
@@ -91,7 +92,8 @@ class Lake:
         return f"Lake({self.uri!r})"
 
     def _repr_html_(self) -> str:
-        rows = ((name, self.table(name).format) for name in self.tables())
+        names = [] if missing_folder(self._store) else self.tables()
+        rows = ((name, self.table(name).format) for name in names)
         return html.table(repr(self), ("table", "format"), rows)
 
     def create_table(
@@ -157,7 +159,7 @@ class Lake:
             namespace = name.partition(".")[0]
             there = self.tables(namespace) if namespace in self.namespaces() else self.namespaces()
             near = difflib.get_close_matches(name, there, 3) or there[:10]
-            shown = f"; there are: {', '.join(near)}" if near else "; the warehouse is empty"
+            shown = f"; there are: {', '.join(near)}" if near else "; nothing lies below it: it is new, or misspelt"
             raise NotFound(f"no table {name!r} in {self.uri}{shown}")
         return found
 
@@ -166,10 +168,12 @@ class Lake:
         return self._find(name) is not None
 
     def namespaces(self) -> list[str]:
-        """Names of the namespaces (databases), sorted."""
+        """Names of the namespaces (databases), sorted. Raises `NotFound` for a local folder that is not there."""
         found = {f.removesuffix(_DATABASE) for f in self._store.folders("") if f.endswith(_DATABASE)}
         if not found:
             self._require_warehouse()
+            if self._catalog is None and (said := missing_folder(self._store)):
+                raise NotFound(f"no warehouse at {self.uri}: {said}; create_table makes it")
         return sorted(found | set(self._catalog.namespaces() if self._catalog else ()))
 
     def tables(self, namespace: str | None = None) -> list[str]:
@@ -425,9 +429,12 @@ def _declared(
     if comment is not None and not isinstance(comment, str):
         raise InvalidInput(f"comment={comment!r}: it must be text")
     texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in properties.items()}
-    partitioning = Partitioning(tuple(parse_field(p) for p in partition_by))
     fields = schema.fields if isinstance(schema, Schema) else _fields(schema)
-    order = SortOrder(parse(sort_by, [each.name for each in fields], "sort_by"))
+    parsed = (parse_field(p) for p in partition_by)
+    named = (replace(each, source=spelled(fields, each.source)) for each in parsed)
+    partitioning = Partitioning(tuple(parse_field(str(each)) for each in named))  # Which is named after its source.
+    primary_key = tuple(spelled(fields, name) for name in primary_key)
+    order = SortOrder(parse(sort_by, fields, "sort_by"))
     if isinstance(schema, Schema):
         return Schema(
             fields=fields,
@@ -443,7 +450,7 @@ def _declared(
 def _fields(schema: Any) -> tuple[Field, ...]:
     if isinstance(schema, pa.Schema):
         return fields_from_arrow(schema)
-    if is_spark(schema):
+    if is_spark(schema) and type(schema).__name__ == "StructType":
         return fields_from_spark(schema)
     if isinstance(schema, tuple | list) and all(isinstance(f, Field) for f in schema):
         return tuple(schema)
@@ -451,6 +458,7 @@ def _fields(schema: Any) -> tuple[Field, ...]:
         return fields_from_arrow(pa.schema(schema))
     raise InvalidInput(
         f"schema is a {type(schema).__name__}; give a pyarrow.Schema, a PySpark StructType or a lakeformat Schema"
+        + ("; rows are written afterwards, with append: give their .schema here" if hasattr(schema, "schema") else "")
     )
 
 

@@ -62,7 +62,7 @@ _VALUES = 10_000  # Of a key, up to which files are chosen by its values; beyond
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
 
-Values = Mapping[str, str | Expression]
+Values = Mapping[str, Any]  # SQL text, an expression, or a plain Python value.
 
 
 class Run(Protocol):
@@ -293,7 +293,7 @@ def bound(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]
         if each.act is not Act.DELETE:
             given = each.values
             values = all_columns(each.act, target, source, asked.evolve_schema) if given is None else given
-        assignments = tuple((name, _parsed(value)) for name, value in values.items())
+        assignments = tuple((name, sql_text.value(value, (TARGET, SOURCE))) for name, value in values.items())
         clauses.append(Clause(each.group, each.act, _parsed(each.condition), assignments))
     merge = prepare(target, source, _parsed(asked.on), tuple(clauses))
     outcomes.check(merge)

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import sql_text
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.engine import Engine
-from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model.operation import Overwrite, Request, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
@@ -33,6 +34,7 @@ from lakeformat.model.predicate import (
     or_,
     split,
 )
+from lakeformat.model.schema import Field, find_field, spelled
 from lakeformat.model.snapshot import TableState
 from lakeformat.model.work import (
     LAST_UPDATED,
@@ -124,6 +126,22 @@ def update(
         store, dialect, engine, base, touched.mixed, assignments=tuple(assignments.items()), update_where=condition
     )
     return _replacement(dialect, base, request, "update", scope, condition, touched, added)
+
+
+def assigned(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Expression]:
+    """What an update says, by the names of the table's columns. Raises `InvalidInput` and `NotFound`."""
+    found: dict[str, Expression] = {}
+    for given, value in values.items():
+        name = find_field(fields, spelled(fields, given)).name
+        if name in found:
+            raise InvalidInput(f"update: column {name!r} is assigned twice")
+        found[name] = sql_text.value(value)
+        try:
+            bind(found[name], fields)
+        except NotFound as error:
+            hint = f"; text is quoted: {{{given!r}: {chr(34)}'...'{chr(34)}}}" if isinstance(value, str) else ""
+            raise NotFound(f"update of {name!r}: {error}{hint}") from error
+    return found
 
 
 def replace_rows(

@@ -44,7 +44,7 @@ from lakeformat.model.operation import (
 )
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
-from lakeformat.model.schema import Schema, find_field
+from lakeformat.model.schema import Schema, spelled
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
 from lakeformat.model.work import WrittenFile
 from lakeformat.scan import Scan
@@ -380,14 +380,18 @@ class Table:
 
     def update(
         self,
-        assignments: Mapping[str, str | Expression],
+        assignments: Mapping[str, Any],
         where: str | Expression | None = None,
         *,
         spark: Any = None,
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Set columns to expressions (which see the old row) in the rows for which `where` is true."""
+        """Set columns in the rows for which `where` is true: to values, or to expressions as SQL text, which see the old row.
+
+        A str is an expression: text is quoted in it, `{"name": "'bob'"}`. None, numbers, booleans, bytes, `Decimal`, dates,
+        times and `datetime` are values.
+        """
         base = self._base()
         request, landed = self._asked(base, id, properties)
         engine = engine_for(spark=spark)
@@ -396,7 +400,7 @@ class Table:
         fields = base.schema.fields
         if not isinstance(assignments, Mapping) or not assignments:
             raise InvalidInput("update needs an assignment, e.g. {'a': 'a + 1'}")
-        bound = {find_field(fields, name).name: bind(sql_text.parse(e), fields) for name, e in assignments.items()}
+        bound = {name: bind(value, fields) for name, value in row_level.assigned(assignments, fields).items()}
         condition = self._condition(where, base.schema)
         operation = row_level.update(self._store, self._dialect, engine, base, request, bound, condition)
         return self._commit(base, operation, engine) if operation else None
@@ -894,7 +898,7 @@ class Table:
             if not schema.sort_order:
                 raise InvalidInput(f"sort_by=True: {self.name} has no sort order; say which, e.g. ['id']")
             return schema.sort_order.fields
-        found = order.parse_any(sort_by, schema.names, "sort_by")
+        found = order.parse_any(sort_by, schema.fields, "sort_by")
         if not found:
             raise InvalidInput(f"sort_by={sort_by!r}: give a list of columns, e.g. ['id']")
         order.check(found, schema.fields, self.name)
@@ -903,7 +907,10 @@ class Table:
     def _declared(self, schema: Schema, partitions: Iterable[Mapping[str, Any]]) -> Expression:
         """Partition specs as one condition on partition columns."""
         names = schema.partitioning.columns
-        specs = list(arguments.specs(partitions))
+        columns = tuple(each for each in schema.fields if each.name in names)
+        specs = [
+            {spelled(columns, name): value for name, value in spec.items()} for spec in arguments.specs(partitions)
+        ]
         if not names and not schema.partitioning:
             raise InvalidInput(f"{self.name} has no partitions; leave the partition spec out")
         if not names:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from lakeformat import InvalidInput, Lake, LakeError
+from lakeformat import InvalidInput, Lake, LakeError, NotFound
 from lakeformat.cli.session import Session, data_grid, of
 from lakeformat.cli.warehouses import user_file
 
@@ -104,7 +104,11 @@ def _words(lake: Lake) -> list[str]:
     """What the prompt completes: SQL's words, tables and their columns."""
     words = "SELECT FROM WHERE GROUP BY ORDER LIMIT INSERT INTO OVERWRITE VALUES UPDATE SET DELETE MERGE USING CREATE TABLE ALTER DROP CALL EXPLAIN SHOW TABLES DESCRIBE"
     found = words.split()
-    for name in lake.tables():
+    try:
+        tables = lake.tables()
+    except NotFound:  # A warehouse that is yet to be made.
+        tables = []
+    for name in tables:
         found.append(name)
         try:
             found += lake.table(name).schema.names

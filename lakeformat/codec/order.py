@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import sqlglot
 from sqlglot import expressions as exp
@@ -12,14 +12,14 @@ from lakeformat.codec import transform
 from lakeformat.errors import InvalidInput
 from lakeformat.model.order import Sort, SortField, ZOrder
 from lakeformat.model.partition import Transform, TransformKind, parse_field
-from lakeformat.model.schema import Field, Scalar, find_part
+from lakeformat.model.schema import Field, Scalar, find_part, spelled, spelled_path
 
 
-def parse(texts: Iterable[str], columns: Collection[str], what: str) -> tuple[SortField, ...]:
+def parse(texts: Iterable[str], columns: tuple[Field, ...], what: str) -> tuple[SortField, ...]:
     """`id DESC NULLS LAST`, `days(ts)`, `bucket(16, id)`, `address.city` -> fields of an order.
 
-    Without a word, ascending; nulls first where ascending, last where descending. What is the name of one of `columns` is
-    that column. Raises `InvalidInput` that says `what` it is of.
+    Without a word, ascending; nulls first where ascending, last where descending. What is the name of one of `columns` (see
+    `spelled`) is that column. Raises `InvalidInput` that says `what` it is of.
     """
     found = parse_any(texts, columns, what)
     fields = tuple(each for each in found if isinstance(each, SortField))
@@ -30,7 +30,7 @@ def parse(texts: Iterable[str], columns: Collection[str], what: str) -> tuple[So
     return fields
 
 
-def parse_any(texts: Iterable[str], columns: Collection[str], what: str) -> tuple[Sort, ...]:
+def parse_any(texts: Iterable[str], columns: tuple[Field, ...], what: str) -> tuple[Sort, ...]:
     """As `parse`; also `zorder(a, b)`."""
     if isinstance(texts, str) or not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"{what}={texts!r}: give a list, e.g. ['id', 'days(ts) DESC NULLS LAST']")
@@ -62,9 +62,9 @@ def _plain(source: tuple[str, ...], fields: tuple[Field, ...], where: str) -> Sc
     return kind
 
 
-def _sort(text: str, columns: Collection[str], what: str) -> Sort:
-    if text in columns:
-        return SortField((text,))
+def _sort(text: str, columns: tuple[Field, ...], what: str) -> Sort:
+    if (name := spelled(columns, text)) in {each.name for each in columns}:
+        return SortField((name,))
     try:
         found = sqlglot.parse_one(text, into=exp.Ordered, read="spark")
     except SqlglotError as error:
@@ -87,9 +87,10 @@ def _sort(text: str, columns: Collection[str], what: str) -> Sort:
     return SortField(_path(source, columns), function, descending, not found.args.get("nulls_first"))
 
 
-def _path(source: exp.Column | exp.Dot, columns: Collection[str]) -> tuple[str, ...]:
+def _path(source: exp.Column | exp.Dot, columns: tuple[Field, ...]) -> tuple[str, ...]:
     path = tuple(part.name for part in source.parts)
-    return (".".join(path),) if ".".join(path) in columns else path
+    whole = spelled(columns, ".".join(path))
+    return (whole,) if any(each.name == whole for each in columns) else spelled_path(columns, path)
 
 
 def _column(text: str) -> exp.Expression | None:

@@ -24,6 +24,8 @@ from lakeformat.model.schema import (
     children,
     rebuild,
     scalar,
+    spelled,
+    spelled_path,
     walk,
 )
 from lakeformat.model.type_text import parse_type
@@ -357,7 +359,7 @@ def _placed(
         return siblings
     if after == each.name:
         raise InvalidInput(f"column {what} cannot come after itself")
-    place = others.index(_found(others, after, after)) + 1
+    place = others.index(_found(others, spelled(others, after), after)) + 1
     return (*others[:place], each, *others[place:])
 
 
@@ -456,12 +458,12 @@ def _roles(type: Type) -> tuple[str, ...]:
 def _path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:
     """A dotted name is a path, unless a column is called just so."""
     if isinstance(name, str):
-        path = (name,) if any(each.name == name for each in fields) else tuple(name.split("."))
+        path = (name,) if any(each.name == spelled(fields, name) for each in fields) else tuple(name.split("."))
     else:
         path = tuple(name) if isinstance(name, list | tuple) else ()
     if not path or not all(isinstance(part, str) and part for part in path):
         raise InvalidInput(f"{name!r} is not the name of a column")
-    return path
+    return spelled_path(fields, path)
 
 
 def _new_path(fields: tuple[Field, ...], name: Path) -> tuple[str, ...]:

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lakeformat.model.predicate import Expression, columns_of
-from lakeformat.model.schema import Field, Row, find_field
+from lakeformat.model.schema import Field, Row, find_field, spelled
 
 
 def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:
-    """The columns asked for, in the order asked for (None: all); `a.b` keeps only `b` of the row `a`. Raises `NotFound`."""
+    """The columns asked for (see `spelled`), in the order asked for (None: all); `a.b` keeps only `b` of the row `a`. Raises
+    `NotFound`."""
     if columns is None:
         return fields
     chosen: dict[str, list[str] | None] = {}
     whole = {f.name for f in fields}
-    for name in columns:
+    for asked in columns:
+        name = spelled(fields, asked)
         first, _, rest = name.partition(".")
+        first = spelled(fields, first)
         if name in whole or not rest:
             chosen[name] = None
         elif chosen.setdefault(first, []) is not None:

@@ -94,12 +94,13 @@ def _there(context: Context, name: str) -> str | None:
     try:
         if context.lake.exists(name):
             return name
-    except InvalidInput:
+        namespaces = context.lake.namespaces()
+    except (InvalidInput, NotFound):  # A name that cannot be, or a warehouse that is not there yet.
         return None
     namespace = name.rpartition(".")[0].casefold()
     near = [
         each
-        for known in context.lake.namespaces()
+        for known in namespaces
         if known.casefold() == namespace
         for each in context.lake.tables(known)
         if each.casefold() == name.casefold()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import re
@@ -76,6 +77,17 @@ def open_store(uri: str, options: Mapping[str, str] | None = None, lease: Lease 
             f"{uri}: a password in an address is written into the files of its tables; give credentials as options instead"
         )
     return ObjectFiles(base, prefix, tuple(sorted((str(k), str(v)) for k, v in given.items())), lease)
+
+
+def missing_folder(store: Store) -> str | None:
+    """What to say where the folder of a local store is not there; None where it is, and of object storage, which has none."""
+    if not isinstance(store, LocalFiles) or os.path.isdir(store.folder):
+        return None
+    above, name = os.path.split(store.folder)
+    while not os.path.isdir(above):
+        above, name = os.path.split(above)
+    near = difflib.get_close_matches(name, _names(above, os.DirEntry.is_dir), 3)
+    return f"{above} has no folder {name!r}" + (f"; near it are {', '.join(near)}" if near else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1039,7 +1039,16 @@ def test_a_folder_that_is_no_warehouse(tmp_path, lake, table):
         Lake(str(file)).create_table("a.b", SCHEMA)
     with pytest.raises(InvalidInput, match="not a warehouse"):
         Lake(table.uri).table("shop.orders")
-    assert Lake(str(tmp_path / "nothing")).tables() == []
+    new = Lake(str(tmp_path / "warehouze"))
+    for ask in (new.tables, new.namespaces, lambda: new.table("shop.orders"), lambda: new.drop_table("shop.orders")):
+        with pytest.raises(NotFound, match=r"no folder 'warehouze'; near it are warehouse; create_table makes it"):
+            ask()
+    with pytest.raises(NotFound, match=r"has no folder 'a'; create_table"):
+        Lake(str(tmp_path / "a" / "b" / "c")).tables("shop")
+    assert not new.exists("shop.orders")
+    assert new.drop_table("shop.orders", if_exists=True) is None
+    new.create_table("shop.orders", SCHEMA)
+    assert new.tables() == ["shop.orders"]
 
 
 @only("iceberg")

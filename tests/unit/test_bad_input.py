@@ -3,10 +3,13 @@
 import datetime
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from lakeformat import AlreadyExists, InvalidInput, Lake, LakeError, NotFound, OutsideScope, UnsupportedFeature
+from lakeformat.model.projection import project
+from lakeformat.model.schema import Field, Kind, scalar
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 ROWS = pa.table({"id": [1, 2], "v": ["a", None], "dt": ["x", "y"]})
@@ -61,9 +64,9 @@ def test_a_warehouse_that_is_not_one(lake, table, tmp_path):
     with pytest.raises(LakeError):
         Lake(str(plain)).create_table("d.t", SCHEMA)
     nowhere = Lake(str(tmp_path / "nowhere"))
-    assert nowhere.tables() == []
-    with pytest.raises(NotFound, match="empty"):
-        nowhere.table("d.t")
+    for ask in (nowhere.tables, nowhere.namespaces, lambda: nowhere.table("d.t")):
+        with pytest.raises(NotFound, match="no folder 'nowhere'"):
+            ask()
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -191,7 +194,7 @@ def test_tables_that_cannot_be_made_leave_nothing(lake, tmp_path, schema, how, s
         lake.create_table("d.t", schema, **how)
     assert says in str(caught.value)
     assert files(tmp_path) == {}
-    assert lake.tables() == []
+    assert not lake.exists("d.t")
 
 
 def test_names_of_columns_may_be_odd(lake):
@@ -504,3 +507,122 @@ def test_partitions_by_column_for_a_table_without(lake, tmp_path):
         with pytest.raises(InvalidInput, match="no partitions"):
             verb()
     assert files(tmp_path) == before
+
+
+def test_a_name_in_another_case_is_the_column_everywhere(lake):
+    for format in ("paimon", "iceberg"):
+        key = (
+            {"primary_key": ["ID", "dt"], "properties": {"bucket": "1"}}
+            if format == "paimon"
+            else {"sort_by": ["ID DESC"]}
+        )
+        nested = SCHEMA.append(pa.field("row", pa.struct([("Part", pa.int64())])))
+        t = lake.create_table(f"c.{format}", nested, format=format, partition_by=["DT"], **key)
+        rows = ROWS.append_column("row", pa.array([{"Part": 1}, None], nested.field("row").type))
+        t.append(rows)
+        assert t.schema.partitioning.sources == ("dt",)
+        found = t.scan(columns=["ID", "Row.part"], where="ID = 1").to_arrow()
+        assert (found.schema.names, found.to_pylist()) == (["id", "row"], [{"id": 1, "row": {"Part": 1}}])
+        assert t.changes(0, columns=["V"]).to_arrow().column_names == ["v", "_row_kind"]
+        t.update({"V": "upper(V)"}, where="ID = 1")
+        t.merge_into(rows, on="t.ID = s.Id").when_matched("s.iD = 2").update({"V": "'c'"}).merge()
+        t.compact(sort_by=["V"]) if format == "iceberg" else None
+        t.alter().rename_column("ROW.PART", "p").change_comment("V", "text").commit()
+        assert t.schema.fields[3].type.fields[0].name == "p"
+        t.overwrite(rows.slice(1).drop_columns("row"), partition={"DT": "y"})
+        t.drop_partitions([{"Dt": "y"}])
+        assert t.scan(["V"]).to_arrow().to_pylist() == [{"v": "A"}]
+        with pytest.raises(NotFound, match="'idd'; there are id"):
+            t.scan(columns=["idd"])
+    twins = (Field(0, "id", scalar(Kind.INT)), Field(1, "ID", scalar(Kind.INT)))  # As other writers may have them.
+    assert project(twins, ["ID"]) == twins[1:]
+    with pytest.raises(InvalidInput, match="'Id' could be id or ID; spell it exactly"):
+        project(twins, ["Id"])
+
+
+VALUES = {
+    "l": 5, "f": 0.5, "o": True, "s": None, "e": Decimal("1.25"), "b": b"x", "d": datetime.date(2020, 1, 2),
+    "t": datetime.datetime(2020, 1, 2, 3, 4, 5, 6), "z": datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC),
+}  # fmt: skip
+
+
+def test_plain_values_are_assigned_as_they_are_and_text_is_an_expression(lake):
+    types = [pa.int64(), pa.float64(), pa.bool_(), pa.string(), pa.decimal128(9, 2), pa.binary(), pa.date32()]
+    schema = pa.schema(zip(VALUES, [*types, pa.timestamp("us"), pa.timestamp("us", "UTC")], strict=True))
+    t = lake.create_table("c.values", schema, format="iceberg")
+    t.append(pa.table({name: pa.nulls(1, schema.field(name).type) for name in VALUES}, schema))
+    t.update(VALUES)
+    assert t.scan().to_arrow().to_pylist() == [VALUES]
+    t.update({"s": "'bob'", "l": np.int64(7)})
+    source = pa.table({"l": [7]})
+    t.merge_into(source, on="t.l = s.l").when_matched().update({"f": 1.5, "s": "concat(t.s, '!')"}).merge()
+    assert t.scan(["l", "f", "s"]).to_arrow().to_pylist() == [{"l": 7, "f": 1.5, "s": "bob!"}]
+    with pytest.raises(NotFound, match=r"update of 's': no column 'bob'.*text is quoted: \{'s': \"'...'\"\}"):
+        t.update({"s": "bob"})
+    with pytest.raises(InvalidInput, match="assigned twice"):
+        t.update({"s": None, "S": 1})
+    with pytest.raises(InvalidInput):
+        t.update({"s": ["bob"]})
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("uper(v) = 'A'", r"uper is not known.*near it are upper"),
+        ("substrng(v, 1) = 'A'", r"near it are substring"),
+        ("start_with(v, 'A')", r"near it are startswith"),
+        ("id IN (SELECT id FROM other)", r"holds a query, which a condition cannot; .*is_in\('id', other.scan"),
+        ("EXISTS (SELECT 1)", "holds a query"),
+    ],
+)
+def test_conditions_that_are_not_known_are_refused_with_what_is_near(table, where, said):
+    with pytest.raises(InvalidInput, match=said):
+        table.scan(where=where)
+    with pytest.raises(InvalidInput) as told:
+        table.scan(where="zzz(v)")
+    assert "upper" in str(told.value)
+    assert "eq_null_safe" not in str(told.value)
+
+
+def test_rows_in_the_place_of_a_schema_are_refused_with_what_to_give(lake):
+    for rows in (ROWS, ROWS.to_pandas()):
+        with pytest.raises(InvalidInput, match=f"schema is a {type(rows).__name__}; give a pyarrow.Schema"):
+            lake.create_table("d.n", rows)
+    assert not lake.exists("d.n")
+
+
+@pytest.mark.spark
+def test_a_frame_of_spark_in_the_place_of_a_schema_is_refused_with_what_to_give(lake, spark):
+    frame = spark.range(3)
+    with pytest.raises(InvalidInput, match=r"schema is a DataFrame; .* give their \.schema here"):
+        lake.create_table("d.n", frame)
+    assert lake.create_table("d.n", frame.schema).schema.names == ("id",)
+
+
+@pytest.mark.parametrize("key", [pa.int64(), pa.float64(), pa.date32(), pa.decimal128(5, 2), pa.bool_()], ids=str)
+@pytest.mark.parametrize("text_in", ["table", "source"])
+def test_merges_on_text_that_is_no_value_of_the_other_side_are_refused_by_name(lake, key, text_in):
+    texts, others = pa.table({"k": ["x"], "v": [1]}), pa.table({"k": pa.nulls(1, key), "v": [1]})
+    there, given = (texts, others) if text_in == "table" else (others, texts)
+    t = lake.create_table("d.m", there.schema, format="iceberg")
+    t.append(there)
+    with pytest.raises(InvalidInput, match=r"merge_into on `t.k` = `s.k`: .* as text: cast\(`[ts].k` as string\)"):
+        t.merge_into(given, on="t.k = s.k").when_matched().update({"v": "s.v + 1"}).merge()
+    assert t.scan().to_arrow()["v"].to_pylist() == [1]
+
+
+@pytest.mark.spark
+def test_a_session_that_was_stopped_is_refused(table):
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    stopped = SparkSession.__new__(SparkSession)
+    stopped._sc = SparkContext.__new__(SparkContext)
+    stopped._sc._jsc = None  # As `stop` leaves it.
+    for ask in (
+        lambda: table.scan().to_spark(stopped),
+        lambda: table.delete("id = 1", spark=stopped),
+        lambda: table.compact(spark=stopped),
+    ):
+        with pytest.raises(InvalidInput, match="the Spark session was stopped; start another one"):
+            ask()

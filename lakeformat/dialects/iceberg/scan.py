@@ -355,7 +355,8 @@ def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
     fields = base.schema.fields
     if columns is not None and metadata.format_version(base) >= 3:
         known = set(base.schema.names)
-        fields += tuple(f for f in (ROW_ID, LAST_UPDATED) if f.name in columns and f.name not in known)
+        asked = {name.casefold() for name in columns}
+        fields += tuple(f for f in (ROW_ID, LAST_UPDATED) if f.name in asked and f.name not in known)
     return projection.project(fields, columns)
 
 
