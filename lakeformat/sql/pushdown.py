@@ -49,7 +49,7 @@ def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any])
     if any(len(names) != len(each.source.names) for names, each in zip(spelt, references, strict=True)):
         return found  # Names that differ in case alone.
     try:
-        scopes = _scopes(tree, references)
+        scopes, mentioned = _scopes(tree, references)
     except (SqlglotError, KeyError, AttributeError, ValueError, IndexError, RecursionError):
         return found
     conditions = _conditions(scopes)
@@ -57,7 +57,7 @@ def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any])
         read = _read(scopes, _named(place))
         if read is None:
             continue
-        named = {spelt[place].get(name.lower()) for name in read}
+        named = {spelt[place].get(name.lower()) for name in read | mentioned[_named(place)]}
         if None not in named:  # Else a name that the optimizer took for a column of the table.
             need.columns = tuple(each for each in references[place].source.names if each in named)
             need.columns = need.columns or references[place].source.names[:1]
@@ -80,8 +80,9 @@ def _named(place: int) -> str:
     return f"_lakeformat_{place}"
 
 
-def _scopes(tree: Any, references: Sequence[Referring]) -> list[Scope]:
-    """The scopes of the query with every column named by its table, and without columns that nobody uses."""
+def _scopes(tree: Any, references: Sequence[Referring]) -> tuple[list[Scope], dict[str, set[str]]]:
+    """The scopes of the query with every column named by its table, and without what stars stand for and nobody uses; and
+    the columns of each table that the text names."""
     marks = {id(each.node): place for place, each in enumerate(references)}
     schema: dict[str, dict[str, str]] = {}
     for place, each in enumerate(references):
@@ -95,8 +96,26 @@ def _scopes(tree: Any, references: Sequence[Referring]) -> list[Scope]:
             kept = {key: node.args[key] for key in ("joins", "laterals", "sample", "pivots") if node.args.get(key)}
             node.replace(exp.Table(this=exp.to_identifier(_named(place)), alias=alias, **kept))
     assert len(marks) == len(references), references
-    qualified = qualify(copied, schema=schema, dialect="spark", quote_identifiers=False)
-    return traverse_scope(pushdown_projections(qualified))
+    how = {"expand_alias_refs": False, "validate_qualify_columns": False, "quote_identifiers": False}
+    # An alias is never taken for a column that a table has: in WHERE, Spark means the column.
+    qualified = qualify(copied, schema=schema, dialect="spark", **how)
+    loose = _aliases_used(qualified)
+    before = traverse_scope(qualified)
+    # What the text names stays, used or not: the engine would take a column that is not there for an alias.
+    named = {_named(place): _read(before, _named(place), "start") or set() for place in range(len(references))}
+    for place, each in enumerate(references):
+        named[_named(place)] |= {name.lower() for name in each.source.names} & loose
+    return traverse_scope(pushdown_projections(qualified)), named
+
+
+def _aliases_used(qualified: Any) -> set[str]:
+    """Names of columns that belong to no table, since they are what a select calls its own. Raises `KeyError` for others."""
+    aliases = {each.alias_or_name.lower() for select in qualified.find_all(exp.Select) for each in select.expressions}
+    aliases |= {name.name.lower() for each in qualified.find_all(exp.Lambda) for name in each.expressions}
+    loose = {each.name.lower() for each in qualified.find_all(exp.Column) if not each.table}
+    if unknown := loose - aliases:
+        raise KeyError(unknown.pop())
+    return loose
 
 
 def _place(source: Any) -> int | None:
@@ -105,8 +124,8 @@ def _place(source: Any) -> int | None:
     return int(source.name.removeprefix("_lakeformat_"))
 
 
-def _read(scopes: list[Scope], name: str) -> set[str] | None:
-    """The columns of a table that are read anywhere; None where the table is not to be found."""
+def _read(scopes: list[Scope], name: str, mark: str | None = None) -> set[str] | None:
+    """The columns of a table that are read anywhere, of those with `mark` only; None where the table is not to be found."""
     found: set[str] | None = None
     for scope in scopes:
         for alias, (_, source) in scope.selected_sources.items():
@@ -114,7 +133,7 @@ def _read(scopes: list[Scope], name: str) -> set[str] | None:
                 columns = scope.source_columns(alias)
                 if any(isinstance(each.this, exp.Star) for each in columns) or scope.expression.is_star:
                     return None
-                found = (found or set()) | {each.name for each in columns}
+                found = (found or set()) | {each.name for each in columns if mark is None or mark in each.this.meta}
     return found
 
 

@@ -40,7 +40,7 @@ class Result:
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
-        return self.to_arrow().schema if self._rows is None else self._rows.schema
+        return (self._frame.limit(0).toArrow() if self._rows is None else self._rows).schema
 
     def to_arrow(self) -> pa.Table:
         return self._frame.toArrow() if self._rows is None else self._rows
@@ -78,11 +78,7 @@ class Result:
         return f"Result({len(self._rows)} rows: {', '.join(self._rows.column_names)})"
 
     def _text(self, rows: int) -> str:
-        first = (
-            pa.Table.from_pylist([row.asDict() for row in self._frame.limit(rows + 1).collect()])
-            if self._rows is None
-            else self._rows.slice(0, rows + 1)
-        )
+        first = self._frame.limit(rows + 1).toArrow() if self._rows is None else self._rows.slice(0, rows + 1)
         names = list(first.column_names)
         lines = [[_cell(value) for value in row.values()] for row in first.slice(0, rows).to_pylist()]
         widths = [max(len(name), *(len(line[i]) for line in lines), 0) for i, name in enumerate(names)]

@@ -220,6 +220,17 @@ def test_what_is_pushed_changes_no_answer(lake, orders):
     assert ids(lake, correlated) == [1, 3]
 
 
+def test_an_alias_is_not_taken_for_a_column_of_its_name(lake, orders):
+    assert ids(lake, "SELECT id, upper(name) AS dt FROM shop.orders WHERE dt = '05-01'") == [1, 2]
+    assert one(lake.sql("SELECT count(*) FROM (SELECT id AS dt, dt AS id FROM shop.orders) x WHERE id = '05-01'")) == 2
+    grouped = (
+        "SELECT substring(dt, 4) AS day, count(*) AS n FROM shop.orders WHERE dt < '05-03' GROUP BY day ORDER BY day"
+    )
+    assert lake.sql(grouped).to_arrow().to_pylist() == [{"day": "01", "n": 2}, {"day": "02", "n": 2}]
+    (scan,) = lake.sql(f"EXPLAIN {grouped}").to_arrow().to_pylist()
+    assert (scan["columns"], scan["files_read"]) == ("dt", 2)
+
+
 def test_columns_without_a_name_are_called_as_in_spark(lake, orders):
     found = lake.sql("SELECT count(*), sum(id), id + 1 AS x FROM shop.orders GROUP BY id")
     assert found.to_arrow().column_names == ["count(1)", "sum(id)", "x"]
