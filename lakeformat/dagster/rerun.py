@@ -56,9 +56,9 @@ class PartitionsContext:
 
 def rerun_partitions(assets: Iterable[Any], name: str = "rerun_partitions") -> dg.JobDefinition:
     """The job that makes any set of partitions again, with one step for each partitioned table of `assets`, in its pool, upstream
-    tables first. It uses the resource `lake`, those of the assets, and `spark` where an input is a Spark frame."""
+    tables first; assets that a graph or a multi-asset makes are left out. It uses the resource `lake`, those of the assets, and `spark` where an input is a Spark frame."""
     tables = tables_of(assets)
-    partitioned = [asset for asset in tables.values() if asset.partitions and len(asset.definition.keys) == 1]
+    partitioned = [a for a in tables.values() if a.partitions and a.step and len(a.definition.keys) == 1]
 
     @dg.job(
         name=name,

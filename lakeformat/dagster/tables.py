@@ -30,10 +30,15 @@ class TableAsset:
         return self.key.to_python_identifier()
 
     @property
+    def step(self) -> dg.OpDefinition | None:
+        """The one step that makes the asset; None where a graph does."""
+        node = self.definition.node_def
+        return node if isinstance(node, dg.OpDefinition) else None
+
+    @property
     def pool(self) -> str:
         """The pool of everything that writes the table: that of the asset's own step, if it has one."""
-        pool = self.definition.op.pool if isinstance(self.definition.node_def, dg.OpDefinition) else None
-        return pool or pool_of(self.identifier)
+        return (self.step and self.step.pool) or pool_of(self.identifier)
 
     @property
     def metadata(self) -> Mapping[str, Any]:

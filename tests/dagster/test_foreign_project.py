@@ -48,12 +48,20 @@ def doubled(orders: pa.Table) -> pa.Table:
 def unannotated(orders):
     return orders
 
+@dg.op
+def tenfold(context: dg.OpExecutionContext) -> pa.Table:
+    return pa.table({"day": [context.partition_key], "n": [10]})
+
+@dg.graph_asset(partitions_def=DAYS, metadata={"partition_by": {"date": "day"}})
+def graphed():
+    return tenfold()
+
 @dg.multi_asset(specs=[dg.AssetSpec("left"), dg.AssetSpec("right")])
 def both(lake: dg.ResourceParam[object]):
     return dg.MaterializeResult(asset_key="left"), dg.MaterializeResult(asset_key="right")
 
 lake.lake.create_table("theirs.events", pa.schema([("n", pa.int64())]), if_exists="ignore").append(pa.table({"n": [1]}))
-ASSETS = [orders, doubled, both]
+ASSETS = [orders, doubled, graphed, both]
 EXTERNAL = external_tables(lake, ["theirs.events"])
 defs = dg.Definitions.merge(
     dg.Definitions(
@@ -108,6 +116,8 @@ if __name__ == "__main__":
         context = dg.build_sensor_context(instance=instance, resources={"lake": lake}, repository_def=None)
         (event,) = sensor(context).asset_events
         assert event.asset_key == dg.AssetKey("doubled")
+        assert dg.materialize([graphed], resources=RESOURCES, instance=instance, partition_key="2026-01-01").success
+        assert lake.lake.table("shop.graphed").scan().count() == 1
         result = dg.materialize(
             [orders, unannotated], selection=[unannotated], resources=RESOURCES, instance=instance, raise_on_error=False
         )
