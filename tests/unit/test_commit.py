@@ -71,10 +71,10 @@ class Case:
     def commit(self, operation: Operation, attempts: int = 3) -> Snapshot:
         for path in (each.path for each in getattr(operation, "added", ())):
             self.store.write(path, b"x")
-        ticks = iter(range(100))
+        ticks = iter(range(3, 100))
         return commit(
             self.seen or self.store, self, self.dialect, operation, attempts,
-            stamp=self.stamp, sleep=self.slept.append, jitter=lambda: 0.5, clock=lambda: next(ticks) * 0.25,
+            stamp=self.stamp, sleep=self.slept.append, jitter=lambda: 0.5, clock=lambda: next(ticks) * 2.5,
         )  # fmt: skip
 
     def manifests(self) -> list[str]:
@@ -103,7 +103,7 @@ def test_a_commit_says_what_it_took(caplog: pytest.LogCaptureFixture):
     case = Case()
     with caplog.at_level(logging.INFO, logger="lakeformat"):
         made = case.commit(append())
-    assert (made.id, made.operation_id, made.attempts, made.milliseconds) == (1, "op", 1, 250)
+    assert (made.id, made.operation_id, made.attempts, made.milliseconds) == (1, "op", 1, 2500)
     assert case.slept == []
     assert [r.getMessage() for r in caplog.records if "snapshot 1" in r.getMessage()], "one line says so"
     assert len(caplog.records) == 1
@@ -262,6 +262,28 @@ def test_what_no_longer_fits_after_others_changed_the_table_discards_what_was_wr
     assert not case.store.exists("data/op")
 
 
+def test_what_no_longer_fits_while_an_attempt_may_land_yet_discards_nothing():
+    """The schema can change under a base whose next name is free as yet."""
+    case = Case()
+    checks: list[int] = []
+
+    class Strict:
+        @staticmethod
+        def check(reader: Any, operation: Operation, base: Any) -> None:
+            checks.append(base.version)
+            if len(checks) == 2:
+                raise InvalidInput("the number of buckets has changed")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(toy, name)
+
+    case.answers, case.dialect = [case.never_arrive], Strict()
+    with pytest.raises(CommitUnknown, match="buckets"):
+        case.commit(append())
+    assert checks == [0, 0]
+    assert case.store.exists("data/op")
+
+
 def test_cleaning_up_never_hides_the_outcome():
     case = Case()
     case.seen = Failing(case.store, {"delete": range(1, 99)})
@@ -325,7 +347,7 @@ def test_storage_that_fails_after_an_unknown_outcome_is_no_answer(call: str, lan
     if lands and call == "write":
         assert case.commit(append()).id == 2, "found, so nothing needs to be written"
         return
-    with pytest.raises(CommitUnknown):
+    with pytest.raises(CommitUnknown, match=f"{call}: no answer"):
         case.commit(append())
     assert case.store.exists("data/op")
     failing.calls = {}
