@@ -10,6 +10,7 @@ from sqlglot import exp
 from lakeformat.errors import InvalidInput
 from lakeformat.sql import functions, parameters
 from lakeformat.sql.session import Context
+from lakeformat.sql.sources import Stream
 
 if TYPE_CHECKING:
     from lakeformat.sql.query import Query
@@ -29,16 +30,20 @@ def rows(context: Context, query: Query) -> pa.Table:
     sql = functions.translated(tree, query.piece).sql(dialect="duckdb")
     values = {name: parameters.value(context.params, name) for name in parameters.used(tree)}
     duckdb = _duckdb()
+    streams = [each.source.stream() for each in query.references]
     connection = duckdb.connect(":memory:", config=_LOCKED)
     try:
         connection.execute("SET TimeZone='UTC'")
         connection.execute("SET lock_configuration=true")
-        for place, each in enumerate(query.references):
-            connection.register(_name(place), each.source.stream())
+        for place, stream in enumerate(streams):
+            connection.register(_name(place), stream)
         connection.execute(sql, values or None)
         nothing = [description[1] == "NULL" for description in connection.description or ()]
         return _spelt(connection.to_arrow_table(), connection.description, nothing)
     except duckdb.Error as error:
+        stopped = next((each.error for each in streams if isinstance(each, Stream) and each.error is not None), None)
+        if stopped is not None:
+            raise stopped from error
         said = str(error).split("\n\n")[0].split("\nLINE")[0]
         raise InvalidInput(
             f"SQL at {context.script.place(query.piece.origin(0))}: {said} (in process; with spark= Spark answers)"

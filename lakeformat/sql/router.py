@@ -61,10 +61,15 @@ def run(
 
 
 def _is_write(cursor: Cursor) -> bool:
-    words = {cursor.word()}
-    if cursor.word() == "WITH":
-        words = {token.text.upper() for token in cursor.tokens}
-    return bool(words & _WRITES) or cursor.word() == "CALL"
+    words = {token.text.upper() for token in cursor.tokens}
+    match cursor.word():
+        case "WITH":
+            return bool(words & _WRITES)
+        case "CREATE" | "REPLACE":
+            return "SELECT" in words
+        case "ALTER":
+            return {"DROP", "PARTITION"} <= words and "FIELD" not in words
+    return cursor.word() in _WRITES or cursor.word() == "CALL"
 
 
 def _statement(context: Context, cursor: Cursor) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -46,7 +46,7 @@ class TableRows:
         return TableRows(self.table, found if where is None else found.filter(where), self.version)
 
     def stream(self) -> Any:
-        return _Stream(self.scan)
+        return Stream(self.scan)
 
     def frame(self, spark: Any) -> Any:
         return self.scan.to_spark(spark)
@@ -155,14 +155,24 @@ def _to_spark(spark: Any, rows: pa.Table) -> Any:
     return spark.createDataFrame(rows)
 
 
-class _Stream:
-    """A scan that may be read several times, each time from its beginning."""
+class Stream:
+    """A scan that may be read several times, each time from its beginning. `error`: what stopped it, which the engine that reads
+    tells as text only."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
+        self.error: Exception | None = None
 
     def __arrow_c_schema__(self) -> Any:
         return self._scan.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self._scan.to_batches().__arrow_c_stream__(requested_schema)
+        reader = pa.RecordBatchReader.from_batches(self._scan.schema, self._batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._scan.to_batches()
+        except Exception as error:
+            self.error = error
+            raise

@@ -1,12 +1,13 @@
 """INSERT, DELETE, UPDATE, MERGE and TRUNCATE: what becomes of the rows, in one commit each."""
 
 import datetime as dt
+import pathlib
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
-from lakeformat import InvalidInput, NotFound, UnsupportedFeature
+from lakeformat import InvalidInput, LakeError, NotFound, UnsupportedFeature
 from tests.sql.conftest import ORDERS, rows
 
 
@@ -249,3 +250,26 @@ def test_other_tables_stay_as_they_are(lake, orders):
     lake.sql("DELETE FROM shop.orders WHERE id IN (SELECT id FROM shop.other)")
     assert ids(orders) == []
     assert ids(other) == [1, 2, 3, 4, 5]
+
+
+def test_question_marks_keep_their_places_where_the_text_is_put_together_anew(lake, orders):
+    text = "UPDATE shop.orders SET name = concat(initcap(name), ?), amount = ? WHERE initcap(name) = ? AND dt = ?"
+    lake.sql(text, params=["!", 7, "Ann", "05-01"])
+    assert {each[0]: each[1:3] for each in rows(orders)}[1] == ("Ann!", Decimal("7.00"))
+
+
+def test_id_names_the_one_commit_of_a_text(lake, orders):
+    text = "CREATE TABLE IF NOT EXISTS shop.copy (id BIGINT); INSERT INTO shop.copy SELECT id FROM shop.orders"
+    lake.sql(text, id="load")
+    lake.sql(text, id="load")
+    assert len(ids(lake.table("shop.copy"))) == 5
+    made = lake.sql("CREATE TABLE shop.again AS SELECT id FROM shop.orders", id="made").snapshot
+    assert made.operation_id == "made"
+
+
+def test_a_file_that_is_gone_is_told_as_such(lake, orders):
+    for path in pathlib.Path(orders.uri.removeprefix("file://")).rglob("*.parquet"):
+        path.unlink()
+    with pytest.raises(LakeError) as told:
+        lake.sql("SELECT sum(id) FROM shop.orders")
+    assert not isinstance(told.value, InvalidInput)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 ALONE = """
 import sys
 
-EXTRAS = {"boto3", "dagster", "fastavro", "grpc", "pandas", "polars", "pyspark", "requests", "sqlalchemy"}
+EXTRAS = {"boto3", "dagster", "duckdb", "fastavro", "grpc", "pandas", "polars", "pyspark", "requests", "sqlalchemy"}
 
 class NotInstalled:
     @staticmethod
@@ -40,6 +40,14 @@ for format in ("paimon", "iceberg"):
     table.compact(full=True)
     table.expire_snapshots(retain_last=1)
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [2, 4]
+lake.sql("CREATE TABLE a.b (id BIGINT); ALTER TABLE a.b ADD COLUMN c INT; DELETE FROM paimon.t WHERE id = 2")
+assert lake.table("paimon.t").scan().count() == 1
+try:
+    lake.sql("SELECT 1")
+except InvalidInput as error:
+    assert "lakeformat[duckdb]" in str(error), error
+else:
+    raise AssertionError("duckdb")
 for catalog, extra in (("sql", "lakeformat[sql]"), ("https://example.test", "lakeformat[rest]")):
     try:
         Lake(sys.argv[1], catalog=catalog)
