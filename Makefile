@@ -26,8 +26,8 @@ ui: $(STAMP) java home ## Open Dagster on http://localhost:3000
 test: $(STAMP) java ## Run the tests, on two processes
 	$(PYTEST)
 
-test-fast: $(STAMP) ## Run the tests that start neither a JVM nor Dagster, with few seeds and examples
-	LAKEFORMAT_SEEDS=30 LAKEFORMAT_EXAMPLES=5 $(PYTEST) -m 'not spark and not dagster' --hypothesis-profile fast
+test-fast: $(STAMP) ## Run the tests that start neither a JVM nor Dagster and are not slow, with few seeds and examples
+	LAKEFORMAT_SEEDS=30 LAKEFORMAT_EXAMPLES=5 $(PYTEST) -m 'not spark and not dagster and not slow' --hypothesis-profile fast
 
 test-long: $(STAMP) java ## Run the tests with the seeds and examples of a night
 	LAKEFORMAT_SEEDS=10000 LAKEFORMAT_EXAMPLES=300 $(PYTEST) --hypothesis-profile long --timeout 0

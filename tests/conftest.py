@@ -1,7 +1,7 @@
 """What all tests share: one Spark session a process, started by the first test that asks for it, and which tests are slow.
 
 A test that asks for `spark` is marked so by itself, and goes first. What starts Dagster in other processes is marked `dagster`.
-`make test-fast` leaves out both. Of a test that is parametrized by `seed`, as many seeds run as `LAKEFORMAT_SEEDS` asks for: 1 in
+`make test-fast` leaves out both, and what is `slow`. Of a test that is parametrized by `seed`, as many seeds run as `LAKEFORMAT_SEEDS` asks for: 1 in
 `make test-fast`, 3 in `make test`, all in `make test-long`, or of a test that is named.
 """
 
@@ -28,6 +28,9 @@ os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
 
 SEEDS = max(int(os.environ.get("LAKEFORMAT_SEEDS", "150")) // 50, 1)  # Of a test that is asked for with each `seed`.
 
+# Files that try all pairs of verbs, or a fault at each call of a verb.
+SLOW = {"test_conflicts", "test_failing", "test_failing_iceberg", "test_failing_merges", "test_processes"}
+
 
 @pytest.hookimpl(tryfirst=True)  # Before marks choose among the tests.
 def pytest_collection_modifyitems(config, items):
@@ -37,6 +40,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+        if item.path.stem in SLOW or item.path.parent.name == "package":
+            item.add_marker("slow")
         if item.path.parent.name == "dagster" and _starts_processes(item.path):
             item.add_marker("dagster")
     # One process then has most of the tests that need a session, while the other has the rest, and takes of these what is left.

@@ -193,6 +193,7 @@ def read(table, first, last):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("properties", LIFE.values(), ids=LIFE)
 def test_changelogs_outlive_their_snapshots(lake, properties):
     kept = {"changelog.num-retained.min": "100"}

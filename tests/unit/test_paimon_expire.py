@@ -233,6 +233,7 @@ def test_two_tags_share_files():
     world.check(unreachable_gone=True)
 
 
+@pytest.mark.slow
 def test_an_interrupted_expiry_loses_nothing_and_the_next_finishes():
     """The plug is pulled before every single file in turn."""
     n, whole = -1, World()
@@ -524,6 +525,7 @@ def test_empty_folders_go_only_when_asked(tmp_path):
         assert ids(t) == [2]
 
 
+@pytest.mark.slow
 def test_an_interrupted_expiry_loses_no_changelog_and_the_next_finishes():
     """The plug is pulled before every single file in turn, and before the copies of what goes."""
     whole = World(**LONGER)

@@ -78,6 +78,7 @@ def replayed(table):
     return held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "option"),
     [*((each, option) for each in ENGINES for option in ("lookup", "force")), ("first-row", "none")],
