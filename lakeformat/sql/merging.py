@@ -9,20 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from lakeformat.codec import sql_text
 from lakeformat.errors import InvalidInput
 from lakeformat.merge import Asked, MergeInto
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group
-from lakeformat.model.predicate import ALWAYS, Column, Expression, resolve
+from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, and_, conjuncts, paths_of, resolve
 from lakeformat.sql import parameters, query, rows, text
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.rows import Target
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
 
-_COMPUTED = "_lakeformat_computed_"
+_COMPUTED, _KEY = "_lakeformat_computed_", "_lakeformat_key_"
+_STAGED, _ROW, _MATCHES = "_lakeformat_source", "_lakeformat_row", "_lakeformat_matches"
 
 
 @dataclass(slots=True)
@@ -46,11 +49,14 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
     source = cursor.until("ON")
     reading = Reading(context, on, source, _alias(source), evolve)
     cursor.expect("ON")
-    matching = _expression(reading, cursor.until("WHEN"), (TARGET, SOURCE))
+    matched_by = cursor.until("WHEN")
+    matching = _matching(reading, matched_by)
     clauses = []
     while not cursor.done:
         clauses.append(_clause(reading, cursor))
     data = query.rows(context, _source(reading, before))
+    if matching is None:
+        data, matching = _paired(reading, matched_by, data, before)
     asked: MergeInto = on.table.merge_into(data, matching, evolve_schema=evolve)
     made = replace(asked, clauses=tuple(clauses)).merge(spark=context.spark, **context.verb)
     return metrics(made)
@@ -74,6 +80,60 @@ def _source(reading: Reading, before: Piece | None) -> Piece:
     for place, each in enumerate(reading.computed):
         parts += [", (", each, f") AS {_COMPUTED}{place}"]
     return Piece.join(reading.context.script, [*parts, " FROM ", reading.source])
+
+
+def _matching(reading: Reading, piece: Piece) -> Expression | None:
+    """The condition by which rows match; None where our own evaluator does not know it, or no equality is part of it."""
+    node = parameters.marked(text.expression(piece))
+    for name in parameters.used(node):
+        parameters.value(reading.context.params, name)
+    if any(True for _ in node.find_all(exp.Query)):
+        return None
+    filled = parameters.filled(rows.qualified(node, _sides(reading)), reading.context.params)
+    try:
+        found = sql_text.read(filled, piece.text, (TARGET, SOURCE))
+    except InvalidInput:
+        return None
+    for each in conjuncts(found):
+        if isinstance(each, Call) and each.name in ("eq", "eq_null_safe"):
+            sides = [{path[0] if len(path) > 1 else "" for path in paths_of(side)} for side in each.arguments]
+            if all(sides) and (sides[0] != sides[1] or "" in sides[0]):
+                return found
+    return None
+
+
+def _paired(reading: Reading, piece: Piece, data: Any, before: Piece | None) -> tuple[pa.Table, Expression]:
+    """The source's rows beside the values of the table's columns that decide what they match, one row for each pair, and the
+    others without any; and the equality that this makes of the condition. The query engine joins them; the source is held in memory."""
+    context, on = reading.context, reading.on
+    if reading.evolve:
+        raise context.script.unsupported(
+            piece.origin(0), "WITH SCHEMA EVOLUTION and ON without an equality that is known here"
+        )
+    source: pa.Table = data if isinstance(data, pa.Table) else data.toArrow()
+    numbered = source.append_column(_ROW, pa.array(range(len(source)), pa.int64()))
+    context = replace(context, frames={**context.frames, _STAGED: numbered})
+    head: list[str | Piece] = [] if before is None else [before, " "]
+    tail: list[str | Piece] = [" FROM ", on.named, " AS ", rows.quoted(on.alias), f" JOIN {_STAGED} AS "]
+    tail += [rows.quoted(reading.alias), " ON ", piece]
+    tried = query.prepare(context, Piece.join(context.script, [*head, "SELECT 1 AS one", *tail]))
+    target = next(each for each in tried.references if tried.piece.origin(each.start) == on.named.origin(0))
+    names = target.source.names
+    listed = "".join(f"{rows.quoted(on.alias)}.{rows.quoted(name)} AS {_KEY}{i}, " for i, name in enumerate(names))
+    chosen = f"SELECT DISTINCT {listed}{rows.quoted(reading.alias)}.{_ROW}"
+    found = query.rows(context, Piece.join(context.script, [*head, chosen, *tail]))
+    pairs: pa.Table = found if isinstance(found, pa.Table) else found.toArrow()
+    alone = numbered.filter(pc.invert(pc.is_in(numbered[_ROW], value_set=pairs[_ROW].combine_chunks())))
+    beside = source.take(pairs[_ROW].combine_chunks())
+    for i in range(len(names)):
+        beside = beside.append_column(f"{_KEY}{i}", pairs[f"{_KEY}{i}"])
+    beside = beside.append_column(_MATCHES, pa.array([True] * len(beside), pa.bool_()))
+    alone = alone.drop_columns([_ROW]).append_column(_MATCHES, pa.array([False] * len(alone), pa.bool_()))
+    both = pa.concat_tables([beside, alone], promote_options="default")
+    keys = (
+        Call("eq_null_safe", (Column((TARGET, name)), Column((SOURCE, f"{_KEY}{i}")))) for i, name in enumerate(names)
+    )
+    return both, and_(*keys, Column((SOURCE, _MATCHES)))
 
 
 def _clause(reading: Reading, cursor: Cursor) -> Asked:

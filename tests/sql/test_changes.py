@@ -207,6 +207,35 @@ def test_merge_from_tables_values_and_engine_expressions(lake, orders):
         )
 
 
+def test_merge_on_any_condition(lake, orders):
+    bands = pa.table({"low": [15, 40, 90], "high": [35, 60, 99], "word": ["mid", "top", "none"]})
+    lake.sql(
+        "MERGE INTO shop.orders o USING bands b ON o.amount BETWEEN b.low AND b.high "
+        "WHEN MATCHED THEN UPDATE SET name = b.word WHEN NOT MATCHED THEN INSERT (id, name, dt) VALUES (b.low, b.word, '05-09') "
+        "WHEN NOT MATCHED BY SOURCE AND o.amount IS NULL THEN DELETE",
+        bands=bands,
+    )
+    assert {each[0]: each[1] for each in rows(orders)} == {1: "ann", 2: "mid", 3: "mid", 5: "top", 90: "none"}
+    either = "MERGE INTO shop.orders o USING s ON o.id = s.id OR o.name = s.name WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, dt) VALUES (s.id, 'x')"
+    lake.sql(either, s=pa.table({"id": [5, 77], "name": ["ann", None]}))
+    assert ids(orders) == [2, 3, 77, 90]
+    lake.sql(
+        "MERGE INTO shop.orders o USING s ON initcap(o.name) = initcap(s.name) WHEN MATCHED THEN DELETE",
+        s=pa.table({"name": ["NONE"]}),
+    )
+    lake.sql(
+        "MERGE INTO shop.orders o USING s ON false WHEN NOT MATCHED THEN INSERT (id, dt) VALUES (s.id, 'x')",
+        s=pa.table({"id": [2]}),
+    )
+    assert ids(orders) == [2, 2, 3, 77]
+    with pytest.raises(InvalidInput, match=r"several|more than one|match"):
+        lake.sql(
+            "MERGE INTO shop.orders o USING s ON o.id <= s.id WHEN MATCHED THEN UPDATE SET name = s.w",
+            s=pa.table({"id": [5, 5], "w": ["a", "a"]}),
+        )
+    assert len(orders.snapshots()) == 5
+
+
 def test_merge_with_schema_evolution(lake, orders):
     noted = pa.table({"id": [1], "name": ["ann"], "amount": [Decimal(3)], "dt": ["05-01"], "note": ["window"]})
     lake.sql(

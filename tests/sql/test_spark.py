@@ -267,6 +267,8 @@ def test_changes_on_spark_are_those_in_process(plain, spark, format):
         "UPDATE {t} x SET name = concat(x.name, (SELECT max(dt) FROM staged s WHERE s.id <= x.id)) WHERE name IS NOT NULL",
         "MERGE INTO {t} x USING staged s ON x.id = s.id AND x.dt = s.dt WHEN MATCHED THEN UPDATE SET amount = 7 "
         "WHEN NOT MATCHED AND s.id IN (SELECT 5) THEN INSERT (id, dt) VALUES (s.id, s.dt) WHEN NOT MATCHED BY SOURCE AND x.id = 1 THEN DELETE",
+        "MERGE INTO {t} x USING staged s ON x.id BETWEEN s.id - 3 AND s.id - 1 WHEN MATCHED THEN UPDATE SET amount = s.id "
+        "WHEN NOT MATCHED AND s.id = 21 THEN INSERT (id, dt) VALUES (s.id * 2, s.dt)",
     ]  # fmt: skip
     staged = pa.table({"id": pa.array([5, 13, 21]), "dt": ["05-05", "05-02", "05-09"]})
     found = {}
