@@ -276,7 +276,7 @@ def test_expiry_and_the_sweep_leave_files_outside_the_table(table, tmp_path):
 
 
 def test_branches_and_evolved_specs(table, tmp_path):
-    table.append(pa.table({"id": [9], "dt": ["z"]}))
+    table.append(pa.table({"id": [9], "dt": ["z"], "ts": [MORNING]}))
     branch = table.create_branch("audit")
     branch.add_files([file(tmp_path)])
     assert (table.scan().count(), branch.scan().count()) == (1, 3)
