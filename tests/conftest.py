@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=[item for item in items if _seed(item) >= SEEDS])
         items[:] = [item for item in items if _seed(item) < SEEDS]
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        if "spark" in getattr(item, "fixturenames", ()) or _runs_on_spark(item):
             item.add_marker("spark")
         if item.path.stem in SLOW or item.path.parent.name == "package":
             item.add_marker("slow")
@@ -46,6 +46,12 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("dagster")
     # One process then has most of the tests that need a session, while the other has the rest, and takes of these what is left.
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+def _runs_on_spark(item):
+    """Whether one of the test's parameters is the Spark engine, whose session its fixtures ask for by name."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return any(isinstance(value, str) and value.startswith("spark") for value in values)
 
 
 def _seed(item):
