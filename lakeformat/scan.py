@@ -15,8 +15,8 @@ from lakeformat.codec.arrow import arrow_schema
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for, require_spark
 from lakeformat.errors import InvalidInput
-from lakeformat.model import html
-from lakeformat.model.predicate import ALWAYS, Expression, and_, bind
+from lakeformat.model import html, nanoseconds
+from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, columns_of
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot, TableState
 from lakeformat.model.work import ReadTask
@@ -36,6 +36,7 @@ class Scan:
     columns: tuple[str, ...] | None = None
     predicate: Expression = ALWAYS
     limit: int | None = None
+    nanoseconds: str = "error"
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -54,7 +55,7 @@ class Scan:
 
     def plan(self) -> list[ReadTask]:
         """The tasks that together read the rows, files pruned by partition and by bounds."""
-        tasks = self.dialect.scan(self.store, self.base, self.columns, self.predicate)
+        tasks = self._tasks(self.columns)
         if self.limit is None:
             return tasks
         chosen, rows = [], 0
@@ -91,30 +92,31 @@ class Scan:
 
     def count(self) -> int:
         """The number of rows; from metadata alone where that is exact."""
-        rows = self.dialect.count(self.store, self.base, self.predicate)
+        by_bounds, rest = self._apart()
+        rows = self.dialect.count(self.store, self.base, by_bounds) if rest == ALWAYS else None
         if rows is None:
             some = self.base.schema.names[:1]  # Besides, a task reads what its condition and merging need.
-            tasks = self.dialect.scan(self.store, self.base, some, self.predicate)
-            rows = sum(engine_for().count(self.store, tasks))
+            rows = sum(engine_for().count(self.store, self._tasks(some)))
         return rows if self.limit is None else min(rows, self.limit)
 
     def explain(self) -> pa.Table:
         """What of the table the scan reads and leaves out: one row a live data file with `path`, `row_count`, `size_bytes`,
         `left_out_by` (the condition that leaves it out; null where it is read), `bounds` (what metadata knows of that condition's
         columns in it), and of Parquet files that are read `row_groups_read` of `row_groups`."""
-        return explaining.explain(self.store, self.dialect, self.base, self.predicate)
+        return explaining.explain(self.store, self.dialect, self.base, self._apart()[0])
 
     def filter(self, where: str | Expression) -> Scan:
         """The rows for which `where` is true as well. Raises `InvalidInput` after a limit, which would be applied later."""
         if self.limit is not None:
             raise InvalidInput("filter() of a scan with a limit: filter first, then limit")
-        condition = bind(sql_text.parse(where), self.base.schema.fields)
+        condition = bind(sql_text.parse(where), nanoseconds.seen(self.base.schema.fields, self.nanoseconds))
         return replace(self, predicate=and_(self.predicate, condition))
 
     def select(self, columns: Sequence[str]) -> Scan:
         """These columns only, in this order; `a.b` is a part of a row. Raises `NotFound`."""
         names = arguments.columns(columns)
-        return replace(self, fields=self.dialect.project(self.base, names), columns=names)
+        fields = nanoseconds.seen(self.dialect.project(self.base, names), self.nanoseconds)
+        return replace(self, fields=fields, columns=names)
 
     def to_duckdb(self, connection: Any = None) -> Any:
         """The rows as a DuckDB relation, of `connection` or of DuckDB's default one; they are read once, into memory."""
@@ -125,6 +127,15 @@ class Scan:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The rows for whoever speaks Arrow's C stream interface: `pa.table(scan)`, `pl.DataFrame(scan)`, DuckDB's `FROM scan`."""
         return self.to_batches().__arrow_c_stream__(requested_schema)
+
+    def _apart(self) -> tuple[Expression, Expression]:
+        return nanoseconds.apart(self.predicate, self.base.schema.fields, self.nanoseconds)
+
+    def _tasks(self, columns: tuple[str, ...] | None) -> list[ReadTask]:
+        by_bounds, rest = self._apart()
+        needed = None if columns is None else (*columns, *sorted(columns_of(rest)))
+        tasks = self.dialect.scan(self.store, self.base, needed, by_bounds)
+        return [nanoseconds.changed(task, self.nanoseconds, rest) for task in tasks]
 
     def __repr__(self) -> str:
         version = "no snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"

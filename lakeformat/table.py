@@ -29,6 +29,7 @@ from lakeformat.inspect import Inspect
 from lakeformat.maintenance import compact, expire, sweep
 from lakeformat.merge import MergeInto
 from lakeformat.model import evolution
+from lakeformat.model import nanoseconds as fine
 from lakeformat.model.operation import (
     Append,
     Create,
@@ -44,7 +45,7 @@ from lakeformat.model.operation import (
 )
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
-from lakeformat.model.schema import Schema, spelled
+from lakeformat.model.schema import Field, Schema, spelled
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
 from lakeformat.model.work import WrittenFile
 from lakeformat.scan import Scan
@@ -115,19 +116,26 @@ class Table:
         as_of: Moment | None = None,
         tag: str | None = None,
         limit: int | None = None,
+        nanoseconds: str = "error",
     ) -> Scan:
         """Rows for which `where` is true, now or at a snapshot, a time or a tag. `a.b` in `columns` reads part of a row.
 
         `as_of`: a datetime (UTC unless it says otherwise), ISO text, or milliseconds since 1970: the newest snapshot
         made by then. Raises `NotFound` for a version or column that is not there.
+
+        `nanoseconds`: what becomes of timestamps finer than microseconds, which Arrow counts from 1677 to 2262 only. "error":
+        a scan that meets one beyond raises; "microseconds": all of them are cut, towards the past, to timestamps in
+        microseconds, which reach from year 1 to 9999; "null": those beyond are null (not inside rows, lists and maps).
+        Conditions see what the scan gives.
         """
+        fine.check(nanoseconds)
         limit = arguments.whole("limit", limit, 0)
         names = None if columns is None else arguments.columns(columns)
         base = self._version(snapshot_id, as_of, tag)
         self._dialect.require_readable(base, self._store.root)
-        fields = self._dialect.project(base, names)
-        condition = self._condition(where, base.schema)
-        return Scan(self._store, self._dialect, base, fields, names, condition, limit)
+        fields = fine.seen(self._dialect.project(base, names), nanoseconds)
+        condition = self._condition(where, fine.seen(base.schema.fields, nanoseconds))
+        return Scan(self._store, self._dialect, base, fields, names, condition, limit, nanoseconds)
 
     def changes(
         self,
@@ -326,7 +334,7 @@ class Table:
         if partition is not None:
             condition = self._declared(base.schema, [partition])
         else:
-            condition = self._condition(where, base.schema)
+            condition = self._condition(where, base.schema.fields)
         by_partition = split(condition, base.schema.partitioning.columns)[1] == ALWAYS
         if not by_partition and self._dialect.layout(base).keyed is not None:
             how = (self._store, self._dialect, engine, base, request)
@@ -374,7 +382,7 @@ class Table:
             return self._again(base, request, landed, engine)
         if where is None:
             raise InvalidInput("delete needs a condition; truncate() removes all rows")
-        condition = self._condition(where, base.schema)
+        condition = self._condition(where, base.schema.fields)
         operation = row_level.delete(self._store, self._dialect, engine, base, request, condition)
         return self._commit(base, operation, engine) if operation else None
 
@@ -401,7 +409,7 @@ class Table:
         if not isinstance(assignments, Mapping) or not assignments:
             raise InvalidInput("update needs an assignment, e.g. {'a': 'a + 1'}")
         bound = {name: bind(value, fields) for name, value in row_level.assigned(assignments, fields).items()}
-        condition = self._condition(where, base.schema)
+        condition = self._condition(where, base.schema.fields)
         operation = row_level.update(self._store, self._dialect, engine, base, request, bound, condition)
         return self._commit(base, operation, engine) if operation else None
 
@@ -877,14 +885,14 @@ class Table:
                 f"{self.name}: a column of the table is called {KIND_COLUMN!r}, as the kinds of changed rows are; leave it out "
                 f"(columns=...), or rename it"
             )
-        return Changes(self._store, self._dialect, base, after, fields, self._condition(where, base.schema))
+        return Changes(self._store, self._dialect, base, after, fields, self._condition(where, base.schema.fields))
 
-    def _condition(self, where: str | Expression | None, schema: Schema) -> Expression:
-        return ALWAYS if where is None else bind(sql_text.parse(where), schema.fields)
+    def _condition(self, where: str | Expression | None, fields: tuple[Field, ...]) -> Expression:
+        return ALWAYS if where is None else bind(sql_text.parse(where), fields)
 
     def _chosen(self, verb: str, base: TableState, where: str | Expression | None) -> Expression:
         """`where`, on partition columns."""
-        scope, rest = split(self._condition(where, base.schema), base.schema.partitioning.columns)
+        scope, rest = split(self._condition(where, base.schema.fields), base.schema.partitioning.columns)
         if rest != ALWAYS:
             raise InvalidInput(f"{verb}(where={where!r}): the condition must speak of partition columns only")
         return scope

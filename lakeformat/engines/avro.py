@@ -57,7 +57,11 @@ class File:
         return present(named, [pa.field(name, array.type) for name, array in empty.items()])
 
     def batches(
-        self, fields: tuple[Field, ...], pushed: pc.Expression | None, batch_rows: int
+        self,
+        fields: tuple[Field, ...],
+        pushed: pc.Expression | None,
+        batch_rows: int,
+        far_as_null: frozenset[int] = frozenset(),
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(position of the first row, rows) with the columns `fields`; nothing is pruned but parts."""
         names = [each.name for each in fields]

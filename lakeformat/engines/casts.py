@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import default_value
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput
+from lakeformat.model import nanoseconds
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, walk
 
 _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
@@ -20,6 +21,7 @@ _NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 _BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID)
 _TIMES = (Kind.TIME, Kind.TIME_MICROS)
+REACH_MICROS = (2**63 - 1) // 1000  # As far as nanoseconds reach on either side of 1970.
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 _BIT_WIDTH = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
 
@@ -202,6 +204,16 @@ def innermost(array: pa.Array) -> pa.Array:
     return array
 
 
+def near(array: pa.Array, micros: pa.Array) -> pa.Array:
+    """`array`, null where the timestamps `micros` are beyond the reach of nanoseconds; they are in microseconds or, where a file
+    has them so, nanoseconds."""
+    if micros.type.unit == "ns":
+        return array
+    values = micros.view(pa.int64())
+    reached = pc.and_(pc.greater_equal(values, -REACH_MICROS), pc.less_equal(values, REACH_MICROS))
+    return pc.if_else(reached, array, pa.scalar(None, array.type))
+
+
 def _filled(array: pa.Array) -> pa.Array:
     """A part that is never null where its row is not: what stands below null rows must be something else than null."""
     if not array.null_count:
@@ -284,7 +296,8 @@ def _cast(array: pa.Array, source: Scalar, target: Scalar, name: str) -> pa.Arra
     try:
         return _cast_by_kind(array, source, target, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidInput(f"column {name}: a value of {source} cannot become {target}: {error}") from error
+        hint = "; scan(nanoseconds='microseconds') reads it" if nanoseconds.is_fine(target) else ""
+        raise InvalidInput(f"column {name}: a value of {source} cannot become {target}: {error}{hint}") from error
     except KeyError:
         raise InvalidInput(f"column {name}: {source} cannot be read as {target}") from None
 

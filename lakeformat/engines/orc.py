@@ -48,7 +48,11 @@ class File:
         return tuple(_own_field(each) for each in self._file.schema)
 
     def batches(
-        self, fields: tuple[Field, ...], pushed: pc.Expression | None, batch_rows: int
+        self,
+        fields: tuple[Field, ...],
+        pushed: pc.Expression | None,
+        batch_rows: int,
+        far_as_null: frozenset[int] = frozenset(),
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(position of the first row, rows) with the columns `fields`; nothing is pruned."""
         if any(isinstance(each.type, Scalar) and each.type.kind in _INSTANTS for each in walk(fields)):

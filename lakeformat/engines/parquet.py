@@ -20,8 +20,6 @@ _ARROW = int(pa.__version__.partition(".")[0])
 
 PIECE_OPTION = "parquet.block.size"
 
-_MICROS = (2**63 - 1) // 1000  # As far as nanoseconds reach on either side of 1970.
-
 GROUP_ROWS = 1 << 17  # Of a row group of files whose rows are in an order, by which readers leave groups out.
 
 _SAMPLES, _SAMPLE_ROWS = 8, 1 << 12  # Pieces and rows of a sample.
@@ -72,9 +70,14 @@ class File:
         return total if pushed is None else len(self._surviving(pushed)), total
 
     def batches(
-        self, fields: tuple[Field, ...], pushed: pc.Expression | None, batch_rows: int
+        self,
+        fields: tuple[Field, ...],
+        pushed: pc.Expression | None,
+        batch_rows: int,
+        far_as_null: frozenset[int] = frozenset(),
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(position of the first row, rows): only the parts `fields`, no row group that `pushed` excludes."""
+        """(position of the first row, rows): only the parts `fields`, no row group that `pushed` excludes. `far_as_null`: as
+        `ReadTask` has it."""
         metadata = self._file.metadata
         columns = _paths(metadata.schema, self._file.schema_arrow, fields)
         groups = list(range(metadata.num_row_groups)) if pushed is None else self._surviving(pushed)
@@ -83,7 +86,7 @@ class File:
         )
         for run in _runs(groups):
             position = int(starts[run[0]])
-            for batch in self._run(run, columns, fields, batch_rows):
+            for batch in self._run(run, columns, fields, batch_rows, far_as_null):
                 yield position, batch
                 position += batch.num_rows
             if position != starts[run[-1] + 1]:
@@ -92,7 +95,12 @@ class File:
                 )
 
     def _run(
-        self, groups: list[int], columns: list[str], fields: tuple[Field, ...], batch_rows: int
+        self,
+        groups: list[int],
+        columns: list[str],
+        fields: tuple[Field, ...],
+        batch_rows: int,
+        far_as_null: frozenset[int],
     ) -> Iterator[pa.RecordBatch]:
         options = {"batch_size": batch_rows, "row_groups": groups, "columns": columns}
         digits = max((_digits(each.type) for each in walk(fields)), default=-1)
@@ -105,19 +113,24 @@ class File:
             return
         # Arrow does not say when nanoseconds overflow: microseconds tell where they would.
         for nanos, wide in zip(self._file.iter_batches(**options), micros.iter_batches(**options), strict=True):
-            found = [self._reaching(nanos.column(each.name), wide.column(each.name), each) for each in fields]
-            yield pa.RecordBatch.from_arrays(found, names=[each.name for each in fields])
+            found = [(nanos.column(each.name), wide.column(each.name), each) for each in fields]
+            reaching = [casts.near(*each[:2]) if each[2].id in far_as_null else self._reaching(*each) for each in found]
+            yield pa.RecordBatch.from_arrays(reaching, names=[each.name for each in fields])
 
     def _reaching(self, nanos: pa.Array, wide: pa.Array, field: Field) -> pa.Array:
         """A column in nanoseconds where it needs them, and then not beyond what they reach."""
         if max(_digits(each.type) for each in walk((field,))) <= 6:
             return wide
+        reach = casts.REACH_MICROS
         for leaf in _timestamps(wide):
+            if leaf.type.unit == "ns":  # Stored so.
+                continue
             bounds = pc.min_max(leaf.view(pa.int64())).as_py()
-            if bounds["min"] is not None and not -_MICROS <= bounds["min"] <= bounds["max"] <= _MICROS:
+            if bounds["min"] is not None and not -reach <= bounds["min"] <= bounds["max"] <= reach:
                 raise UnsupportedFeature(
                     f"{self._path}: column {field.name} holds timestamps outside 1677 to 2262, too far for "
-                    f"nanoseconds in Arrow; change the column to TIMESTAMP(6) to read them"
+                    f"nanoseconds in Arrow; read them with scan(nanoseconds='microseconds') or scan(nanoseconds='null'), or "
+                    f"change the column to TIMESTAMP(6)"
                 )
         return nanos
 

@@ -35,10 +35,24 @@ from lakeformat.errors import (
     OutsideScope,
     UnsupportedFeature,
 )
+from lakeformat.model import nanoseconds
 from lakeformat.model.order import Sort, SortField, ZOrder
 from lakeformat.model.partition import PartitionField
 from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, and_, columns_of, conjuncts, rename
-from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scalar, Type, find_field, rebuild, walk
+from lakeformat.model.schema import (
+    NO_ID,
+    Field,
+    Kind,
+    ListOf,
+    MapOf,
+    MultisetOf,
+    Row,
+    Scalar,
+    Type,
+    find_field,
+    rebuild,
+    walk,
+)
 from lakeformat.model.work import (
     BUCKET,
     FILE,
@@ -244,7 +258,7 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
         schema = arrow_schema(task.fields)
         placed = [POSITION] if POSITION in task.fields else []
         seen = 0
-        for position, batch in file.batches(needed, pushed, batch_rows):
+        for position, batch in file.batches(needed, pushed, batch_rows, task.far_as_null):
             seen += batch.num_rows
             if placed:
                 places = pa.array(np.arange(position, position + batch.num_rows))
@@ -258,7 +272,9 @@ def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows:
             else:
                 now = [(known, _keys(batch, given, known, constants)) for known in taken.keys]
                 batch = rows.newly_deleted(batch, position, (gone.positions, keys), (taken.positions, now))
-            result = _record_batch(_projected(batch, given, task.fields, constants), schema, batch.num_rows)
+            result = _record_batch(
+                _projected(batch, given, task.fields, constants, task.far_as_null), schema, batch.num_rows
+            )
             if task.predicate != ALWAYS:
                 result = rows.keep(result, expression.mask(task.predicate, result))
             if result.num_rows:
@@ -349,7 +365,11 @@ def _descended(
 
 
 def _projected(
-    batch: pa.RecordBatch, given: tuple[Field, ...], fields: tuple[Field, ...], constants: Mapping[int, Any]
+    batch: pa.RecordBatch,
+    given: tuple[Field, ...],
+    fields: tuple[Field, ...],
+    constants: Mapping[int, Any],
+    far_as_null: frozenset[int] = frozenset(),
 ) -> list[pa.Array]:
     """The columns `fields` of a file's rows, which have the columns `given`; a constant, the initial default or null for one that
     the file does not hold."""
@@ -360,7 +380,14 @@ def _projected(
             found.append(casts.constant(constants[each.id], each.type, batch.num_rows))
         elif each.id in names:
             held = names[each.id]
-            found.append(casts.project(batch.column(held.name), held.type, each.type, each.name, constants))
+            column, type = batch.column(held.name), held.type
+            if each.id in far_as_null and not nanoseconds.is_fine(type):
+                column, type = (
+                    casts.project(column, type, nanoseconds.coarse(each.type), each.name),
+                    nanoseconds.coarse(each.type),
+                )
+                column = casts.near(column, column)
+            found.append(casts.project(column, type, each.type, each.name, constants))
         else:
             found.append(casts.initial(each, batch.num_rows, constants))
     return found
@@ -376,7 +403,7 @@ def _keys(
 def _both(one: Field, other: Field) -> Field:
     """A column with the parts that either asks for."""
     if not isinstance(one.type, Row) or not isinstance(other.type, Row):
-        return one
+        return other if nanoseconds.is_fine(other.type) else one
     parts = {each.id: each for each in one.type.fields}
     for each in other.type.fields:
         parts[each.id] = _both(parts.get(each.id, each), each)
@@ -398,6 +425,11 @@ def _pruned_type(held: Type, wanted: Type) -> Type:
             return ListOf(_pruned(element, asked_element.type))
         case MapOf(key, value), MapOf(asked_key, asked_value):
             return MapOf(_pruned(key, asked_key.type), _pruned(value, asked_value.type))
+        case MultisetOf(element), MultisetOf(asked_element):
+            return MultisetOf(_pruned(element, asked_element.type))
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ), Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ):
+            # Microseconds reach further, where they are all that is asked for.
+            return held if nanoseconds.is_fine(wanted) else nanoseconds.coarse(held)
     return held
 
 
@@ -406,7 +438,9 @@ def _pushed(task: ReadTask, held: dict[int, Field], constants: dict[int, Any]) -
     same = {}
     for each in task.fields:
         found = held.get(each.id)
-        if found is not None and each.id not in constants and isinstance(each.type, Scalar) and found.type == each.type:
+        if found is None or each.id in constants or each.id in task.far_as_null or not isinstance(each.type, Scalar):
+            continue
+        if found.type == each.type:
             same[each.name] = found
     kept = [each for each in conjuncts(task.predicate) if columns_of(each) <= same.keys() and _bounded(each, same)]
     if not kept:

@@ -262,6 +262,8 @@ class ReadTask:
     settled_parts: int = 0
     partition: tuple[Any, ...] = ()
     bucket: int | None = None
+    # Ids of columns, outermost ones, of which timestamps beyond the reach of nanoseconds are null, and no error.
+    far_as_null: frozenset[int] = frozenset()
 
     @property
     def row_count(self) -> int:

@@ -1,0 +1,80 @@
+"""Scans of timestamps finer than microseconds, which Arrow counts in 64 bits of nanoseconds: from 1677 to 2262."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from lakeformat.errors import InvalidInput
+from lakeformat.model.predicate import Expression, and_, columns_of, conjuncts
+from lakeformat.model.schema import Field, Kind, Scalar, Type, rebuild, walk
+from lakeformat.model.work import ReadTask
+
+MODES = ("error", "microseconds", "null")
+
+
+def check(mode: Any) -> None:
+    """Raise `InvalidInput` for what is none of `MODES`."""
+    if mode not in MODES:
+        raise InvalidInput(f"nanoseconds={mode!r}: it is one of {', '.join(map(repr, MODES))}")
+
+
+def is_fine(type: Type) -> bool:
+    """Whether the type is a timestamp finer than microseconds."""
+    return isinstance(type, Scalar) and type.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ) and type.parameters[0] > 6
+
+
+def coarse(type: Type) -> Type:
+    """The type with microseconds for timestamps finer than those, at every depth."""
+    if is_fine(type) and isinstance(type, Scalar):
+        return Scalar(type.kind, (6,))
+    return rebuild(type, lambda part: replace(part, type=coarse(part.type)))
+
+
+def seen(fields: tuple[Field, ...], mode: str) -> tuple[Field, ...]:
+    """The columns as a scan gives them: in microseconds, or nullable (outermost columns only)."""
+    match mode:
+        case "microseconds":
+            return tuple(replace(each, type=coarse(each.type)) for each in fields)
+        case "null":
+            return tuple(replace(each, nullable=True) if is_fine(each.type) else each for each in fields)
+    return fields
+
+
+def apart(predicate: Expression, fields: tuple[Field, ...], mode: str) -> tuple[Expression, Expression]:
+    """(the conjuncts that bounds may decide, those on columns that the scan gives otherwise than the table holds them)."""
+    changed = {old.name for old, new in zip(fields, seen(fields, mode), strict=True) if old != new}
+    kept = [each for each in conjuncts(predicate) if not columns_of(each) & changed]
+    rest = [each for each in conjuncts(predicate) if columns_of(each) & changed]
+    return and_(*kept), and_(*rest)
+
+
+def changed(task: ReadTask, mode: str, predicate: Expression) -> ReadTask:
+    """The task with its columns as the scan gives them, and `predicate` besides its own. What a merge orders rows by stays in
+    nanoseconds, so that it orders them as it always does."""
+    if mode == "error":
+        return task
+    parts = task.parts
+    if task.merge is not None:
+        groups = task.merge.groups
+        order = {*task.merge.key, *task.merge.sequence, *(name for group in groups for name in group.sequence)}
+        parts = tuple(_changed(part, mode, order) for part in parts)
+    return replace(_changed(task, mode, ()), parts=parts, predicate=and_(task.predicate, predicate))
+
+
+def _changed(task: ReadTask, mode: str, kept: Iterable[str]) -> ReadTask:
+    chosen = tuple(each for each in task.fields if each.name not in kept)
+    by_name = {each.name: each for each in seen(chosen, mode)}
+    fields = tuple(by_name.get(each.name, each) for each in task.fields)
+    if mode == "null":
+        nulled = frozenset(each.id for each in chosen if is_fine(each.type))
+        return replace(task, fields=fields, far_as_null=nulled)
+    ids = {each.id for each in walk(chosen) if is_fine(each.type)}
+    constants = _in_microseconds(task.constants, ids)
+    absent = tuple(_in_microseconds(each, ids) for each in task.absent)
+    return replace(task, fields=fields, constants=constants, absent=absent)
+
+
+def _in_microseconds(constants: tuple[tuple[int, Any], ...], ids: set[int]) -> tuple[tuple[int, Any], ...]:
+    return tuple((id, value // 1000 if id in ids and isinstance(value, int) else value) for id, value in constants)
