@@ -32,7 +32,7 @@ from lakeformat.model.work import (
 )
 from lakeformat.storage.store import Store
 
-_WAITING_BATCHES = 4  # Of each task that is being read ahead.
+_WAITING_BYTES = 16 << 20  # Of each task that is being read ahead.
 
 
 class ArrowEngine:
@@ -44,7 +44,7 @@ class ArrowEngine:
     def read(
         self, store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...], limit: int | None = None
     ) -> pa.RecordBatchReader:
-        """The rows of all tasks in order, read ahead by a few batches; raises as `worker.read` while it is consumed."""
+        """The rows of all tasks in order, read ahead by some megabytes a thread; raises as `worker.read` while it is consumed."""
         batches = _limited(_ahead(store, tasks, fields, self.threads), limit)
         return pa.RecordBatchReader.from_batches(arrow_schema(fields), batches)
 
@@ -219,14 +219,14 @@ def _ahead(
                 yield worker.columns(batch, fields, task.fields)
         return
     stop = Event()
-    queues: deque[Queue[Any]] = deque()
+    queues: deque[_Waiting] = deque()
     left = iter(tasks)
     with ThreadPoolExecutor(threads, "read") as pool:
 
         def start() -> None:
             task = next(left, None)
             if task is not None:
-                queues.append(Queue(_WAITING_BATCHES))
+                queues.append(_Waiting(_WAITING_BYTES))
                 pool.submit(_fill, store, task, fields, queues[-1], stop)
 
         try:
@@ -243,6 +243,26 @@ def _ahead(
                     yield found
         finally:
             stop.set()
+
+
+class _Waiting(Queue[Any]):
+    """A queue that measures batches by their bytes: it is full once it holds `maxsize` of them."""
+
+    def _init(self, maxsize: int) -> None:
+        self._held: deque[Any] = deque()
+        self._bytes = 0
+
+    def _qsize(self) -> int:
+        return len(self._held) + self._bytes
+
+    def _put(self, item: Any) -> None:
+        self._held.append(item)
+        self._bytes += getattr(item, "nbytes", 0)
+
+    def _get(self) -> Any:
+        item = self._held.popleft()
+        self._bytes -= getattr(item, "nbytes", 0)
+        return item
 
 
 def _fill(store: Store, task: ReadTask, fields: tuple[Field, ...], queue: Queue[Any], stop: Event) -> None:

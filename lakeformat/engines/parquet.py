@@ -20,8 +20,15 @@ _ARROW = int(pa.__version__.partition(".")[0])
 
 PIECE_OPTION = "parquet.block.size"
 
+BATCH_BYTES = 16 << 20  # Of rows that are read together, unless one row alone has more.
+
 GROUP_ROWS = 1 << 17  # Of a row group of files whose rows are in an order, by which readers leave groups out.
 
+_BUFFER_BYTES = 4 << 20  # Of a column chunk that are read at a time.
+_AHEAD_BYTES = 64 << 20  # Of row groups, as they are stored, that are read ahead together.
+# Bytes that a value has in memory at least.
+_WIDTHS = {"INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
+_PAGE_ROWS = 1 << 10  # Arrow's own default of `write_batch_size`.
 _SAMPLES, _SAMPLE_ROWS = 8, 1 << 12  # Pieces and rows of a sample.
 
 _ID = b"PARQUET:field_id"
@@ -33,9 +40,10 @@ class File:
 
     def __init__(self, source: Any, path: str) -> None:
         self._source, self._path = source, path
-        # Reading ahead takes the whole file into memory, and saves requests only where there are any.
+        # Reading ahead takes whole row groups into memory, and saves requests only where there are any.
         ahead = not isinstance(source, pa.OSFile)
-        self._file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=ahead)
+        self._options = {"page_checksum_verification": True, "pre_buffer": ahead}
+        self._file = pq.ParquetFile(source, **self._options)
         self.row_count: int | None = self._file.metadata.num_rows
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
@@ -79,14 +87,15 @@ class File:
         """(position of the first row, rows): only the parts `fields`, no row group that `pushed` excludes. `far_as_null`: as
         `ReadTask` has it."""
         metadata = self._file.metadata
-        columns = _paths(metadata.schema, self._file.schema_arrow, fields)
+        leaves = _leaves_below(self._file.schema_arrow, fields)
+        columns = [metadata.schema.column(leaf).path for leaf in leaves]
         groups = list(range(metadata.num_row_groups)) if pushed is None else self._surviving(pushed)
         starts = np.concatenate(
             ([0], np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]))
         )
-        for run in _runs(groups):
+        for run, rows in self._runs(groups, leaves, batch_rows):
             position = int(starts[run[0]])
-            for batch in self._run(run, columns, fields, batch_rows, far_as_null):
+            for batch in self._run(run, columns, fields, rows, rows < batch_rows, far_as_null):
                 yield position, batch
                 position += batch.num_rows
             if position != starts[run[-1] + 1]:
@@ -100,22 +109,48 @@ class File:
         columns: list[str],
         fields: tuple[Field, ...],
         batch_rows: int,
+        are_wide: bool,
         far_as_null: frozenset[int],
     ) -> Iterator[pa.RecordBatch]:
         options = {"batch_size": batch_rows, "row_groups": groups, "columns": columns}
+        # Column chunks of wide rows are not read as a whole either; others are, which is a little faster.
+        how = {**self._options, "metadata": self._file.metadata, "buffer_size": _BUFFER_BYTES if are_wide else 0}
+        file = pq.ParquetFile(self._source, **how) if are_wide else self._file
         digits = max((_digits(each.type) for each in walk(fields)), default=-1)
         if digits < 0 or not _has_int96(self._file.metadata.schema):
-            yield from self._file.iter_batches(**options)
+            yield from file.iter_batches(**options)
             return
-        micros = pq.ParquetFile(self._source, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+        micros = pq.ParquetFile(self._source, coerce_int96_timestamp_unit="us", **how)
         if digits <= 6:
             yield from micros.iter_batches(**options)
             return
         # Arrow does not say when nanoseconds overflow: microseconds tell where they would.
-        for nanos, wide in zip(self._file.iter_batches(**options), micros.iter_batches(**options), strict=True):
+        for nanos, wide in zip(file.iter_batches(**options), micros.iter_batches(**options), strict=True):
             found = [(nanos.column(each.name), wide.column(each.name), each) for each in fields]
             reaching = [casts.near(*each[:2]) if each[2].id in far_as_null else self._reaching(*each) for each in found]
             yield pa.RecordBatch.from_arrays(reaching, names=[each.name for each in fields])
+
+    def _runs(self, groups: list[int], leaves: list[int], batch_rows: int) -> Iterator[tuple[list[int], int]]:
+        """(row groups in a row that are read together, rows of a batch), both by the bytes that the footer tells."""
+        run: list[int] = []
+        stored, rows = 0, batch_rows
+        for group in groups:
+            metadata = self._file.metadata.row_group(group)
+            chunks = [metadata.column(leaf) for leaf in leaves]
+            own = sum(each.total_compressed_size for each in chunks)
+            if run and (run[-1] != group - 1 or stored + own > _AHEAD_BYTES):
+                yield run, rows
+                run, stored, rows = [], 0, batch_rows
+            run.append(group)
+            stored += own
+            # Encodings of repeated values make chunks smaller than what they are decoded to.
+            size = sum(
+                max(each.total_uncompressed_size, each.num_values * _WIDTHS.get(each.physical_type, 0))
+                for each in chunks
+            )
+            rows = max(1, min(rows, BATCH_BYTES * max(1, metadata.num_rows) // max(1, size)))
+        if run:
+            yield run, rows
 
     def _reaching(self, nanos: pa.Array, wide: pa.Array, field: Field) -> pa.Array:
         """A column in nanoseconds where it needs them, and then not beyond what they reach."""
@@ -200,7 +235,9 @@ class Output:
 
     def _opened(self, first: pa.Table) -> pq.ParquetWriter:
         task = self._task
+        row_bytes = max(1, first.nbytes // max(1, first.num_rows))
         try:
+            page = int(task.options.get("parquet.page.size", 1 << 20))
             return pq.ParquetWriter(
                 self._sink,
                 self._schema,
@@ -208,7 +245,9 @@ class Output:
                 compression_level=_level(task),
                 use_dictionary=_dictionaries(first, self._schema, task.options),
                 use_deprecated_int96_timestamps=self._int96,
-                data_page_size=int(task.options.get("parquet.page.size", 1 << 20)),
+                data_page_size=page,
+                # Arrow looks at a page's size only after so many rows.
+                write_batch_size=max(1, min(_PAGE_ROWS, page // row_bytes)),
                 dictionary_pagesize_limit=int(task.options.get("parquet.dictionary.page.size", 1 << 20)),
                 store_schema=False,
                 store_decimal_as_integer=True,
@@ -287,8 +326,8 @@ def _own_type(held: pa.DataType) -> Type:
     return from_arrow(held)
 
 
-def _paths(schema: pq.ParquetSchema, held: pa.Schema, fields: tuple[Field, ...]) -> list[str]:
-    """The leaf columns below `fields`, as the file spells their paths."""
+def _leaves_below(held: pa.Schema, fields: tuple[Field, ...]) -> list[int]:
+    """The places of the leaf columns below `fields`."""
     wanted = {each.name: each for each in fields}
     leaves: list[int] = []
     place = 0
@@ -296,7 +335,7 @@ def _paths(schema: pq.ParquetSchema, held: pa.Schema, fields: tuple[Field, ...])
         if each.name in wanted:
             _leaves(each.type, wanted[each.name].type, place, leaves)
         place += _width(each.type)
-    return [schema.column(leaf).path for leaf in leaves]
+    return leaves
 
 
 def _leaves(held: pa.DataType, type: Type, place: int, leaves: list[int]) -> None:
@@ -323,16 +362,6 @@ def _width(held: pa.DataType) -> int:
     if pa.types.is_map(held):
         return _width(held.key_type) + _width(held.item_type)
     return 1
-
-
-def _runs(groups: list[int]) -> list[list[int]]:
-    runs: list[list[int]] = []
-    for group in groups:
-        if runs and runs[-1][-1] == group - 1:
-            runs[-1].append(group)
-        else:
-            runs.append([group])
-    return runs
 
 
 def _has_int96(schema: pq.ParquetSchema) -> bool:
@@ -411,10 +440,11 @@ def _dictionaries(first: pa.Table, schema: pa.Schema, options: Mapping[str, str]
         return False
     chosen = []
     step = max(1, first.num_rows // _SAMPLES)
+    rows = min(step, _SAMPLE_ROWS // _SAMPLES)
     for place, each in enumerate(schema):
         if not pa.types.is_nested(each.type):
             column = first.column(place)
-            pieces = [column.slice(start, _SAMPLE_ROWS // _SAMPLES) for start in range(0, first.num_rows, step)]
+            pieces = [column.slice(start, rows) for start in range(0, first.num_rows, step)]
             sample = pa.chunked_array([chunk for piece in pieces for chunk in piece.chunks], column.type).drop_null()
             distinct = pc.count_distinct(sample).as_py()
             value_bytes = sample.nbytes / max(1, len(sample))

@@ -1,10 +1,13 @@
 """The one reader and the one writer: every type through every format, evolution by id, and what damage does."""
 
 import datetime as dt
+import os
 import random
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
+from queue import Full
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +17,7 @@ import pytest
 
 from lakeformat.codec import murmur
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import parquet, worker
+from lakeformat.engines import arrow, parquet, worker
 from lakeformat.errors import (
     CorruptFile,
     InvalidInput,
@@ -40,6 +43,7 @@ from lakeformat.model.work import (
     StatsMode,
     WriteTask,
 )
+from lakeformat.storage.files import LocalFiles
 from lakeformat.storage.memory import MemoryFiles
 
 FORMATS = ("parquet", "orc", "avro")
@@ -833,6 +837,58 @@ def test_files_ended_by_several_threads_are_those_of_one(store):
         assert written(threads=8) == alone
 
 
+@contextmanager
+def measured():
+    """A memory pool that Arrow takes from meanwhile."""
+    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.system_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        yield pool
+    finally:
+        pa.set_memory_pool(usual)
+
+
+WIDE = (field(0, "id", Kind.BIGINT), field(1, "v", Kind.BYTES))
+
+
+def wide_rows(count, size):
+    for place in range(count):
+        yield pa.record_batch({"id": [place], "v": pa.array([os.urandom(size)], pa.binary())})
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_wide_rows_are_read_some_megabytes_at_a_time(store, tmp_path, is_local):
+    """Of a local file a few batches are in memory; of a store that is read ahead, 64 MB of row groups more."""
+    count = 40 if is_local else 100
+    store = LocalFiles(str(tmp_path), fsync=False) if is_local else store
+    task = WriteTask(fields=WIDE, directory=folder, compression="none")
+    files = worker.write(store, wide_rows(count, 1 << 20), task)
+    assert [each.row_count for each in files] == [count]
+    with measured() as pool:
+        found = [(batch.num_rows, batch.nbytes) for batch in worker.read(store, reading(files, WIDE, WIDE))]
+    assert sum(rows for rows, _ in found) == count
+    assert max(size for _, size in found) <= 17 << 20, found
+    assert pool.max_memory() < (48 if is_local else 96) << 20, pool.max_memory()
+
+
+def test_a_task_that_is_read_ahead_waits_when_its_batches_are_some_megabytes():
+    waiting = arrow._Waiting(3 << 20)
+    for batch in wide_rows(3, 1 << 20):
+        waiting.put_nowait(batch)
+    with pytest.raises(Full):
+        waiting.put_nowait(None)
+    assert [waiting.get_nowait().num_rows for _ in range(3)] == [1, 1, 1]
+    waiting.put_nowait(None)
+    assert waiting.get_nowait() is None
+    assert waiting.empty()
+
+
+def test_values_that_do_not_repeat_get_no_dictionary_in_a_small_file(store):
+    (file,) = worker.write(store, wide_rows(20, 1 << 18), WriteTask(fields=WIDE, directory=folder))
+    chunk = pq.ParquetFile(store.open(file.path)).metadata.row_group(0).column(1)
+    assert not chunk.has_dictionary_page, chunk.encodings
+
+
 def test_each_file_is_sorted_as_a_whole(store):
     fields = (field(0, "k", Kind.INT), field(1, "v", Kind.INT))
     rng = np.random.default_rng(4)
@@ -858,12 +914,8 @@ def test_rows_that_memory_does_not_hold_are_sorted_all_the_same(store):
     size = sum(batch.nbytes for batch in batches())
     order = (SortField(("k",), descending=True),)
     task = WriteTask(fields=fields, directory=folder, sort_by=order, target_size_bytes=2_000_000, compression="none")
-    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.system_memory_pool())
-    pa.set_memory_pool(pool)
-    try:
+    with measured() as pool:
         files = worker.write(store, batches(), task, buffer_bytes=size // 20)
-    finally:
-        pa.set_memory_pool(usual)
     assert pool.max_memory() < size / 2, (pool.max_memory(), size)
     found = [read(store, reading([each], fields, fields))["k"].to_pylist() for each in files]
     assert len(found) > 5
