@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import zlib
+import zoneinfo
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
 from typing import Any, BinaryIO
 
 import cramjam
@@ -30,7 +33,10 @@ _LONG, _BINARY, _LENGTH, _UNIT = (
 )
 _STRIPE_BYTES = 64 << 20
 _NANOS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_SECONDS = (2**63 - 1) // 1_000_000_000  # As far as the reader gets on either side of 1970: until 2262.
+_SECOND, _MILLISECOND = 1_000_000_000, 1_000_000  # In nanoseconds.
+_SECONDS = (2**63 - 1) // _SECOND  # As far as the reader gets on either side of 1970: until 2262.
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_WIDEST_OFFSET = 24 * 3600  # No time zone is further from UTC, in seconds.
 
 
 class File:
@@ -66,14 +72,25 @@ class File:
         position = 0
         for stripe in range(self._file.nstripes):
             batch = self._file.read_stripe(stripe, columns=columns).select(names)
+            utc_offset = partial(self._utc_offset, stripe)
             batch = pa.RecordBatch.from_arrays(
-                [_texts(batch.column(i), each.type) for i, each in enumerate(fields)], names=names
+                [_mended(batch.column(i), each.type, utc_offset) for i, each in enumerate(fields)], names=names
             )
             for start in range(0, batch.num_rows, batch_rows):
                 yield position + start, batch.slice(start, batch_rows)
             position += batch.num_rows
         if position != self._file.nrows:
             raise CorruptFile(f"{self._path}: stripes hold {position} rows, the footer says {self._file.nrows}")
+
+    def _utc_offset(self, stripe: int) -> int:
+        """The UTC offset of the writer's time zone at 1970, in seconds; 0 for a stripe that names no time zone."""
+        zone = self._zones[stripe]
+        offset = _EPOCH.astimezone(zoneinfo.ZoneInfo(zone)).utcoffset() if zone else None
+        return int(offset.total_seconds()) if offset else 0
+
+    @cached_property
+    def _zones(self) -> list[str]:
+        return list(_writer_zones(self._source))
 
     def _refuse_far_timestamps(self) -> None:
         """Arrow reads ORC timestamps as nanoseconds, and before version 24 does not say when they overflow."""
@@ -140,19 +157,38 @@ class Output:
 def _timestamp_bounds(source: Any) -> Iterator[int]:
     """The least and greatest timestamps that the footer tells, in milliseconds, of all columns.
 
-    ORC specification v1, "File Tail": postscript, footer, `ColumnStatistics.timestampStatistics`.
+    ORC specification v1, "File Tail": `ColumnStatistics.timestampStatistics`.
     """
+    for number, found in _messages(_footer(source)[0]):
+        if number == 7:
+            for kind, of_timestamps in _messages(found):
+                if kind == 9:
+                    yield from ((zigzag >> 1) ^ -(zigzag & 1) for at, zigzag in _messages(of_timestamps) if at <= 4)
+
+
+def _writer_zones(source: Any) -> Iterator[str]:
+    """The time zone in which each stripe was written, "" where it names none.
+
+    ORC specification v1, "Stripe Footer": `StripeInformation`, `StripeFooter.writerTimezone`.
+    """
+    footer, codec = _footer(source)
+    for number, found in _messages(footer):
+        if number == 3:
+            stripe = dict(_messages(found))
+            source.seek(sum(stripe.get(at, 0) for at in (1, 2, 3)))  # After its offset: indexes, then data.
+            stripe_footer = dict(_messages(_inflated(source.read(stripe[4]), codec)))
+            yield stripe_footer.get(3, b"").decode()
+
+
+def _footer(source: Any) -> tuple[bytes, int]:
+    """The footer, and how it and the stripes' footers are compressed (ORC specification v1, "File Tail")."""
     size = source.seek(0, 2)
     source.seek(max(0, size - 256))
     tail = source.read()
     postscript = dict(_messages(tail[-1 - tail[-1] : -1]))
     footer_size, codec = postscript.get(1, 0), postscript.get(2, 0)
     source.seek(size - 1 - tail[-1] - footer_size)
-    for number, found in _messages(_inflated(source.read(footer_size), codec)):
-        if number == 7:
-            for kind, of_timestamps in _messages(found):
-                if kind == 9:
-                    yield from ((zigzag >> 1) ^ -(zigzag & 1) for at, zigzag in _messages(of_timestamps) if at <= 4)
+    return _inflated(source.read(footer_size), codec), codec
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -205,7 +241,7 @@ _DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
 }
 
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
-_TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
+_MENDED = (*_INSTANTS, Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 _BYTES_LIMITED = (Kind.BINARY, Kind.VARBINARY, Kind.UUID)
 
 
@@ -215,33 +251,69 @@ def _empty_columns(rows: int, batch_rows: int) -> Iterator[tuple[int, pa.RecordB
         yield start, pa.RecordBatch.from_struct_array(pa.array([{}] * length, pa.struct([])))
 
 
-def _texts(array: pa.Array, type: Type) -> pa.Array:
-    """Texts checked to be UTF-8, and CHAR without the blanks that ORC pads it with; at any depth."""
+def _mended(array: pa.Array, type: Type, utc_offset: Callable[[], int]) -> pa.Array:
+    """A column as Java reads it, at any depth, where Arrow's reader differs.
+
+    Texts are checked to be UTF-8; CHAR loses the blanks that ORC pads it with; timestamps without time zone around 1970
+    get the seconds that a writer outside UTC meant.
+    """
     match type:
         case Scalar(Kind.CHAR):
             return pc.utf8_rtrim(_utf8(array), characters=" ")
         case Scalar(Kind.VARCHAR | Kind.STRING):
             return _utf8(array)
-        case Row(parts) if _has_text(type):
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ):
+            return _right_seconds(array, utc_offset)
+        case Row(parts) if _has_mended(type):
             places = [array.type.get_field_index(part.name) for part in parts]
-            children = [_texts(pc.struct_field(array, [i]), part.type) for i, part in zip(places, parts, strict=True)]
+            children = [
+                _mended(pc.struct_field(array, [i]), part.type, utc_offset)
+                for i, part in zip(places, parts, strict=True)
+            ]
             return casts.struct(array, children, pa.struct([array.type.field(i) for i in places]))
-        case ListOf(element) if _has_text(type):
-            return casts.relist(array, array.type, _texts(casts.items(array), element.type))
-        case MapOf() | MultisetOf() if _has_text(type):
+        case ListOf(element) if _has_mended(type):
+            return casts.relist(array, array.type, _mended(casts.items(array), element.type, utc_offset))
+        case MapOf() | MultisetOf() if _has_mended(type):
             keys, values = casts.entries(array)
             key, value = (type.key, type.value) if isinstance(type, MapOf) else (type.element, None)
-            values = _texts(values, value.type) if value else values
-            return casts.remap(array, array.type, _texts(keys, key.type), values)
+            values = _mended(values, value.type, utc_offset) if value else values
+            return casts.remap(array, array.type, _mended(keys, key.type, utc_offset), values)
     return array
+
+
+def _right_seconds(array: pa.Array, utc_offset: Callable[[], int]) -> pa.Array:
+    """Timestamps without time zone as Java reads them.
+
+    Java's writer rounds the seconds before 1970 up, in UTC, and leaves the fraction. Java's reader subtracts one second
+    where the seconds are negative and the fraction is a millisecond or more. Arrow's reader does the same, but only after
+    it has shifted the seconds to the writer's time zone. Where the shift changes the sign, Arrow is one second late (east
+    of UTC) or early (west). No time zone changed its offset within a day of 1970, so that one offset tells which.
+    """
+    if not pa.types.is_timestamp(array.type) or array.type.tz is not None:
+        return array
+    values = array.view(pa.int64())
+    if not pc.any(_within(values, -_WIDEST_OFFSET, _WIDEST_OFFSET)).as_py():
+        return array
+    offset = utc_offset()
+    if not offset:
+        return array
+    first, end, missing = (0, offset, -_SECOND) if offset > 0 else (offset - 1, -1, _SECOND)
+    past = pc.subtract(values, first * _SECOND)
+    fraction = pc.subtract(past, pc.multiply(pc.divide(past, _SECOND), _SECOND))
+    wrong = pc.and_(_within(values, first, end), pc.greater_equal(fraction, _MILLISECOND))
+    return pc.if_else(wrong, pc.add(values, missing), values).view(array.type)
+
+
+def _within(nanoseconds: pa.Array, first: int, end: int) -> pa.Array:
+    return pc.and_(pc.greater_equal(nanoseconds, first * _SECOND), pc.less(nanoseconds, end * _SECOND))
 
 
 def _utf8(array: pa.Array) -> pa.Array:
     return array.cast(pa.binary()).cast(pa.string()) if pa.types.is_string(array.type) else array
 
 
-def _has_text(type: Type) -> bool:
-    return any(isinstance(each.type, Scalar) and each.type.kind in _TEXTS for each in walk((Field(-1, "", type),)))
+def _has_mended(type: Type) -> bool:
+    return any(isinstance(each.type, Scalar) and each.type.kind in _MENDED for each in walk((Field(-1, "", type),)))
 
 
 def _own_field(held: pa.Field) -> Field:

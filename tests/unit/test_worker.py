@@ -1,12 +1,14 @@
 """The one reader and the one writer: every type through every format, evolution by id, and what damage does."""
 
 import datetime as dt
+import json
 import os
 import random
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from queue import Full
 
 import numpy as np
@@ -355,6 +357,64 @@ def test_orc_char_loses_the_blanks_that_other_writers_pad_it_with(store):
         {"code": "ab", "in_list": ["x"], "text": "ab "},
         {"code": None, "in_list": None, "text": None},
     ]
+
+
+AT = scalar(Kind.TIMESTAMP, 6)
+ORC_GOLDEN = Path(__file__).parents[1] / "golden" / "orc"
+
+
+@pytest.mark.parametrize("zone", ["europe_berlin", "america_new_york"])
+def test_orc_timestamps_around_1970_of_a_writer_outside_utc_come_back_as_java_reads_them(store, zone):
+    fields = (
+        field(0, "id", Kind.INT), field(1, "at", AT), field(2, "plain", AT), field(3, "many", ListOf(part(AT))),
+        field(4, "deep", Row((field(5, "at", AT), field(6, "by_key", MapOf(part(STRING, "key", False), part(AT, "value")))))),
+    )  # fmt: skip
+    texts = json.loads((ORC_GOLDEN / f"{zone}.json").read_text())["moments"]
+    moments = pa.array(texts).cast(pa.timestamp("us")).to_pylist()
+    ids = pa.table({"id": pa.array(range(len(moments)), pa.int32())})
+    task = raw(store, f"{zone}.orc", ids, lambda _, s: s.write((ORC_GOLDEN / f"{zone}.orc").read_bytes()))
+    rows = read(store, replace(task, fields=fields, file_fields=fields)).to_pylist()
+    assert rows == [
+        {"id": id, "at": at, "plain": at, "many": [at], "deep": {"at": at, "by_key": [("k", at)]}}
+        for id, at in enumerate(moments)
+    ]
+
+
+def zoned(*zones):
+    """Writes the 1024 rows as one ORC stripe per zone, and puts these, of three letters, in the place of Arrow's GMT."""
+
+    def write(table, sink):
+        plain = pa.BufferOutputStream()
+        with po.ORCWriter(plain, compression="uncompressed", stripe_size=1) as writer:
+            for _ in zones:
+                writer.write(table)
+        parts = plain.getvalue().to_pybytes().split(b"\x1a\x03GMT")
+        assert len(parts) == len(zones) + 1
+        for before, zone in zip(parts, zones, strict=False):
+            sink.write(before + b"\x1a\x03" + zone.encode())
+        sink.write(parts[-1])
+
+    return write
+
+
+@pytest.mark.parametrize("kind", [Kind.TIMESTAMP, Kind.TIMESTAMP_TZ])
+def test_each_orc_stripe_has_its_own_time_zone_and_instants_have_none(store, kind):
+    """Seconds of a Java writer at clock times 00:30:00.5 and 19:30:00.5 where these are before and after 1970 in UTC."""
+    zones, half_past = ("CET", "GMT", "EST", "UTC"), dt.timedelta(minutes=30, milliseconds=500)
+    zone = dt.UTC if kind is Kind.TIMESTAMP_TZ else None
+    new_year, evening = dt.datetime(1970, 1, 1, tzinfo=zone), dt.datetime(1969, 12, 31, 19, tzinfo=zone)
+    fields, second = (field(0, "at", kind, 6),), dt.timedelta(seconds=1)
+    stored = pa.array([new_year + half_past, evening + half_past] * 512, arrow_schema(fields).field(0).type)
+    task = replace(
+        raw(store, "zones.orc", pa.table({"at": stored}), zoned(*zones)), row_counts=(len(stored) * len(zones),)
+    )
+    found = read(store, replace(task, fields=fields, file_fields=fields)).column("at").to_pylist()
+    if kind is Kind.TIMESTAMP_TZ:
+        assert found == stored.to_pylist() * 4
+        return
+    late, early = new_year + half_past, evening + half_past
+    berlin, new_york, utc = [late - second, early] * 512, [late, early + second] * 512, [late, early] * 512
+    assert found == berlin + utc + new_york + utc
 
 
 def test_what_paimons_orc_and_avro_lack_is_refused_by_name(store):
