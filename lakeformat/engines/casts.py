@@ -23,6 +23,8 @@ _BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID)
 _TIMES = (Kind.TIME, Kind.TIME_MICROS)
 REACH_MICROS = (2**63 - 1) // 1000  # As far as nanoseconds reach on either side of 1970.
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
+_SECONDS = (Kind.INT, Kind.BIGINT)  # The integers that are timestamps too: seconds since 1970.
+_MILLIS = pa.timestamp("ms")
 _BIT_WIDTH = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
 
 
@@ -303,6 +305,7 @@ def _cast(array: pa.Array, source: Scalar, target: Scalar, name: str) -> pa.Arra
 
 
 def _cast_by_kind(array: pa.Array, source: Scalar, target: Scalar, wanted: pa.DataType) -> pa.Array:
+    """What Java Paimon's `CastExecutors` do in a JVM whose zone is UTC, but that a number which does not fit is an error."""
     have, want = source.kind, target.kind
     if want in _TEXTS:
         return _shorten(_text(array, source), target)
@@ -323,8 +326,16 @@ def _cast_by_kind(array: pa.Array, source: Scalar, target: Scalar, wanted: pa.Da
         return array.cast(pa.timestamp(wanted.unit)).view(wanted)
     if have in _INSTANTS and want is Kind.DATE:
         return pc.floor_temporal(array.view(pa.timestamp(array.type.unit)), unit="day").cast(pa.date32())
-    if have in _INSTANTS and want is have:
+    if have in _INSTANTS and want in _INSTANTS:
         return _to_unit(array, wanted)
+    if have in _INSTANTS and want in _SECONDS:
+        return pc.divide(_to_unit(array, _MILLIS).view(pa.int64()), 1000).cast(wanted)
+    if have in _SECONDS and want in _INSTANTS:
+        return _to_unit(array.cast(pa.int64()).view(pa.timestamp("s")), wanted)
+    if have in _INSTANTS and want is Kind.TIME:
+        return _to_unit(array, _MILLIS).cast(wanted)
+    if have is Kind.TIME and want in _INSTANTS:
+        return _to_unit(array.cast(pa.int32()).cast(pa.int64()).view(_MILLIS), wanted)
     if have in _TIMES and want in _TIMES:
         return array.cast(wanted, safe=False)
     raise KeyError(have, want)
@@ -378,8 +389,10 @@ def _shorten(texts: pa.Array, target: Scalar) -> pa.Array:
 def _parse(texts: pa.Array, target: Scalar, wanted: pa.DataType) -> pa.Array:
     texts = pc.utf8_trim_whitespace(texts)
     match target.kind:
-        case Kind.TIMESTAMP:
-            return texts.cast(wanted)
+        case Kind.TIMESTAMP | Kind.TIMESTAMP_TZ:
+            return _parse_timestamps(texts, target, wanted)
+        case Kind.TIME:
+            return _parse_times(texts, target).cast(wanted)
         case Kind.BOOLEAN:
             lower = pc.utf8_lower(texts)
             yes = pc.is_in(lower, pa.array(["t", "true", "y", "yes", "1"]))
@@ -388,9 +401,65 @@ def _parse(texts: pa.Array, target: Scalar, wanted: pa.DataType) -> pa.Array:
             if pc.any(odd, min_count=0).as_py():
                 raise pa.ArrowInvalid(f"not a boolean: {texts.filter(odd)[0].as_py()!r}")
             return pc.if_else(texts.is_valid(), yes, pa.scalar(None, pa.bool_()))
-        case kind if kind in _NUMBERS or kind in (Kind.DATE, Kind.TIME):
+        case kind if kind in _NUMBERS or kind is Kind.DATE:
             return texts.cast(wanted)
     raise KeyError(target.kind)
+
+
+def _parse_timestamps(texts: pa.Array, target: Scalar, wanted: pa.TimestampType) -> pa.Array:
+    """A day, maybe with a time, whose fraction is cut to the digits of `target`; or a count of its units since 1970."""
+    digits = target.parameters[0]
+    counts = pa.nulls(len(texts), wanted)
+    if target.kind is Kind.TIMESTAMP and digits in _UNIT_OF:
+        numbers = _counts(texts)
+        counts = _to_unit(numbers.view(pa.timestamp(_UNIT_OF[digits])), wanted)
+        texts = pc.if_else(numbers.is_valid(), None, texts)
+    parts = _matched(texts, rf"^(?P<year>\d{{4}})-(?P<month>\d\d?)-(?P<day>\d\d?)(?:[ T]{_CLOCK})?$", target)
+    days = pc.binary_join_element_wise(parts["year"], *(_two_digits(parts[name]) for name in ("month", "day")), "-")
+    seconds = _seconds(days, parts).cast(pa.timestamp(wanted.unit)).view(pa.int64())
+    nanos = pc.utf8_rpad(pc.utf8_slice_codeunits(parts["fraction"], 0, digits), 9, "0").cast(pa.int64())
+    fraction = pc.divide(nanos, _UNITS["ns"] // _UNITS[wanted.unit])
+    return pc.coalesce(counts, pc.add_checked(seconds, fraction).view(wanted))
+
+
+def _parse_times(texts: pa.Array, target: Scalar) -> pa.Array:
+    """A time, rounded to milliseconds; or a count of them. In milliseconds, 32 bits."""
+    counts = _counts(texts)
+    parts = _matched(pc.if_else(counts.is_valid(), None, texts), rf"^{_CLOCK}$", target)
+    seconds = _seconds(pc.if_else(parts["hour"].is_valid(), "1970-01-01", None), parts).view(pa.int64())
+    tenths = pc.utf8_rpad(pc.utf8_slice_codeunits(parts["fraction"], 0, 4), 4, "0").cast(pa.int64())
+    millis = pc.coalesce(counts, pc.add(pc.multiply(seconds, 1000), pc.divide(pc.add(tenths, 5), 10)))
+    late = pc.filter(millis, pc.greater_equal(millis, 86_400_000))
+    if len(late):
+        raise pa.ArrowInvalid(f"{late[0].as_py()} milliseconds are a day or more")
+    return millis.cast(pa.int32())
+
+
+_UNIT_OF = {0: "s", 3: "ms", 6: "us", 9: "ns"}
+_CLOCK = r"(?P<hour>\d\d?)(?::(?P<minute>\d\d?)(?::(?P<second>\d\d?)(?:\.(?P<fraction>\d*))?)?)?"
+
+
+def _seconds(days: pa.Array, parts: Mapping[str, pa.Array]) -> pa.Array:
+    clock = pc.binary_join_element_wise(*(_two_digits(parts[name]) for name in ("hour", "minute", "second")), ":")
+    return pc.binary_join_element_wise(days, clock, " ").cast(pa.timestamp("s"))
+
+
+def _two_digits(numbers: pa.Array) -> pa.Array:
+    return pc.utf8_lpad(numbers, 2, "0")
+
+
+def _matched(texts: pa.Array, pattern: str, target: Scalar) -> dict[str, pa.Array]:
+    """The named parts of texts that match, empty where a text lacks one."""
+    found = pc.extract_regex(texts, pattern)
+    odd = pc.and_(found.is_null(), texts.is_valid())
+    if pc.any(odd, min_count=0).as_py():
+        raise pa.ArrowInvalid(f"not a {target}: {texts.filter(odd)[0].as_py()!r}")
+    return {part.name: pc.struct_field(found, [place]) for place, part in enumerate(found.type)}
+
+
+def _counts(texts: pa.Array) -> pa.Array:
+    """Texts of digits alone as numbers; null for others."""
+    return pc.if_else(pc.match_substring_regex(texts, r"^\d+$"), texts, None).cast(pa.int64())
 
 
 def _per_distinct(array: pa.Array, spell: Callable[[Any], str | None]) -> pa.Array:
