@@ -17,8 +17,11 @@ from hypothesis import settings
 
 MEMORY = Path("/dev/shm")
 
-settings.register_profile("fast", max_examples=20)
-settings.register_profile("long", max_examples=2000)
+# The first example of a test pays for what it imports: no deadlines.
+settings.register_profile("usual", deadline=None)
+settings.register_profile("fast", max_examples=20, deadline=None)
+settings.register_profile("long", max_examples=2000, deadline=None)
+settings.load_profile("usual")
 # Tables are synced to the disk, file by file; tests need not wait for one. What tests leave there goes when they pass.
 if "PYTEST_DEBUG_TEMPROOT" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)

@@ -46,7 +46,7 @@ class Session:
             return
         drawn = show() if callable(show) else show
         if drawn is not None:
-            self.console.print(drawn, soft_wrap=isinstance(drawn, str | Text))
+            self.console.print(drawn, soft_wrap=isinstance(drawn, str | Text), crop=False)
 
 
 def data_grid(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Grid:

@@ -73,7 +73,9 @@ def show(
         )  # fmt: skip
         made = f"snapshot {data['snapshot_id']} of {data['last_commit']} UTC" if snapshot else "nothing written yet"
         parts: list[Any] = [
-            Text.assemble((found.name, "bold green"), f"  {found.format}  {found.uri}"),
+            Text.assemble(
+                (found.name, "bold green"), f"  {found.format}  {found.uri}", no_wrap=True, overflow="ignore"
+            ),
             *([Text(schema.comment)] if schema.comment else []),
             Text(made),
             health,
