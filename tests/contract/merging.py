@@ -89,7 +89,7 @@ VALUES_OF_TARGET = [
 ]
 VALUES_OF_SOURCE = [
     {"id": Said("s.id + 1000", lambda t, s: plus(s["id"], 1000)), "dt": Said("'new'", lambda t, s: "new")},
-    {"k": Said("op", lambda t, s: s["op"]), "v": Said("5", lambda t, s: 5)},
+    {"k": Said("op", lambda t, s: s["op"]), "v": Said("5", lambda t, s: 5), "dt": Said("NULL", lambda t, s: None)},
 ]
 COLUMNS = ("id", "k", "v", "dt")
 

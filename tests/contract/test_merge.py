@@ -290,7 +290,7 @@ def test_spark_leaves_digits_alone_that_it_does_not_hold(lake, format, spark, mo
     t.append(pa.table({"id": [1, 2, 3, 4], "v": [0] * 4, "at": at, "dt": list("aabb")}, schema=schema))
     source = spark.createDataFrame([(1, 5, "c"), (2, 5, "a"), (9, 5, "a")], "id long, v long, dt string")
     chain = t.merge_into(source, on="t.id = s.id").when_matched().update({"v": "s.v", "dt": "s.dt"})
-    chain.when_not_matched().insert({"id": "s.id"}).merge()
+    chain.when_not_matched().insert({"id": "s.id", "dt": "NULL"}).merge()
     found = t.scan().to_arrow().sort_by("id")
     assert found["at"].cast(pa.int64()).to_pylist() == [1, 1001, 1_000_000_007, None, None]
     assert (found["v"].to_pylist(), found["dt"].to_pylist()) == ([5, 5, 0, 0, None], ["c", "a", "b", "b", None])
@@ -573,7 +573,7 @@ def test_a_value_that_does_not_fit_leaves_the_table_as_it_was(table, frame, grou
     source = frame([row(1, 5, op="7"), row(2, 5, op="x" if group == "when_matched" else "8"), row(9, 5, op="x")])
     chain = table.merge_into(source, on="t.id = s.id").when_matched().update({"v": "CAST(s.op AS BIGINT)"})
     if group == "when_not_matched":
-        chain = chain.when_not_matched().insert({"v": "CAST(s.op AS BIGINT)"})
+        chain = chain.when_not_matched().insert({"v": "CAST(s.op AS BIGINT)", "dt": "s.dt"})
     with pytest.raises(InvalidInput, match=f"{group}: "):
         chain.merge()
     assert len(table.snapshots()) == 1

@@ -8,7 +8,8 @@ from lakeformat.model.order import SortField
 from lakeformat.model.partition import Transform, TransformKind
 from lakeformat.model.schema import Field, Kind, ListOf, Row, scalar
 
-COLUMNS = ("id", "ts", "a.b", "a", "date", "odd name", "order")
+NAMES = ("id", "ts", "a.b", "a", "date", "odd name", "order")
+COLUMNS = tuple(Field(id, name, scalar(Kind.STRING)) for id, name in enumerate(NAMES))
 DAY, BUCKET = Transform(TransformKind.DAY), Transform(TransformKind.BUCKET, 16)
 
 

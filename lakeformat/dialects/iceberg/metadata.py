@@ -200,6 +200,8 @@ def parse(data: bytes, version: int, where: str) -> State:
         document = documents.parse(data, where)
         parsing.check_values(document)
         format_version = document.get("format-version")
+        if not isinstance(format_version, int):
+            raise CorruptTable(f"format-version is {format_version!r}, no whole number: this is no Iceberg metadata")
         if format_version not in (1, 2, 3):
             raise UnsupportedFeature(f"Iceberg format version {format_version}; lakeformat reads 1, 2 and 3")
         document = _normal(document)
