@@ -15,6 +15,7 @@ import pytest
 
 from lakeformat import Lake
 from lakeformat.codec import order
+from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.engines import sorting
 from lakeformat.table import Table
 
@@ -54,7 +55,7 @@ def orders(table: Table) -> list:
 def as_we_sort(table: Table, asked: list[str]) -> list[int]:
     """The sort order ids of the live files; the rows of each are as we sort them."""
     found = table.inspect.files()
-    by = order.parse(asked, SCHEMA.names, "sort_by")
+    by = order.parse(asked, fields_from_arrow(SCHEMA), "sort_by")
     for path in found["path"].to_pylist():
         held = pq.ParquetFile(path.removeprefix("file://")).read()
         batches = [held.cast(SCHEMA).combine_chunks().to_batches()[0]]
@@ -120,7 +121,7 @@ def test_along_the_z_order_as_spark(sql: Sql, lake: Lake, columns: tuple[str, ..
         f"sort_order => '{asked}', options => map('rewrite-all', 'true'))",
     )
     t = lake.table(f"d.{name}")
-    by = order.parse_any([asked], t.schema.names, "sort_by")
+    by = order.parse_any([asked], t.schema.fields, "sort_by")
 
     def keys() -> list:
         paths = [path for task in t.scan().plan() for path in task.paths]

@@ -17,7 +17,7 @@ def in_order(batches, by, memory):
     """The rows of one batch at least, by texts of an order."""
     batches = list(batches)
     fields = fields_from_arrow(batches[0].schema)
-    found = order.parse(by, batches[0].schema.names, "sort_by")
+    found = order.parse(by, fields, "sort_by")
     return sorting.in_order(iter(batches), found, fields, memory)
 
 
