@@ -156,6 +156,8 @@ class Lake:
             self._require_warehouse()
             if name.count(".") == 1 and (said := refers_to_catalog(self._table_store(name))):
                 raise NotFound(f"no table {name!r} in {self.uri}: its folder {said}")
+            if self._catalog is None and (missing := missing_folder(self._store)):
+                raise NotFound(f"no table {name!r}: no warehouse at {self.uri}: {missing}; create_table makes it")
             namespace = name.partition(".")[0]
             there = self.tables(namespace) if namespace in self.namespaces() else self.namespaces()
             near = difflib.get_close_matches(name, there, 3) or there[:10]
