@@ -506,6 +506,7 @@ def batches(draw: Any, case: Case) -> tuple[list[dict], set[str]]:
     suppress_health_check=list(HealthCheck),
     print_blob=True,
     database=None,
+    derandomize="LAKEFORMAT_EXAMPLES" not in os.environ,  # `make test` repeats itself; `make test-long` draws anew.
 )
 @given(data=st.data(), case=cases())
 def test_options_of_merging_together(tmp_path_factory: Any, data: Any, case: Case) -> None:
