@@ -36,7 +36,7 @@ def test_the_head_needs_to_look_again_after_it_has_created():
 @pytest.mark.parametrize("rule", RULES)
 def test_the_judge_sees_what_each_rule_of_the_loop_is_for(rule: str):
     commit = without(rule, *RULES[rule]).commit
-    world, seeds = IcebergWorld(True), 200
+    world, seeds = IcebergWorld(True), 800
     assert any(race(world, seed, 1 + seed % 2, commit, turns_each=5, seen=world.seen) for seed in range(seeds)), (
         f"{seeds} seeds do not show what {rule!r} is for"
     )
