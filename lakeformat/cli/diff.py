@@ -121,8 +121,9 @@ def _scan(table: Table, version: str) -> Scan | None:
 
 def _files(scan: Scan | None) -> dict[str, tuple[int, int]]:
     """path -> (rows, bytes)."""
-    rows = [] if scan is None else scan.explain().to_pylist()
-    return {row["path"]: (row["row_count"], row["size_bytes"]) for row in rows}
+    tasks = [] if scan is None else scan.plan()
+    listed = (file for t in tasks for file in zip(t.paths, t.row_counts, t.sizes_bytes, strict=True))
+    return {path: (rows, size_bytes) for path, rows, size_bytes in listed}
 
 
 def _schema(before: Scan, after: Scan) -> list[str]:
