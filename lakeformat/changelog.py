@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from lakeformat.dialects.dialect import Dialect
-from lakeformat.engines.delta import DeltaFiles
+from lakeformat.engines.row_level.delta import DeltaFiles
 from lakeformat.errors import CommitUnknown, InvalidInput
 from lakeformat.model.operation import Request, RowDelta
 from lakeformat.model.snapshot import Snapshot, TableState

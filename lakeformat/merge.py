@@ -14,8 +14,9 @@ from lakeformat.codec import sql_text, waist
 from lakeformat.codec.arrow import from_arrow
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import Dialect
-from lakeformat.engines import assign, outcomes
 from lakeformat.engines.engine import Engine, Spread
+from lakeformat.engines.kernels import assign
+from lakeformat.engines.row_level import outcomes
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model import evolution
 from lakeformat.model.merge import (

@@ -17,8 +17,8 @@ from lakeformat.commit import commit, discard, newest
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.choose import engine_for
-from lakeformat.engines.delta import DeltaFiles
 from lakeformat.engines.engine import Engine
+from lakeformat.engines.row_level.delta import DeltaFiles
 from lakeformat.errors import CommitLost, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.maintenance import compact, expire
 from lakeformat.model.operation import Append, Request, RowDelta

@@ -22,8 +22,8 @@ from lakeformat.codec import order, sql_text
 from lakeformat.commit import commit, discard, newest
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines.choose import engine_for
-from lakeformat.engines.delta import BUFFER_BYTES, MAX_KEYS
 from lakeformat.engines.engine import Engine
+from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
 from lakeformat.inspect import Inspect
 from lakeformat.maintenance import compact, expire, sweep

@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from lakeformat.codec import transform, waist
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.engines import casts, parquet, statistics, worker
-from lakeformat.engines.formats import opened
+from lakeformat.engines import worker
+from lakeformat.engines.files import parquet, statistics
+from lakeformat.engines.files.formats import opened
+from lakeformat.engines.kernels import casts
 from lakeformat.errors import InvalidInput, LakeError, NoSuchFile, NotFound
 from lakeformat.model.partition import PartitionField, TransformKind
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, Row, Scalar, Type, children, find_field

@@ -15,8 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import adopt, lookup, marks, worker
-from lakeformat.engines.arrow_merge import ArrowSource, typed
+from lakeformat.engines import adopt, worker
+from lakeformat.engines.keyed import lookup
+from lakeformat.engines.row_level import marks
+from lakeformat.engines.row_level.arrow_merge import ArrowSource, typed
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.partition import PartitionField
 from lakeformat.model.schema import Field

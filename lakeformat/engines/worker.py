@@ -14,19 +14,11 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression, murmur, transform
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import (
-    assign,
-    casts,
-    deletes,
-    hash_index,
-    key_places,
-    key_values,
-    merge,
-    rows,
-    sorting,
-    written,
-)
-from lakeformat.engines.formats import opened
+from lakeformat.engines import written
+from lakeformat.engines.files.formats import opened
+from lakeformat.engines.kernels import assign, casts, rows, sorting
+from lakeformat.engines.keyed import hash_index, key_places, key_values, merge
+from lakeformat.engines.row_level import deletes
 from lakeformat.errors import (
     CorruptFile,
     InvalidInput,

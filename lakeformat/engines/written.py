@@ -14,8 +14,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import casts, key_values, names, statistics
-from lakeformat.engines.formats import FORMATS
+from lakeformat.engines.files import names, statistics
+from lakeformat.engines.files.formats import FORMATS
+from lakeformat.engines.kernels import casts
+from lakeformat.engines.keyed import key_values
 from lakeformat.errors import InvalidInput, LakeError, StoreError, UnsupportedFeature
 from lakeformat.model.schema import Field, Kind, Row, Scalar, rebuild
 from lakeformat.model.work import ColumnStats, Content, KeyRange, KeyValues, WriteTask, WrittenFile

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakeformat.codec.arrow import fields_from_arrow
-from lakeformat.engines import merge_parts, outcomes, worker
-from lakeformat.engines.arrow_merge import ArrowSource
+from lakeformat.engines import worker
+from lakeformat.engines.row_level import merge_parts, outcomes
+from lakeformat.engines.row_level.arrow_merge import ArrowSource
 from lakeformat.errors import LakeError
 from lakeformat.model.evolution import number
 from lakeformat.model.schema import NO_ID, Field, Kind, scalar

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import names
 from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.engines.files import names
 from lakeformat.errors import CorruptFile, InvalidInput, OutsideScope, StoreError, UnsupportedFeature
 from lakeformat.model.partition import PartitionField, Transform, TransformKind, identity
 from lakeformat.model.predicate import and_, call, column, eq, ge, gt, is_in, is_not_null, is_null, like, lt, not_

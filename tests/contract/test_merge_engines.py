@@ -5,7 +5,7 @@ import pytest
 from pyroaring import BitMap64
 
 from lakeformat import Conflict, CorruptFile, InvalidInput, Lake, UnsupportedFeature
-from lakeformat.engines import roaring64
+from lakeformat.engines.keyed import roaring64
 
 
 @pytest.fixture

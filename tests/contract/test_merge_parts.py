@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import InvalidInput, Lake
-from lakeformat.engines import merge_parts
 from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.engines.row_level import merge_parts
 from lakeformat.model.work import ReadTask
 from tests.contract.in_parts import Workers, by_parts
 from tests.contract.merging import random_case

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from lakeformat.engines import roaring64
+from lakeformat.engines.keyed import roaring64
 
 from .conftest import Made
 from .gaps import cases

@@ -16,7 +16,7 @@ import pytest
 from lakeformat import Lake
 from lakeformat.codec import order
 from lakeformat.codec.arrow import fields_from_arrow
-from lakeformat.engines import sorting
+from lakeformat.engines.kernels import sorting
 from lakeformat.table import Table
 
 from .conftest import Sql

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg import dialect as iceberg
-from lakeformat.engines import parquet, worker
+from lakeformat.engines import worker
+from lakeformat.engines.files import parquet
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.partition import Partitioning, TransformKind
 from lakeformat.model.work import OneFolder

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeformat.engines import curve
+from lakeformat.engines.kernels import curve
 
 EPOCH = datetime.date(1970, 1, 1)
 

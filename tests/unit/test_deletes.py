@@ -16,7 +16,8 @@ from pyroaring import BitMap64
 from lakeformat.codec import bitmap, puffin
 from lakeformat.dialects.iceberg import manifest, metadata, scan
 from lakeformat.dialects.iceberg.manifest import FileContent
-from lakeformat.engines import deletes, marks, worker
+from lakeformat.engines import worker
+from lakeformat.engines.row_level import deletes, marks
 from lakeformat.errors import CorruptFile, InvalidInput
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
 from lakeformat.model.predicate import lt

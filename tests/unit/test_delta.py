@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import Conflict, InvalidInput, Lake, NotFound, UnsupportedFeature
-from lakeformat.engines.key_map import KeyMap
+from lakeformat.engines.keyed.key_map import KeyMap
 from lakeformat.model.schema import Field, Kind, scalar
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64()), pa.field("dt", pa.string(), False)])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeformat.engines.equality import equal
+from lakeformat.engines.kernels.equality import equal
 
 INTS, TEXTS = st.integers(-2, 2), st.sampled_from(["", "a", "b"])
 KINDS = {

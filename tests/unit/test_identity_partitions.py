@@ -11,7 +11,7 @@ import pytest
 
 from lakeformat import Field, Lake, Schema, UnsupportedFeature
 from lakeformat.dialects.iceberg import manifest
-from lakeformat.engines import casts
+from lakeformat.engines.kernels import casts
 from lakeformat.model.type_text import parse_type
 from tests.unit import hive_files
 from tests.unit.test_iceberg_pruning_random import KINDS, value

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from lakeformat.engines import roaring64
-from lakeformat.engines.aggregate import FUNCTIONS
-from lakeformat.engines.merge import merge, merge_in_batches
+from lakeformat.engines.keyed import roaring64
+from lakeformat.engines.keyed.aggregate import FUNCTIONS
+from lakeformat.engines.keyed.merge import merge, merge_in_batches
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.work import Aggregation, MergeSpec, NullKeys, SequenceGroup
 from tests.unit import row_model

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import CorruptFile, InvalidInput, Lake
-from lakeformat.engines import parquet
+from lakeformat.engines.files import parquet
 
 SCHEMA = pa.schema([("id", pa.int64()), ("j", pa.string()), ("n", pa.int64()), ("v", pa.string())])
 ENGINES = {

@@ -11,7 +11,7 @@ import pytest
 
 from lakeformat import CorruptFile, Lake
 from lakeformat.codec import sql_text
-from lakeformat.engines import parquet
+from lakeformat.engines.files import parquet
 from lakeformat.model.predicate import bind, listed
 from lakeformat.model.schema import Field, Kind, scalar
 

@@ -23,7 +23,7 @@ from lakeformat.dialects.iceberg import manifest, metadata, scan
 from lakeformat.dialects.iceberg.scan import Files
 from lakeformat.dialects.paimon import manifest as paimon_manifest
 from lakeformat.dialects.paimon import metadata as paimon_metadata
-from lakeformat.engines import roaring64
+from lakeformat.engines.keyed import roaring64
 from lakeformat.errors import LakeError
 from lakeformat.model.predicate import bind
 from lakeformat.storage.memory import MemoryFiles

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeformat.engines import ranks
+from lakeformat.engines.kernels import ranks
 
 DECIMALS = st.decimals(-(10**6), 10**6, places=2).map(lambda value: value + 0)
 KINDS = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from lakeformat.engines import roaring64
+from lakeformat.engines.keyed import roaring64
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "vectors" / "roaring64.json"
 SETS = json.loads(GOLDEN.read_text(encoding="utf-8"))["sets"]

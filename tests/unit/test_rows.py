@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeformat.engines import rows
+from lakeformat.engines.kernels import rows
 from lakeformat.model.schema import Field, Kind, scalar
 
 FIELDS = (Field(1, "text", scalar(Kind.STRING)), Field(2, "number", scalar(Kind.INT)))

@@ -10,7 +10,7 @@ import pytest
 
 from lakeformat.codec import order
 from lakeformat.codec.arrow import fields_from_arrow
-from lakeformat.engines import sorting
+from lakeformat.engines.kernels import sorting
 
 
 def in_order(batches, by, memory):

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import statistics, worker
+from lakeformat.engines import worker
+from lakeformat.engines.files import statistics
 from lakeformat.model.schema import Field, Kind, ListOf, Row, scalar
 from lakeformat.model.work import ColumnStats, StatsMode, WriteTask
 from lakeformat.storage.memory import MemoryFiles

@@ -19,7 +19,8 @@ import pytest
 
 from lakeformat.codec import murmur
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import arrow, parquet, worker
+from lakeformat.engines import arrow, worker
+from lakeformat.engines.files import parquet
 from lakeformat.errors import (
     CorruptFile,
     InvalidInput,

@@ -13,8 +13,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakeformat.engines import adopt, assign, key_values, lookup, marks, worker
+from lakeformat.engines import adopt, worker
 from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.engines.kernels import assign
+from lakeformat.engines.keyed import key_values, lookup
+from lakeformat.engines.row_level import marks
 from lakeformat.engines.spark import distribution, executors, few, jobs, native, session
 from lakeformat.engines.spark.frames import OURS, assignable, mapped, quoted
 from lakeformat.engines.spark.merge import SparkSource

@@ -11,8 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import assign, casts, key_places, key_values, marks, names, outcomes, worker
-from lakeformat.engines.arrow_merge import ArrowSource
+from lakeformat.engines import worker
+from lakeformat.engines.files import names
+from lakeformat.engines.kernels import assign, casts
+from lakeformat.engines.keyed import key_places, key_values
+from lakeformat.engines.row_level import marks, outcomes
+from lakeformat.engines.row_level.arrow_merge import ArrowSource
 from lakeformat.engines.spark.types import kind_of, nullable
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.merge import Merge

@@ -14,8 +14,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from lakeformat import errors
-from lakeformat.engines import names
-from lakeformat.engines.merge_parts import Made
+from lakeformat.engines.files import names
+from lakeformat.engines.row_level.merge_parts import Made
 from lakeformat.engines.spark import executors, session
 from lakeformat.engines.spark.frames import mapped
 from lakeformat.errors import LakeError

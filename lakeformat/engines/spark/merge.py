@@ -14,10 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakeformat.codec.arrow import arrow_schema, fields_from_arrow
-from lakeformat.engines import arrow, outcomes, worker
-from lakeformat.engines.arrow_merge import typed
+from lakeformat.engines import arrow, worker
 from lakeformat.engines.engine import Decided, Engine, Spread
-from lakeformat.engines.merge_parts import MergeByParts, Staged, read_back
+from lakeformat.engines.row_level import outcomes
+from lakeformat.engines.row_level.arrow_merge import typed
+from lakeformat.engines.row_level.merge_parts import MergeByParts, Staged, read_back
 from lakeformat.engines.spark import executors, jobs, session
 from lakeformat.engines.spark.frames import hinted, mapped, quoted
 from lakeformat.engines.spark.types import fields_from_spark, kind_of, require_whole, spark_schema

@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakeformat.engines import casts, parquet
+from lakeformat.engines.files import parquet
+from lakeformat.engines.kernels import casts
 from lakeformat.engines.spark import session
 from lakeformat.engines.spark.frames import quoted
 from lakeformat.engines.spark.types import digits_of, kind_of, spark_field, spark_type

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.orc as po
 
 from lakeformat.codec.arrow import from_arrow, to_arrow
-from lakeformat.engines import casts, statistics
-from lakeformat.engines.parquet import present
+from lakeformat.engines.files import statistics
+from lakeformat.engines.files.parquet import present
+from lakeformat.engines.kernels import casts
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, walk
 from lakeformat.model.work import ColumnStats, WriteTask

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec import binary_row, murmur
-from lakeformat.engines import names, rows
+from lakeformat.engines.files import names
+from lakeformat.engines.kernels import rows
 from lakeformat.errors import CorruptFile, InvalidInput
 from lakeformat.model.schema import find_field
 from lakeformat.model.work import Content, HashIndex, WriteTask, WrittenFile

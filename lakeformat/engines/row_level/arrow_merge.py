@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.arrow import fields_from_arrow, to_arrow
-from lakeformat.engines import casts, marks, outcomes, rows, worker
+from lakeformat.engines import worker
 from lakeformat.engines.engine import Decided, Spread
+from lakeformat.engines.kernels import casts, rows
+from lakeformat.engines.row_level import marks, outcomes
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Merge, flat_name
 from lakeformat.model.schema import Field
 from lakeformat.model.work import FILE, POSITION, Content, DeleteTask, ReadTask, RowKind, Target, WriteTask, WrittenFile

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.waist import row_kinds
-from lakeformat.engines import arrow, assign, casts, marks, rows, worker
-from lakeformat.engines.key_map import GONE, KeyMap
+from lakeformat.engines import arrow, worker
+from lakeformat.engines.kernels import assign, casts, rows
+from lakeformat.engines.keyed.key_map import GONE, KeyMap
+from lakeformat.engines.row_level import marks
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.work import FILE, POSITION, RETRACTS, ROW_KIND, DeltaLayout, RowKind, Target, WrittenFile
 from lakeformat.storage.store import Store

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import default_value
 from lakeformat.codec.arrow import arrow_schema, from_arrow, to_arrow
-from lakeformat.engines import casts
+from lakeformat.engines.kernels import casts
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.partition import PartitionField, TransformKind
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type

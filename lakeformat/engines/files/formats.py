@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeformat.engines import avro, orc, parquet
+from lakeformat.engines.files import avro, orc, parquet
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.storage.store import Reader
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import avro, avro_fields
-from lakeformat.engines import casts, statistics
-from lakeformat.engines.parquet import present
+from lakeformat.engines.files import statistics
+from lakeformat.engines.files.parquet import present
+from lakeformat.engines.kernels import casts
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, walk
 from lakeformat.model.work import ColumnStats, WriteTask

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression
 from lakeformat.codec.arrow import arrow_schema, to_arrow
-from lakeformat.engines import assign, casts, ranks
 from lakeformat.engines.engine import Spread
+from lakeformat.engines.kernels import assign, casts, ranks
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, Key, Merge, flat_name, sides_of
 from lakeformat.model.predicate import ALWAYS, Expression, and_, columns_of, conjuncts, to_sql

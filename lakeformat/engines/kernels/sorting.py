@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import transform
-from lakeformat.engines import curve, ranks
+from lakeformat.engines.kernels import curve, ranks
 from lakeformat.model.order import Sort, ZOrder
 from lakeformat.model.schema import Field, find_part
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 
-from lakeformat.engines import ranks, roaring64
+from lakeformat.engines.kernels import ranks
+from lakeformat.engines.keyed import roaring64
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakeformat.model.work import Aggregation, NullKeys
 

@@ -15,9 +15,11 @@ import pyarrow as pa
 
 from lakeformat.codec import bitmap
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import arrow_merge, casts, marks, outcomes, worker
-from lakeformat.engines.arrow_merge import Choice
+from lakeformat.engines import worker
 from lakeformat.engines.engine import Decided
+from lakeformat.engines.kernels import casts
+from lakeformat.engines.row_level import arrow_merge, marks, outcomes
+from lakeformat.engines.row_level.arrow_merge import Choice
 from lakeformat.errors import LakeError
 from lakeformat.model.merge import SOURCE, Act, Group, Merge
 from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar

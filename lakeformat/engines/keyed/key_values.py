@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.waist import row_kinds
-from lakeformat.engines import merge
+from lakeformat.engines.keyed import merge
 from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field, Kind, Scalar
 from lakeformat.model.work import (

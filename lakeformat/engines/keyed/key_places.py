@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import waist
-from lakeformat.engines import casts, key_values, rows
-from lakeformat.engines.hash_index import with_room
-from lakeformat.engines.key_map import KeyMap
+from lakeformat.engines.kernels import casts, rows
+from lakeformat.engines.keyed import key_values
+from lakeformat.engines.keyed.hash_index import with_room
+from lakeformat.engines.keyed.key_map import KeyMap
 from lakeformat.errors import OutsideScope
 from lakeformat.model.predicate import ALWAYS, Column, Expression, Literal, and_, bind, ge, le
 from lakeformat.model.schema import Field, find_field

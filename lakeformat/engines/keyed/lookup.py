@@ -12,7 +12,10 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import casts, marks, merge, rows, worker
+from lakeformat.engines import worker
+from lakeformat.engines.kernels import casts, rows
+from lakeformat.engines.keyed import merge
+from lakeformat.engines.row_level import marks
 from lakeformat.errors import LakeError
 from lakeformat.model.predicate import ALWAYS, Expression, between, is_in
 from lakeformat.model.schema import Field, Kind, Scalar, find_field

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from lakeformat.codec import bitmap
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.engines import casts, formats
-from lakeformat.engines.rows import KeySet
+from lakeformat.engines.files import formats
+from lakeformat.engines.kernels import casts
+from lakeformat.engines.kernels.rows import KeySet
 from lakeformat.errors import CorruptFile, NoSuchFile
 from lakeformat.model.schema import Field, walk
 from lakeformat.model.work import Content, DeleteFile

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.engines import equality, ranks
-from lakeformat.engines.aggregate import FUNCTIONS, Events, Result, aggregate, last, last_non_null
+from lakeformat.engines.kernels import equality, ranks
+from lakeformat.engines.keyed.aggregate import FUNCTIONS, Events, Result, aggregate, last, last_non_null
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.work import BUCKET, RETRACTS, SEQUENCE, VALUE_KIND, Aggregation, MergeSpec, RowKind, SequenceGroup
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakeformat.engines.rows import KeySet
+from lakeformat.engines.kernels.rows import KeySet
 from lakeformat.model.schema import Field
 
 GONE = -1  # The position of a row that is deleted again, or never was.

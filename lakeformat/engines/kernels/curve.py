@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from lakeformat.engines import ranks
+from lakeformat.engines.kernels import ranks
 
 _SIGN = np.uint64(1 << 63)
 _TRUE = np.uint64(0x81 << 56)

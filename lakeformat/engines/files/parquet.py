@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeformat.codec.arrow import from_arrow, to_arrow
-from lakeformat.engines import casts, statistics
+from lakeformat.engines.files import statistics
+from lakeformat.engines.kernels import casts
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, walk
 from lakeformat.model.work import ColumnStats, WriteTask

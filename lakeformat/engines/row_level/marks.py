@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec import bitmap, puffin, vector_file
-from lakeformat.engines import deletes, names, worker
+from lakeformat.engines import worker
+from lakeformat.engines.files import names
+from lakeformat.engines.row_level import deletes
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.predicate import columns_of
 from lakeformat.model.work import (

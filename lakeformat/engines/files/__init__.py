@@ -1,0 +1,1 @@
+"""Data files: their formats (Parquet, ORC, Avro), names and statistics."""
