@@ -12,7 +12,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export SPARK_LOCAL_IP := 127.0.0.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ui test test-fast test-long check judge package bench clean java
+.PHONY: help demo ui test test-fast test-long check judge package docs bench clean java
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
@@ -44,17 +44,24 @@ judge: $(STAMP) java ## Have other engines read our tables, and read theirs (bui
 package: $(STAMP) ## Build the wheel and the sdist, and install them into clean environments with each extra
 	$(BIN)/python -m pytest tests/package
 
+docs: $(VENV)/.docs ## Build the pages and the API reference into .site; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 bench: $(STAMP) java ## Measure against peers in the same run (builds their environments)
 	$(BIN)/python -m benchmarks
 
 clean: ## Remove what the targets built; tables stay
-	rm -rf $(VENV) .judge .bench .dagster .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .site .judge .bench .dagster .mypy_cache .ruff_cache .pytest_cache
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 		|| { echo "lakeformat needs Python 3.11, 3.12 or 3.13: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 java:

@@ -1,20 +1,22 @@
 """The one error tree.
 
-LakeError
-├── InvalidInput            the caller asked for something that cannot be: names the thing and the way out
-│   └── OutsideScope        rows outside the partitions that an overwrite declared
-├── NotFound                no such warehouse, table, snapshot, tag, column or file
-├── AlreadyExists           a table, tag or column of that name is there
-├── UnsupportedFeature      the table uses something lakeformat does not know: refused, never half-read
-├── CorruptTable            metadata that contradicts itself or is not there
-│   └── CorruptFile         bytes that are not what their name says
-├── StoreError              storage refused, or its answer did not come
-│   ├── NoSuchFile          storage says the file is not there
-│   └── StoreRefused        storage said no for good: nothing was done, and asking again does not help
-└── CommitError
-    ├── Conflict            somebody changed what this operation relied on; nothing was written
-    ├── CommitLost          every attempt lost the race; nothing was written
-    └── CommitUnknown       no answer came; ask again with the same id, delete nothing
+    LakeError
+    ├── InvalidInput            the caller asked for something that cannot be: names the thing and the way out
+    │   └── OutsideScope        rows outside the partitions that an overwrite declared
+    ├── NotFound                no such warehouse, table, snapshot, tag, column or file
+    ├── AlreadyExists           a table, tag or column of that name is there
+    ├── UnsupportedFeature      the table uses something lakeformat does not know: refused, never half-read
+    ├── CorruptTable            metadata that contradicts itself or is not there
+    │   └── CorruptFile         bytes that are not what their name says
+    ├── StoreError              storage refused, or its answer did not come
+    │   ├── NoSuchFile          storage says the file is not there
+    │   └── StoreRefused        storage said no for good: nothing was done, and asking again does not help
+    └── CommitError
+        ├── Conflict            somebody changed what this operation relied on; nothing was written
+        ├── CommitLost          every attempt lost the race; nothing was written
+        └── CommitUnknown       no answer came; ask again with the same id, delete nothing
+
+A message names the thing, what was found, and the way out.
 """
 
 from typing import Any

@@ -132,9 +132,12 @@ class _When:
 
 
 class WhenMatched(_When):
+    """What to do with a row of the table that a row of the source matches. Values speak of both: `t` and `s`."""
+
     __slots__ = ()
 
     def delete(self) -> MergeInto:
+        """Delete the row."""
         return self._then(Act.DELETE)
 
     def update(self, values: Values) -> MergeInto:
@@ -147,6 +150,8 @@ class WhenMatched(_When):
 
 
 class WhenNotMatched(_When):
+    """What to do with a row of the source that matches no row of the table. Values speak of `s` alone."""
+
     __slots__ = ()
 
     def insert(self, values: Values) -> MergeInto:
@@ -159,9 +164,12 @@ class WhenNotMatched(_When):
 
 
 class WhenNotMatchedBySource(_When):
+    """What to do with a row of the table that no row of the source matches. Values speak of `t` alone."""
+
     __slots__ = ()
 
     def delete(self) -> MergeInto:
+        """Delete the row."""
         return self._then(Act.DELETE)
 
     def update(self, values: Values) -> MergeInto:

@@ -1,12 +1,18 @@
-"""What README and docs show has been run: here."""
+"""What README and docs show has been run: here. Links lead somewhere, and the API reference has every public name."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import lakeformat
+import lakeformat.dagster
+
 ROOT = Path(__file__).parent.parent.parent
+ALL = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [p for p in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if "```python" in p.read_text()]
+REFERENCE = "\n".join(p.read_text() for p in (ROOT / "docs" / "reference").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -18,8 +24,37 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatc
     exec(compile(code, str(page), "exec"), names)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", ALL, ids=lambda p: p.name)
 def test_the_links_of_a_page_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        if not target.startswith("http") and "docs/images/" not in target:
-            assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text()):
+        if not target.startswith("http"):
+            there = page.parent / target if target else page
+            assert there.exists(), target
+            assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page are called in addresses."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_in_the_menu_of_the_site():
+    menu = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
+    assert sorted(menu) == sorted({p for p in pages if not p.startswith("decisions/")} | {"changelog.md"})
+
+
+@pytest.mark.parametrize("package", [lakeformat, lakeformat.dagster], ids=lambda p: p.__name__)
+def test_every_public_name_is_in_the_reference(package):
+    errors = {name for name in package.__all__ if hasattr(lakeformat.errors, name)}
+    named = set(re.findall(rf"^::: {package.__name__}\.(\w+)$", REFERENCE, re.MULTILINE))
+    assert set(package.__all__) - errors - {"__version__"} - named == set()
+    assert not errors or "::: lakeformat.errors\n" in REFERENCE
+
+
+@pytest.mark.parametrize("name", re.findall(r"^::: ([\w.]+)$", REFERENCE, re.MULTILINE))
+def test_what_the_reference_names_is_there_and_documented(name):
+    module, _, attribute = name.rpartition(".")
+    named = import_module(name) if name == "lakeformat.errors" else getattr(import_module(module), attribute)
+    assert named.__doc__

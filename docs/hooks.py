@@ -1,0 +1,21 @@
+"""What `make docs` adds to the pages: the changelog, and a menu of the decision notes."""
+
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parent.parent
+
+
+def on_config(config: Any) -> Any:
+    """Append the decision notes to the menu, each under the title it has."""
+    notes = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    config.nav.append({"Decisions": [f"decisions/{note.name}" for note in notes]})
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """CHANGELOG.md as a page."""
+    files.append(File.generated(config, "changelog.md", abs_src_path=str(ROOT / "CHANGELOG.md")))
+    return files
