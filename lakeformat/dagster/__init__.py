@@ -8,6 +8,7 @@ from lakeformat.dagster.maintenance import maintenance
 from lakeformat.dagster.rerun import rerun_partitions
 from lakeformat.dagster.sensors import foreign_commits
 from lakeformat.dagster.spark import SparkResource
+from lakeformat.dagster.sql_table import sql_table
 from lakeformat.dagster.upkeep import Upkeep
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "foreign_commits",
     "maintenance",
     "rerun_partitions",
+    "sql_table",
 ]

@@ -65,7 +65,7 @@ def _rows(context: Context, cursor: Cursor, word: str) -> Result:
             context,
             Piece.join(context.script, ["SELECT 1 FROM ", on.named, " AS ", rows.quoted(on.alias), " WHERE ", where]),
         )
-    source = TableRows(on.table, on.table.scan(where=condition), {})
+    source = TableRows(on.table.scan(where=condition), on.table.scan())
     return told(_COLUMNS, [_row(on.table.name, source, "" if where is None else pushdown.shown(condition))])
 
 
@@ -73,11 +73,11 @@ def _row(name: str, source: Source, pushed: str) -> tuple[Any, ...]:
     columns = ", ".join(source.names)
     if not isinstance(source, TableRows):
         return (name, "frame", None, columns, pushed, None, None, None, None)
-    table, scan = source.table, source.scan
-    read, whole = scan.plan(), table.scan(**source.version).plan()
+    scan = source.scan
+    read, whole = scan.plan(), source.whole.plan()
     return (
         name,
-        table.format,
+        scan.dialect.name,
         scan.snapshot_id,
         columns,
         pushed,

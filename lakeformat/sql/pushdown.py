@@ -29,6 +29,7 @@ _WHOLE = (exp.Pivot, exp.MatchRecognize, exp.QueryTransform)  # Queries with the
 
 class Referring(Protocol):
     node: Any
+    path: tuple[str, ...]
     source: Source
 
 
@@ -65,6 +66,32 @@ def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any])
     return found
 
 
+def qualified(tree: Any, references: Sequence[Referring]) -> Any:
+    """A copy of the tree with every column named by its table, the table of the reference at `place` being `_lakeformat_<place>`.
+    Raises what sqlglot raises for a query that it cannot take apart."""
+    schema: dict[str, dict[str, str]] = {}
+    for place, each in enumerate(references):
+        each.node.meta["lakeformat"] = place
+        schema[_named(place)] = dict.fromkeys(each.source.names, "string")
+    copied = tree.copy()
+    for node in list(copied.find_all(exp.Table)):
+        place = node.meta.get("lakeformat")
+        if place is not None:
+            alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name, quoted=True))
+            kept = {key: node.args[key] for key in ("joins", "laterals", "sample", "pivots") if node.args.get(key)}
+            node.replace(exp.Table(this=exp.to_identifier(_named(place)), alias=alias, **kept))
+    how = {"expand_alias_refs": False, "validate_qualify_columns": False, "quote_identifiers": False}
+    # An alias is never taken for a column that a table has: in WHERE, Spark means the column.
+    return qualify(copied, schema=schema, dialect="spark", **how)
+
+
+def place_of(source: Any) -> int | None:
+    """Which reference a table of a qualified tree is."""
+    if not isinstance(source, exp.Table) or not source.name.startswith("_lakeformat_"):
+        return None
+    return int(source.name.removeprefix("_lakeformat_"))
+
+
 def shown(condition: Expression) -> str:
     """A condition as text."""
     try:
@@ -83,29 +110,14 @@ def _named(place: int) -> str:
 def _scopes(tree: Any, references: Sequence[Referring]) -> tuple[list[Scope], dict[str, set[str]]]:
     """The scopes of the query with every column named by its table, and without what stars stand for and nobody uses; and
     the columns of each table that the text names."""
-    marks = {id(each.node): place for place, each in enumerate(references)}
-    schema: dict[str, dict[str, str]] = {}
-    for place, each in enumerate(references):
-        each.node.meta["lakeformat"] = place
-        schema[_named(place)] = dict.fromkeys(each.source.names, "string")
-    copied = tree.copy()
-    for node in list(copied.find_all(exp.Table)):
-        place = node.meta.get("lakeformat")
-        if place is not None:
-            alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name, quoted=True))
-            kept = {key: node.args[key] for key in ("joins", "laterals", "sample", "pivots") if node.args.get(key)}
-            node.replace(exp.Table(this=exp.to_identifier(_named(place)), alias=alias, **kept))
-    assert len(marks) == len(references), references
-    how = {"expand_alias_refs": False, "validate_qualify_columns": False, "quote_identifiers": False}
-    # An alias is never taken for a column that a table has: in WHERE, Spark means the column.
-    qualified = qualify(copied, schema=schema, dialect="spark", **how)
-    loose = _aliases_used(qualified)
-    before = traverse_scope(qualified)
+    qualified_ = qualified(tree, references)
+    loose = _aliases_used(qualified_)
+    before = traverse_scope(qualified_)
     # What the text names stays, used or not: the engine would take a column that is not there for an alias.
     named = {_named(place): _read(before, _named(place), "start") or set() for place in range(len(references))}
     for place, each in enumerate(references):
         named[_named(place)] |= {name.lower() for name in each.source.names} & loose
-    return traverse_scope(pushdown_projections(qualified)), named
+    return traverse_scope(pushdown_projections(qualified_)), named
 
 
 def _aliases_used(qualified: Any) -> set[str]:
@@ -116,12 +128,6 @@ def _aliases_used(qualified: Any) -> set[str]:
     if unknown := loose - aliases:
         raise KeyError(unknown.pop())
     return loose
-
-
-def _place(source: Any) -> int | None:
-    if not isinstance(source, exp.Table) or not source.name.startswith("_lakeformat_"):
-        return None
-    return int(source.name.removeprefix("_lakeformat_"))
 
 
 def _read(scopes: list[Scope], name: str, mark: str | None = None) -> set[str] | None:
@@ -150,7 +156,7 @@ def _conditions(scopes: list[Scope]) -> dict[int, list[Any]]:
         extended = _null_extended(select, sources)
         for condition, alias in _testing(select, incoming.get(id(scope), []), extended):
             source = sources.get(alias)
-            place = _place(source)
+            place = place_of(source)
             if place is not None and source is not None and not source.args.get("sample"):
                 found.setdefault(place, []).append(condition)
             elif isinstance(source, Scope) and uses[id(source)] == 1:

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +15,11 @@ from sqlglot.tokens import Token, TokenType
 
 from lakeformat.arguments import epoch_ms
 from lakeformat.errors import InvalidInput
-from lakeformat.sql import in_process, names, on_spark, parameters, pushdown, sources, text
+from lakeformat.sql import in_process, lineage, names, on_spark, parameters, pushdown, sources, text
 from lakeformat.sql.result import Result
 from lakeformat.sql.session import Context
 from lakeformat.sql.sources import Source
-from lakeformat.sql.text import Cursor, Piece
+from lakeformat.sql.text import Cursor, Piece, Script
 
 _INCREMENTAL = "paimon_incremental_query"
 _TIMES = {"TIMESTAMP", "VERSION"}
@@ -47,9 +48,7 @@ class Query:
 
 def prepare(context: Context, piece: Piece) -> Query:
     """Read a query. Raises `InvalidInput` and `NotFound` with places in the text."""
-    tree = parameters.marked(text.parse(piece))
-    if not isinstance(tree, exp.Query | exp.Values | exp.Table):
-        raise context.script.invalid(piece.origin(0), f"expected a query, found {tree.key.upper()}")
+    tree = _tree(piece)
     for name in parameters.used(tree):
         parameters.value(context.params, name)
     tokens = text.tokens(piece)
@@ -62,9 +61,29 @@ def prepare(context: Context, piece: Piece) -> Query:
 def run(context: Context, piece: Piece) -> Result:
     """The query's rows."""
     query = prepare(context, piece)
+    origins = partial(lineage.of, query.tree, query.references)
     if context.spark is not None:
-        return Result(frame=on_spark.frame(context, query))
-    return Result(in_process.rows(context, query))
+        return Result(frame=on_spark.frame(context, query), origins=origins)
+    return Result(in_process.rows(context, query), origins=origins)
+
+
+def tables(script: Script) -> list[tuple[str, ...]]:
+    """The names of the tables that a text of one query reads as they are now, in the order of the text; not those with a version.
+    No warehouse is asked: a name may be that of a frame, or stand for metadata."""
+    statements = list(text.statements(script))
+    piece = Piece.of(script, statements[0].offset, statements[-1].end)
+    if len(statements) != 1:
+        raise script.invalid(statements[1].offset, "expected one query")
+    tree = _tree(piece)
+    found: dict[tuple[str, ...], None] = {}
+    tokens = text.tokens(piece)
+    for node in _tables(tree):
+        if isinstance(node.this, exp.Identifier):
+            path, _, end = _spelt(node)
+            after = [token.text.upper() for token in tokens if token.start >= end][:3]
+            if not (len(after) == 3 and after[0] in _TIMES and after[1:] == ["AS", "OF"]):
+                found[path] = None
+    return list(found)
 
 
 def rows(context: Context, piece: Piece) -> Any:
@@ -80,6 +99,20 @@ def constant(context: Context, piece: Piece) -> Any:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _tree(piece: Piece) -> Any:
+    tree = parameters.marked(text.parse(piece))
+    if not isinstance(tree, exp.Query | exp.Values | exp.Table):
+        raise piece.script.invalid(piece.origin(0), f"expected a query, found {tree.key.upper()}")
+    return tree
+
+
+def _spelt(node: Any) -> tuple[tuple[str, ...], int, int]:
+    """The path that names a table, and where in the piece's text it stands."""
+    parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
+    path = tuple(part.name.replace(text.DOLLAR, "$") for part in parts)
+    return path, parts[0].meta["start"], parts[-1].meta["end"] + 1
 
 
 def _tables(tree: Any) -> Iterator[Any]:
@@ -119,14 +152,12 @@ def _holds(above: Any, node: Any) -> bool:
 def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -> Reference:
     if isinstance(node.this, exp.Anonymous):
         return _incremental(context, piece, tokens, node)
-    parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
-    path = tuple(part.name.replace(text.DOLLAR, "$") for part in parts)
-    start, end = parts[0].meta["start"], parts[-1].meta["end"] + 1
+    path, start, end = _spelt(node)
     where = f"SQL at {context.script.place(piece.origin(start))}"
     version, until = _version(context, piece, tokens, end)
-    if len(path) == 1 and (frame := _frame(context, path[0])) is not None:
+    if (frame := _frame(context, ".".join(path))) is not None:
         if version:
-            raise context.script.invalid(piece.origin(start), f"{path[0]} is a frame and has no versions")
+            raise context.script.invalid(piece.origin(start), f"{'.'.join(path)} is a frame and has no versions")
         return Reference(node, start, end, path, sources.of_frame(*frame))
     found = names.find(context, path, where)
     if version:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -34,13 +35,27 @@ class Result:
     Of a query with `spark`, a frame that Spark evaluates when it is asked for rows.
     """
 
-    def __init__(self, rows: pa.Table | None = None, frame: Any = None, snapshot: Snapshot | None = None) -> None:
-        self._rows, self._frame, self.snapshot = rows, frame, snapshot
+    def __init__(
+        self,
+        rows: pa.Table | None = None,
+        frame: Any = None,
+        snapshot: Snapshot | None = None,
+        origins: Callable[[Sequence[str]], dict[str, tuple[tuple[str, str], ...]]] | None = None,
+    ) -> None:
+        self._rows, self._frame, self.snapshot, self._origins = rows, frame, snapshot, origins
 
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
         return (self._frame.limit(0).toArrow() if self._rows is None else self._rows).schema
+
+    @property
+    def lineage(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Of a query, for each column the (table, column)s that its value is computed from, tables as the text names them; empty
+        where that is not known."""
+        if self._origins is None:
+            return {}
+        return self._origins(self._frame.columns if self._rows is None else self._rows.column_names)
 
     def to_arrow(self) -> pa.Table:
         return self._frame.toArrow() if self._rows is None else self._rows

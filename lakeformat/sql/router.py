@@ -57,6 +57,11 @@ def run(
     return found
 
 
+def tables(sql: str) -> list[tuple[str, ...]]:
+    """The names of the tables that a query reads as they are now, in the order of its text; see `query.tables`."""
+    return query.tables(text.read(sql))
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 

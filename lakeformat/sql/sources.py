@@ -32,9 +32,8 @@ class Source(Protocol):
 class TableRows:
     """Rows of a table at one version."""
 
-    table: Table
     scan: Scan
-    version: dict[str, Any]
+    whole: Scan  # Before it was narrowed.
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -43,7 +42,7 @@ class TableRows:
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> TableRows:
         """Of the snapshot that was found first, whatever was committed meanwhile."""
         found = self.scan if columns is None else self.scan.select(list(columns))
-        return TableRows(self.table, found if where is None else found.filter(where), self.version)
+        return TableRows(found if where is None else found.filter(where), self.whole)
 
     def stream(self) -> Any:
         return Stream(self.scan)
@@ -129,7 +128,7 @@ def of_table(found: Named) -> Source:
         if version:
             raise UnsupportedFeature(f"{found.table.name}.{found.metadata} at a version: metadata is told as it is now")
         return ArrowRows(getattr(found.table.inspect, found.metadata)())
-    return TableRows(found.table, found.table.scan(**version), version)
+    return _scanned(found.table.scan(**version))
 
 
 def of_frame(name: str, given: Any) -> Source:
@@ -139,9 +138,9 @@ def of_frame(name: str, given: Any) -> Source:
     if isinstance(given, pa.Table):
         return ArrowRows(given)
     if isinstance(given, Table):
-        return TableRows(given, given.scan(), {})
+        return _scanned(given.scan())
     if isinstance(given, Scan):
-        return ArrowRows(given.to_arrow())
+        return _scanned(given)
     if isinstance(given, pa.RecordBatch):
         return ArrowRows(pa.table(given))
     if type(given).__module__.startswith("pandas."):
@@ -149,6 +148,10 @@ def of_frame(name: str, given: Any) -> Source:
     if isinstance(given, dict) or hasattr(given, "__arrow_c_stream__"):
         return ArrowRows(pa.table(given))
     raise InvalidInput(f"{name}={given!r}: give a frame: Arrow, pandas, polars or Spark")
+
+
+def _scanned(scan: Scan) -> TableRows:
+    return TableRows(scan, scan)
 
 
 def _to_spark(spark: Any, rows: pa.Table) -> Any:

@@ -256,6 +256,34 @@ def test_mistakes_are_told_with_their_place(lake, orders, text, kind, said):
     assert said in str(told.value)
 
 
+def test_lineage_tells_what_each_column_is_computed_from(lake, orders):
+    found = lake.sql(
+        "WITH x AS (SELECT *, upper(name) AS u FROM shop.orders WHERE id > 0) "
+        "SELECT x.*, o.Amount + x.id AS both, (SELECT max(id) FROM shop.orders) AS m, 1 AS one FROM x JOIN `a.b` o ON x.id = o.id",
+        **{"a.b": orders.scan(where="dt = '05-01'")},
+    )
+    same = {name: (("shop.orders", name),) for name in ("id", "name", "amount", "dt")}
+    computed = {
+        "u": (("shop.orders", "name"),),
+        "both": (("a.b", "amount"), ("shop.orders", "id")),
+        "m": (("shop.orders", "id"),),
+        "one": (),
+    }
+    assert {name: tuple(sorted(each)) for name, each in found.lineage.items()} == same | computed
+    assert len(found) == 2
+    both = lake.sql("SELECT dt, count(*) AS c FROM shop.orders GROUP BY dt UNION ALL SELECT name, id FROM shop.orders")
+    assert [name for _, name in both.lineage["dt"]] == ["dt", "name"]
+
+
+def test_a_scan_among_the_frames_is_narrowed_like_a_table(lake, orders):
+    (told,) = (
+        lake.sql("EXPLAIN SELECT id FROM s WHERE amount > 15", s=orders.scan(where="dt = '05-01'"))
+        .to_arrow()
+        .to_pylist()
+    )
+    assert (told["columns"], told["pushed"], told["files_read"]) == ("id, amount", "(`amount` > 15)", 1)
+
+
 def test_several_statements_run_in_order(lake, orders):
     found = lake.sql(
         "DELETE FROM shop.orders WHERE id = 1; -- a comment; with a semicolon\nSELECT count(*) FROM shop.orders;"

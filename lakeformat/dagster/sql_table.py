@@ -1,0 +1,127 @@
+"""`sql_table`: a query as an asset. Its rows replace the run's partitions; its inputs are the tables that it names."""
+
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from lakeformat import Scan, sql
+from lakeformat.dagster.asset_table import as_dagster_failures
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.tables import pool_of
+from lakeformat.errors import InvalidInput
+
+_KEY, _WINDOW = ":partition_key", (":partition_start", ":partition_end")
+
+
+def sql_table(
+    query: str | Path | None = None,
+    *,
+    key: Any = None,
+    upstream: Mapping[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
+    spark: bool = False,
+    **asset: Any,
+) -> Any:
+    """An asset whose rows are those of a SELECT: text, or a `.sql` file, whose name is the asset's unless `key` says another.
+    Also a decorator, of a function that returns the text.
+
+        orders_by_day = sql_table(Path(__file__).with_name("orders_by_day.sql"), partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
+
+        @sql_table(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
+        def orders_by_day():
+            return "SELECT dt, sum(amount) AS total FROM shop.orders GROUP BY dt"
+
+    Each table that the text names is an input, loaded by the IO manager as any input is: of a partitioned asset, the partitions
+    that the run's map to. `shop.orders` is the asset with the key [shop, orders], one of the repository's or of
+    `external_tables`; `upstream={"shop.orders": "orders"}` says another key, and `{"shop.orders": None}` reads the table itself, through the resource `lake`, as do names with a version
+    (`VERSION AS OF`) and metadata tables (`` `orders$files` ``).
+
+    The query is answered in this process, or with `spark=True` on Spark. `params`: values of `:name`; besides there are
+    `:partition_key` (of runs of one partition) and, of time partitions, `:partition_start` and `:partition_end` (timestamps). What
+    Dagster is told of the asset has the lineage of its columns, from the text. `asset`: what `dg.asset` takes; an asset
+    with partitions makes them in one run unless its `backfill_policy` or `:partition_key` says otherwise.
+    """
+    options = {"key": key, "upstream": upstream or {}, "params": params or {}, "spark": spark}
+    if query is not None:
+        is_file = isinstance(query, Path)
+        if not is_file and key is None:
+            raise InvalidInput("sql_table of a text needs a key=..., as a file's is its name")
+        text = query.read_text(encoding="utf-8") if isinstance(query, Path) else query
+        asset.setdefault("description", _first_comment(text))
+        return _asset(
+            text, **{**options, "key": query.stem if isinstance(query, Path) and key is None else key}, asset=asset
+        )
+
+    def decorate(function: Callable[[], str]) -> dg.AssetsDefinition:
+        asset.setdefault("description", function.__doc__)
+        return _asset(function(), **{**options, "key": function.__name__ if key is None else key}, asset=asset)
+
+    return decorate
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _asset(
+    text: str, key: Any, upstream: Mapping[str, Any], params: Mapping[str, Any], spark: bool, asset: dict[str, Any]
+) -> dg.AssetsDefinition:
+    asset_key = dg.AssetKey.from_coercible(key)
+    named = [".".join(path) for path in sql.tables(text)]
+    if unknown := sorted(set(upstream) - set(named)):
+        raise InvalidInput(
+            f"{asset_key.to_user_string()}: upstream names {unknown[0]!r}; the query reads {', '.join(named) or 'nothing'}"
+        )
+    keys = {
+        name: dg.AssetKey.from_coercible(upstream.get(name, name.split(".")))
+        for name in named
+        if upstream.get(name, name) is not None and "$" not in name
+    }
+    arguments = {name: f"table_{place}_" + re.sub(r"\W", "_", name) for place, name in enumerate(keys)}
+    kind: Any = Any if spark else Scan
+    if asset.get("partitions_def") is not None and _KEY not in text:
+        asset.setdefault("backfill_policy", dg.BackfillPolicy.single_run())
+    asset.setdefault("pool", pool_of(asset_key.to_python_identifier()))
+    asset.setdefault("kinds", {"sql", "spark" if spark else "duckdb"})
+    asset["metadata"] = {"lake/sql": dg.MetadataValue.md(f"```sql\n{text.strip()}\n```"), **asset.get("metadata", {})}
+
+    def table(context: dg.AssetExecutionContext, lake: LakeResource, **inputs: Any) -> dg.Output:
+        keys_asked = list(context.partition_keys) if context.assets_def.partitions_def else []
+        with as_dagster_failures(asset_key, keys_asked):
+            frames = {name: inputs[argument] for name, argument in arguments.items()}
+            found = lake.lake.sql(text, params={**_partition(context, text), **params}, **frames)
+            origins = {
+                column: [dg.TableColumnDep(keys[table], source) for table, source in several if table in keys]
+                for column, several in found.lineage.items()
+            }
+            rows = found.to_spark() if spark else found.to_arrow()
+        told = {"dagster/column_lineage": dg.TableColumnLineage(origins)} if origins else {}
+        return dg.Output(rows, metadata=told)
+
+    ins = {arguments[name]: dg.AssetIn(key=each, dagster_type=kind) for name, each in keys.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # Of `backfill_policy`.
+        return dg.asset(key=asset_key, ins=ins, **asset)(table)
+
+
+def _partition(context: dg.AssetExecutionContext, text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if _KEY in text and context.has_partition_key:
+        found["partition_key"] = context.partition_key
+    if any(each in text for each in _WINDOW):
+        window = context.partition_time_window
+        found |= {"partition_start": window.start, "partition_end": window.end}
+    return found
+
+
+def _first_comment(text: str) -> str | None:
+    """The comment that a text begins with."""
+    lines = []
+    for line in text.strip().splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line.removeprefix("--").strip())
+    return " ".join(lines) or None

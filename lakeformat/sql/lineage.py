@@ -1,0 +1,50 @@
+"""Lineage: which columns of which tables each column of a query is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.lineage import lineage
+from sqlglot.optimizer.scope import build_scope
+
+from lakeformat.sql import pushdown
+from lakeformat.sql.pushdown import Referring
+
+Origin = tuple[str, str]  # (the table as the text names it, its column)
+
+
+def of(tree: Any, references: Sequence[Referring], columns: Sequence[str]) -> dict[str, tuple[Origin, ...]]:
+    """For each of the query's `columns`, in their order, the columns that its value is computed from; conditions, grouping and
+    order do not count. Empty for a query that sqlglot cannot take apart."""
+    try:
+        qualified = pushdown.qualified(tree, references)
+        selects = qualified.selects
+        if len(selects) != len(columns):
+            return {}
+        scope = build_scope(qualified)
+        return {
+            name: _origins(lineage(each.alias_or_name, qualified, schema={}, dialect="spark", scope=scope), references)
+            for name, each in zip(columns, selects, strict=True)
+        }
+    except (SqlglotError, KeyError, AttributeError, ValueError, IndexError, RecursionError):
+        return {}
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _origins(node: Any, references: Sequence[Referring]) -> tuple[Origin, ...]:
+    found: dict[Origin, None] = {}
+    for each in node.walk():
+        place = pushdown.place_of(each.expression)
+        if place is None or isinstance(each.source, exp.Star):
+            continue
+        reference = references[place]
+        name = each.name.rpartition(".")[2].strip('`"').lower()
+        column = next((c for c in reference.source.names if c.lower() == name), None)
+        if column is not None:
+            found[".".join(reference.path), column] = None
+    return tuple(found)
