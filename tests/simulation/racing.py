@@ -15,7 +15,7 @@ from lakeformat.model.operation import Operation
 from lakeformat.model.snapshot import Snapshot, Stamp
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.store import Store
-from tests.simulation.turns import FaultyStore, Turns
+from tests.simulation.turns import FaultyStore, LateStore, Turns
 
 SEEDS = int(os.environ.get("LAKEFORMAT_SEEDS", "150"))  # Of each race; 10,000 before a release.
 FREE_NAME_SEEDS = max(SEEDS // 6, 1)  # Of races in which names become free again: these are long.
@@ -130,6 +130,28 @@ def race(
         if moves is not None:
             moves.append(turns.moves)
     return [f"seed {seed}, {attempts} attempts: {each}" for each in world.violations(store, reports)]
+
+
+def lands_late(world: World, seen: Callable[[Any], Any], commit: Commit) -> tuple[CommitError | None, int]:
+    """(what a caller heard who asked again after no answer, while its first attempt landed before its second could; how often the
+    operation is in the table's history)."""
+    store = world.found(0)
+    late: Any = seen(LateStore(store))
+    chance = random.Random(0)
+    operation = next(filter(None, (world.operation(store, chance, "again") for _ in range(100))))
+
+    def ask() -> CommitError | None:
+        try:
+            commit(late, world.dialect.head(late), world.dialect, operation, 1, sleep=lambda seconds: None)
+        except CommitError as error:
+            return error
+        return None
+
+    assert isinstance(ask(), CommitUnknown), "the first attempt heard an answer"
+    lost = ask()
+    plain: Any = seen(store)
+    history = world.dialect.history(plain, commit_module.newest(plain, world.dialect))
+    return lost, [each.operation_id for each in history].count("again")
 
 
 def race_for_free_names(world: World, **how: Any) -> list[str]:

@@ -6,8 +6,8 @@ from lakeformat.dialects.iceberg import dialect, plan
 from lakeformat.storage import head as head_module
 from tests.simulation.iceberg import IcebergWorld
 from tests.simulation.iceberg_rows import RowWorld
-from tests.simulation.racing import SEEDS, race, race_for_free_names, without
-from tests.simulation.test_loop import RULES
+from tests.simulation.racing import SEEDS, commit_module, lands_late, race, race_for_free_names, without
+from tests.simulation.test_loop import OFTEN_NEEDED, RULES
 
 HEADS = {"numbered files": False, "a catalog's pointer": True}
 
@@ -33,13 +33,22 @@ def test_the_head_needs_to_look_again_after_it_has_created():
     assert race_for_free_names(IcebergWorld(False, frees_names=True), head=careless)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", OFTEN_NEEDED)
 def test_the_judge_sees_what_each_rule_of_the_loop_is_for(rule: str):
     commit = without(rule, *RULES[rule]).commit
-    world, seeds = IcebergWorld(True), 800
+    world, seeds = IcebergWorld(True), 400
     assert any(race(world, seed, 1 + seed % 2, commit, turns_each=5, seen=world.seen) for seed in range(seeds)), (
         f"{seeds} seeds do not show what {rule!r} is for"
     )
+
+
+@pytest.mark.parametrize("rule", [None, "find last"])
+def test_a_caller_who_asks_again_may_lose_to_an_attempt_of_its_own(rule: str | None):
+    loop = without(rule, *RULES[rule]) if rule else commit_module
+    world = IcebergWorld(True)
+    lost, found = lands_late(world, world.seen, loop.commit)
+    assert (lost is None) == (rule is None)
+    assert found == 1
 
 
 def test_a_pointer_is_swapped_only_where_it_is_the_one_that_was_read():

@@ -26,6 +26,8 @@ RULES = {
         "    if True:\n        store.delete",
     ),
 }
+# A race shows the other one once in hundreds of seeds of a real format, where it is tried by itself.
+OFTEN_NEEDED = [rule for rule in RULES if rule != "find last"]
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 3])

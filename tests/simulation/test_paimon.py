@@ -13,8 +13,8 @@ from lakeformat.storage import head as head_module
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.paimon import PaimonWorld
-from tests.simulation.racing import SEEDS, race, race_for_free_names, without
-from tests.simulation.test_loop import RULES
+from tests.simulation.racing import SEEDS, commit_module, lands_late, race, race_for_free_names, without
+from tests.simulation.test_loop import OFTEN_NEEDED, RULES
 from tests.simulation.turns import FaultyStore, Turns
 
 ASIDES = {
@@ -60,13 +60,21 @@ def test_the_dialect_needs_to_tell_strays_from_history():
     assert race_for_free_names(world)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", OFTEN_NEEDED)
 def test_the_judge_sees_what_each_rule_of_the_loop_is_for(rule: str):
     commit = without(rule, *RULES[rule]).commit
     world, seeds = PaimonWorld(), 200
     assert any(race(world, seed, 1 + seed % 2, commit, turns_each=5) for seed in range(seeds)), (
         f"{seeds} seeds do not show what {rule!r} is for"
     )
+
+
+@pytest.mark.parametrize("rule", [None, "find last"])
+def test_a_caller_who_asks_again_may_lose_to_an_attempt_of_its_own(rule: str | None):
+    loop = without(rule, *RULES[rule]) if rule else commit_module
+    lost, found = lands_late(PaimonWorld(), lambda store: store, loop.commit)
+    assert (lost is None) == (rule is None)
+    assert found == 1
 
 
 def test_racing_writers_whose_commits_expire_snapshots_lose_nothing():

@@ -127,3 +127,24 @@ class FaultyStore(Watched):
             return answer
 
         return call
+
+
+class LateStore(Watched):
+    """A store whose first `create` or `swap` gets no answer, and takes effect when the next one is asked for."""
+
+    def __init__(self, store: MemoryFiles) -> None:
+        self._store = store
+        self._late: Callable[[], Any] | None = None
+        self._is_first = True
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            if name in FaultyStore.MAY_LAND_LATE and self._is_first:
+                self._is_first, self._late = False, lambda: getattr(self._store, name)(*args)
+                raise StoreError(f"{name}: no answer yet")
+            if name in FaultyStore.MAY_LAND_LATE and self._late:
+                self._late()
+                self._late = None
+            return getattr(self._store, name)(*args)
+
+        return call
