@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -16,7 +16,7 @@ from lakeformat import redact
 from lakeformat.catalogs import documents, vended
 from lakeformat.catalogs.catalog import Found
 from lakeformat.codec import document
-from lakeformat.errors import AlreadyExists, InvalidInput, LakeError, NotFound, StoreError, StoreRefused
+from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, LakeError, NotFound, StoreError, StoreRefused
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.catalogued import is_within
 from lakeformat.storage.credentials import Issued, Lease
@@ -44,7 +44,8 @@ class Answer:
     @property
     def message(self) -> str:
         error = self.body.get("error")
-        return str(error.get("message", error)) if isinstance(error, dict) else self.nonsense or f"HTTP {self.status}"
+        said = error.get("message", error.get("type")) if isinstance(error, dict) else None
+        return said if isinstance(said, str) else self.nonsense or f"HTTP {self.status}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +63,25 @@ class RestCatalog:
         return True
 
     def namespaces(self) -> list[str]:
-        found, ahead = [], [""]
+        found: set[str] = set()
+        ahead = [""]
         while ahead:
             parent = ahead.pop()
             query = {"parent": parent.replace(".", _SEPARATOR)} if parent else {}
-            inside = [".".join(levels) for levels in self._listed("namespaces", "namespaces", query)]
-            found += inside
+            inside = {*self._listed("namespaces", "namespaces", query, _namespace)} - found
+            found |= inside  # A server that knows no parents lists the same for each.
             ahead += inside
         return sorted(found)
 
     def tables(self, namespace: str) -> list[str]:
-        identifiers = self._listed(f"namespaces/{_levels(namespace)}/tables", "identifiers", {})
-        with _specified(f"{self.uri}: the tables of {namespace}"):
-            return sorted(".".join([*each["namespace"], each["name"]]) for each in identifiers)
+        return sorted(self._listed(f"namespaces/{_levels(namespace)}/tables", "identifiers", {}, _table))
 
     def find(self, name: str, options: Mapping[str, str]) -> Found | None:
         loaded = self.place(name).load()
         if loaded is None:
             return None
         with _specified(f"{self.uri}: {name}"):
-            location = loaded["metadata"]["location"].rstrip("/")
+            location = _text(loaded["metadata"]["location"]).rstrip("/")
             told = vended.read(loaded, location)
         issuer = RestIssuer(self.place(name), location, told.endpoint)
         return Found(location, told.options, Lease(issuer, told.issued) if told.issued else None)
@@ -147,20 +147,24 @@ class RestCatalog:
         said = redact.redacted(told.message, *redact.secrets_of(dict(self.options)))
         return StoreError(f"{self.uri}: {what}: the catalog says {told.status}: {said}")
 
-    def _listed(self, path: str, key: str, query: Mapping[str, str]) -> list[Any]:
-        """All pages of a listing; nothing where there is no such namespace."""
-        found: list[Any] = []
-        token: str | None = ""
-        while token is not None:
+    def _listed(self, path: str, key: str, query: Mapping[str, str], read: Callable[[Any], str]) -> list[str]:
+        """All pages of a listing, each line of it as it is `read`; nothing where there is no such namespace."""
+        found: list[str] = []
+        token, seen = "", {""}
+        while True:
             told = self.ask("GET", path, query={**query, **({"pageToken": token} if token else {})})
             if told.status == 404:
                 return found
             if not told.is_good:
                 raise self.refused(told, path)
             with _specified(f"{self.uri}: {path}"):
-                found += told.body[key]
-                token = told.body.get("next-page-token") or None
-        return found
+                found += map(read, _list(told.body[key]))
+                token = _text(told.body.get("next-page-token") or "")
+            if not token:
+                return found
+            if token in seen:
+                raise StoreError(f"{self.uri}: {path}: page {token!r} of the listing refers to itself: it has no end")
+            seen.add(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,7 @@ class RestEntry:
 
     @property
     def path(self) -> str:
-        return f"namespaces/{_levels(self.namespace)}/tables/{quote(self.table, safe='')}"
+        return f"namespaces/{_levels(self.namespace)}/tables/{_quoted(self.table)}"
 
     def head(self, store: Store) -> RestHead:
         return RestHead(store, self)
@@ -186,9 +190,10 @@ class RestEntry:
             loaded = None if entry == self else entry.load({"snapshots": "refs"})
             if loaded is None:
                 continue
-            places = (loaded["metadata"].get("location"), loaded.get("metadata-location"))
-            if any(place and is_within(reader.root, place) for place in places):
-                found.append(name)
+            with _specified(f"{catalog.uri}: {name}"):
+                places = (loaded["metadata"].get("location"), loaded.get("metadata-location"))
+                if any(place and is_within(reader.root, place) for place in places):
+                    found.append(name)
         return sorted(found)
 
     def load(self, query: Mapping[str, str] | None = None) -> Mapping[str, Any] | None:
@@ -206,7 +211,7 @@ class RestEntry:
         if loaded is None:
             return None
         with _specified(f"{self.catalog.uri}: {self.namespace}.{self.table}"):
-            return "".join([loaded["metadata-location"]])  # Text, or a TypeError.
+            return _text(loaded["metadata-location"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,11 +297,12 @@ class _Client:
             raise StoreError(f"{uri}: the catalog's configuration: {told.status}: {message}")
         with _specified(f"{uri}: the catalog's configuration"):
             said = _understood(told, f"{uri}: the catalog's configuration").body
-            self._options = {**(said.get("defaults") or {}), **options, **(said.get("overrides") or {})}
-        self._uri = str(self._options.get("uri", self._uri)).rstrip("/")
-        self._prefix = quote(self._options["prefix"], safe="") + "/" if self._options.get("prefix") else ""
-        if self._options.get("token") != options.get("token"):
-            self._say_token(self._options.get("token"))
+            merged = {**(said.get("defaults") or {}), **options, **(said.get("overrides") or {})}
+            self._options = {name: str(value) for name, value in merged.items() if value is not None}
+            if self._options.get("token") != options.get("token"):
+                self._say_token(_token(self._options.get("token", "")))
+        self._uri = self._options.get("uri", self._uri).rstrip("/")
+        self._prefix = _quoted(self._options["prefix"]) + "/" if self._options.get("prefix") else ""
 
     def send(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
@@ -320,7 +326,7 @@ class _Client:
             message = redact.redacted(told.message, *redact.secrets_of(self._options))
             raise StoreError(f"{where}: no token for this credential: {told.status}: {message}")
         with _specified(f"{where}: a token"):
-            self._say_token(str(_understood(told, f"{where}: a token").body["access_token"]))
+            self._say_token(_token(_understood(told, f"{where}: a token").body["access_token"]))
         return True
 
     def _say_token(self, token: str | None) -> None:
@@ -334,13 +340,11 @@ class _Client:
             raise StoreError(f"{address}: the catalog does not answer: {type(error).__name__}") from redact.cause(
                 error, *redact.secrets_in(address), *redact.secrets_of(self._options)
             )
-        body: Any = None
-        with suppress(ValueError):
-            body = answer.json()
-        if isinstance(body, dict):
-            return Answer(answer.status_code, body)
-        nonsense = redact.redacted(" ".join(answer.text[:200].split())[:60], *redact.secrets_of(self._options))
-        return Answer(answer.status_code, {}, nonsense)
+        try:
+            return Answer(answer.status_code, document.parse(answer.content, address))
+        except CorruptFile:
+            begun = " ".join(answer.content[:200].decode(errors="replace").split())[:60]
+            return Answer(answer.status_code, {}, redact.redacted(begun, *redact.secrets_of(self._options)))
 
 
 def _understood(told: Answer, what: str) -> Answer:
@@ -359,7 +363,7 @@ def _specified(what: str) -> Iterator[None]:
         yield
     except LakeError:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise StoreError(
             f"{what}: the answer is not as Iceberg's REST specification has it ({error!r}); is this the address of such a catalog?"
         ) from error
@@ -374,4 +378,35 @@ def _client(uri: str, options: tuple[tuple[str, str], ...], process: int) -> _Cl
 
 
 def _levels(namespace: str) -> str:
-    return quote(namespace.replace(".", _SEPARATOR), safe="")
+    return _quoted(namespace.replace(".", _SEPARATOR))
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="", errors="surrogatepass")  # Half of a surrogate pair is a name that no server has.
+
+
+def _namespace(levels: Any) -> str:
+    return ".".join(map(_text, _list(levels)))
+
+
+def _table(identifier: Any) -> str:
+    return f"{_namespace(identifier['namespace'])}.{_text(identifier['name'])}"
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} in place of a text")
+    return value
+
+
+def _token(value: Any) -> str:
+    token = _text(value)
+    if not token.isascii() or not token.isprintable():
+        raise ValueError("a token that no header can hold")  # Every request to come would fail for it.
+    return token
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{type(value).__name__} in place of a list")
+    return value

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, IntegrityError, InvalidRequestError, SQLAlchemyError
 
 from lakeformat import redact
 from lakeformat.catalogs.catalog import Found
@@ -21,22 +21,42 @@ from lakeformat.storage.files import open_store
 from lakeformat.storage.head import SwapHead
 from lakeformat.storage.store import Reader, Store
 
+
+class _Text(sa.TypeDecorator[str]):
+    """Text and nothing else: SQLite's columns hold any value, whatever their type, and tables made by others may hold nulls."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_result_value(self, value: object, dialect: sa.Dialect) -> str | None:
+        if not isinstance(value, str):
+            raise InvalidRequestError(f"a line of the catalog has {value!r} where a text belongs")
+        return value
+
+
+class _TextOrNull(_Text):
+    cache_ok = True
+
+    def process_result_value(self, value: object, dialect: sa.Dialect) -> str | None:
+        return None if value is None else super().process_result_value(value, dialect)
+
+
 _TABLES = sa.MetaData()
 _LINES = sa.Table(
     "iceberg_tables",
     _TABLES,
-    sa.Column("catalog_name", sa.String(255), primary_key=True),
-    sa.Column("table_namespace", sa.String(255), primary_key=True),
-    sa.Column("table_name", sa.String(255), primary_key=True),
-    sa.Column("metadata_location", sa.String(1000)),
+    sa.Column("catalog_name", _Text(255), primary_key=True),
+    sa.Column("table_namespace", _Text(255), primary_key=True),
+    sa.Column("table_name", _Text(255), primary_key=True),
+    sa.Column("metadata_location", _TextOrNull(1000)),
     sa.Column("previous_metadata_location", sa.String(1000)),
     sa.Column("iceberg_type", sa.String(5)),
 )
 _NAMESPACES = sa.Table(
     "iceberg_namespace_properties",
     _TABLES,
-    sa.Column("catalog_name", sa.String(255), primary_key=True),
-    sa.Column("namespace", sa.String(255), primary_key=True),
+    sa.Column("catalog_name", _Text(255), primary_key=True),
+    sa.Column("namespace", _Text(255), primary_key=True),
     sa.Column("property_key", sa.String(255), primary_key=True),
     sa.Column("property_value", sa.String(1000), nullable=False),
 )
@@ -201,7 +221,7 @@ def _connected(uri: str) -> Iterator[tuple[sa.Connection, bool]]:
             yield connection, typed
     except IntegrityError as error:
         raise AlreadyExists(f"{_shown(uri)}: there is a table of that name") from error
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, UnicodeError) as error:  # A name with half of a surrogate pair has no encoding.
         secrets = redact.secrets_in(uri)
         said = redact.redacted((str(error).splitlines() or [type(error).__name__])[0], *secrets)
         raise StoreError(f"{_shown(uri)}: {said}") from redact.cause(error, *secrets)

@@ -15,6 +15,7 @@ from lakeformat.storage import paths
 from lakeformat.storage.credentials import Issued
 
 _REFRESH = "refresh-credentials-endpoint"  # After `client.`, `gcs.oauth2.` or `adls.`.
+_YEAR_9999_MS = 253_402_300_799_000  # What ends later, as `Long.MAX_VALUE`, never does.
 _S3_OPTIONS = ("s3.endpoint", "s3.path-style-access", "s3.region")
 _S3_KEYS = {
     "s3.access-key-id": "access_key_id", "s3.secret-access-key": "secret_access_key", "s3.session-token": "token",
@@ -97,4 +98,5 @@ def _milliseconds(config: Mapping[str, str], name: str) -> int | None:
         return None
     if not value.isascii() or not value.isdigit():
         raise StoreError(f"the catalog says {name}={value!r}; milliseconds are expected")
-    return int(value)
+    expires_ms = int(value)
+    return expires_ms if expires_ms <= _YEAR_9999_MS else None

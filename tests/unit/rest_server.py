@@ -65,7 +65,8 @@ class RestServer(Serving):
         self.short, self.uses, self.compresses = short, uses, False
         self.names = ["t"]  # Of the tables in `a`; "alias" is `a.t` under another name.
         self.endpoint: str | None = "/v1/namespaces/a/tables/t/credentials"
-        self.fault: Callable[[Callable[[], Any]], tuple[int, Any] | None] = lambda answer: answer()  # None: no answer.
+        # None: no answer; bytes: all that is sent, its status line and headers included.
+        self.fault: Callable[[Callable[[], Any]], tuple[int, Any] | bytes | None] = lambda answer: answer()
         self.vended: list[str] = []
         self.asked: list[str] = []
         self.tokens: dict[str, int] = {}
@@ -94,6 +95,9 @@ class RestServer(Serving):
             answer = self.fault(lambda: self._told(*asked))
         if answer is None:
             handler.close_connection = True
+            return
+        if isinstance(answer, bytes):
+            handler.wfile.write(answer)
             return
         status, told = answer
         data = told if isinstance(told, bytes) else json.dumps(told).encode()

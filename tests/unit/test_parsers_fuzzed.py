@@ -8,6 +8,7 @@ import contextlib
 import copy
 import json
 import random
+import sqlite3
 from itertools import count
 from pathlib import Path
 
@@ -18,15 +19,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeformat import CorruptFile, CorruptTable, Lake
+from lakeformat.catalogs.rest import RestCatalog, RestIssuer
+from lakeformat.catalogs.sql import SqlCatalog
 from lakeformat.codec import avro, bitmap, expression, vector_file
-from lakeformat.dialects.iceberg import manifest, metadata, scan
+from lakeformat.codec.arrow import fields_from_arrow
+from lakeformat.dialects.iceberg import dialect, manifest, metadata, scan
 from lakeformat.dialects.iceberg.scan import Files
 from lakeformat.dialects.paimon import manifest as paimon_manifest
 from lakeformat.dialects.paimon import metadata as paimon_metadata
 from lakeformat.engines.keyed import roaring64
 from lakeformat.errors import LakeError
 from lakeformat.model.predicate import bind
+from lakeformat.model.schema import Schema
+from lakeformat.model.snapshot import Plan
+from lakeformat.storage.credentials import Renewing
+from lakeformat.storage.files import open_store
+from lakeformat.storage.head import Pointer
 from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
+from tests.unit.rest_server import RestServer
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("v", pa.string()), ("dt", pa.string()), ("st", pa.struct([("a", pa.int32())]))]
@@ -390,3 +401,211 @@ def test_paimon_changelog_documents(paimon, seed):
             parse(data, "snapshot-1")
         except LakeError as error:
             named(error, "snapshot-1")
+
+
+# --- catalogs ---------------------------------------------------------------------------------------------------------
+
+OPTIONS = {
+    "s3.endpoint": "http://127.0.0.1:1",
+    "s3.region": "here",
+    "s3.access-key-id": "a",
+    "s3.session-token-expires-at-ms": "1",
+    "gcs.oauth2.token": "a",
+    "gcs.oauth2.token-expires-at": "1",
+    "adls.sas-token.a": "?sig",
+    "adls.sas-token-expires-at-ms.a": "1",
+}
+DEEP = b'{"metadata":' + b"[" * 100_000
+LOCATIONS = [
+    "s3://b/t",
+    "gs://b/t",
+    "abfss://c@a/t",
+    "file:///t",
+    "",
+    "~",
+    "\0",
+    "file://host/t",
+    "x:/",
+    "s3://u:p@b/t",
+]
+STATUSES = [200, 200, 201, 204, 206, 301, 304, 400, 401, 403, 404, 409, 419, 429, 500, 503, 999]
+ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-32-be", "latin-1", "utf-7"]
+CHARSETS = ["undefined", "idna", "hex", "punycode", "nothing", "utf-16", ""]
+HEADERS = [
+    "Content-Length: 100000", "Content-Length: -1", "Content-Length: x", "Content-Encoding: gzip", "Content-Encoding: x",
+    "Transfer-Encoding: chunked", "Location: /catalog/v1/config", "Location: http://[", "\xff: \xff", "x", "Set-Cookie: =;=",
+]  # fmt: skip
+
+
+def response(status, body, chance):
+    """An answer as it goes over the wire: in another encoding, with headers that say something else of it, or cut short."""
+    charset = chance.choice(CHARSETS)
+    lines = [f"HTTP/1.1 {status} OK", f"Content-Type: application/json; charset={charset}"]
+    lines += chance.sample(HEADERS, chance.randrange(3))
+    data = "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+    return flipped(data, chance) if chance.random() < 0.3 else data
+
+
+def spoilt(answer, chance):
+    """What a server answers in place of `answer`."""
+    status, body = answer()
+    if "overrides" in body:
+        body["overrides"] |= chance.choice([{}, {"prefix": "p"}, {"uri": ""}, {"token": "x"}, {"scope": "x"}])
+    if isinstance(body.get("metadata"), dict):
+        body["metadata"]["location"] = chance.choice([*LOCATIONS, body["metadata"]["location"]])
+    if "storage-credentials" in body:
+        body["storage-credentials"] += [{"prefix": "", "config": dict(OPTIONS)}]
+    status = status if chance.random() < 0.6 else chance.choice(STATUSES)
+    text = json.dumps(changed(body, chance), allow_nan=True)
+    match chance.randrange(8):
+        case 0:
+            return status, flipped(text.encode(), chance)
+        case 1:
+            return status, chance.choice([*JUNK, [text], DEEP, b"9" * 5000, b"\xff\xfe", b"{", {"error": body}])
+        case 2:
+            return response(status, text.encode(chance.choice(ENCODINGS), errors="replace"), chance)
+        case 3:
+            return None
+        case _:
+            return status, text.encode()
+
+
+@pytest.fixture(scope="module")
+def rest():
+    """(a server of one table, the table's files, a plan to commit)."""
+    files = MemoryFiles("memory://rest")
+    table = Table("a.t", files, dialect)
+    create(table, Schema(fields_from_arrow(SCHEMA)))
+    table.append(rows(0))
+    names = [f"metadata/v{n}.metadata.json" for n in (1, 2)]
+    plan = Plan({}, names[1], files.read(names[1]), None)
+    with RestServer(files.location(names[0]), files.read, files.write, dict(OPTIONS)) as server:
+        yield server, files, plan
+
+
+@fuzzed(150)
+def test_rest_answers(rest, seed):
+    """Nothing but a `LakeError` leaves the client of a REST catalog, whatever the server answers."""
+    server, files, plan = rest
+    chance = random.Random(seed)
+    server.names, server.pointer, server.fault = (
+        ["t", "alias"],
+        files.location("metadata/v1.metadata.json"),
+        lambda answer: answer(),
+    )
+    catalog = RestCatalog(server.address, (("credential", "client:secret"), ("header.x", str(seed))))
+    entry = catalog.place("a.t")
+    if chance.random() < 0.7:  # Else it asks for the configuration and a token first.
+        catalog.namespaces()
+
+    def found():
+        found = catalog.find("a.t", {})
+        if found is not None:
+            open_store(found.root, found.options)
+            if found.lease is not None:
+                Renewing(found.lease)()
+
+    ask = chance.choice([
+        lambda: [catalog.tables(each) for each in catalog.namespaces()],
+        found,
+        found,
+        found,
+        entry.location,
+        lambda: catalog.drop("a.t"),
+        lambda: catalog.rename("a.t", "a.u"),
+        lambda: catalog.register("a.t", "x"),
+        lambda: catalog.create_namespace("a"),
+        lambda: entry.sharers(files),
+        lambda: entry.head(files).version(),
+        lambda: entry.head(files).advance(Pointer(server.pointer), plan),
+        lambda: entry.head(files).advance(0, plan),
+        lambda: RestIssuer(entry, "s3://b/t", chance.choice(["", "/v1/config", catalog.uri])).issue(),
+    ])  # fmt: skip
+    broken = []
+
+    def fault(answer):
+        try:
+            return spoilt(answer, chance)
+        except Exception as error:
+            broken.append(error)
+
+    often = chance.choice([0.2, 0.9])
+    server.fault = lambda answer: fault(answer) if chance.random() < often else answer()
+    with contextlib.suppress(LakeError):
+        ask()
+    assert not broken
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    """(a database whose columns take any value, a client of it, the place of a table's metadata file, the table's files)."""
+    folder = tmp_path_factory.mktemp("sql")
+    t = Lake(folder / "w", fsync="false").create_table("d.t", SCHEMA, format="iceberg")
+    t.append(rows(0))
+    connection = sqlite3.connect(folder / "any.sqlite")
+    for name, columns in TABLES.items():
+        connection.execute(f"create table {name} ({', '.join(columns)})")
+    connection.commit()
+    client = SqlCatalog(f"sqlite:///{folder}/any.sqlite")
+    yield connection, client, metadata_file(t).as_uri().replace("file:///", "file:/"), t._store
+    connection.close()
+
+
+TABLES = {
+    "iceberg_tables": [
+        "catalog_name", "table_namespace", "table_name", "metadata_location", "previous_metadata_location", "iceberg_type",
+    ],
+    "iceberg_namespace_properties": ["catalog_name", "namespace", "property_key", "property_value"],
+}  # fmt: skip
+VALUES = [
+    None, 0, -1, 2**62, 1.5, 1e308, float("inf"), b"", b"\xff\x00", "", "x", "a.b", "\0", "/", "~", "x:/y", "file://host/x", "é" * 500,
+    "file:/x/metadata/v1.metadata.json", "/proc/self/mem", "//", "../x", "memory://x/y",
+]  # fmt: skip
+
+
+@fuzzed(80)
+def test_lines_of_sql_catalogs(database, seed):
+    """Nothing but a `LakeError` leaves the client of a SQL catalog, whatever the database holds."""
+    connection, catalog, location, files = database
+    chance = random.Random(seed)
+    for table, columns in TABLES.items():
+        connection.execute(f"delete from {table}")
+        for line in [
+            ["default", "a", "t", location, None, "TABLE"],
+            ["default", "a", "b", location, location, "TABLE"],
+        ]:
+            line = [value if chance.random() < 0.7 else chance.choice(VALUES) for value in line]
+            connection.execute(f"insert into {table} values ({', '.join('?' * len(columns))})", line[: len(columns)])
+    if chance.random() < 0.2:  # What SQLite holds for text need not be UTF-8.
+        connection.execute("update iceberg_tables set metadata_location = cast(x'ff2f' as text) where table_name = 't'")
+    connection.commit()
+    name = chance.choice(["a.t", "a.t", "a.t", "a.b", "x", "", ".", "a.\0", "\ud800.t", "a." + "t" * 10000])
+    entry = catalog.place(name)
+    for ask in (
+        catalog.namespaces,
+        lambda: [catalog.tables(each) for each in catalog.namespaces()],
+        lambda: catalog.find(name, {}),
+        entry.location,
+        lambda: entry.sharers(files),
+        lambda: entry.head(files).version(),
+        lambda: entry.swap(location, "x"),
+        lambda: catalog.register(name, location),
+        lambda: catalog.create_namespace(name),
+        lambda: catalog.rename(name, "c.t"),
+        lambda: catalog.drop(name),
+    ):
+        with contextlib.suppress(LakeError):
+            ask()
+
+
+@fuzzed(30)
+def test_sqlite_files_of_catalogs(tmp_path_factory, seed):
+    folder = tmp_path_factory.mktemp("sqlite")
+    whole = SqlCatalog(f"sqlite:///{folder}/whole.sqlite")
+    whole.register("a.t", "/x/metadata/v1.metadata.json")
+    data = flipped((folder / "whole.sqlite").read_bytes(), random.Random(seed))
+    (folder / "c.sqlite").write_bytes(data)
+    catalog = SqlCatalog(f"sqlite:///{folder}/c.sqlite")
+    for ask in (catalog.namespaces, lambda: catalog.tables("a"), lambda: catalog.drop("a.t")):
+        with contextlib.suppress(LakeError):
+            ask()

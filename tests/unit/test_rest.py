@@ -13,6 +13,7 @@ from lakeformat.errors import CommitError, StoreRefused
 from lakeformat.model import evolution
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.catalogued import Catalogued
+from lakeformat.storage.credentials import Renewing
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.unit.rest_server import RestServer
@@ -160,3 +161,34 @@ def test_answers_that_are_none_of_icebergs_are_named(place, body: Any, status: i
     ):
         with pytest.raises((StoreError, CommitError), match="catalog"):
             ask()
+
+
+def test_a_listing_without_an_end_is_refused(place):
+    server, table, _ = place
+    catalog = table()._store.place.catalog
+    catalog.namespaces()  # The client is there.
+    server.fault = lambda answer: (200, {**answer()[1], "next-page-token": "again"})
+    with pytest.raises(StoreError, match="namespaces: page 'again' of the listing refers to itself"):
+        catalog.namespaces()
+    server.fault = lambda answer: (200, {**answer()[1], "namespaces": [["a"]]})  # Whatever the parent is.
+    assert catalog.namespaces() == ["a"]
+
+
+def test_a_token_that_no_header_can_hold_is_refused_and_asked_for_again(place):
+    server, _, _ = place
+    catalog = RestCatalog(server.address, (("credential", "client:secret"), ("scope", "other")))
+    server.fault = lambda answer: (200, {"access_token": "a\nb"})
+    with pytest.raises(StoreError, match="oauth/tokens: a token: the answer is not as Iceberg's REST specification"):
+        catalog.namespaces()
+    server.fault = lambda answer: answer()
+    assert catalog.namespaces() == ["a"]
+
+
+def test_credentials_that_never_end(place):
+    server, table, _ = place
+    catalog = table()._store.place.catalog
+    catalog.namespaces()  # The client is there.
+    config = {"s3.access-key-id": "a", "s3.session-token-expires-at-ms": str(2**63 - 1)}
+    server.fault = lambda answer: (200, {"metadata": {"location": "s3://b/t"}, "config": config})
+    lease = catalog.find("a.t", {}).lease
+    assert Renewing(lease)()["expires_at"] is None
