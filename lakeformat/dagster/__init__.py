@@ -1,6 +1,7 @@
 """Paimon and Iceberg tables as Dagster assets, for any repository: `pip install 'lakeformat[dagster]'`."""
 
 from lakeformat.dagster.checks import checks_for
+from lakeformat.dagster.components import LakeComponent, LakeTableComponent
 from lakeformat.dagster.external import external_tables
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
@@ -12,8 +13,10 @@ from lakeformat.dagster.sql_table import sql_table
 from lakeformat.dagster.upkeep import Upkeep
 
 __all__ = [
+    "LakeComponent",
     "LakeIOManager",
     "LakeResource",
+    "LakeTableComponent",
     "SparkResource",
     "Upkeep",
     "checks_for",

@@ -1,0 +1,366 @@
+"""Components for `dg`: a warehouse, and the tables in it, declared in YAML.
+
+    dg scaffold defs lakeformat.dagster.LakeComponent lake --warehouse /data/warehouse
+    dg scaffold defs lakeformat.dagster.LakeTableComponent orders --table shop.orders --partitions daily --start-date 2026-01-01
+
+The YAML of a table has the names of `lakeformat.dagster.asset_table` for what they stand for there.
+"""
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import dagster as dg
+from pydantic import BaseModel, ConfigDict, Field
+
+from lakeformat.dagster.checks import checks_for
+from lakeformat.dagster.io_manager import LakeIOManager
+from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.maintenance import maintenance
+from lakeformat.dagster.rerun import rerun_partitions
+from lakeformat.dagster.sensors import foreign_commits
+from lakeformat.dagster.spark import SparkResource
+from lakeformat.dagster.tables import RETRY, pool_of, tables_of
+from lakeformat.dagster.upkeep import Upkeep
+from lakeformat.errors import InvalidInput
+
+TIME_PARTITIONS: Mapping[str, Callable[..., dg.PartitionsDefinition]] = {
+    "hourly": dg.HourlyPartitionsDefinition,
+    "daily": dg.DailyPartitionsDefinition,
+    "weekly": dg.WeeklyPartitionsDefinition,
+    "monthly": dg.MonthlyPartitionsDefinition,
+}
+KEY_COLUMNS = {"hourly": "hour", "daily": "day", "weekly": "week", "monthly": "month"}  # Of a scaffolded table.
+
+
+class TimePartitions(dg.Model):
+    """Partitions of time."""
+
+    type: Literal["hourly", "daily", "weekly", "monthly"]
+    start_date: str = Field(description="The first one, e.g. '2026-01-01' (for hours '2026-01-01-00:00').")
+    end_date: str | None = Field(default=None, description="The first one that is not among them.")
+    timezone: str | None = Field(default=None, description="UTC unless it says otherwise, e.g. 'Europe/Berlin'.")
+
+    def definition(self) -> dg.PartitionsDefinition:
+        """These, as Dagster has them."""
+        return TIME_PARTITIONS[self.type](start_date=self.start_date, end_date=self.end_date, timezone=self.timezone)
+
+
+class StaticPartitions(dg.Model):
+    """Partitions whose keys are known."""
+
+    type: Literal["static"]
+    partition_keys: list[str]
+
+    def definition(self) -> dg.PartitionsDefinition:
+        """These, as Dagster has them."""
+        return dg.StaticPartitionsDefinition(self.partition_keys)
+
+
+class DynamicPartitions(dg.Model):
+    """Partitions whose keys sensors and users add."""
+
+    type: Literal["dynamic"]
+    name: str
+
+    def definition(self) -> dg.PartitionsDefinition:
+        """These, as Dagster has them."""
+        return dg.DynamicPartitionsDefinition(name=self.name)
+
+
+class MultiPartitions(dg.Model):
+    """Partitions of two dimensions."""
+
+    type: Literal["multi"]
+    dimensions: dict[str, TimePartitions | StaticPartitions | DynamicPartitions]
+
+    def definition(self) -> dg.PartitionsDefinition:
+        """These, as Dagster has them."""
+        return dg.MultiPartitionsDefinition({name: each.definition() for name, each in self.dimensions.items()})
+
+
+class FromEnv(dg.Model):
+    """The value of an environment variable, read when a run needs it; Dagster shows its name only."""
+
+    env: str
+
+
+Text = str | FromEnv
+Partitions = TimePartitions | StaticPartitions | DynamicPartitions | MultiPartitions
+
+
+class DeclaredTable(dg.Component, dg.Model, dg.Resolvable):
+    """What the components of tables have in common: the table and how Dagster treats it."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    table: str = Field(description="The table, 'db.name', or 'name' in the database of the lake. The asset's key too.")
+    format: Literal["paimon", "iceberg"] = "paimon"
+    partitions: Partitions | None = Field(default=None, description="The asset's partitions.")
+    partition_by: str | dict[str, Any] | None = Field(
+        default=None, description="How partitions fall onto columns, e.g. {date: day}."
+    )
+    layout: list[str] = Field(default=[], description="The table's partition columns where they are others.")
+    primary_key: list[str] = Field(default=[], description="The columns of the primary key.")
+    write: Literal["replace", "upsert", "merge", "append"] = Field(
+        default="replace", description="How a run changes the table."
+    )
+    merge: Annotated[dict[str, Any] | None, dg.Resolver.passthrough()] = Field(
+        default=None, description="The clauses, where `write` is merge."
+    )
+    schema_evolution: Literal["refuse", "add", "widen"] = Field(
+        default="refuse", description="What a frame may change about the columns."
+    )
+    table_properties: dict[str, str | bool | int | float] = Field(
+        default={}, description="The options of a table that is created."
+    )
+    lineage: dict[str, Any] = Field(default={}, description="Where each column comes from.")
+    checks: bool = Field(default=True, description="Whether rows, columns, partitions and `unique_key` are checked.")
+    unique_key: list[str] = Field(default=[], description="Columns of which no two rows have the same values.")
+    maintenance: bool | dict[str, int | float] = Field(
+        default=True, description="Whether the lake compacts and expires; limits of its own, e.g. {max_small_files: 4}."
+    )
+    max_partitions_per_run: int | None = Field(
+        default=None, description="Splits backfills; without it a range is one run and one snapshot."
+    )
+    description: str | None = None
+    group_name: str | None = None
+    owners: list[str] = []
+    tags: dict[str, str | bool | int | float] = {}
+    automation_condition: Annotated[
+        dg.AutomationCondition | None,
+        dg.Resolver.default(model_field_type=str, description="e.g. '{{ dg.AutomationCondition.eager() }}'."),
+    ] = None
+
+    @property
+    def key(self) -> dg.AssetKey:
+        """The asset's key."""
+        return dg.AssetKey(self.table.split("."))
+
+    def options(self) -> dict[str, Any]:
+        """What `dg.asset` is told of the table."""
+        declared = {
+            "partition_by": self.partition_by,
+            "layout": self.layout,
+            "primary_key": self.primary_key,
+            "merge": self.merge,
+            "table_properties": {name: _text(value) for name, value in self.table_properties.items()},
+            "lineage": self.lineage,
+            "unique_key": self.unique_key,
+            "maintenance": self.maintenance if isinstance(self.maintenance, dict) else None,
+        }
+        common = {"format": self.format, "write": self.write, "schema_evolution": self.schema_evolution}
+        at_most = self.max_partitions_per_run
+        policy = dg.BackfillPolicy.multi_run(at_most) if at_most else dg.BackfillPolicy.single_run()
+        partitions = None if self.partitions is None else self.partitions.definition()
+        return {
+            "key": self.key,
+            "partitions_def": partitions,
+            "backfill_policy": policy if partitions else None,
+            "metadata": common | {name: value for name, value in declared.items() if value},
+            "description": self.description,
+            "group_name": self.group_name,
+            "owners": self.owners or None,
+            "tags": {name: _text(value) for name, value in self.tags.items()},
+            "kinds": {self.format},
+            "automation_condition": self.automation_condition,
+            "pool": pool_of(self.key.to_python_identifier()),
+            "retry_policy": RETRY,
+        }
+
+    @abstractmethod
+    def asset(self) -> dg.AssetsDefinition:
+        """The asset that fills the table."""
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The asset and its checks; what it declares is checked. Raises `InvalidInput`."""
+        with _betas_allowed():
+            assets = [self.asset()]
+            tables_of(assets)
+            return dg.Definitions(assets=assets, asset_checks=checks_for(assets) if self.checks else [])
+
+
+def _function(context: dg.ResolutionContext, path: str) -> Callable[..., Any]:
+    """`.module.function` beside the YAML, or `package.module.function`."""
+    name, _, function = path.rpartition(".")
+    if not name.strip("."):
+        raise InvalidInput(f"rows: {path!r}; give '.module.function' beside the YAML, or 'package.module.function'")
+    if name.startswith("."):
+        at = dg.ComponentLoadContext.from_resolution_context(context)
+        file = Path(*name[1:].split(".")).with_suffix(".py")
+        folder = at.path.parent if at.path.is_file() else at.path
+        if not (folder / file).exists():
+            raise InvalidInput(f"rows: {path!r} is the function {function} of {file}, and there is no {folder / file}")
+        module = at.load_defs_relative_python_module(file)
+    else:
+        module = import_module(name)
+    found = getattr(module, function, None)
+    if not callable(found):
+        there = sorted(each for each in vars(module) if callable(getattr(module, each)) and not each.startswith("_"))
+        raise InvalidInput(f"rows: {path!r}; {module.__name__} has no function {function}, it has {', '.join(there)}")
+    return found
+
+
+class TableParams(BaseModel):
+    """What a scaffolded table is told on the command line."""
+
+    table: str = Field(description="'db.name', or 'name' in the database of the lake.")
+    table_format: Literal["paimon", "iceberg"] = Field(default="paimon", description="The table's format.")
+    partitions: Literal["hourly", "daily", "weekly", "monthly"] | None = Field(default=None, description="Of time.")
+    start_date: str = Field(default="2026-01-01", description="The first partition.")
+
+    def attributes(self) -> dict[str, Any]:
+        """The YAML of the table."""
+        found: dict[str, Any] = {"table": self.table, "format": self.table_format}
+        if self.partitions:
+            found["partitions"] = {"type": self.partitions, "start_date": self.start_date}
+            found["partition_by"] = KEY_COLUMNS[self.partitions]
+        return found
+
+
+ROWS = '''import dagster as dg
+import pyarrow as pa
+
+
+def {name}(context: dg.AssetExecutionContext) -> pa.Table:
+    """The rows of {table}; replace this by your own."""
+    return pa.table({columns})
+'''
+
+
+class TableScaffolder(dg.Scaffolder[TableParams]):
+    """A table's YAML, and a function that makes its rows."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[TableParams]:
+        """The options of the command."""
+        return TableParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[TableParams]) -> None:
+        """Write defs.yaml and rows.py."""
+        params = request.params
+        name = dg.AssetKey(params.table.split(".")).path[-1]
+        attributes = params.attributes()
+        dg.scaffold_component(request, {"table": attributes.pop("table"), "rows": f".rows.{name}", **attributes})
+        column = attributes.get("partition_by")
+        keys = "context.partition_keys"
+        columns = f'{{"{column}": {keys}, "n": [1] * len({keys})}}' if column else '{"n": [1]}'
+        (request.target_path / "rows.py").write_text(ROWS.format(name=name, table=params.table, columns=columns))
+
+
+@dg.scaffold_with(TableScaffolder)
+class LakeTableComponent(DeclaredTable):
+    """A table whose rows a Python function returns.
+
+    type: lakeformat.dagster.LakeTableComponent
+    attributes:
+      table: shop.orders
+      rows: .rows.orders
+      partitions: {type: daily, start_date: "2026-01-01"}
+      partition_by: {date: day}
+    """
+
+    rows: Annotated[Callable[..., Any], dg.Resolver(_function, model_field_type=str)] = Field(
+        description="The function: '.module.function' beside this file, or 'package.module.function'. As of any asset, its "
+        "arguments are `context`, resources and upstream tables, and it returns a frame."
+    )
+    inputs: dict[str, str] = Field(default={}, description="Argument -> upstream table, where it has another name.")
+
+    def asset(self) -> dg.AssetsDefinition:
+        """The asset that fills the table."""
+        ins = {name: dg.AssetIn(key=table.split(".")) for name, table in self.inputs.items()}
+        return dg.asset(ins=ins, **self.options())(self.rows)
+
+
+class LakeParams(BaseModel):
+    """What a scaffolded lake is told on the command line."""
+
+    warehouse: str = Field(description="A path or URI.")
+    database: str = Field(default="default", description="Of tables whose name has none.")
+
+
+class LakeScaffolder(dg.Scaffolder[LakeParams]):
+    """A lake's YAML."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[LakeParams]:
+        """The options of the command."""
+        return LakeParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[LakeParams]) -> None:
+        """Write defs.yaml."""
+        dg.scaffold_component(request, request.params.model_dump())
+
+
+@dg.scaffold_with(LakeScaffolder)
+class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
+    """A warehouse: the resources of all assets, and what keeps the tables of the project's components healthy.
+
+    type: lakeformat.dagster.LakeComponent
+    attributes:
+      warehouse: s3://bucket/warehouse
+      storage_options: {region: eu-west-1, access_key_id: {env: S3_KEY}, secret_access_key: {env: S3_SECRET}}
+    """
+
+    warehouse: Text = Field(description="A URI or a path (from the project's root); {env: NAME} reads the environment.")
+    database: str = Field(default="default", description="The database of tables whose name has none.")
+    storage_options: dict[str, Text] = Field(default={}, description="What the storage needs; keys as {env: NAME}.")
+    catalog: Text | None = Field(default=None, description="Where Iceberg tables are named; see lakeformat.Lake.")
+    catalog_options: dict[str, Text] = Field(default={}, description="What the catalog needs; keys as {env: NAME}.")
+    spark: dict[str, Any] = Field(default={}, description="Fields of SparkResource: master, remote, conf ...")
+    maintenance: bool = Field(default=True, description="Whether the tables are compacted, expired and swept.")
+    upkeep: dict[str, int | float] = Field(
+        default={}, description="Fields of Upkeep: when, and how much of the past is kept."
+    )
+    sweep_cron: str = "0 4 * * 0"
+    in_process: bool = Field(default=True, description="Whether a run's steps share its process (and Spark session).")
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The resources, and maintenance, observation and reruns of the tables."""
+        lake = LakeResource(
+            warehouse=_place(self.warehouse, context.project_root),
+            database=self.database,
+            storage_options={name: _value(each) for name, each in self.storage_options.items()},
+            catalog=_value(self.catalog),
+            catalog_options={name: _value(each) for name, each in self.catalog_options.items()},
+        )
+        spark = SparkResource(**self.spark)
+        declared = context.component_tree.get_all_components(of_type=DeclaredTable)
+        with _betas_allowed():
+            assets = [each.asset() for each in declared]
+        own = dg.Definitions(
+            jobs=[rerun_partitions(assets)] if assets else [],
+            sensors=[foreign_commits(assets)] if assets else [],
+            resources={"lake": lake, "spark": spark, "io_manager": LakeIOManager(lake=lake, spark=spark)},
+            executor=dg.in_process_executor if self.in_process else None,
+        )
+        kept = [asset for each, asset in zip(declared, assets, strict=True) if each.maintenance is not False]
+        if not (self.maintenance and kept):
+            return own
+        upkeep = maintenance(kept, upkeep=Upkeep(**self.upkeep), sweep_cron=self.sweep_cron)
+        return dg.Definitions.merge(own, upkeep)
+
+
+def _place(warehouse: Text, root: Path) -> Any:
+    is_path = isinstance(warehouse, str) and "://" not in warehouse
+    return str(root / warehouse) if is_path else _value(warehouse)
+
+
+def _value(text: Text | None) -> Any:
+    return dg.EnvVar(text.env) if isinstance(text, FromEnv) else text
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@contextmanager
+def _betas_allowed() -> Iterator[None]:
+    """Backfill policies are the point; a warning for each table says nothing new."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        yield

@@ -1,0 +1,165 @@
+"""Components for `dg`: YAML that is assets, checks and upkeep; the page about them, run as a user would run it."""
+
+import traceback
+from importlib import metadata
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from dagster.components.testing import create_defs_folder_sandbox
+
+from lakeformat.dagster import LakeComponent, LakeTableComponent
+from tests.dagster.transcript import commands, matches, run
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "components.md"
+
+EVENTS = """
+import pyarrow as pa
+
+def events(context) -> pa.Table:
+    keys = [key.keys_by_dimension for key in context.partition_keys]
+    return pa.table({"day": [key["day"] for key in keys], "region": [key["region"] for key in keys], "n": range(len(keys))})
+
+def totals(of_day: pa.Table) -> pa.Table:
+    return of_day.group_by("day").aggregate([("n", "sum")])
+"""
+DAILY = {"type": "daily", "start_date": "2026-01-01", "end_date": "2026-02-01"}
+REGIONS = {"type": "static", "partition_keys": ["eu", "us"]}
+FIELDS = {
+    "events": {
+        "table": "shop.events",
+        "rows": ".rows.events",
+        "format": "iceberg",
+        "partitions": {"type": "multi", "dimensions": {"day": DAILY, "region": REGIONS}},
+        "partition_by": {"day": "day", "region": "region"},
+        "table_properties": {"commit.retry.num-retries": "3"},
+        "unique_key": ["day", "region"],
+        "maintenance": {"max_small_files": 2},
+        "owners": ["team:shop"],
+        "automation_condition": "{{ dg.AutomationCondition.eager() }}",
+    },
+    "totals": {
+        "table": "totals",
+        "rows": ".rows.totals",
+        "inputs": {"of_day": "shop.events"},
+        "partitions": DAILY,
+        "partition_by": {"date": "day"},
+        "max_partitions_per_run": 5,
+        "checks": False,
+        "maintenance": False,
+    },
+    "lake": {
+        "warehouse": "warehouse",
+        "database": "nyc",
+        "storage_options": {"secret_access_key": {"env": "S3_SECRET"}},
+        "upkeep": {"max_snapshots": 7},
+    },
+}
+
+
+@pytest.fixture
+def load(instance):
+    """Definitions of a project whose folder `defs` holds a component for each of `fields`."""
+    with create_defs_folder_sandbox() as sandbox:
+
+        def load(**fields):
+            for name, attributes in fields.items():
+                folder = sandbox.defs_folder_path / name
+                folder.mkdir()
+                kind = "LakeComponent" if name == "lake" else "LakeTableComponent"
+                contents = {"type": f"lakeformat.dagster.{kind}", "attributes": attributes}
+                (folder / "defs.yaml").write_text(yaml.safe_dump(contents))
+                (folder / "rows.py").write_text(EVENTS)
+            with sandbox.build_all_defs() as defs:
+                return defs, sandbox.project_root
+
+        yield load
+
+
+def test_yaml_becomes_assets_with_checks_upkeep_and_reruns(load, instance, monkeypatch):
+    monkeypatch.setenv("S3_SECRET", "hidden")
+    defs, root = load(**FIELDS)
+    graph = defs.resolve_asset_graph()
+    events, totals = (graph.get(dg.AssetKey(key)) for key in (["shop", "events"], ["totals"]))
+    assert events.partitions_def.get_num_partitions() == 62
+    assert events.backfill_policy == dg.BackfillPolicy.single_run()
+    assert totals.backfill_policy == dg.BackfillPolicy.multi_run(5)
+    assert events.automation_condition is not None
+    assert events.owners == ["team:shop"]
+    assert totals.parent_keys == {events.key}
+    assert {key.asset_key for key in graph.asset_check_keys} == {events.key}, "totals asked for no checks"
+    repository = defs.get_repository_def()
+    assert {job.name for job in repository.get_all_jobs()} >= {"maintain_shop__events", "rerun_partitions"}
+    assert "maintain_totals" not in {job.name for job in repository.get_all_jobs()}
+    assert {sensor.name for sensor in repository.sensor_defs} >= {"compaction", "snapshot_expiry", "foreign_commits"}
+    resources = defs.resources
+    assert resources["upkeep"].max_snapshots == 7
+    lake = resources["lake"]
+    assert lake.warehouse == str(root / "warehouse"), "a path is one from the project's root"
+    assert lake.storage_options == {"secret_access_key": dg.EnvVar("S3_SECRET")}, (
+        "its value is read when a run needs it"
+    )
+
+
+def test_a_project_in_yaml_runs_ranges_and_reruns(load, instance):
+    fields = {name: dict(each) for name, each in FIELDS.items()}
+    del fields["lake"]["storage_options"]
+    defs, _ = load(**fields)
+    days = {
+        "dagster/asset_partition_range_start": "2026-01-01|eu",
+        "dagster/asset_partition_range_end": "2026-01-03|us",
+    }
+    job = defs.resolve_implicit_global_asset_job_def()
+    made = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(["shop", "events"])], tags=days)
+    assert made.success
+    assert all(each.passed for each in made.get_asset_check_evaluations())
+    total = job.execute_in_process(
+        instance=instance, asset_selection=[dg.AssetKey("totals")], partition_key="2026-01-02"
+    )
+    assert total.success
+    lake = defs.resources["lake"].lake
+    assert len(lake.table("shop.events").snapshots()) == 1
+    assert lake.table("shop.events").scan().count() == 6
+    assert lake.table("nyc.totals").scan().to_arrow().to_pylist() == [{"day": "2026-01-02", "n_sum": 2 + 3}]
+    again = {"ops": {"rerun_shop__events": {"config": {"partitions": ["2026-01-01|us", "2026-01-09|eu"]}}}}
+    assert defs.resolve_job_def("rerun_partitions").execute_in_process(instance=instance, run_config=again).success
+    assert len(lake.table("shop.events").snapshots()) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rows": ".row.events"}, "there is no"),
+        ({"rows": ".rows.event"}, "has no function event, it has events, totals"),
+        ({"rows": "events"}, "give '.module.function'"),
+        ({"format": "delta"}, "'paimon' or 'iceberg'"),
+        ({"partition_by": None}, "partition_by"),
+        ({"wirte": "append"}, "wirte"),
+        ({"partitions": {"type": "daily"}}, "start_date"),
+    ],
+)
+def test_what_a_table_cannot_be_is_said_when_the_project_loads(load, change, said):
+    with pytest.raises(Exception, match="Error while") as error:
+        load(events={**FIELDS["events"], **change})
+    assert said in "".join(traceback.format_exception(error.value))
+
+
+def test_dg_finds_the_components_by_the_entry_point():
+    (found,) = [
+        each for each in metadata.entry_points(group="dagster_dg_cli.registry_modules") if each.name == "lakeformat"
+    ]
+    module = found.load()
+    for component in (LakeComponent, LakeTableComponent):
+        assert getattr(module, component.__name__) is component
+        assert component.get_spec().description or component.__doc__
+
+
+@pytest.mark.slow
+def test_the_page_from_nothing_to_a_backfilled_graph(tmp_path, monkeypatch):
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for command, expected in commands(PAGE):
+        printed = run(command, folder)
+        assert matches(expected, printed), f"$ {command}\n{printed}"
