@@ -1,7 +1,7 @@
 """Paimon and Iceberg tables as Dagster assets, for any repository: `pip install 'lakeformat[dagster]'`."""
 
 from lakeformat.dagster.checks import checks_for
-from lakeformat.dagster.components import LakeComponent, LakeTableComponent
+from lakeformat.dagster.components import LakeComponent, LakeSqlComponent, LakeTableComponent
 from lakeformat.dagster.external import external_tables
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
@@ -16,6 +16,7 @@ __all__ = [
     "LakeComponent",
     "LakeIOManager",
     "LakeResource",
+    "LakeSqlComponent",
     "LakeTableComponent",
     "SparkResource",
     "Upkeep",

@@ -66,6 +66,7 @@ OF_ASSETS = frozenset(
     ("table", "partition_by", "partition_expr", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "schema_evolution", "lineage", "unique_key",
      "maintenance")
 )  # fmt: skip
+AT_RUN_TIME = ("write", "write_mode", "merge")  # Metadata of an output that takes the place of its asset's.
 OF_INPUTS = frozenset(("columns", "snapshot_id", "tag", "as_of"))
 MEASURES = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
 
@@ -184,6 +185,13 @@ def declared(
         lineage=metadata.get("lineage"),
         comment=comment,
     )
+
+
+def at_run_time(metadata: Mapping[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
+    """An asset's metadata, and over it what the metadata of its output says of how that is written."""
+    asked = {name: output[name] for name in AT_RUN_TIME if name in output}
+    plain = {name: each.value if isinstance(each, dg.MetadataValue) else each for name, each in asked.items()}
+    return {name: each for name, each in metadata.items() if not (asked and name in AT_RUN_TIME)} | plain
 
 
 def settled(of: AssetTable, fields: Iterable[Field]) -> AssetTable:

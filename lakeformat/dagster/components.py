@@ -24,6 +24,7 @@ from lakeformat.dagster.maintenance import maintenance
 from lakeformat.dagster.rerun import rerun_partitions
 from lakeformat.dagster.sensors import foreign_commits
 from lakeformat.dagster.spark import SparkResource
+from lakeformat.dagster.sql_table import sql_table
 from lakeformat.dagster.tables import RETRY, pool_of, tables_of
 from lakeformat.dagster.upkeep import Upkeep
 from lakeformat.errors import InvalidInput
@@ -154,13 +155,14 @@ class DeclaredTable(dg.Component, dg.Model, dg.Resolvable):
             "maintenance": self.maintenance if isinstance(self.maintenance, dict) else None,
         }
         common = {"format": self.format, "write": self.write, "schema_evolution": self.schema_evolution}
-        at_most = self.max_partitions_per_run
-        policy = dg.BackfillPolicy.multi_run(at_most) if at_most else dg.BackfillPolicy.single_run()
-        partitions = None if self.partitions is None else self.partitions.definition()
         return {
             "key": self.key,
-            "partitions_def": partitions,
-            "backfill_policy": policy if partitions else None,
+            "partitions_def": None if self.partitions is None else self.partitions.definition(),
+            **(
+                {"backfill_policy": dg.BackfillPolicy.multi_run(at_most)}
+                if (at_most := self.max_partitions_per_run)
+                else {}
+            ),
             "metadata": common | {name: value for name, value in declared.items() if value},
             "description": self.description,
             "group_name": self.group_name,
@@ -202,6 +204,14 @@ def _function(context: dg.ResolutionContext, path: str) -> Callable[..., Any]:
     if not callable(found):
         there = sorted(each for each in vars(module) if callable(getattr(module, each)) and not each.startswith("_"))
         raise InvalidInput(f"rows: {path!r}; {module.__name__} has no function {function}, it has {', '.join(there)}")
+    return found
+
+
+def _file(context: dg.ResolutionContext, name: str) -> Path:
+    """The file `name` beside the YAML."""
+    found = context.resolve_source_relative_path(name)
+    if not found.is_file():
+        raise InvalidInput(f"sql: {name!r}; there is no file {found}")
     return found
 
 
@@ -273,7 +283,67 @@ class LakeTableComponent(DeclaredTable):
     def asset(self) -> dg.AssetsDefinition:
         """The asset that fills the table."""
         ins = {name: dg.AssetIn(key=table.split(".")) for name, table in self.inputs.items()}
-        return dg.asset(ins=ins, **self.options())(self.rows)
+        one_run = {"backfill_policy": dg.BackfillPolicy.single_run()} if self.partitions else {}
+        return dg.asset(ins=ins, **{**one_run, **self.options()})(self.rows)
+
+
+class SqlParams(TableParams):
+    """What a scaffolded table of a query is told on the command line."""
+
+    upstream: str = Field(description="The table that the query reads, 'db.name', or 'name' in the lake's database.")
+
+
+class SqlScaffolder(dg.Scaffolder[SqlParams]):
+    """A table's YAML, and the query that makes its rows."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[SqlParams]:
+        """The options of the command."""
+        return SqlParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[SqlParams]) -> None:
+        """Write defs.yaml and rows.sql."""
+        params = request.params
+        attributes = {"table": params.table, "sql": "rows.sql", **params.attributes()}
+        dg.scaffold_component(request, attributes)
+        column = attributes.get("partition_by")
+        select = f"SELECT {column}, count(*) AS n FROM {params.upstream} GROUP BY {column}" if column else ""
+        query = select or f"SELECT count(*) AS n FROM {params.upstream}"
+        (request.target_path / "rows.sql").write_text(
+            f"-- The rows of {params.table}; replace this by your own.\n{query}\n"
+        )
+
+
+@dg.scaffold_with(SqlScaffolder)
+class LakeSqlComponent(DeclaredTable):
+    """A table whose rows are those of a SELECT, of the tables that it names.
+
+    type: lakeformat.dagster.LakeSqlComponent
+    attributes:
+      table: shop.days
+      sql: rows.sql
+      partitions: {type: daily, start_date: "2026-01-01"}
+      partition_by: {date: day}
+    """
+
+    sql: Annotated[Path, dg.Resolver(_file, model_field_type=str)] = Field(
+        description="The file of the SELECT, beside this one. Each table that it names is upstream; it may name :partition_key, "
+        ":partition_start and :partition_end."
+    )
+    upstream: dict[str, str | None] = Field(
+        default={},
+        description="Name in the query -> the asset's key ('raw/orders'), or null: a table that is no asset.",
+    )
+    params: dict[str, str | bool | int | float | None] = Field(default={}, description="Values of :name in the query.")
+    on_spark: bool = Field(default=False, description="Whether Spark answers the query; else this process.")
+
+    def asset(self) -> dg.AssetsDefinition:
+        """The asset that fills the table."""
+        keys = {name: key and dg.AssetKey.from_user_string(key) for name, key in self.upstream.items()}
+        options = {**self.options(), "kinds": {self.format, "sql"}}
+        if self.description is None:
+            del options["description"]  # The query's first comment is.
+        return sql_table(self.sql, upstream=keys, params=self.params, spark=self.on_spark, **options)
 
 
 class LakeParams(BaseModel):

@@ -7,13 +7,22 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakeformat.dagster.asset_table import AssetTable, Pin, as_dagster_failures, declared, pin_of, report, scan, write
+from lakeformat.dagster.asset_table import (
+    AssetTable,
+    Pin,
+    as_dagster_failures,
+    at_run_time,
+    declared,
+    pin_of,
+    report,
+    scan,
+    write,
+)
 from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.frames import to_read
 from lakeformat.dagster.lake import LakeResource, origin_of
 from lakeformat.dagster.spark import SparkResource
 
-AT_RUN_TIME = ("write", "write_mode", "merge")  # Metadata of an output that takes the place of its asset's.
 READS_TAG = "lake/reads"  # On a run, per step: {table: snapshot}. Expiry keeps what a run in flight reads.
 
 
@@ -108,9 +117,7 @@ def note_read(step: dg.OpExecutionContext, reads: dict[str, dict[str, int]], tab
 
 def _metadata(context: dg.OutputContext) -> dict[str, Any]:
     """What an output's definition declares, and over it what the output itself says of how it is written."""
-    metadata, at_run_time = dict(context.definition_metadata or {}), context.output_metadata
-    asked = {name: _plain(at_run_time[name]) for name in AT_RUN_TIME if name in at_run_time}
-    return {name: value for name, value in metadata.items() if not (asked and name in AT_RUN_TIME)} | asked
+    return at_run_time(context.definition_metadata or {}, context.output_metadata)
 
 
 def _op_table(context: dg.OutputContext, metadata: Mapping[str, Any]) -> dg.AssetKey:
@@ -121,7 +128,3 @@ def _op_table(context: dg.OutputContext, metadata: Mapping[str, Any]) -> dg.Asse
             allow_retries=False,
         )
     return dg.AssetKey(str(metadata["table"]).split("."))
-
-
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, dg.MetadataValue) else value

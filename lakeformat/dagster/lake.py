@@ -1,6 +1,7 @@
 """Configuration -> a Lake; and the short way to write a table from inside an asset."""
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -12,6 +13,7 @@ from lakeformat.dagster.asset_table import (
     AssetTable,
     Origin,
     as_dagster_failures,
+    at_run_time,
     commit_metadata,
     declared,
     metadata_of,
@@ -79,14 +81,16 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
 
     def write(self, context: dg.AssetExecutionContext, data: Any) -> dg.MaterializeResult:
         """Bring `data` into the asset's table as the asset declares it (its partitions replaced, unless it says otherwise),
-        in one commit, and report it."""
+        in one commit, and report it. `data` may be a `dg.Output` of a frame, with metadata that says how this one is written."""
+        output = data if isinstance(data, dg.Output) else dg.Output(data)
         keys = list(context.partition_keys) if context.assets_def.partitions_def else []
         with as_dagster_failures(context.asset_key, keys):
-            table = self.declared(context.asset_key, context.assets_def)
-            written = write(self.lake, table, data, keys, origin_of(context, context.op_execution_context.op_handle))
+            table = self.declared(context.asset_key, context.assets_def, output.metadata)
+            origin = origin_of(context, context.op_execution_context.op_handle)
+            written = write(self.lake, table, output.value, keys, origin)
         return dg.MaterializeResult(
             asset_key=table.asset,
-            metadata=report(context, table, written, keys),
+            metadata={**output.metadata, **report(context, table, written, keys)},
             data_version=dg.DataVersion(str(written.snapshot.id)) if written.snapshot else None,
         )
 
@@ -122,9 +126,11 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
         commit = commit_metadata(table, to, with_changes(table, snapshot)) if snapshot else {}
         return dg.MaterializeResult(asset_key=to.asset, metadata={**told, **commit})
 
-    def declared(self, asset: dg.AssetKey, definition: dg.AssetsDefinition) -> AssetTable:
-        """The table of an asset, from the asset's definition."""
-        metadata = definition.metadata_by_key.get(asset) or {}
+    def declared(
+        self, asset: dg.AssetKey, definition: dg.AssetsDefinition, output: Mapping[str, Any] = MappingProxyType({})
+    ) -> AssetTable:
+        """The table of an asset, from the asset's definition and the metadata of its output."""
+        metadata = at_run_time(definition.metadata_by_key.get(asset) or {}, output)
         return declared(asset, self.table_name(asset, metadata), definition.partitions_def, metadata)
 
     def table_name(self, asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:

@@ -106,14 +106,9 @@ def _rerun_op(asset: TableAsset, tables: Mapping[str, TableAsset]) -> dg.OpDefin
 
 
 def _inputs(asset: dg.AssetsDefinition) -> dict[str, Any]:
-    """The arguments that are upstream assets, and what each is annotated as."""
-    function = typing.cast(Any, asset.op.compute_fn).decorated_fn
-    hints = typing.get_type_hints(function)
-    return {
-        name: hints.get(name, Any)
-        for name in inspect.signature(function).parameters
-        if name in asset.keys_by_input_name
-    }
+    """The inputs that are upstream assets, and what each is annotated as."""
+    types = {name: asset.op.input_def_named(name).dagster_type for name in asset.keys_by_input_name}
+    return {name: type.typing_type for name, type in types.items() if not type.is_nothing}
 
 
 def _make(context: PartitionsContext, tables: Mapping[str, TableAsset]) -> Any:
@@ -121,16 +116,15 @@ def _make(context: PartitionsContext, tables: Mapping[str, TableAsset]) -> Any:
     asset = context.assets_def
     function = typing.cast(Any, asset.op.compute_fn).decorated_fn
     arguments: dict[str, Any] = {}
-    inputs = _inputs(asset)
-    for name in inspect.signature(function).parameters:
-        if name in inputs:
-            upstream = asset.keys_by_input_name[name].to_user_string()
-            if upstream not in tables:
-                raise dg.Failure(f"input {name}: {upstream} is not among the assets of this job", allow_retries=False)
-            arguments[name] = _input(context, name, tables[upstream], inputs[name])
-        elif name in _resources_of(asset):
+    for name, wanted in _inputs(asset).items():
+        upstream = asset.keys_by_input_name[name].to_user_string()
+        if upstream not in tables:
+            raise dg.Failure(f"input {name}: {upstream} is not among the assets of this job", allow_retries=False)
+        arguments[name] = _input(context, name, tables[upstream], wanted)
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in _resources_of(asset):
             arguments[name] = getattr(context.resources, name)
-        else:
+        elif name not in arguments and parameter.kind is not parameter.VAR_KEYWORD:
             arguments[name] = context
     return function(**arguments)
 

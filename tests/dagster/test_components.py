@@ -9,7 +9,7 @@ import pytest
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
-from lakeformat.dagster import LakeComponent, LakeTableComponent
+from lakeformat.dagster import LakeComponent, LakeSqlComponent, LakeTableComponent
 from tests.dagster.transcript import commands, matches, run
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "components.md"
@@ -23,6 +23,10 @@ def events(context) -> pa.Table:
 
 def totals(of_day: pa.Table) -> pa.Table:
     return of_day.group_by("day").aggregate([("n", "sum")])
+"""
+DOUBLED = """
+-- Twice as many.
+SELECT day, n_sum * :factor AS n FROM shop.totals
 """
 DAILY = {"type": "daily", "start_date": "2026-01-01", "end_date": "2026-02-01"}
 REGIONS = {"type": "static", "partition_keys": ["eu", "us"]}
@@ -49,6 +53,15 @@ FIELDS = {
         "checks": False,
         "maintenance": False,
     },
+    "doubled": {
+        "table": "nyc.doubled",
+        "sql": "rows.sql",
+        "upstream": {"shop.totals": "totals"},
+        "params": {"factor": 2},
+        "format": "iceberg",
+        "partitions": DAILY,
+        "partition_by": {"date": "day"},
+    },
     "lake": {
         "warehouse": "warehouse",
         "database": "nyc",
@@ -67,10 +80,11 @@ def load(instance):
             for name, attributes in fields.items():
                 folder = sandbox.defs_folder_path / name
                 folder.mkdir()
-                kind = "LakeComponent" if name == "lake" else "LakeTableComponent"
-                contents = {"type": f"lakeformat.dagster.{kind}", "attributes": attributes}
+                kind = "Lake" if name == "lake" else "LakeSql" if "sql" in attributes else "LakeTable"
+                contents = {"type": f"lakeformat.dagster.{kind}Component", "attributes": attributes}
                 (folder / "defs.yaml").write_text(yaml.safe_dump(contents))
                 (folder / "rows.py").write_text(EVENTS)
+                (folder / "rows.sql").write_text(DOUBLED)
             with sandbox.build_all_defs() as defs:
                 return defs, sandbox.project_root
 
@@ -88,7 +102,10 @@ def test_yaml_becomes_assets_with_checks_upkeep_and_reruns(load, instance, monke
     assert events.automation_condition is not None
     assert events.owners == ["team:shop"]
     assert totals.parent_keys == {events.key}
-    assert {key.asset_key for key in graph.asset_check_keys} == {events.key}, "totals asked for no checks"
+    doubled = graph.get(dg.AssetKey(["nyc", "doubled"]))
+    assert doubled.parent_keys == {totals.key}
+    assert doubled.description == "Twice as many."
+    assert {key.asset_key for key in graph.asset_check_keys} == {events.key, doubled.key}, "totals asked for none"
     repository = defs.get_repository_def()
     assert {job.name for job in repository.get_all_jobs()} >= {"maintain_shop__events", "rerun_partitions"}
     assert "maintain_totals" not in {job.name for job in repository.get_all_jobs()}
@@ -114,17 +131,21 @@ def test_a_project_in_yaml_runs_ranges_and_reruns(load, instance):
     made = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(["shop", "events"])], tags=days)
     assert made.success
     assert all(each.passed for each in made.get_asset_check_evaluations())
-    total = job.execute_in_process(
-        instance=instance, asset_selection=[dg.AssetKey("totals")], partition_key="2026-01-02"
-    )
+    second = [dg.AssetKey("totals"), dg.AssetKey(["nyc", "doubled"])]
+    total = job.execute_in_process(instance=instance, asset_selection=second, partition_key="2026-01-02")
     assert total.success
     lake = defs.resources["lake"].lake
     assert len(lake.table("shop.events").snapshots()) == 1
     assert lake.table("shop.events").scan().count() == 6
     assert lake.table("nyc.totals").scan().to_arrow().to_pylist() == [{"day": "2026-01-02", "n_sum": 2 + 3}]
-    again = {"ops": {"rerun_shop__events": {"config": {"partitions": ["2026-01-01|us", "2026-01-09|eu"]}}}}
+    assert lake.table("nyc.doubled").scan().to_arrow().to_pylist() == [{"day": "2026-01-02", "n": 10}]
+    days = {
+        "rerun_shop__events": ["2026-01-02|us", "2026-01-09|eu"],
+        "rerun_nyc__doubled": ["2026-01-01", "2026-01-02"],
+    }
+    again = {"ops": {name: {"config": {"partitions": keys}} for name, keys in days.items()}}
     assert defs.resolve_job_def("rerun_partitions").execute_in_process(instance=instance, run_config=again).success
-    assert len(lake.table("shop.events").snapshots()) == 2
+    assert [len(lake.table(name).snapshots()) for name in ("shop.events", "nyc.doubled")] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +154,7 @@ def test_a_project_in_yaml_runs_ranges_and_reruns(load, instance):
         ({"rows": ".row.events"}, "there is no"),
         ({"rows": ".rows.event"}, "has no function event, it has events, totals"),
         ({"rows": "events"}, "give '.module.function'"),
+        ({"sql": "row.sql", "rows": None}, "there is no file"),
         ({"format": "delta"}, "'paimon' or 'iceberg'"),
         ({"partition_by": None}, "partition_by"),
         ({"wirte": "append"}, "wirte"),
@@ -141,7 +163,7 @@ def test_a_project_in_yaml_runs_ranges_and_reruns(load, instance):
 )
 def test_what_a_table_cannot_be_is_said_when_the_project_loads(load, change, said):
     with pytest.raises(Exception, match="Error while") as error:
-        load(events={**FIELDS["events"], **change})
+        load(events={name: each for name, each in {**FIELDS["events"], **change}.items() if each is not None})
     assert said in "".join(traceback.format_exception(error.value))
 
 
@@ -150,7 +172,7 @@ def test_dg_finds_the_components_by_the_entry_point():
         each for each in metadata.entry_points(group="dagster_dg_cli.registry_modules") if each.name == "lakeformat"
     ]
     module = found.load()
-    for component in (LakeComponent, LakeTableComponent):
+    for component in (LakeComponent, LakeSqlComponent, LakeTableComponent):
         assert getattr(module, component.__name__) is component
         assert component.get_spec().description or component.__doc__
 

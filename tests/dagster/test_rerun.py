@@ -44,7 +44,14 @@ def written(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.Materia
     return lake.write(context, pa.table({"dt": keys, "n": [1] * len(keys)}))
 
 
-RERUN = rerun_partitions([orders, months, cells, written], name="rerun_test")
+@dg.asset(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
+def told(context: dg.AssetExecutionContext) -> dg.Output:
+    """Appends, and says so only when it runs."""
+    keys = list(context.partition_keys)
+    return dg.Output(pa.table({"dt": keys, "n": [1] * len(keys)}), metadata={"write_mode": "append", "made_by": "us"})
+
+
+RERUN = rerun_partitions([orders, months, cells, written, told], name="rerun_test")
 
 
 @pytest.fixture
@@ -95,6 +102,14 @@ def test_an_asset_that_writes_in_its_body_is_made_again_too(rerun, lake, instanc
         assert event.tags["dagster/data_version"] == str(snapshot.id)
         assert event.metadata["dagster/partition_row_count"].value == 1
         assert event.metadata["made_by"].value == "its own body"
+
+
+def test_what_an_output_says_of_its_write_holds_in_a_rerun(rerun, lake, instance):
+    for _ in range(2):
+        rerun(told=["2013-01-01", "2013-02-11"])
+    assert lake.lake.table("nyc.told").scan().count() == 4
+    event = instance.get_latest_materialization_event(dg.AssetKey("told")).asset_materialization
+    assert event.metadata["made_by"].value == "us"
 
 
 def test_downstream_tables_of_the_same_run_see_what_it_wrote(rerun, lake, instance):
