@@ -39,6 +39,7 @@ def commit(
     operation: Operation,
     attempts: int = 10,
     *,
+    known: TableState | None = None,
     stamp: Callable[[int], Stamp] = Stamp.now,
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = _jitter,
@@ -46,7 +47,7 @@ def commit(
 ) -> Snapshot:
     """Make `operation` part of the table, once, whoever else is writing; at most `attempts` tries to publish.
 
-    The snapshot returned says how many attempts and milliseconds it took. Asking again with the same id is always
+    `known` is what the caller has loaded: of the version that it is, nothing is read twice. The snapshot returned says how many attempts and milliseconds it took. Asking again with the same id is always
     safe and returns the same snapshot. Raises `Conflict` and `CommitLost`, which mean that nothing landed and that the
     operation's files are gone; `CommitUnknown`, which means that it may have landed: ask again, delete nothing. Any
     other exception leaves all files in place and does not tell either.
@@ -73,7 +74,7 @@ def commit(
         version = -1
         try:
             version = head.version()
-            base = dialect.load(store, version)
+            base = dialect.load(store, version, known)
             # An attempt whose answer was lost, or a caller who asked twice.
             if found := settle(store, dialect, operation, base, doubts) or dialect.find(store, operation, base):
                 return landed(found, attempt)
@@ -169,9 +170,9 @@ def settle(
     return None
 
 
-def newest(store: Store, dialect: Dialect) -> TableState:
-    """The table as it is now."""
-    return load_newest(dialect.head(store), partial(dialect.load, store))
+def newest(store: Store, dialect: Dialect, known: TableState | None = None) -> TableState:
+    """The table as it is now; `known` as for `commit`."""
+    return load_newest(dialect.head(store), partial(dialect.load, store, known=known))
 
 
 def discard(store: Store, paths: Iterable[str]) -> None:

@@ -80,14 +80,17 @@ class WriteSession:
 
     def is_committed(self, identifier: int) -> bool:
         """Whether this commit, or one after it, is part of the table."""
-        last = self.last_committed()
+        return self._is_committed(self._base(), identifier)
+
+    def _is_committed(self, base: TableState, identifier: int) -> bool:
+        last = self.dialect.committed(self.store, base, self.user)
         return last is not None and identifier <= last
 
     def prepare(self, identifier: int, data: Any, *, watermark: int | None = None) -> Prepared:
         """Write rows that `commit` then shows. Of a commit that is there already no row is written again."""
         _check(identifier)
         base = self._base()
-        if self.is_committed(identifier):
+        if self._is_committed(base, identifier):
             return Prepared(self.user, identifier)
         if later := [each for each in self._waiting if each > identifier]:
             raise InvalidInput(
@@ -159,7 +162,8 @@ class WriteSession:
                 f"commit {min(earlier)} is prepared and comes before {prepared.identifier}; commit or abort it first; or, if it failed, "
                 f"abort {prepared.identifier} and prepare both again"
             )
-        if self.is_committed(prepared.identifier):
+        base = self._base()
+        if self._is_committed(base, prepared.identifier):
             self._forget(prepared.identifier)
             self._again(prepared.identifier, self._engine or engine_for())
             return None
@@ -168,7 +172,6 @@ class WriteSession:
             return None
         if self._waiting.get(prepared.identifier) != prepared.files:
             self._require_files(prepared)
-        base = self._base()
         request = Request(
             id=f"{self.user}/{prepared.identifier}",
             session=(self.user, prepared.identifier),
@@ -185,7 +188,7 @@ class WriteSession:
             operation = RowDelta(request=request, added=prepared.files, kind="append", isolation=None)
         self._tried.add(prepared.identifier)
         try:
-            made = commit(self.store, head, self.dialect, operation, self.dialect.attempts(base.schema))
+            made = commit(self.store, head, self.dialect, operation, self.dialect.attempts(base.schema), known=base)
         except (Conflict, CommitLost):
             self._waiting[prepared.identifier] = ()
             self._tried.discard(prepared.identifier)

@@ -508,9 +508,9 @@ class Table:
             return landed
         how = (self._store, self._dialect, engine, request, full, scope, attempts)
         if partial_progress:
-            made = compact.compact_in_parts(*how, sort_by=chosen, most=most)
+            made = compact.compact_in_parts(*how, sort_by=chosen, most=most, known=base)
         else:
-            made = compact.compact(*how, sort_by=chosen)
+            made = compact.compact(*how, sort_by=chosen, known=base)
         if made is not None:
             expire.after(self._store, self._dialect, base, made, _now_ms())
         return made
@@ -521,7 +521,7 @@ class Table:
         """What `compact` would write anew: one row a unit of work, with `paths`, `row_count` and `size_bytes` of its files."""
         base = self._base()
         chosen, scope = self._sortable(base, sort_by), self._chosen("compact", base, where)
-        tasks = compact.worth_it(self._store, self._dialect, self._branch, full, scope, chosen)[2]
+        tasks = compact.worth_it(self._store, self._dialect, self._branch, full, scope, chosen, base)[2]
         reads = [list(task.read) for task in tasks if task.read]
         columns = {
             "paths": pa.array(
@@ -559,7 +559,9 @@ class Table:
         attempts = self._dialect.attempts(base.schema)
         engine = engine_for(spark=spark)
         request, landed = self._asked(base, id, properties)
-        return landed or compact.compact_deletes(self._store, self._dialect, engine, request, full, scope, attempts)
+        return landed or compact.compact_deletes(
+            self._store, self._dialect, engine, request, full, scope, attempts, base
+        )
 
     def convert_equality_deletes(
         self,
@@ -577,7 +579,7 @@ class Table:
         attempts = self._dialect.attempts(base.schema)
         request, landed = self._asked(base, id, properties)
         engine = engine_for(spark=spark)
-        return landed or compact.convert_deletes(self._store, self._dialect, engine, request, scope, attempts)
+        return landed or compact.convert_deletes(self._store, self._dialect, engine, request, scope, attempts, base)
 
     def expire_snapshots(
         self, retain_last: int | None = None, older_than: Age | None = None, keep_from: int | None = None
@@ -590,13 +592,14 @@ class Table:
         """
         retain_last = arguments.whole("retain_last", retain_last, 1)  # The current snapshot cannot go.
         keep_from = arguments.whole("keep_from", keep_from, 0)
-        self._base()
+        base = self._base()
         now_ms = _now_ms()
         retention = None
         if retain_last is not None or older_than is not None:
             limit_ms = None if older_than is None else arguments.before(older_than, now_ms)
             retention = Retention(retain_last or 1, None if limit_ms is not None else retain_last, limit_ms)
-        return expire.expire(self._store, self._dialect, retention, now_ms, keep_from)
+        known = base if self._branch is None else None  # What expires is the whole table's.
+        return expire.expire(self._store, self._dialect, retention, now_ms, keep_from, known)
 
     def expire_partitions(
         self, *, id: str | None = None, properties: Mapping[str, str] | None = None
@@ -612,8 +615,8 @@ class Table:
     def remove_orphan_files(self, older_than: Age = datetime.timedelta(days=1), dry_run: bool = False) -> list[Listed]:
         """Remove files that nothing names and that are older than a time or an age; tells which. Younger ones may belong
         to a writer that is still at work."""
-        self._base()
-        return sweep.sweep(self._store, self._dialect, arguments.before(older_than, _now_ms()), dry_run)
+        base = self._base()
+        return sweep.sweep(self._store, self._dialect, arguments.before(older_than, _now_ms()), dry_run, base)
 
     def stored_files(self) -> list[Listed]:
         """Every file in the table's folder, whether or not a snapshot names it, by path."""
@@ -807,7 +810,7 @@ class Table:
     def _commit(self, base: TableState, operation: Operation, engine: Engine | None = None) -> Snapshot:
         """`engine`: of a write of rows, which also does the compaction that belongs to it."""
         head, schema = self._dialect.head(self._store), base.schema
-        made = commit(self._store, head, self._dialect, operation, self._dialect.attempts(schema))
+        made = commit(self._store, head, self._dialect, operation, self._dialect.attempts(schema), known=base)
         if engine is not None:
             upkeep = self._dialect.upkeep(schema, None)
             compact.after(self._store, self._dialect, engine, upkeep, schema, operation.request, made)

@@ -60,8 +60,9 @@ class Dialect(Protocol):
 
     def is_table(self, reader: Reader) -> bool: ...
     def head(self, store: Store) -> Head: ...
-    def load(self, reader: Reader, version: int) -> TableState:
-        """The table at a version, with its newest schema; a schema of id -1 where there is no table."""
+    def load(self, reader: Reader, version: int, known: Any = None) -> TableState:
+        """The table at a version, with its newest schema; a schema of id -1 where there is no table. What `known`, loaded
+        before, holds of that very version is not read again."""
         ...
 
     def on(self, reader: Reader, base: Any, branch: str | None) -> Any:

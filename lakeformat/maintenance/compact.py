@@ -43,6 +43,7 @@ def compact(
     attempts: int,
     starts: int = _STARTS,
     sort_by: tuple[Sort, ...] = (),
+    known: TableState | None = None,
 ) -> Snapshot | None:
     """Small files become large ones, or with `sort_by` all files sorted ones, in one snapshot; None when there is nothing worth
     it.
@@ -50,11 +51,12 @@ def compact(
     Raises `Conflict` when others were faster `starts` times.
     """
     for start in range(starts):
-        head, base, tasks = worth_it(store, dialect, request.branch, full, scope, sort_by)
+        head, base, tasks = worth_it(store, dialect, request.branch, full, scope, sort_by, None if start else known)
         if not tasks:
             return None
         try:
-            return commit(store, head, dialect, _rewritten(store, engine, base, request, scope, tasks), attempts)
+            operation = _rewritten(store, engine, base, request, scope, tasks)
+            return commit(store, head, dialect, operation, attempts, known=base)
         except Conflict as conflict:
             if start == starts - 1:
                 raise
@@ -72,10 +74,11 @@ def compact_in_parts(
     attempts: int,
     sort_by: tuple[Sort, ...],
     most: int,
+    known: TableState | None = None,
 ) -> Snapshot | None:
     """As `compact`, in at most `most` snapshots, of which the last is returned. A part that fails leaves the others as they
     are, and is left out; raises what was wrong with the last one where all did."""
-    head, base, tasks = worth_it(store, dialect, request.branch, full, scope, sort_by)
+    head, base, tasks = worth_it(store, dialect, request.branch, full, scope, sort_by, known)
     size = max(-(-len(tasks) // most), 1)
     made: Snapshot | None = None
     failed: LakeError | None = None
@@ -88,6 +91,7 @@ def compact_in_parts(
                 dialect,
                 _rewritten(store, engine, base, asked, scope, tasks[start : start + size]),
                 attempts,
+                known=base,
             )
         except LakeError as error:
             failed = error
@@ -98,11 +102,17 @@ def compact_in_parts(
 
 
 def worth_it(
-    store: Store, dialect: Dialect, branch: str | None, full: bool, scope: Expression, sort_by: tuple[Sort, ...]
+    store: Store,
+    dialect: Dialect,
+    branch: str | None,
+    full: bool,
+    scope: Expression,
+    sort_by: tuple[Sort, ...],
+    known: TableState | None = None,
 ) -> tuple[Head, TableState, list[RewriteTask]]:
-    """The table as it is now, and what of it is written anew."""
+    """The table as it is now, or as it was when `known` was loaded, and what of it is written anew."""
     head = dialect.head(store)
-    base = dialect.on(store, newest(store, dialect), branch)
+    base = dialect.on(store, newest(store, dialect) if known is None else known, branch)
     if sort_by:
         return head, base, dialect.sorting(store, base, scope, sort_by)
     return head, base, dialect.compaction(store, base, full, scope, _now_ms())
@@ -211,7 +221,14 @@ def _scope(dialect: Dialect, upkeep: Upkeep, schema: Schema, made: Snapshot) -> 
 
 
 def compact_deletes(
-    store: Store, dialect: Dialect, engine: Engine, request: Request, full: bool, scope: Expression, attempts: int
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    request: Request,
+    full: bool,
+    scope: Expression,
+    attempts: int,
+    known: TableState | None = None,
 ) -> Snapshot | None:
     """Files of position deletes become fewer, in one snapshot, without what tells of data files that are gone; None when there
     is nothing worth it. Raises `Conflict` when others were faster three times.
@@ -231,11 +248,17 @@ def compact_deletes(
             isolation=None,
         )
 
-    return _until_done(store, dialect, request.branch, attempts, operation)
+    return _until_done(store, dialect, request.branch, attempts, operation, known)
 
 
 def convert_deletes(
-    store: Store, dialect: Dialect, engine: Engine, request: Request, scope: Expression, attempts: int
+    store: Store,
+    dialect: Dialect,
+    engine: Engine,
+    request: Request,
+    scope: Expression,
+    attempts: int,
+    known: TableState | None = None,
 ) -> Snapshot | None:
     """Equality deletes become deletes of the places where their rows are, in one snapshot; None when there are none. Raises
     `Conflict` when others were faster three times."""
@@ -254,7 +277,7 @@ def convert_deletes(
             isolation=None,
         )
 
-    return _until_done(store, dialect, request.branch, attempts, operation)
+    return _until_done(store, dialect, request.branch, attempts, operation, known)
 
 
 def _until_done(
@@ -263,15 +286,17 @@ def _until_done(
     branch: str | None,
     attempts: int,
     operation: Callable[[TableState], RowDelta | None],
+    known: TableState | None,
 ) -> Snapshot | None:
     """Make the operation, again from the table as it is then where others were faster."""
     for start in range(_STARTS):
         head = dialect.head(store)
-        asked = operation(dialect.on(store, newest(store, dialect), branch))
+        base = dialect.on(store, newest(store, dialect) if start or known is None else known, branch)
+        asked = operation(base)
         if asked is None:
             return None
         try:
-            return commit(store, head, dialect, asked, attempts)
+            return commit(store, head, dialect, asked, attempts, known=base)
         except Conflict as conflict:
             if start == _STARTS - 1:
                 raise

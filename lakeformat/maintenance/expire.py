@@ -20,16 +20,21 @@ _AT_ONCE = 500
 
 
 def expire(
-    store: Store, dialect: Dialect, retention: Retention | None, now_ms: int, keep_from: int | None = None
+    store: Store,
+    dialect: Dialect,
+    retention: Retention | None,
+    now_ms: int,
+    keep_from: int | None = None,
+    known: TableState | None = None,
 ) -> Expiry:
     """Drop old snapshots and the files that only they reached; tells what went. Without a retention, the table's own.
 
     Tags whose own time is over go first. An interruption leaves only files that a later expiry or the sweep removes.
     """
-    base = newest(store, dialect)
+    base = newest(store, dialect) if known is None else known
     for tag in dialect.expired_tags(store, base, now_ms):
         release(store, dialect, base, dialect.expiry_of_tag(store, base, tag))
-    base = newest(store, dialect)
+        base = newest(store, dialect, base)
     kept = replace(retention or dialect.default_retention(base.schema, now_ms), keep_from=keep_from)
     return release(store, dialect, base, dialect.expiry(store, base, kept, now_ms))
 
@@ -52,9 +57,9 @@ def release(store: Store, dialect: Dialect, base: TableState, found: Expiry) -> 
     """Commit what lets go, if that takes a commit, and delete what nobody reaches any more; tells what went."""
     if found.operation is not None:
         head = dialect.head(store)
-        commit(store, head, dialect, found.operation, dialect.attempts(base.schema))
+        commit(store, head, dialect, found.operation, dialect.attempts(base.schema), known=base)
         if found.then is not None:
-            found = found.then(newest(store, dialect))
+            found = found.then(newest(store, dialect, base))
     remove(store, found)
     return found
 

@@ -35,10 +35,12 @@ def _paths(task: ReadTask) -> Iterator[str]:
         yield from _paths(part)
 
 
-def sweep(store: Store, dialect: Dialect, older_than_ms: int, dry_run: bool) -> list[Listed]:
+def sweep(
+    store: Store, dialect: Dialect, older_than_ms: int, dry_run: bool, known: TableState | None = None
+) -> list[Listed]:
     """Remove, or with `dry_run` only tell, the orphans older than `older_than_ms` (epoch milliseconds). Raises `InvalidInput`
     where the catalog has other tables at this place."""
-    base = newest(store, dialect)
+    base = newest(store, dialect, known)
     found = dialect.orphans(store, base, older_than_ms)
     if found and isinstance(store, Catalogued) and (others := store.place.sharers(store)):
         raise InvalidInput(

@@ -29,7 +29,7 @@ def head(store: Store) -> Head:
     return CreateHead(store)
 
 
-def load(reader: Reader, version: int) -> State:
+def load(reader: Reader, version: int, known: State | None = None) -> State:
     if version == 0:
         return State(0, {"schema": 0}, ())
     root = json.loads(reader.read(f"snapshot/snapshot-{version}"))

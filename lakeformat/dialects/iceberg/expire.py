@@ -205,14 +205,8 @@ def _reached(
 ) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
     """Paths of (data and delete files that are live, manifests, manifest lists, statistics) of these snapshots."""
     lists = [s["manifest-list"] for s in snapshots if "manifest-list" in s]
-    tables = []
-    for path, data in zip(lists, reader.read_many(lists), strict=True):
-        if data is not None:
-            tables.append(manifest.parse_list(data, path))
-        elif (
-            not missing_ok
-        ):  # An expiry that was cut short may have got this far; a snapshot that stays may not lack it.
-            raise NoSuchFile(f"{path} is missing")
+    # An expiry that was cut short may have got as far as its lists; a snapshot that stays may not lack its own.
+    tables = manifest.read_lists(reader, lists, missing_ok)
     embedded = pa.array([path for s in snapshots for path in s.get("manifests") or ()], pa.string())  # Of version 1.
     listed = pa.concat_tables([manifest.EMPTY_METAS, *tables])["manifest_path"].combine_chunks()
     manifests = pc.unique(pa.concat_arrays([listed, embedded]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -196,7 +196,12 @@ def metas_of(reader: Reader, snapshot: Mapping[str, Any] | None) -> pa.Table:
     if snapshot is None:
         return EMPTY_METAS
     path = snapshot.get("manifest-list")
-    return _embedded(reader, snapshot) if path is None else parse_list(reader.read(path), path)
+    return _embedded(reader, snapshot) if path is None else read_lists(reader, [path])[0]
+
+
+def read_lists(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
+    """The manifests that each manifest list names, as rows of `META`; kept as `read_raw` keeps manifests."""
+    return _all_decoded(reader, paths, parse_list, EMPTY_METAS, missing_ok)
 
 
 def _embedded(reader: Reader, snapshot: Mapping[str, Any]) -> pa.Table:
@@ -241,13 +246,20 @@ def read_all(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
 
 def read_raw(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
     """The entries of each manifest as it holds them. Decoded manifests are kept by path, for none is written twice."""
+    return _all_decoded(reader, paths, parse, ENTRY.empty_table(), missing_ok)
+
+
+def _all_decoded(
+    reader: Reader, paths: Sequence[str], parse: Callable[[bytes, str], pa.Table], empty: pa.Table, missing_ok: bool
+) -> list[pa.Table]:
+    """Files of the metadata folder, read several at a time; `empty` for one that is not there, where that may be."""
     found = {path: _CACHE.get(path) for path in paths}
     absent = [path for path, table in found.items() if table is None]
     for path, data in zip(absent, reader.read_many(absent), strict=True):
         if data is None:
             if not missing_ok:
                 raise NoSuchFile(f"{path} is missing: the snapshot that names it expired, or is damaged")
-            found[path] = ENTRY.empty_table()
+            found[path] = empty
             continue
         found[path] = parse(data, path)
         _CACHE.put(path, found[path])

@@ -95,6 +95,7 @@ class State:
     specs: Mapping[int, Spec] = field(default_factory=dict)
     branch: str = MAIN
     location: str = ""  # Where the document lies.
+    whole: State | None = field(default=None, compare=False, repr=False)  # What was loaded, of a branch or of the past.
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -163,10 +164,13 @@ def others(reader: Reader) -> list[State]:
     return [parse(reader.read(path), 0, reader.location(path)) for path in paths]
 
 
-def load(reader: Reader, version: int) -> State:
-    """The table as version `version` of its metadata says; `NOTHING` where there is no table."""
+def load(reader: Reader, version: int, known: State | None = None) -> State:
+    """The table as version `version` of its metadata says; `NOTHING` where there is no table. A version has one document, so
+    that of `known` is not read again."""
     if version == 0:
         return NOTHING
+    if known is not None and known.version == version:
+        return known.whole or known
     if isinstance(version, Pointer):
         return parse(reader.read(version.location), version, reader.location(version.location))
     first, *others = [f"{METADATA_FOLDER}/v{version}{suffix}" for suffix in _SUFFIXES]
@@ -459,7 +463,7 @@ def on(reader: Reader, base: State, branch: str | None) -> State:
     if branch not in there and branch != MAIN:
         raise NotFound(f"{reader.root}: no branch {branch!r}; there are: {', '.join(sorted({MAIN, *there}))}")
     found = snapshots(base)[there[branch]["snapshot-id"]] if branch in there else None
-    return replace(base, snapshot_document=found, branch=branch)
+    return replace(base, snapshot_document=found, branch=branch, whole=base.whole or base)
 
 
 def branches(base: State) -> dict[str, Mapping[str, Any]]:
@@ -863,7 +867,7 @@ def _seen_from(base: State, snapshot: Mapping[str, Any]) -> State:
     schema = replace(base.schema, fields=fields, id=schema_id, partitioning=partitioning, primary_key=key)
     known = {f.id: f for each in base.document["schemas"] for f in walk(types.parse_fields(each))}
     specs = {s["spec-id"]: _spec(s, fields, known) for s in base.document["partition-specs"]}
-    return replace(base, schema=schema, snapshot_document=snapshot, specs=specs)
+    return replace(base, schema=schema, snapshot_document=snapshot, specs=specs, whole=base.whole or base)
 
 
 def _key(schema: Mapping[str, Any], fields: tuple[Field, ...]) -> tuple[str, ...]:

@@ -92,10 +92,18 @@ def head(store: Store) -> CreateHead:
     return CreateHead(store, SNAPSHOT_FOLDER, "snapshot-")
 
 
-def load(reader: Reader, version: int) -> State:
+def load(reader: Reader, version: int, known: State | None = None) -> State:
     """The table as it is at snapshot `version` (0: before the first), with its newest schema; `NOTHING` where there is
-    no table."""
+    no table.
+
+    Of `known`, what was loaded before, the schema counts if its snapshot is still there. That is read again: a rollback by
+    other engines frees numbers, and the next commits take them.
+    """
     document = None if version == 0 else read_snapshot(reader, version)
+    if known is not None and known.newest is None and document is not None and document == known.document:
+        after = newest_schema_after(reader, known.schema)
+        schemas = known.schemas if after is known.schema else {after.id: after}
+        return State(version, after, document, schemas)
     newest = newest_schema(reader, 0 if document is None else document["schemaId"])
     if newest is None:
         return NOTHING
@@ -192,15 +200,19 @@ def is_table(reader: Reader) -> bool:
 def newest_schema(reader: Reader, at_least: int = 0) -> Schema | None:
     """The schema with the highest id. Probes upward from `at_least`; lists the folder when that is not there."""
     try:
-        newest = read_schema(reader, at_least)
-        while True:
-            try:
-                newest = read_schema(reader, newest.id + 1)
-            except NoSuchFile:
-                return newest
+        return newest_schema_after(reader, read_schema(reader, at_least))
     except NoSuchFile:
         ids = schema_ids(reader)
         return read_schema(reader, ids[-1]) if ids else None
+
+
+def newest_schema_after(reader: Reader, schema: Schema) -> Schema:
+    """The schema with the highest id; `schema` itself where there is none after it."""
+    while True:
+        try:
+            schema = read_schema(reader, schema.id + 1)
+        except NoSuchFile:
+            return schema
 
 
 def schema_ids(reader: Reader) -> list[int]:
@@ -736,10 +748,8 @@ def _operation_id(user: str, identifier: int) -> str:
 
 
 def _historical(reader: Reader, document: dict[str, Any]) -> State:
-    then = document["schemaId"]
-    newest = newest_schema(reader, then)
-    schema = newest if newest is not None and newest.id == then else read_schema(reader, then)
-    return State(document["id"], schema, document, {schema.id: schema}, newest)
+    schema = read_schema(reader, document["schemaId"])
+    return State(document["id"], schema, document, {schema.id: schema}, newest_schema_after(reader, schema))
 
 
 def _numbered(reader: Reader, folder: str, prefix: str) -> list[int]:
