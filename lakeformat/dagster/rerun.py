@@ -6,6 +6,9 @@ Dagster. This job is one, for any set. Name the partitions of each table to reru
     ops:
       rerun_flights:        {config: {partitions: ["2013-01-03", "2013-01-17", "2013-02-01"]}}
       rerun_flight_weather: {config: {partitions: ["2013-01-03", "2013-01-17", "2013-02-01"]}}
+
+With `downstream: true` the same run makes again what depends on them, however far downstream. Automation leaves alone what the
+run makes, also while it is at work.
 """
 
 import inspect
@@ -21,6 +24,7 @@ from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.frames import to_read, wants_spark
 from lakeformat.dagster.io_manager import note_read
 from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.planned import plan_partitions
 from lakeformat.dagster.spark import SparkResource
 from lakeformat.dagster.tables import RETRY, TableAsset, tables_of
 
@@ -29,6 +33,10 @@ class Rerun(KnownFields, dg.Config):
     """Which partitions of one table to make again."""
 
     partitions: list[str] = Field(default=[], description="Partition keys, in any order; none leaves the table alone.")
+    downstream: bool = Field(
+        default=False,
+        description="Whether the partitions downstream of these that were made before are made again too, except of tables that append.",
+    )
 
 
 class PartitionsContext:
@@ -60,27 +68,71 @@ def rerun_partitions(assets: Iterable[Any], name: str = "rerun_partitions") -> d
     tables = tables_of(assets)
     partitioned = [a for a in tables.values() if a.partitions and a.step and len(a.definition.keys) == 1]
 
+    @dg.op(out=dg.Out(dg.Nothing), description="Finds the partitions of all tables, and says what the run will make.")
+    def plan(context: dg.OpExecutionContext) -> None:
+        asked = _asked(context, partitioned)
+        for asset in partitioned:
+            plan_partitions(context, _step(asset), asset.key, asked[asset.name])
+
     @dg.job(
         name=name,
         description="Makes any set of partitions again: one run, one snapshot for each table that is named.",
         executor_def=dg.in_process_executor,
     )
     def job() -> None:
+        planned = plan()
         done: dict[str, Any] = {}
         for asset in partitioned:
             above = [key.to_user_string() for key in asset.definition.dependency_keys]
-            done[asset.name] = _rerun_op(asset, tables)(after=[done[each] for each in above if each in done])
+            after = [done[each] for each in above if each in done]
+            done[asset.name] = _rerun_op(asset, tables, partitioned)(after=after or [planned])
 
     return job
 
 
-def _rerun_op(asset: TableAsset, tables: Mapping[str, TableAsset]) -> dg.OpDefinition:
+def _step(asset: TableAsset) -> str:
+    return f"rerun_{asset.definition.op.name}"
+
+
+def _asked(context: dg.OpExecutionContext, assets: Sequence[TableAsset]) -> dict[str, list[str]]:
+    """The partitions of each of `assets`, upstream ones first, that the run's configuration asks for, and those that follow."""
+    ops = context.run.run_config.get("ops") or {}
+    asked: dict[str, list[str]] = {}
+    followed: dict[str, tuple[TableAsset, set[str]]] = {}  # By name: the partitions whose downstream ones follow.
+    for asset in assets:
+        config = Rerun(**((ops.get(_step(asset)) or {}).get("config") or {}))
+        wanted = set(config.partitions)
+        follow = set(wanted) if config.downstream else set()
+        above = {key.to_user_string() for key in asset.definition.dependency_keys} & set(followed)
+        if above and asset.write != "append":
+            made_before = context.instance.get_materialized_partitions(asset.key)
+            follow |= {key for name in above for key in _downstream(context, *followed[name], asset)} & made_before
+        asked[asset.name] = _known(asset.definition, wanted | follow, context.instance)
+        if follow:
+            followed[asset.name] = (asset, follow)
+    return asked
+
+
+def _downstream(context: dg.OpExecutionContext, upstream: TableAsset, keys: set[str], asset: TableAsset) -> set[str]:
+    """The partitions of `asset` that depend on the partitions `keys` upstream."""
+    own, other = asset.partitions, upstream.partitions
+    assert own is not None, "asset has partitions"
+    assert other is not None, "upstream has partitions"
+    mapping = asset.definition.get_partition_mapping(upstream.key) or _mapping_between(own, other)
+    with dg.partition_loading_context(dynamic_partitions_store=context.instance):
+        changed = other.empty_subset().with_partition_keys(keys)
+        return set(mapping.get_downstream_partitions_for_partitions(changed, other, own).get_partition_keys())
+
+
+def _rerun_op(
+    asset: TableAsset, tables: Mapping[str, TableAsset], partitioned: Sequence[TableAsset]
+) -> dg.OpDefinition:
     """The step that makes the partitions of one table again and turns them green."""
     definition = asset.definition
     spark = {"spark"} if any(wants_spark(wanted) for wanted in _inputs(definition).values()) else set()
 
     @dg.op(
-        name=f"rerun_{definition.op.name}",
+        name=_step(asset),
         pool=asset.pool,
         retry_policy=RETRY,
         ins={"after": dg.In(dg.Nothing)},
@@ -88,11 +140,11 @@ def _rerun_op(asset: TableAsset, tables: Mapping[str, TableAsset]) -> dg.OpDefin
         required_resource_keys={"lake", *spark, *_resources_of(definition)},
     )
     def rerun(context: dg.OpExecutionContext, config: Rerun) -> None:
-        if not config.partitions:
+        keys = _asked(context, partitioned)[asset.name]
+        if not keys:
             context.log.info(f"no partition of {asset.name} is asked for")
             return
         lake: LakeResource = context.resources.lake
-        keys = _known(definition, config.partitions, context.instance)
         seen = PartitionsContext(context, definition, keys)
         made = _make(seen, tables)
         if not isinstance(made, dg.MaterializeResult):
@@ -162,7 +214,7 @@ def _mapping_between(own: dg.PartitionsDefinition, other: dg.PartitionsDefinitio
     return dg.IdentityPartitionMapping()
 
 
-def _known(asset: dg.AssetsDefinition, asked: Sequence[str], instance: dg.DagsterInstance) -> list[str]:
+def _known(asset: dg.AssetsDefinition, asked: Iterable[str], instance: dg.DagsterInstance) -> list[str]:
     """The partitions asked for, each once, in the order of the definition; `Failure` for one that does not exist."""
     wanted, found = set(asked), []
     if asset.partitions_def is not None:

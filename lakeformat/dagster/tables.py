@@ -51,9 +51,14 @@ class TableAsset:
         return self.definition.partitions_def
 
     @property
+    def write(self) -> str:
+        """How a run changes the table: replace, append, upsert or merge."""
+        return str(self.metadata.get("write", self.metadata.get("write_mode", "replace")))
+
+    @property
     def replaces(self) -> bool:
-        """Whether a run replaces exactly its partitions; other tables gather rows by append, upsert or merge."""
-        return str(self.metadata.get("write", self.metadata.get("write_mode", "replace"))) == "replace"
+        """Whether a run replaces exactly its partitions; other tables gather rows."""
+        return self.write == "replace"
 
     def table(self, lake: LakeResource) -> AssetTable:
         """The table that the asset fills."""

@@ -147,3 +147,95 @@ def test_a_row_outside_the_set_fails_at_once(rerun, lake, monkeypatch):
     assert "2013-02-20" in said
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
     assert lake.lake.table("nyc.orders").snapshots() == []
+
+
+FOLLOWS = dg.AutomationCondition.eager().without(dg.AutomationCondition.in_latest_time_window())
+AT_WORK = []
+
+
+@dg.asset(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}})
+def days(context: dg.AssetExecutionContext) -> pa.Table:
+    return pa.table({"dt": list(context.partition_keys), "n": [1] * len(context.partition_keys)})
+
+
+@dg.asset(partitions_def=DAILY, metadata={"partition_by": {"date": "dt"}}, automation_condition=FOLLOWS)
+def doubled(days: pa.Table) -> pa.Table:
+    for look in AT_WORK:
+        look()
+    return days
+
+
+@dg.asset(partitions_def=MONTHLY, metadata={"partition_by": {"month": "month"}}, automation_condition=FOLLOWS)
+def counted(doubled: pa.Table) -> pa.Table:
+    rows = doubled.set_column(0, "month", pa.array([dt[:7] for dt in doubled["dt"].to_pylist()]))
+    return rows.group_by("month").aggregate([("n", "sum")]).rename_columns(["month", "n"])
+
+
+CHAIN = [days, doubled, counted]
+SCATTERED = ["2013-01-03", "2013-01-17", "2013-02-11"]
+
+
+@pytest.fixture
+def chain(lake, instance, monkeypatch):
+    """A chain that was made once, its rerun, what automation asks for, and what it asked for in the middle of a rerun."""
+    resources = {"lake": lake, "io_manager": LakeIOManager(lake=lake)}
+    defs = dg.Definitions(CHAIN, jobs=[rerun_partitions(CHAIN)], resources=resources, executor=dg.in_process_executor)
+    for asset, months in ((days, False), (doubled, False), (counted, True)):
+        for key in ["2013-01-01", "2013-02-01"] if months else SCATTERED:
+            instance.report_runless_asset_event(dg.AssetMaterialization(asset.key, partition=key))
+    cursor, during = None, []
+
+    def asked():
+        nonlocal cursor
+        found = dg.evaluate_automation_conditions(defs=defs, instance=instance, cursor=cursor)
+        cursor = found.cursor
+        return {key: sorted(found.get_requested_partitions(each.key)) for each in CHAIN if found.get_num_requested(each.key) for key in [each.key.to_user_string()]}  # fmt: skip
+
+    def run(raises=True, **ops):
+        config = {"ops": {f"rerun_{name}": {"config": each} for name, each in ops.items()}}
+        job = defs.resolve_job_def("rerun_partitions")
+        return job.execute_in_process(instance=instance, run_config=config, raise_on_error=raises)
+
+    asked()
+    monkeypatch.setattr(f"{__name__}.AT_WORK", [lambda: during.append(asked())])
+    return run, asked, during
+
+
+def test_automation_leaves_alone_what_a_rerun_makes_also_while_it_is_at_work(chain):
+    run, asked, during = chain
+    some = {"partitions": SCATTERED}
+    run(days=some, doubled=some, counted={"partitions": ["2013-01-01", "2013-02-01"]})
+    assert during == [{}], "the days are there, and what depends on them is on its way"
+    assert asked() == {}
+    run(days=some)
+    assert asked()["doubled"] == SCATTERED, "what the rerun leaves alone follows"
+
+
+def test_partitions_downstream_follow_in_the_same_run(chain, lake, instance):
+    run, asked, during = chain
+    result = run(days={"partitions": SCATTERED, "downstream": True})
+    assert during == [{}]
+    assert asked() == {}
+    for name, keys in {"days": SCATTERED, "doubled": SCATTERED, "counted": ["2013-01-01", "2013-02-01"]}.items():
+        made = [e for e in result.get_asset_materialization_events() if e.asset_key == dg.AssetKey(name)]
+        assert sorted(event.partition for event in made) == keys
+        assert len(lake.lake.table(f"nyc.{name}").snapshots()) == 1
+    rows = lake.lake.table("nyc.counted").scan().to_arrow().to_pylist()
+    assert sorted((row["month"], row["n"]) for row in rows) == [("2013-01", 2), ("2013-02", 1)]
+
+
+def test_what_was_never_made_downstream_is_not_made_by_a_rerun(chain, lake):
+    run, asked, _ = chain
+    run(days={"partitions": ["2013-02-20"], "downstream": True})
+    assert not lake.lake.exists("nyc.doubled")
+    assert asked() == {"doubled": ["2013-02-20"]}
+
+
+def test_dagster_knows_which_partitions_a_rerun_did_not_make(chain, instance, monkeypatch):
+    """Where Dagster moves the event of `lakeformat.dagster.planned`, partitions of a rerun that fails stay as they were."""
+    run, _, _ = chain
+    monkeypatch.setattr(f"{__name__}.AT_WORK", [lambda: 1 / 0])
+    assert not run(raises=False, days={"partitions": SCATTERED[:1]}, doubled={"partitions": SCATTERED[:2]}).success
+    status = instance.get_status_by_partition(doubled.key, SCATTERED, DAILY)
+    failed = {key: each.name for key, each in status.items() if each is not None}
+    assert {key for key, name in failed.items() if name == "FAILED"} == set(SCATTERED[:2])
