@@ -22,6 +22,7 @@ from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.model import evolution
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Schema
+from lakeformat.model.snapshot import Outcome, Plan, Snapshot
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import open_store
 from lakeformat.storage.head import Pointer, SwapHead
@@ -316,6 +317,12 @@ def test_pointers_count_from_their_names():
         location = f"file:///w/metadata/{name}.metadata.json"
         again = pickle.loads(pickle.dumps(Pointer(location)))
         assert (again, again.location, again > 0) == (number, location, True)
+    mine, yours = Pointer("x/00001-mine.metadata.json"), Pointer("x/00001-yours.metadata.json")
+    same = Pointer(mine.location)
+    assert (mine == yours, mine != yours) == (False, True), "a server need not number its roots"
+    assert (mine == same, mine != same, hash(mine) == hash(same)) == (True, False, True)
+    assert (mine == 2, mine != 2, mine == 3, mine != 3) == (True, False, False, True)
+    assert repr(mine) == "Pointer('x/00001-mine.metadata.json')"
 
 
 class FailingEntry:
@@ -408,3 +415,8 @@ def test_a_sql_line_is_swapped_by_whoever_read_it(tmp_path):
     assert entry.location() == "y"
     head = SwapHead(open_store(str(tmp_path)), entry)
     assert isinstance(head.version(), Pointer)
+    plan = Plan({}, "metadata/00001-new.metadata.json", b"{}", Snapshot(1, "append", 0, 0))
+    assert head.advance(Pointer("x"), plan) is Outcome.UNKNOWN, "history has to tell"
+    assert entry.location() == "y"
+    assert head.advance(head.version(), plan) is Outcome.PUBLISHED
+    assert entry.location() == f"file://{tmp_path}/metadata/00001-new.metadata.json"

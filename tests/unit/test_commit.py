@@ -1,7 +1,7 @@
 """The commit loop, told case by case; `tests/simulation` proves it over all of them at once."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,6 +79,16 @@ class Case:
 
     def manifests(self) -> list[str]:
         return [each.path for each in self.store.list("manifest")]
+
+
+class Toy:
+    """The toy with some of its functions replaced."""
+
+    def __init__(self, **functions: Any) -> None:
+        vars(self).update(functions)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(toy, name)
 
 
 @dataclass
@@ -190,21 +200,13 @@ def test_an_answer_that_does_not_tell_is_settled_by_history():
 
 
 def test_a_history_that_was_cut_leaves_an_attempt_in_doubt():
-    case = Case()
-
-    class Silent:
-        """The toy, once what would tell has expired."""
-
-        settle = staticmethod(lambda *arguments: Outcome.UNKNOWN)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(toy, name)
+    case = Case(dialect=Toy(settle=lambda *arguments: Outcome.UNKNOWN))
 
     def unheard(version: int, plan: Plan) -> Outcome:
         case.lose(version, plan)
         return Outcome.UNKNOWN
 
-    case.answers, case.dialect = [unheard], Silent()
+    case.answers = [unheard]
     with pytest.raises(CommitUnknown, match="expired"):
         case.commit(append())
     assert case.store.exists("data/op")
@@ -223,6 +225,82 @@ def test_a_race_lost_to_an_own_late_attempt_is_found():
     assert made.id == 1
     assert case.store.exists("data/op")
     assert toy.load(case.store, 1).files == ("data/op",)
+
+
+def test_a_race_lost_to_the_same_operation_of_another_caller_is_found():
+    case = Case()
+
+    def asked_twice(version: int, plan: Plan) -> Outcome:
+        root = plan.root.replace(b"manifest-2", b"manifest-twin")
+        case.store.write("manifest/manifest-twin", plan.files["manifest/manifest-2"])
+        assert case.publish(version, replace(plan, root=root)) is Outcome.PUBLISHED
+        return Outcome.LOST
+
+    case.answers = [case.lose, asked_twice]
+    made = case.commit(append(), attempts=2)
+    assert (made.id, made.attempts) == (2, 2)
+    assert case.store.exists("data/op")
+
+
+def test_attempts_that_history_rules_out_are_in_doubt_no_more():
+    case = Case(dialect=Toy(check=lambda reader, operation, base: refuse_after(base.version)))
+
+    def refuse_after(version: int) -> None:
+        if version:
+            raise Conflict("others moved on")
+
+    def lose_unheard(version: int, plan: Plan) -> Outcome:
+        case.lose(version, plan)
+        raise StoreError("no answer")
+
+    case.answers = [case.never_arrive, lose_unheard]
+    with pytest.raises(Conflict, match="moved on"):  # Neither of the two can be part of the table.
+        case.commit(append())
+    assert not case.store.exists("data/op")
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_files_of_an_attempt_without_an_answer_stay_for_it_may_land_yet(answers: bool):
+    case = Case()
+
+    def lose(version: int, plan: Plan) -> Outcome:
+        case.lose(version, plan)
+        if answers:
+            return Outcome.UNKNOWN
+        raise StoreError("no answer")
+
+    case.answers = [lose]
+    case.commit(append())
+    assert case.store.exists("manifest/manifest-1") is not answers
+
+
+def test_history_tells_of_an_attempt_that_no_search_by_id_finds():
+    case = Case(dialect=Toy(find=lambda *arguments: None))
+    case.answers = [case.publish_unheard]
+    made = case.commit(append())
+    assert (made.id, made.attempts, case.version()) == (1, 2, 1)
+
+
+def test_the_root_of_an_attempt_that_newer_versions_hide_is_removed():
+    case = Case(dialect=Toy(settle=lambda *arguments: Outcome.LOST, find=lambda *arguments: None))
+
+    def hidden(version: int, plan: Plan) -> Outcome:
+        case.publish(version, plan)
+        case.lose(version + 1, plan)
+        return Outcome.UNKNOWN
+
+    case.answers = [hidden]
+    assert case.commit(append()).id == 3
+    assert not case.store.exists("snapshot/snapshot-1")
+
+
+def test_what_a_plan_leaves_unused_is_deleted_once_it_is_published():
+    case = Case(dialect=Toy(plan=lambda *arguments: replace(toy.plan(*arguments), unused=("data/unused",))))
+    case.store.write("data/unused", b"x")
+    case.answers = [case.lose]
+    case.commit(append())
+    assert not case.store.exists("data/unused")
+    assert case.store.exists("data/op")
 
 
 def test_asking_again_returns_the_same_snapshot():
@@ -318,6 +396,21 @@ def test_a_base_that_expires_while_it_is_looked_at_is_a_lost_race():
     case.seen = Expiring(case.store, {})
     made = case.commit(replace(append(), request=Request(id="op", absent_until=1)))
     assert (made.id, made.attempts) == (3, 2)
+
+
+def test_a_version_that_expires_while_it_is_looked_for_is_a_lost_race():
+    looks: Iterator[Any] = iter([NoSuchFile("snapshot"), 0, 0, NoSuchFile("snapshot"), 0])
+
+    class Looking(Case):
+        def version(self) -> int:
+            look = next(looks, None)
+            if isinstance(look, Exception):
+                raise look
+            return super().version()
+
+    case = Looking()
+    case.answers = [lambda version, plan: Outcome.LOST]
+    assert case.commit(append(), attempts=4).attempts == 4
 
 
 def test_a_file_that_is_missing_from_the_current_base_is_told_at_once():

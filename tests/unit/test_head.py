@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lakeformat.errors import StoreError
+from lakeformat.errors import NoSuchFile, StoreError
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot
-from lakeformat.storage.head import CreateHead
+from lakeformat.storage.head import CreateHead, load_newest
 from lakeformat.storage.memory import MemoryFiles
 
 
@@ -157,6 +157,23 @@ def test_hints_may_fail():
 def test_a_head_that_storage_does_not_tell_raises():
     with pytest.raises(StoreError):
         CreateHead(Failing(MemoryFiles(), "names")).version()
+
+
+def test_a_newest_version_that_expires_before_it_is_read_is_looked_for_again():
+    store = MemoryFiles()
+    store.write("snapshot/snapshot-1", b"first")
+
+    def load(version: int) -> bytes:
+        store.write("snapshot/snapshot-2", b"second")
+        if version == 1:
+            store.delete(["snapshot/snapshot-1"])
+        return store.read(f"snapshot/snapshot-{version}")
+
+    assert load_newest(CreateHead(store), load) == b"second"
+    loads = []
+    with pytest.raises(NoSuchFile, match="manifest"):
+        load_newest(CreateHead(store), lambda version: (loads.append(version), store.read("manifest"))[1])
+    assert loads == [2], "nobody moved on: it is missing"
 
 
 def test_of_racing_writers_one_advances():
