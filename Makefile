@@ -4,8 +4,8 @@ WAREHOUSE ?= ./warehouse
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# A process that has run its tests takes of those that wait for the other.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+# A process that waits for Spark leaves time to the others; one that has run its tests takes of those that wait.
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
 demo ui: export DAGSTER_HOME := $(CURDIR)/.dagster
 export DAGSTER_DISABLE_TELEMETRY := 1
@@ -23,7 +23,7 @@ demo: $(STAMP) java home ## Backfill January 2013, compact, expire, re-run one d
 ui: $(STAMP) java home ## Open Dagster on http://localhost:3000
 	LAKE_WAREHOUSE=$(abspath $(WAREHOUSE)) $(BIN)/dagster dev -w workspace.yaml
 
-test: $(STAMP) java ## Run the tests, on two processes
+test: $(STAMP) java ## Run the tests, on three processes
 	$(PYTEST)
 
 test-fast: $(STAMP) ## Run the tests that start neither a JVM nor Dagster and are not slow, with few seeds and examples

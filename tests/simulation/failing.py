@@ -58,6 +58,47 @@ class NthCallFails:
         return call
 
 
+class Reading:
+    """A store that notes the files that are read, with their bytes."""
+
+    def __init__(self, store: MemoryFiles) -> None:
+        self._store = store
+        self.files: dict[str, bytes] = {}
+
+    @property
+    def root(self) -> str:
+        return self._store.root
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            if name in ("read", "open"):
+                self.files[arguments[0]] = self._store.read(arguments[0])
+            if name == "read_many":
+                found = self._store.read_many(arguments[0])
+                self.files |= {path: data for path, data in zip(arguments[0], found, strict=True) if data is not None}
+            return getattr(self._store, name)(*arguments)
+
+        return call
+
+
+class Remembered:
+    """What functions of a table's files gave, to be given again as long as the files that they read are the same: snapshots stay as
+    they are while a verb fails at one call after the other, and reading each of them again takes most of the time."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, tuple[dict[str, bytes], Any]] = {}
+
+    def __call__(self, key: Any, store: MemoryFiles, function: Callable[[Any], Any]) -> Any:
+        if key in self._kept:
+            files, answer = self._kept[key]
+            if store.read_many(list(files)) == list(files.values()):
+                return answer
+        reading = Reading(store)
+        answer = function(reading)
+        self._kept[key] = reading.files, answer
+        return answer
+
+
 def holding(files: Mapping[str, bytes]) -> MemoryFiles:
     """A store with these files."""
     store = MemoryFiles()

@@ -19,7 +19,7 @@ from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
-from tests.simulation.failing import AT_ONCE, NthCallFails, fail_each_call
+from tests.simulation.failing import AT_ONCE, NthCallFails, Remembered, fail_each_call
 
 SCHEMA = Schema(
     fields=(
@@ -170,14 +170,16 @@ def _before(which: int) -> dict[str, bytes]:
     return {listed.path: store.read(listed.path) for listed in store.list("")}
 
 
-def state(store: MemoryFiles) -> dict[str, Any]:
+def state(store: MemoryFiles, remembered: Remembered) -> dict[str, Any]:
     """What users see: rows now, of each snapshot and each tag."""
     table = Table("t", store, dialect)
     seen: dict[str, Any] = {"now": content(table), "columns": table.schema.names}
-    for snapshot in table.snapshots():
-        seen[f"snapshot {snapshot.id}"] = content(table, snapshot_id=snapshot.id)
-    for tag in table.inspect.tags()["tag_name"].to_pylist():
-        seen[f"tag {tag}"] = content(table, tag=tag)
+    versions = [{"snapshot_id": each.id} for each in table.snapshots()]
+    versions += [{"tag": tag} for tag in table.inspect.tags()["tag_name"].to_pylist()]
+    for version in versions:
+        seen[str(version)] = remembered(
+            str(version), store, lambda files, version=version: content(Table("t", files, dialect), **version)
+        )
     return seen
 
 
@@ -196,9 +198,11 @@ def swept(store: MemoryFiles) -> Counter[str]:
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize(("schema", "verb"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_the_nth_call_fails(schema: Schema, verb: Callable[[Table], object], after: bool):
+    remembered = Remembered()
+
     def whole(table: Table) -> object:
         asked = [snapshot.operation_id for snapshot in table.snapshots()]
-        return asked.count("op"), swept(table._store), state(table._store)
+        return asked.count("op"), swept(table._store), state(table._store, remembered)
 
     fail_each_call(before(schema), dialect, verb, content, whole, after)
 
