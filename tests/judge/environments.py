@@ -62,6 +62,15 @@ ICEBERG = PythonPeer(
     "iceberg",
     ("pyspark==3.5.7", "snowpark-connect-deps-iceberg==1.0.2", "pyarrow==19.0.1", "pandas==2.2.3", "setuptools"),
 )
+# Other integrations of Dagster, which run the assets of `engines/dagster_features.py`.
+DAGSTER_ICEBERG = PythonPeer(
+    "dagster-iceberg",
+    ("dagster-iceberg==0.3.14", "dagster==1.13.29", "pyiceberg[sql-sqlite,pyarrow]==0.11.1", "pyarrow==26.0.1"),
+)
+DAGSTER_DELTALAKE = PythonPeer(
+    "dagster-deltalake",
+    ("dagster-deltalake==0.29.27", "dagster==1.13.27", "deltalake==1.6.6", "pyarrow==26.0.1"),
+)
 PEERS = {peer.name: peer for peer in (PYPAIMON, RUST, JAVA, PYICEBERG, DUCKDB, ICEBERG)}
 
 
@@ -73,6 +82,11 @@ def command(peer: PythonPeer | JavaPeer) -> list[str]:
         case JavaPeer():
             classpath = os.pathsep.join(str(path) for path in (_classes(peer), _jar(peer), *_hadoop()))
             return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, "Engine"]
+
+
+def script(peer: PythonPeer, name: str) -> list[str]:
+    """The command that runs `engines/<name>` in this peer's environment."""
+    return [str(_python(peer)), str(HERE / "engines" / name)]
 
 
 def _python(peer: PythonPeer) -> Path:
