@@ -75,6 +75,10 @@ class Alteration:
         "id DESC NULLS LAST" (Iceberg). By default ascending, and nulls first where ascending. []: by nothing."""
         return self._and(evolution.SetSortOrder(order.parse(sort_by, self._schema().fields, "sort order")))
 
+    def set_primary_key(self, columns: Sequence[str]) -> Alteration:
+        """Iceberg's identifier fields, by which `upsert` matches rows: columns that are NOT NULL; [] for none. Paimon's keys stay."""
+        return self._and(evolution.SetKey(arguments.columns(columns)))
+
     def set_properties(self, properties: Mapping[str, str]) -> Alteration:
         return self._and(evolution.SetProperties(properties))
 

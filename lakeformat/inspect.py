@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow as pa
 from lakeformat import arguments
 from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.dialects.dialect import Dialect
+from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.predicate import Expression
 from lakeformat.model.snapshot import TableState
 from lakeformat.storage.store import Store
@@ -24,6 +26,12 @@ class Inspect:
     _dialect: Dialect
     _base: Callable[[], TableState]
     _told: Callable[..., Changes]
+    _version: Callable[..., TableState]
+
+    def at(self, snapshot_id: int | None = None, *, as_of: Any = None, tag: str | None = None) -> Inspect:
+        """The metadata of a snapshot: its files, manifests, partitions and entries. What is of the whole table (snapshots, tags,
+        options ...) is as it is now."""
+        return replace(self, _base=partial(self._version, snapshot_id, as_of, tag))
 
     def snapshots(self) -> pa.Table:
         return self._table("snapshots")
@@ -75,5 +83,56 @@ class Inspect:
         rows, kinds = found.drop_columns([KIND_COLUMN]), found[KIND_COLUMN]
         return rows.add_column(0, pa.field("rowkind", pa.string(), nullable=False), kinds)
 
+    def history(self) -> pa.Table:
+        """When which snapshot was made the current one (Iceberg)."""
+        return self._table("history")
+
+    def refs(self) -> pa.Table:
+        """Branches and tags in one table (Iceberg)."""
+        return self._table("refs")
+
+    def metadata_log_entries(self) -> pa.Table:
+        """Earlier metadata files (Iceberg)."""
+        return self._table("metadata_log_entries")
+
+    def data_files(self) -> pa.Table:
+        """Live data files, as `files` (Iceberg)."""
+        return self._table("data_files")
+
+    def delete_files(self) -> pa.Table:
+        """Live files of deletes (Iceberg)."""
+        return self._table("delete_files")
+
+    def entries(self) -> pa.Table:
+        """The entries of the manifests (Iceberg)."""
+        return self._table("entries")
+
+    def all_files(self) -> pa.Table:
+        """Files of data and deletes of all snapshots (Iceberg)."""
+        return self._table("all_files")
+
+    def all_data_files(self) -> pa.Table:
+        """Data files of all snapshots (Iceberg)."""
+        return self._table("all_data_files")
+
+    def all_delete_files(self) -> pa.Table:
+        """Files of deletes of all snapshots (Iceberg)."""
+        return self._table("all_delete_files")
+
+    def all_entries(self) -> pa.Table:
+        """The entries of the manifests of all snapshots (Iceberg)."""
+        return self._table("all_entries")
+
+    def all_manifests(self) -> pa.Table:
+        """The manifests of all snapshots (Iceberg)."""
+        return self._table("all_manifests")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What this format tells."""
+        return tuple(sorted({*self._dialect.INSPECTIONS, "audit_log"}))
+
     def _table(self, name: str, *how: Any) -> pa.Table:
+        if name not in self._dialect.INSPECTIONS:
+            raise UnsupportedFeature(f"{self._dialect.name} tables tell no {name}; they tell {', '.join(self.names)}")
         return self._dialect.INSPECTIONS[name](self._store, self._base(), *how)

@@ -104,7 +104,7 @@ class Table:
     @property
     def inspect(self) -> Inspect:
         """The table's metadata, as Arrow tables."""
-        return Inspect(self._store, self._dialect, self._base, self._told)
+        return Inspect(self._store, self._dialect, self._base, self._told, self._version)
 
     # --- reading ---
 

@@ -121,6 +121,13 @@ class SetSortOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class SetKey:
+    """The primary key (Iceberg's identifier fields): columns without nulls; none for no key. Rows that are there are not looked at."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetProperties:
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -149,6 +156,7 @@ Change = (
     | AddPartitionField
     | DropPartitionField
     | SetSortOrder
+    | SetKey
     | SetProperties
     | RemoveProperties
     | SetTableComment
@@ -255,6 +263,8 @@ def _applied(schema: Schema, change: Change, collections_have_ids: bool, fills_o
             return replace(schema, partitioning=Partitioning(left, -1))
         case SetSortOrder(fields):
             return replace(schema, sort_order=SortOrder(fields, -1))
+        case SetKey(columns):
+            return replace(schema, primary_key=_key(schema, columns))
         case SetTableComment(comment):
             return replace(schema, comment=_comment(comment, "the table"))
         case RenameColumn() | DropColumn() | MoveColumn() | ChangeType() | ChangeComment():
@@ -287,6 +297,16 @@ def _applied(schema: Schema, change: Change, collections_have_ids: bool, fills_o
         case ChangeDefault(_, default):
             return _edited(schema, path, _on_one(lambda each: _with_default(each, default, what)))
     raise InvalidInput(f"not a schema change: {change!r}")
+
+
+def _key(schema: Schema, columns: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(spelled(schema.fields, name) for name in columns)
+    for name in names:
+        if schema.field(name).nullable:
+            raise InvalidInput(
+                f"column {name} may hold nulls; the columns of a key must be NOT NULL when they are made"
+            )
+    return names
 
 
 def _add(schema: Schema, change: AddColumn, collections_have_ids: bool, fills_old_rows: bool) -> Schema:

@@ -83,12 +83,18 @@ def _set(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
         if "comment" in given:
             found = found.set_comment(given.pop("comment"))
         return found.set_properties(given) if given else found
-    if cursor.peek("IDENTIFIER"):
-        cursor.refuse(
-            "SET IDENTIFIER FIELDS; say the key when the table is made ('primary-key' in TBLPROPERTIES)", start
-        )
-    cursor.refuse(f"ALTER TABLE ... SET {cursor.word()}; known is SET TBLPROPERTIES", start)
+    if cursor.take("IDENTIFIER FIELDS"):
+        return table.alter().set_primary_key(_names(cursor))
+    cursor.refuse(f"ALTER TABLE ... SET {cursor.word()}; known are SET TBLPROPERTIES and SET IDENTIFIER FIELDS", start)
     return None
+
+
+def _names(cursor: Cursor) -> list[str]:
+    """`a, b.c`"""
+    found = [".".join(cursor.path())]
+    while cursor.take(","):
+        found.append(".".join(cursor.path()))
+    return found
 
 
 def _unset(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
@@ -150,8 +156,14 @@ def _add(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
 def _drop(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
     if cursor.take("PARTITION FIELD"):
         return table.alter().drop_partition_field(_partition_field(table, declare.transform(cursor)))
-    if cursor.peek("IDENTIFIER FIELDS"):
-        cursor.refuse("DROP IDENTIFIER FIELDS; the key of a table stays", start)
+    if cursor.take("IDENTIFIER FIELDS"):
+        going = {resolve((name,), table.schema.fields)[0][0] for name in _names(cursor)}
+        if strange := sorted(going - set(table.schema.primary_key)):
+            there = ", ".join(table.schema.primary_key) or "none"
+            raise context.script.invalid(
+                start, f"{strange[0]!r} is no identifier field of {table.name}; those are: {there}"
+            )
+        return table.alter().set_primary_key([name for name in table.schema.primary_key if name not in going])
     for kind in ("BRANCH", "TAG"):
         if cursor.take(kind):
             return _drop_reference(context, cursor, table, kind)
@@ -189,8 +201,34 @@ def _rename(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
         old = _column(table, cursor.path())
         cursor.expect("TO")
         return table.alter().rename_column(old, cursor.part())
-    cursor.refuse(f"RENAME {cursor.word()}; known are RENAME TO and RENAME COLUMN", start)
+    if cursor.take("TAG"):
+        old = _named(cursor)
+        cursor.expect("TO")
+        new = _named(cursor)
+        cursor.close()
+        rename_tag(table, old, new)
+        return nothing()
+    cursor.refuse(f"RENAME {cursor.word()}; known are RENAME TO, RENAME COLUMN and RENAME TAG", start)
     return None
+
+
+def _delete(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
+    """Paimon's DELETE TAG [IF EXISTS] `a,b`."""
+    if not cursor.take("TAG"):
+        cursor.refuse(f"ALTER TABLE ... DELETE {cursor.word()}; known is DELETE TAG", start)
+    return _drop_reference(context, cursor, table, "TAG", several=True)
+
+
+def rename_tag(table: Table, old: str, new: str) -> None:
+    """Give the snapshot of a tag another name, kept for as long; the old name goes last. Raises `NotFound`, `AlreadyExists`."""
+    there = {row["tag_name"]: row for row in table.inspect.tags().to_pylist()}
+    if old not in there:
+        raise NotFound(f"{table.name}: no tag {old!r}; there are: {', '.join(there) or 'none'}")
+    if new in there:
+        raise AlreadyExists(f"{table.name}: there is a tag {new!r} already")
+    retained = there[old]["retained_ms"]
+    table.create_tag(new, there[old]["snapshot_id"], None if retained is None else dt.timedelta(milliseconds=retained))
+    table.delete_tag(old)
 
 
 def _change(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
@@ -198,7 +236,10 @@ def _change(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
     cursor.take("COLUMN")
     found = table.alter()
     while True:
-        found = _changed(context, cursor, found, _column(table, cursor.path()))
+        name = _column(table, cursor.path())
+        found = _changed(context, cursor, found, name)
+        while not cursor.done and not cursor.peek(","):
+            found = _changed(context, cursor, found, name)
         if not cursor.take(","):
             return found
 
@@ -246,7 +287,7 @@ def _replace(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
         return found.add_partition_field(text, cursor.part() if cursor.take("AS") else None)
     for kind in ("BRANCH", "TAG"):
         if cursor.take(kind):
-            return _reference(context, cursor, table, kind, replace=True)
+            return _reference(context, cursor, table, kind, replace=True, may_create=False)
     cursor.refuse(f"ALTER TABLE ... REPLACE {cursor.word()}; known are PARTITION FIELD, BRANCH and TAG", start)
     return None
 
@@ -297,7 +338,9 @@ def _named(cursor: Cursor) -> str:
     return cursor.string() if cursor.tokens[cursor.at].token_type is TokenType.STRING else cursor.part()
 
 
-def _reference(context: Context, cursor: Cursor, table: Table, kind: str, replace: bool) -> Result:
+def _reference(
+    context: Context, cursor: Cursor, table: Table, kind: str, replace: bool, may_create: bool = True
+) -> Result:
     """A branch or tag: [IF NOT EXISTS] name [AS OF VERSION n] [RETAIN n DAYS] [WITH SNAPSHOT RETENTION ...]."""
     if_not_exists = cursor.take("IF NOT EXISTS")
     start = cursor.offset
@@ -320,28 +363,40 @@ def _reference(context: Context, cursor: Cursor, table: Table, kind: str, replac
     if kind == "TAG":
         if keep_snapshots or keep_younger_than:
             cursor.refuse("SNAPSHOT RETENTION of a tag; a tag is one snapshot", start)
+        if replace and not may_create and name not in there:
+            raise NotFound(
+                f"SQL at {context.script.place(start)}: {table.name} has no tag {name!r}; say CREATE OR REPLACE"
+            )
         if name in there:
+            snapshot_id = table.scan(snapshot_id=snapshot_id).snapshot_id  # Raises before the tag goes.
             table.delete_tag(name)
         table.create_tag(name, snapshot_id, retain)
         return nothing()
     if name in there:
-        cursor.refuse(f"REPLACE BRANCH {name}: fast_forward moves one; or DROP BRANCH and CREATE BRANCH", start)
+        snapshot_id = snapshot_id if snapshot_id is not None else table.scan().snapshot_id
+        table.scan(snapshot_id=snapshot_id)  # Raises where there is none, before the branch goes.
+        table.delete_branch(name)
+    elif replace and not may_create:
+        raise NotFound(
+            f"SQL at {context.script.place(start)}: {table.name} has no branch {name!r}; say CREATE OR REPLACE"
+        )
     table.create_branch(
         name, snapshot_id, retain=retain, keep_snapshots=keep_snapshots, keep_younger_than=keep_younger_than
     )
     return nothing()
 
 
-def _drop_reference(context: Context, cursor: Cursor, table: Table, kind: str) -> Result:
+def _drop_reference(context: Context, cursor: Cursor, table: Table, kind: str, several: bool = False) -> Result:
     if_exists = cursor.take("IF EXISTS")
     name = _named(cursor)
     cursor.close()
     drop = table.delete_tag if kind == "TAG" else table.delete_branch
-    try:
-        drop(name)
-    except NotFound:
-        if not if_exists:
-            raise
+    for each in name.split(",") if several else [name]:
+        try:
+            drop(each.strip())
+        except NotFound:
+            if not if_exists:
+                raise
     return nothing()
 
 
@@ -361,6 +416,7 @@ _FORMS = {
     "RESET": _reset,
     "ADD": _add,
     "DROP": _drop,
+    "DELETE": _delete,
     "RENAME": _rename,
     "ALTER": _change,
     "CHANGE": _change,

@@ -256,7 +256,7 @@ def _catalog(context: Context, cursor: Cursor, start: int) -> Result:
     given = declare.properties(cursor) if cursor.take("WITH") else {}
     cursor.close()
     here = context.lake.uri.removeprefix("file://").rstrip("/")
-    if given.get("type") != "paimon" or given.get("warehouse", "").removeprefix("file://").rstrip("/") != here:
+    if given.get("type") not in FORMATS or given.get("warehouse", "").removeprefix("file://").rstrip("/") != here:
         cursor.refuse(
             f"CREATE CATALOG {name}: this Lake is the warehouse {context.lake.uri}; open another as Lake(...)", start
         )
@@ -273,13 +273,20 @@ def _database(context: Context, cursor: Cursor) -> Result:
             cursor.string()
         else:
             cursor.refuse(f"{cursor.word()} in CREATE DATABASE; a database is a folder of the warehouse")
-    if name in context.databases:
+    if name in context.session.databases or name in _namespaces(context):
         if if_not_exists:
             return nothing()
         raise AlreadyExists(f"SQL at {context.script.place(at)}: there is a database {name!r} already")
     context.lake.create_namespace(name)
     context.session.databases.add(name)
     return nothing()
+
+
+def _namespaces(context: Context) -> list[str]:
+    try:
+        return context.lake.namespaces()
+    except NotFound:  # A new warehouse, whose folder comes with its first table.
+        return []
 
 
 def _drop_database(context: Context, cursor: Cursor) -> Result:

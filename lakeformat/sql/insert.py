@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 from sqlglot.tokens import TokenType
 
-from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.arrow import fields_from_arrow, to_arrow
+from lakeformat.engines.choose import fields_from_spark
 from lakeformat.errors import InvalidInput
 from lakeformat.model.predicate import coerce, resolve
 from lakeformat.model.schema import Field, Kind, Scalar
 from lakeformat.sql import names, on_spark, parameters, query
 from lakeformat.sql.result import Result, metrics
-from lakeformat.sql.session import Context
+from lakeformat.sql.session import MERGE_SCHEMA, Context
 from lakeformat.sql.text import Cursor, Piece
 from lakeformat.table import Table
 
@@ -36,12 +37,16 @@ class Insert:
     by_name: bool
     rows: Piece
     offset: int
+    evolve: bool = False  # Columns that the table lacks are added, in a commit before; by name, as others have none.
 
 
 def insert(context: Context, cursor: Cursor, before: Piece | None = None) -> Result:
     """`before`: the WITH clause that stands in front of the statement."""
     asked = read(context, cursor, before)
-    data = _columns(context, asked, query.rows(context, asked.rows))
+    data = query.rows(context, asked.rows)
+    if asked.evolve:
+        _grow(asked.table, data)
+    data = _columns(context, asked, data)
     if not asked.overwrite:
         made = asked.table.append(data, **context.verb)
     elif asked.is_dynamic:
@@ -54,11 +59,7 @@ def insert(context: Context, cursor: Cursor, before: Piece | None = None) -> Res
 def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Insert:
     start = cursor.offset
     cursor.expect("INSERT")
-    if cursor.take("WITH SCHEMA EVOLUTION"):
-        cursor.refuse(
-            "INSERT WITH SCHEMA EVOLUTION; add the columns first (ALTER TABLE ... ADD COLUMN), or MERGE WITH SCHEMA EVOLUTION",
-            start,
-        )
+    evolve = cursor.take("WITH SCHEMA EVOLUTION") or (context.setting(MERGE_SCHEMA) or "false").lower() == "true"
     overwrite = cursor.take("OVERWRITE")
     if not overwrite:
         cursor.expect("INTO")
@@ -86,7 +87,7 @@ def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Inser
         cursor.fail("expected a query or VALUES")
     rows = _query(cursor)
     rows = rows if before is None else _with(before, rows)
-    return Insert(table, overwrite, static, is_dynamic, columns, by_name, rows, start)
+    return Insert(table, overwrite, static, is_dynamic, columns, by_name, rows, start, evolve and by_name)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -153,6 +154,17 @@ def literal(context: Context, piece: Piece, field: Field) -> Any:
     ):
         value = str(value)
     return coerce(value, field.type, f"SQL at {context.script.place(piece.origin(0))}: {field.name}")
+
+
+def _grow(table: Table, data: Any) -> None:
+    """Add the columns of the rows that the table lacks."""
+    found = fields_from_arrow(data.schema) if isinstance(data, pa.Table) else fields_from_spark(data.schema)
+    there, change = {name.casefold() for name in table.schema.names}, table.alter()
+    for each in found:
+        if each.name.casefold() not in there:
+            change = change.add_column(each.name, each.type)
+    if change.changes:
+        change.commit()
 
 
 def _columns(context: Context, asked: Insert, data: Any) -> Any:

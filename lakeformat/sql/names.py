@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
-from lakeformat.sql.session import Context
+from lakeformat.sql.session import WAP_BRANCH, Context
 from lakeformat.table import Table
 
+CHANGES = "changes"
 _BRANCH, _TAG = "branch_", "tag_"
 # What Paimon or Iceberg have besides, and we do not.
 _ELSEWHERE = frozenset({
     "all_data_files", "all_delete_files", "all_entries", "all_files", "all_manifests", "metadata_log_entries", "position_deletes",
-    "entries", "binlog", "ro", "aggregation_fields", "buckets", "statistics", "table_indexes", "row_tracking", "refs", "history",
-    "file_key_ranges", "read_optimized", "changes",
+    "data_files", "delete_files", "entries", "binlog", "ro", "aggregation_fields", "buckets", "statistics", "table_indexes", "row_tracking", "refs", "history",
+    "file_key_ranges", "read_optimized",
 })  # fmt: skip
 
 
@@ -49,7 +50,7 @@ def find(context: Context, path: tuple[str, ...], where: str) -> Named:
     path = _split(context, path)
     for count in range(len(path), 0, -1):
         name = _there(context, _full(context, path[:count])) if count + 2 >= len(path) else None
-        if name is not None and (found := _suffixed(context.lake.table(name), path[count:], where)) is not None:
+        if name is not None and (found := _suffixed(_audited(context, name), path[count:], where)) is not None:
             return found
     try:
         context.lake.table(_full(context, _plain(path)))
@@ -110,6 +111,15 @@ def _there(context: Context, name: str) -> str | None:
     return near[0] if near else None
 
 
+def _audited(context: Context, name: str) -> Table:
+    """The table, or where `write.wap.enabled` lets it be audited first, the branch that `SET spark.wap.branch` named."""
+    table = context.lake.table(name)
+    branch = context.session.settings.get(WAP_BRANCH)
+    if branch is None or table.properties.get("write.wap.enabled", "").lower() != "true":
+        return table
+    return table.branch(branch)
+
+
 def _suffixed(table: Table, suffixes: tuple[str, ...], where: str) -> Named | None:
     tag = metadata = None
     for suffix in suffixes:
@@ -131,5 +141,5 @@ def _suffixed(table: Table, suffixes: tuple[str, ...], where: str) -> Named | No
 
 
 def tables_of_metadata(table: Table) -> list[str]:
-    """Names of what `inspect` tells."""
-    return [name for name in dir(table.inspect) if not name.startswith("_")]
+    """Names of what `inspect` tells, and `changes`, the changelog."""
+    return sorted({*table.inspect.names, CHANGES})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from lakeformat.model.predicate import Expression, coerce, or_, partition_equals
+from lakeformat.model.predicate import ALWAYS, Expression, coerce, or_, partition_equals, resolve
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.sql import names, parameters, query, text
+from lakeformat.sql import alter, changelog, names, parameters, query, text
 from lakeformat.sql.result import Result, metrics, told
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
+from lakeformat.storage.files import open_store
 from lakeformat.table import Table
 
 
@@ -39,6 +41,30 @@ class Call:
     def table(self) -> Table:
         path = tuple(str(self.need("table")).split("."))
         return names.table(self.context, path, f"SQL at {self.context.script.place(self.offset)}")
+
+    def tables(self) -> list[Table]:
+        """The table, or all of a database: `db.*`."""
+        database, _, last = str(self.given.get("table")).rpartition(".")
+        if last != "*":
+            return [self.table()]
+        self.need("table")
+        if database not in self.context.databases:
+            raise self.context.script.invalid(self.offset, f"{self.name}: no database {database!r}")
+        return [self.context.lake.table(name) for name in self.context.lake.tables(database)]
+
+    def options(self, ignored: tuple[str, ...] = ()) -> dict[str, str]:
+        """`options`, as a map or as 'k=v,l=w', without those that only say how fast."""
+        given = self.take("options") or {}
+        if isinstance(given, str):
+            given = dict(each.strip().split("=", 1) for each in given.split(",") if "=" in each)
+        return {str(k): str(v) for k, v in given.items() if k not in ignored}
+
+    def no_options(self, ignored: tuple[str, ...] = ()) -> None:
+        """Refuse options that nothing is done with."""
+        if left := self.options(ignored):
+            raise self.context.script.unsupported(
+                self.offset, f"{self.name}: option {next(iter(left))!r} is not supported; set it on the table"
+            )
 
     def close(self, ignored: tuple[str, ...] = ()) -> None:
         """Refuse arguments that nothing was done with; `ignored` only say how fast."""
@@ -161,7 +187,8 @@ def _specs(call: Call, table: Table, given: str) -> Expression:
 
 def _compact(call: Call) -> Result:
     table = call.table()
-    specs, where = call.take("partitions"), call.take("where")
+    specs, where, idle = call.take("partitions"), call.take("where"), call.take("partition_idle_time")
+    call.no_options(("sink.parallelism", "scan.parallelism"))
     if specs and where:
         raise call.context.script.invalid(call.offset, f"{call.name} takes partitions or where, not both")
     strategy, order = str(call.take("order_strategy") or "none").lower(), call.take("order_by")
@@ -176,8 +203,48 @@ def _compact(call: Call) -> Result:
     full = str(call.take("compact_strategy") or "").lower() == "full"
     call.close()
     condition = _specs(call, table, specs) if specs else where
+    if idle is not None:
+        condition, full = _idle(call, table, _age(call, "partition_idle_time", idle), condition), True
     made = table.compact(full=full, where=condition, spark=call.context.spark, sort_by=sort_by, **call.context.verb)
     return metrics(made)
+
+
+def _idle(call: Call, table: Table, age: dt.timedelta | None, condition: Any) -> Expression:
+    """The partitions to which nothing was added for this long."""
+    assert age is not None
+    if condition is not None:
+        raise call.context.script.invalid(
+            call.offset, f"{call.name} takes partition_idle_time without partitions and where"
+        )
+    told, names_ = table.inspect.partitions(), table.schema.partitioning.names
+    limit = dt.datetime.now(dt.UTC).timestamp() * 1000 - age.total_seconds() * 1000
+    rows = [row for row in told.to_pylist() if row["last_modified_ms"] < limit]
+    return (
+        or_(*(partition_equals({name: row[name] for name in names_}) for row in rows)) if names_ or not rows else ALWAYS
+    )
+
+
+def _compact_database(call: Call) -> Result:
+    chosen = _matching(call, "including_databases")
+    wanted, unwanted = _matching(call, "including_tables"), _matching(call, "excluding_tables", ".^")
+    call.no_options(("sink.parallelism", "scan.parallelism"))
+    call.close()
+    done = []
+    for name in (n for d in call.context.lake.namespaces() if chosen.fullmatch(d) for n in call.context.lake.tables(d)):
+        if wanted.fullmatch(name) and not unwanted.fullmatch(name):
+            made = call.context.lake.table(name).compact(spark=call.context.spark)
+            done.append((name, None if made is None else made.id))
+    return told({"table": pa.string(), "snapshot_id": pa.int64()}, done)
+
+
+def _matching(call: Call, name: str, default: str = ".*") -> re.Pattern[str]:
+    given = str(call.take(name) or default)
+    try:
+        return re.compile(given)
+    except re.error as error:
+        raise call.context.script.invalid(
+            call.offset, f"{call.name}: {name} => {given!r} is no regular expression"
+        ) from error
 
 
 def _rewrite_data_files(call: Call) -> Result:
@@ -230,17 +297,18 @@ def _expire_iceberg(call: Call) -> Result:
 
 def _expire_paimon(call: Call) -> Result:
     most, least, older = call.take("retain_max"), call.take("retain_min"), call.take("older_than")
+    call.no_options()
     if most is not None and least is not None and most != least:
         raise call.context.script.unsupported(call.offset, f"{call.name}: say retain_max or retain_min, not both")
     return _expired(call, most if most is not None else least, older)
 
 
 def _orphans(call: Call) -> Result:
-    table = call.table()
+    tables = call.tables()
     older, dry = call.take("older_than"), bool(call.take("dry_run", False))
     call.close(("max_concurrent_deletes", "parallelism", "mode", "stream_results"))
     how = {} if older is None else {"older_than": _moment(older)}
-    found = table.remove_orphan_files(dry_run=dry, **how)
+    found = [each for table in tables for each in table.remove_orphan_files(dry_run=dry, **how)]
     return told({"orphan_file_location": pa.string()}, [(each.path,) for each in found])
 
 
@@ -257,8 +325,126 @@ def _rolled(call: Call, **to: Any) -> Result:
 
 
 def _rollback_paimon(call: Call) -> Result:
+    snapshot, tag = call.take("snapshot"), call.take("tag")
+    if snapshot is not None:
+        return _rolled(call, snapshot_id=int(snapshot))
+    if tag is not None:
+        return _rolled(call, tag=str(tag))
     to = str(call.need("version"))
     return _rolled(call, **({"snapshot_id": int(to)} if to.isdigit() else {"tag": to}))
+
+
+def _rollback_to_watermark(call: Call) -> Result:
+    """To the last snapshot whose watermark is not later."""
+    limit, table = int(call.need("watermark")), call.table()
+    told_ = table.inspect.snapshots()
+    rows = told_.to_pylist() if "watermark" in told_.column_names else []
+    passed = [row["snapshot_id"] for row in rows if row["watermark"] is not None and row["watermark"] <= limit]
+    if not passed:
+        raise call.context.script.invalid(
+            call.offset, f"{call.name}: no snapshot has a watermark of {limit} or earlier"
+        )
+    call.given["table"] = table.name
+    return _rolled(call, snapshot_id=max(passed))
+
+
+def _tag_from_timestamp(call: Call) -> Result:
+    """Of the first snapshot that is later."""
+    table, name, after = call.table(), str(call.need("tag")), int(call.need("timestamp"))
+    retain = _age(call, "time_retained", call.take("time_retained"))
+    call.close()
+    later = [each for each in table.snapshots() if each.timestamp_ms > after]
+    if not later:
+        raise call.context.script.invalid(call.offset, f"{call.name}: no snapshot is later than {after}")
+    table.create_tag(name, later[0].id, retain)
+    return told(
+        {"tagName": pa.string(), "snapshot": pa.int64(), "commit_time": pa.int64()},
+        [(name, later[0].id, later[0].timestamp_ms)],
+    )
+
+
+def _rename_tag(call: Call) -> Result:
+    table, old, new = call.table(), str(call.need("tag")), str(call.need("target_tag"))
+    call.close()
+    alter.rename_tag(table, old, new)
+    return _ok(result=True)
+
+
+def _replace_tag(call: Call) -> Result:
+    table, name, snapshot = call.table(), str(call.need("tag")), call.take("snapshot")
+    retain = _age(call, "time_retained", call.take("time_retained"))
+    call.close()
+    snapshot_id = table.scan(snapshot_id=None if snapshot is None else int(snapshot)).snapshot_id
+    table.delete_tag(name)
+    table.create_tag(name, snapshot_id, retain)
+    return _ok(result=True)
+
+
+def _missing_files(call: Call) -> Result:
+    tables, dry = call.tables(), bool(call.take("dry_run", False))
+    if not dry:
+        raise call.context.script.unsupported(
+            call.offset, f"{call.name} without dry_run => true; roll the table back to a snapshot that is whole"
+        )
+    call.close(("parallelism",))
+    return told({"file": pa.string()}, [(path,) for table in tables for path in table.missing_files()])
+
+
+def _clear_consumers(call: Call) -> Result:
+    table, wanted = call.table(), _matching(call, "including_consumers")
+    unwanted = _matching(call, "excluding_consumers", ".^")
+    call.close()
+    known = table.inspect.consumers().column(0).to_pylist()
+    for name in known:
+        if wanted.fullmatch(name) and not unwanted.fullmatch(name):
+            table.drop_consumer(name)
+    return _ok(result=True)
+
+
+def _changelog_view(call: Call) -> Result:
+    """A view of this session: what it tells lies between two snapshots, and does not change."""
+    table, options = call.table(), call.options()
+    name = str(call.take("changelog_view") or f"{table.name.rpartition('.')[2]}_changes")
+    net, updates = bool(call.take("net_changes", False)), call.take("compute_updates")
+    keys = call.take("identifier_columns")
+    after, until = options.pop("start-snapshot-id", None), options.pop("end-snapshot-id", None)
+    times = [options.pop("start-timestamp", None), options.pop("end-timestamp", None)]
+    if options:
+        raise call.context.script.unsupported(
+            call.offset, f"{call.name}: option {next(iter(options))!r} is not supported"
+        )
+    call.close()
+    ids = [None if given is None else int(given) for given in (after, until)]
+    for place, time in enumerate(times):
+        if time is not None:
+            ids[place] = next((s.id for s in reversed(table.snapshots()) if s.timestamp_ms <= int(time)), 0)
+    if updates and not keys and not table.schema.primary_key:
+        raise call.context.script.invalid(call.offset, f"{call.name} needs identifier_columns; {table.name} has no key")
+    wanted = keys or (table.schema.primary_key if updates else ())
+    spelled = [resolve((str(each),), table.schema.fields)[0][0] for each in wanted]
+    call.context.session.views[name] = changelog.read(table, *ids, net=net, update_keys=spelled)
+    return told({"changelog_view": pa.string()}, [(name,)])
+
+
+def _add_files(call: Call) -> Result:
+    """Parquet files of a folder: source_table => '`parquet`.`path`'."""
+    table, source = call.table(), str(call.need("source_table"))
+    found = re.fullmatch(r"`?parquet`?\.`([^`]+)`", source, re.IGNORECASE)
+    if found is None:
+        raise call.context.script.unsupported(
+            call.offset, f"{call.name}(source_table => {source!r}): known are files, as '`parquet`.`/folder`'"
+        )
+    wanted = [f"{name}={value}" for name, value in (call.take("partition_filter") or {}).items()]
+    check = bool(call.take("check_duplicate_files", True))
+    call.close(("parallelism",))
+    store = open_store(found[1], {})
+    listed = [each.path for each in store.list("") if each.path.lower().endswith((".parquet", ".parq"))]
+    chosen = [store.location(path) for path in listed if set(wanted) <= set(path.split("/"))]
+    if not chosen:
+        raise call.context.script.invalid(call.offset, f"{call.name}: no Parquet files in {found[1]}")
+    made = table.add_files(chosen, check_duplicate_files=check, spark=call.context.spark, **call.context.verb)
+    count = 0 if made is None else made.files_added
+    return told({"added_files_count": pa.int64()}, [(count,)])
 
 
 def _set_current(call: Call) -> Result:
@@ -373,12 +559,11 @@ def _expire_partitions(call: Call) -> Result:
 
 def _drop_consumer(call: Call) -> Result:
     table, name, following = call.table(), str(call.need("consumer_id")), call.take("next_snapshot_id")
-    if following is not None:
-        raise call.context.script.unsupported(
-            call.offset, f"{call.name}(next_snapshot_id => ...): changes(from_snapshot=..., consumer=...) sets it"
-        )
     call.close()
-    table.drop_consumer(name)
+    if following is None or name in table.inspect.consumers().column(0).to_pylist():
+        table.drop_consumer(name)
+    if following is not None:
+        table.changes(int(following) - 1, consumer=name)  # A new consumer begins there.
     return _ok(result=True)
 
 
@@ -422,6 +607,12 @@ _ICEBERG: Mapping[str, Procedure] = {
     "rewrite_position_delete_files": Procedure(("table", "options", "where"), _position_deletes),
     "register_table": Procedure(("table", "metadata_file"), _register),
     "ancestors_of": Procedure(("table", "snapshot_id"), _ancestors),
+    "create_changelog_view": Procedure(
+        ("table", "changelog_view", "options", "net_changes", "compute_updates", "identifier_columns"), _changelog_view
+    ),
+    "add_files": Procedure(
+        ("table", "source_table", "partition_filter", "check_duplicate_files", "parallelism"), _add_files
+    ),
 }
 _PAIMON: Mapping[str, Procedure] = {
     "compact": Procedure(
@@ -454,8 +645,17 @@ _PAIMON: Mapping[str, Procedure] = {
         _expire_partitions,
     ),
     "create_tag": Procedure(("table", "tag", "snapshot", "time_retained"), _create_tag),
+    "create_tag_from_timestamp": Procedure(("table", "tag", "timestamp", "time_retained"), _tag_from_timestamp),
+    "rename_tag": Procedure(("table", "tag", "target_tag"), _rename_tag),
+    "replace_tag": Procedure(("table", "tag", "snapshot", "time_retained"), _replace_tag),
     "delete_tag": Procedure(("table", "tag"), _delete_tag),
-    "rollback": Procedure(("table", "version"), _rollback_paimon),
+    "rollback": Procedure(("table", "version", "snapshot", "tag"), _rollback_paimon),
+    "rollback_to_watermark": Procedure(("table", "watermark"), _rollback_to_watermark),
+    "remove_unexisting_files": Procedure(("table", "dry_run", "parallelism"), _missing_files),
+    "compact_database": Procedure(
+        ("including_databases", "including_tables", "excluding_tables", "options"), _compact_database
+    ),
+    "clear_consumers": Procedure(("table", "including_consumers", "excluding_consumers"), _clear_consumers),
     "rollback_to_timestamp": Procedure(
         ("table", "timestamp"), lambda c: _rolled(c, as_of=_moment(c.need("timestamp")))
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,6 +23,7 @@ from lakeformat.sql.sources import Source
 from lakeformat.sql.text import Cursor, Piece, Script
 
 _INCREMENTAL = "paimon_incremental_query"
+_WATERMARK = re.compile(r"watermark-(\d+)")
 _TIMES = {"TIMESTAMP", "VERSION"}
 
 
@@ -78,7 +80,7 @@ def tables(script: Script) -> list[tuple[str, ...]]:
     found: dict[tuple[str, ...], None] = {}
     tokens = text.tokens(piece)
     for node in _tables(tree):
-        if isinstance(node.this, exp.Identifier):
+        if isinstance(node.this, exp.Identifier | exp.Dot):
             path, _, end = _spelt(node)
             after = [token.text.upper() for token in tokens if token.start >= end][:3]
             if not (len(after) == 3 and after[0] in _TIMES and after[1:] == ["AS", "OF"]):
@@ -118,7 +120,7 @@ def _spelt(node: Any) -> tuple[tuple[str, ...], int, int]:
 def _tables(tree: Any) -> Iterator[Any]:
     """The nodes that name tables, in the order of the text where they have one; not those that name a CTE in sight of them."""
     for node in tree.find_all(exp.Table):
-        if isinstance(node.this, exp.Identifier):
+        if isinstance(node.this, exp.Identifier | exp.Dot):
             if not (node.args.get("db") is None and _is_cte(node)) and node.find_ancestor(exp.Hint) is None:
                 yield node
         elif isinstance(node.this, exp.Anonymous) and node.this.name.lower() == _INCREMENTAL:
@@ -168,10 +170,14 @@ def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -
 
 
 def _frame(context: Context, name: str) -> tuple[str, Any] | None:
-    """A frame of the caller's, by its name or one that differs in case alone."""
-    if name in context.frames:
-        return name, context.frames[name]
-    return next(((each, f) for each, f in context.frames.items() if each.casefold() == name.casefold()), None)
+    """A frame of the caller's, or a view of the session, by its name or one that differs in case alone."""
+    for known in (context.frames, context.session.views):
+        if name in known:
+            return name, known[name]
+        for each, found in known.items():
+            if each.casefold() == name.casefold():
+                return each, found
+    return None
 
 
 def _version(context: Context, piece: Piece, tokens: list[Token], end: int) -> tuple[dict[str, Any], int]:
@@ -220,6 +226,10 @@ def _at(context: Context, found: names.Named, version: dict[str, Any], where: st
         return names.Named(table, None, found.metadata, {"tag": value})
     if str(value).isdigit():
         return names.Named(table, None, found.metadata, {"snapshot_id": int(value)})
+    if (watermark := _WATERMARK.fullmatch(str(value))) is not None:
+        return names.Named(
+            table, None, found.metadata, {"snapshot_id": sources.watermarked(table, int(watermark[1]), where)}
+        )
     if value in table.inspect.branches().column(0).to_pylist():
         return names.Named(table.branch(value), None, found.metadata)
     raise InvalidInput(

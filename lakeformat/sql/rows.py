@@ -30,7 +30,7 @@ from lakeformat.model.predicate import (
     resolve,
     spark_type,
 )
-from lakeformat.model.schema import Field
+from lakeformat.model.schema import Field, Row, Scalar
 from lakeformat.sql import insert, names, parameters, query, text
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.session import Context
@@ -128,6 +128,7 @@ def target(context: Context, cursor: Cursor, stops: Sequence[str]) -> Target:
 def assignments(context: Context, cursor: Cursor, on: Target, stops: Sequence[str]) -> dict[str, Piece]:
     """`a = 1, t.b = c + 1` -> the columns of the table with what they are set to."""
     found: dict[str, Piece] = {}
+    parts: dict[tuple[str, ...], Piece] = {}  # of columns
     while True:
         at = cursor.offset
         path = cursor.path()
@@ -136,15 +137,44 @@ def assignments(context: Context, cursor: Cursor, on: Target, stops: Sequence[st
             if len(path) > len(qualifier) and folded[: len(qualifier)] == qualifier:
                 path = path[len(qualifier) :]
                 break
-        if len(path) > 1:
-            cursor.refuse(f"assignment to {'.'.join(path)}, a part of a column; assign the whole column", at)
-        name = resolve(path, on.table.schema.fields)[0][0]
-        if name in found:
-            raise context.script.invalid(at, f"column {name!r} is assigned twice")
+        spelt = resolve(path, on.table.schema.fields)[0]
+        name = spelt[0]
+        if name in found or any(spelt[: len(p)] == p or p[: len(spelt)] == spelt for p in parts):
+            raise context.script.invalid(at, f"column {'.'.join(spelt)!r} is assigned twice")
         cursor.expect("=")
-        found[name] = cursor.until(",", *stops)
+        value = cursor.until(",", *stops)
+        if len(spelt) > 1:
+            parts[spelt] = value
+        else:
+            found[name] = value
         if not cursor.take(","):
-            return found
+            break
+    for name in dict.fromkeys(path[0] for path in parts):
+        inner = {path[1:]: value for path, value in parts.items() if path[0] == name}
+        found[name] = _rebuilt(context, on, (name,), on.table.schema.field(name).type, inner, at)
+    return found
+
+
+def _rebuilt(
+    context: Context, on: Target, path: tuple[str, ...], type: Any, parts: dict[tuple[str, ...], Piece], offset: int
+) -> Piece:
+    """The text of a row with some of its parts set, and the others as they are."""
+    if not isinstance(type, Row):
+        raise context.script.unsupported(
+            offset, f"assignment to a part of {'.'.join(path)}, which is no STRUCT; assign it whole"
+        )
+    pieces: list[str | Piece] = ["named_struct("]
+    for place, each in enumerate(type.fields):
+        inner = {p[1:]: value for p, value in parts.items() if p[0] == each.name}
+        name = each.name.replace("\\", "\\\\").replace("'", "\\'")
+        pieces.append(f"{', ' if place else ''}'{name}', ")
+        if () in inner:
+            pieces.append(inner[()])
+        elif inner:
+            pieces.append(_rebuilt(context, on, (*path, each.name), each.type, inner, offset))
+        else:
+            pieces.append(".".join(quoted(part) for part in (on.alias, *path, each.name)))
+    return Piece.join(context.script, [*pieces, ")"])
 
 
 def assigned(context: Context, piece: Piece, on: Target, column: str) -> Expression | None:
@@ -215,6 +245,9 @@ def _evaluated(
     tried = query.prepare(context, Piece.join(script, ["SELECT ", *listed, "1 AS one", *behind]))
     first = next(each for each in tried.references if tried.piece.origin(each.start) == on.named.origin(0))
     columns = first.source.names
+    fields, key = on.table.schema, on.table.schema.primary_key
+    if key and not all(isinstance(fields.field(name).type, Scalar) for name in columns):
+        columns = key  # Nested values cannot be compared, and a key names its row as well.
     chosen = "".join(f"{quoted(on.alias)}.{quoted(name)}, " for name in columns)
     found = query.rows(
         context, Piece.join(script, ["SELECT DISTINCT ", *listed, chosen, "1 AS _lakeformat_one", *behind])

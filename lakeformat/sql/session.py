@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lakeformat.errors import InvalidInput
+import pyarrow as pa
+
+from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.sql.text import Script
 from lakeformat.table import Table
 
 OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+MERGE_SCHEMA = "spark.paimon.write.merge-schema"  # INSERT adds the columns that a table lacks.
+WAP_BRANCH = "spark.wap.branch"  # Where statements read and write tables with `write.wap.enabled`.
 
 
 class Warehouse(Protocol):
@@ -38,6 +42,7 @@ class Session:
 
     database: str = "default"
     settings: dict[str, str] = field(default_factory=dict)
+    views: dict[str, pa.Table] = field(default_factory=dict)  # Of changelogs, which stay as they are.
     catalogs: set[str] = field(default_factory=set)  # Names that stand for this warehouse.
     databases: set[str] = field(default_factory=set)  # What CREATE DATABASE made and no table is in yet.
 
@@ -62,7 +67,13 @@ class Context:
 
     @property
     def databases(self) -> list[str]:
-        return sorted({*self.lake.namespaces(), *self.session.databases})
+        try:
+            there = self.lake.namespaces()
+        except NotFound:  # A new warehouse, whose folder comes with its first table.
+            if not self.session.databases:
+                raise
+            there = []
+        return sorted({*there, *self.session.databases})
 
     def setting(self, key: str) -> str | None:
         """What SET said; else what the Spark session says."""

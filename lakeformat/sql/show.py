@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakeformat.errors import NotFound
 from lakeformat.model.predicate import spark_type
-from lakeformat.model.schema import Field
+from lakeformat.model.schema import Field, ListOf, MapOf, Row, Type
 from lakeformat.sql import insert, names
 from lakeformat.sql.create import transform_text
 from lakeformat.sql.result import Result, told
@@ -75,10 +75,22 @@ def show(context: Context, cursor: Cursor) -> Result:
 
 
 def shown_type(field: Field) -> str:
-    return spark_type(field.type).lower()
+    """A column's type as Spark's DESCRIBE shows it: `struct<a:int,b:array<string>>`."""
+    return _shown(field.type)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _shown(type: Type) -> str:
+    match type:
+        case Row(fields):
+            return f"struct<{','.join(f'{each.name}:{_shown(each.type)}' for each in fields)}>"
+        case ListOf(element):
+            return f"array<{_shown(element.type)}>"
+        case MapOf(key, value):
+            return f"map<{_shown(key.type)},{_shown(value.type)}>"
+    return spark_type(type).lower()
 
 
 def _table(context: Context, cursor: Cursor) -> Table:

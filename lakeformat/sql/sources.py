@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 
 from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.engines.choose import is_spark
-from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model.predicate import Expression
 from lakeformat.scan import Scan
-from lakeformat.sql.names import Named
+from lakeformat.sql import changelog
+from lakeformat.sql.names import CHANGES, Named
 from lakeformat.table import Table
 
 
@@ -125,10 +126,21 @@ def of_table(found: Named) -> Source:
     """The rows, or the metadata, that a name leads to."""
     version = dict(found.version) or ({"tag": found.tag} if found.tag else {})
     if found.metadata is not None:
-        if version:
-            raise UnsupportedFeature(f"{found.table.name}.{found.metadata} at a version: metadata is told as it is now")
-        return ArrowRows(getattr(found.table.inspect, found.metadata)())
+        if found.metadata == CHANGES:
+            return ArrowRows(changelog.read(found.table, until=version.get("snapshot_id"), carry_over=True))
+        inspect = found.table.inspect
+        return ArrowRows(getattr(inspect.at(**version) if version else inspect, found.metadata)())
     return _scanned(found.table.scan(**version))
+
+
+def watermarked(table: Table, watermark: int, where: str) -> int:
+    """The first snapshot whose watermark is at least this (epoch milliseconds; Paimon)."""
+    told = table.inspect.snapshots()
+    rows = told.to_pylist() if "watermark" in told.column_names else []
+    passed = [row["snapshot_id"] for row in rows if row["watermark"] is not None and row["watermark"] >= watermark]
+    if not passed:
+        raise NotFound(f"{where}: {table.name} has no snapshot with a watermark of {watermark} or later")
+    return int(min(passed))
 
 
 def of_frame(name: str, given: Any) -> Source:

@@ -66,9 +66,77 @@ def files(reader: Reader, base: State) -> pa.Table:
     )
 
 
+def delete_files(reader: Reader, base: State) -> pa.Table:
+    """One row a live file of deletes, in the order of the manifests."""
+    return _files(manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES), base)
+
+
+def entries(reader: Reader, base: State) -> pa.Table:
+    """One row an entry of the current snapshot's manifests, also of files that went with it."""
+    return _entries(manifest.read_all(reader, base, manifest.metas_of(reader, base.snapshot_document)), base)
+
+
+def all_entries(reader: Reader, base: State) -> pa.Table:
+    """One row an entry of every manifest that a snapshot names."""
+    return _entries(manifest.read_all(reader, base, _all_metas(reader, base)), base)
+
+
+def all_files(reader: Reader, base: State) -> pa.Table:
+    """One row a file of data or deletes that is live in some snapshot; more where several manifests tell of it."""
+    return _files(_all_live(reader, base), base)
+
+
+def all_data_files(reader: Reader, base: State) -> pa.Table:
+    """The data files among `all_files`."""
+    return _files(_all_live(reader, base, manifest.ManifestContent.DATA), base)
+
+
+def all_delete_files(reader: Reader, base: State) -> pa.Table:
+    """The files of deletes among `all_files`."""
+    return _files(_all_live(reader, base, manifest.ManifestContent.DELETES), base)
+
+
+def all_manifests(reader: Reader, base: State) -> pa.Table:
+    """One row a manifest that a snapshot names."""
+    return _manifests(_all_metas(reader, base))
+
+
+def history(reader: Reader, base: State) -> pa.Table:
+    """One row each time that a snapshot became the current one, oldest first, and whether it led to the one that is current."""
+    there = metadata.snapshots(base)
+    led = {each["snapshot-id"] for each in metadata.ancestry(base, metadata.current_id(base))}
+    rows = [
+        [each["timestamp-ms"], each["snapshot-id"], there.get(each["snapshot-id"], {}).get("parent-snapshot-id"),
+         each["snapshot-id"] in led]
+        for each in base.document.get("snapshot-log") or ()
+    ]  # fmt: skip
+    kinds = [("made_current_at", _TIME), ("snapshot_id", pa.int64()), ("parent_id", pa.int64())]
+    return _table(rows, pa.schema([*kinds, ("is_current_ancestor", pa.bool_())]))
+
+
+def metadata_log_entries(reader: Reader, base: State) -> pa.Table:
+    """One row an earlier metadata file that is still known, oldest first."""
+    rows = [[each["timestamp-ms"], each["metadata-file"]] for each in base.document.get("metadata-log") or ()]
+    return _table(rows, pa.schema([("timestamp", _TIME), ("file", pa.string())]))
+
+
+def refs(reader: Reader, base: State) -> pa.Table:
+    """One row a branch or a tag, by name."""
+    keys = ("snapshot-id", "max-ref-age-ms", "min-snapshots-to-keep", "max-snapshot-age-ms")
+    rows = [
+        [name, ref["type"].upper(), *(ref.get(key) for key in keys)]
+        for name, ref in sorted((base.document.get("refs") or {}).items())
+    ]
+    numbers = ("snapshot_id", "max_reference_age_in_ms", "min_snapshots_to_keep", "max_snapshot_age_in_ms")
+    return _table(rows, pa.schema([("name", pa.string()), ("type", pa.string()), *((n, pa.int64()) for n in numbers)]))
+
+
 def manifests(reader: Reader, base: State) -> pa.Table:
     """One row a manifest of the current snapshot."""
-    metas = manifest.metas_of(reader, base.snapshot_document)
+    return _manifests(manifest.metas_of(reader, base.snapshot_document))
+
+
+def _manifests(metas: pa.Table) -> pa.Table:
     return pa.table(
         {
             "path": metas["manifest_path"],
@@ -216,6 +284,17 @@ def consumers(reader: Reader, base: State) -> pa.Table:
 INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "snapshots": snapshots,
     "files": files,
+    "data_files": files,
+    "delete_files": delete_files,
+    "entries": entries,
+    "all_files": all_files,
+    "all_data_files": all_data_files,
+    "all_delete_files": all_delete_files,
+    "all_entries": all_entries,
+    "all_manifests": all_manifests,
+    "history": history,
+    "metadata_log_entries": metadata_log_entries,
+    "refs": refs,
     "manifests": manifests,
     "partitions": partitions,
     "tags": tags,
@@ -225,6 +304,49 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "options": table_options,
     "consumers": consumers,
 }
+
+
+def _all_metas(reader: Reader, base: State) -> pa.Table:
+    """The manifests of all snapshots, each once."""
+    found = pa.concat_tables(
+        [manifest.EMPTY_METAS, *(manifest.metas_of(reader, each) for each in metadata.snapshots(base).values())]
+    )
+    _, first = np.unique(np.asarray(found["manifest_path"], object).astype(str), return_index=True)
+    return found.take(pa.array(np.sort(first)))
+
+
+def _all_live(reader: Reader, base: State, content: manifest.ManifestContent | None = None) -> pa.Table:
+    metas = _all_metas(reader, base)
+    if content is not None:
+        metas = metas.filter(pc.equal(metas["content"], int(content)))
+    found = manifest.read_all(reader, base, metas)
+    return found.filter(pc.not_equal(found["status"], int(manifest.Status.DELETED)))
+
+
+def _files(entries: pa.Table, base: State) -> pa.Table:
+    return pa.table(
+        {
+            "content": entries["content"],
+            "partition": pa.array(_partition_texts(entries, base), pa.string()),
+            "path": entries["file_path"],
+            "file_format": pc.utf8_lower(entries["file_format"]),
+            "spec_id": entries["_spec"],
+            "row_count": entries["record_count"],
+            "size_bytes": entries["file_size_in_bytes"],
+            "sequence_number": entries["sequence_number"],
+            "snapshot_id": entries["snapshot_id"],
+            "equality_ids": entries["equality_ids"],
+            "referenced_data_file": entries["referenced_data_file"],
+        }
+    )
+
+
+def _entries(entries: pa.Table, base: State) -> pa.Table:
+    names = ("file_sequence_number", "sequence_number", "snapshot_id", "status")
+    found = _files(entries, base).drop_columns(["sequence_number", "snapshot_id"])
+    for name in names:
+        found = found.add_column(0, name, entries[name])
+    return found
 
 
 def _partition_texts(entries: pa.Table, base: State) -> list[str]:

@@ -779,7 +779,7 @@ def check_version(asked: str, now: int, where: str) -> int:
 def declare(schema: Schema, where: str) -> Schema:
     """What the user asked for as Iceberg keeps it: ids given, types Iceberg has, partitions checked. A primary key becomes the
     identifier fields, which hold no nulls."""
-    _check_key(schema, where)
+    check_key(schema, where)
     fields = tuple(
         replace(f, type=types.iceberg_type(f.type), nullable=f.nullable and f.name not in schema.primary_key)
         for f in schema.fields
@@ -877,7 +877,8 @@ def _key(schema: Mapping[str, Any], fields: tuple[Field, ...]) -> tuple[str, ...
     return tuple(names[id] for id in ids) if set(ids) <= names.keys() else ()
 
 
-def _check_key(schema: Schema, where: str) -> None:
+def check_key(schema: Schema, where: str) -> None:
+    """Raise `InvalidInput` for a key that is no columns, or columns that cannot tell rows apart."""
     for place, name in enumerate(schema.primary_key):
         if name not in schema.names:
             raise InvalidInput(

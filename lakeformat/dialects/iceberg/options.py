@@ -72,7 +72,6 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("write.metadata.path", bool, "metadata outside the table's folder"),
     ("write.metadata.compression-codec", lambda v: v.lower() not in ("none", "gzip"), "metadata in {value}"),
     ("encryption.key-id", bool, "encryption"),
-    ("write.wap.enabled", lambda v: v.lower() == "true", "write-audit-publish"),
 )
 _MODE = re.compile(r"(none|counts|full)|truncate\(([1-9]\d*)\)")
 # What a property is where the table does not say (TableProperties, unless a comment says otherwise).

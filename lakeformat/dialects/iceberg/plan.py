@@ -146,8 +146,10 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     document["properties"] = properties | ({"comment": after.comment} if after.comment else {})
     if any(isinstance(change, SetSortOrder) for change in asked):
         _set_order(document, metadata.emit_order(after.sort_order, fields))
-    if fields != before.fields:
-        _add_schema(reader, document, fields, after.last_field_id)
+    if after.primary_key != before.primary_key:
+        metadata.check_key(after, reader.root)
+    if fields != before.fields or after.primary_key != before.primary_key:
+        _add_schema(reader, document, fields, after.last_field_id, _identifiers(document, before, after))
     order.check(after.sort_order.fields, fields, reader.root)
     if after.partitioning != before.partitioning or fields != before.fields:
         metadata.check_partitions(after.partitioning.fields, fields, reader.root)
@@ -158,9 +160,18 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     return _publish(reader, request, base, stamp, document, made)
 
 
-def _add_schema(reader: Reader, document: dict[str, Any], fields: tuple[Field, ...], last_field_id: int) -> None:
+def _identifiers(document: Mapping[str, Any], before: Schema, after: Schema) -> list[int]:
+    """The identifier fields of a new schema: those that are there, which may lie inside columns, unless the key changes."""
+    if after.primary_key != before.primary_key:
+        return [after.field(name).id for name in after.primary_key]
     current = next(s for s in document["schemas"] if s["schema-id"] == document["current-schema-id"])
-    identifiers = current.get("identifier-field-ids") or []
+    return list(current.get("identifier-field-ids") or ())
+
+
+def _add_schema(
+    reader: Reader, document: dict[str, Any], fields: tuple[Field, ...], last_field_id: int, identifiers: list[int]
+) -> None:
+    current = next(s for s in document["schemas"] if s["schema-id"] == document["current-schema-id"])
     dropped = {f.id for f in walk(types.parse_fields(current))} - {f.id for f in walk(fields)}
     sorted_by = {
         f["source-id"]

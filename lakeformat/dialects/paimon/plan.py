@@ -114,6 +114,8 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     if base.schema.id < 0:
         raise NotFound(f"{reader.root}: the table is gone")
     before = base.schema
+    if any(isinstance(change, evolution.SetKey) for change in asked):
+        raise UnsupportedFeature(f"{reader.root}: the key of a Paimon table stays; write its rows to a new table")
     after, known = before, before.properties
     for change in asked:
         earlier, after = after, evolution.apply(after, (change,))

@@ -1,0 +1,93 @@
+"""Iceberg's changelog of a table: rows with what happened to them, when and by which snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.changes import KIND_COLUMN
+from lakeformat.errors import UnsupportedFeature
+from lakeformat.table import Table
+
+TYPE, ORDINAL, SNAPSHOT = "_change_type", "_change_ordinal", "_commit_snapshot_id"
+_ADDED = ("+I", "+U")
+
+
+def read(
+    table: Table,
+    after: int | None = None,
+    until: int | None = None,
+    *,
+    carry_over: bool = False,
+    net: bool = False,
+    update_keys: Sequence[str] = (),
+) -> pa.Table:
+    """The changes after a snapshot (from the first one on) up to another (the current one): the table's columns, `_change_type`
+    (INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER), `_change_ordinal` (from 0, one a snapshot) and `_commit_snapshot_id`.
+
+    Rows that a snapshot took away and brought back unchanged are left out unless `carry_over`; with `net`, so are those of the
+    whole stretch. With `update_keys`, a row that went and one that came in one snapshot with the same values there are the
+    two sides of an update.
+    """
+    ids = [each.id for each in table.snapshots(after or 0)]
+    ids = ids if until is None else ids[: ids.index(until) + 1] if until in ids else []
+    found, since = [], after or 0
+    for ordinal, snapshot_id in enumerate(ids):
+        rows = table.changes(since, snapshot_id).to_arrow()
+        added = pc.is_in(rows[KIND_COLUMN], value_set=pa.array(_ADDED))
+        rows = rows.drop_columns([KIND_COLUMN])
+        rows = rows.append_column(_SIGN, pc.if_else(added, 1, -1))
+        rows = rows.append_column(ORDINAL, pa.array(np.full(len(rows), ordinal, np.int32)))
+        found.append(rows.append_column(SNAPSHOT, pa.array(np.full(len(rows), snapshot_id, np.int64))))
+        since = snapshot_id
+    if not found:
+        empty = table.changes(after or 0, until).schema.empty_table().drop_columns([KIND_COLUMN])
+        return _told(empty.append_column(_SIGN, _NONE).append_column(ORDINAL, _NONE).append_column(SNAPSHOT, _NONE), ())
+    if not carry_over:
+        found = [_net(rows) for rows in found]
+    whole = pa.concat_tables(found)
+    return _told(_net(whole) if net else whole, update_keys)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+_SIGN = "_lakeformat_sign"
+_NONE = pa.array([], pa.int64())
+
+
+def _net(rows: pa.Table) -> pa.Table:
+    """What is left where each row that came takes an equal one that went with it; those that went before those that came."""
+    columns = [name for name in rows.column_names if name not in (_SIGN, ORDINAL, SNAPSHOT)]
+    if nested := [name for name in columns if pa.types.is_nested(rows[name].type)]:
+        raise UnsupportedFeature(
+            f"changes of column {nested[0]}, a {rows[nested[0]].type}, cannot be compared; read t.changes"
+        )
+    grouped = rows.group_by(columns, use_threads=False).aggregate(
+        [(_SIGN, "sum"), (ORDINAL, "max"), (SNAPSHOT, "last")]
+    )
+    sums = np.asarray(grouped[f"{_SIGN}_sum"])
+    chosen = np.repeat(np.arange(len(grouped)), np.abs(sums))
+    left = grouped.take(pa.array(chosen))
+    left = left.select([*columns, f"{_SIGN}_sum", f"{ORDINAL}_max", f"{SNAPSHOT}_last"]).rename_columns(
+        [*columns, _SIGN, ORDINAL, SNAPSHOT]
+    )
+    left = left.set_column(left.column_names.index(_SIGN), _SIGN, pa.array(np.sign(sums)[chosen]))
+    return left.sort_by([(ORDINAL, "ascending"), (_SIGN, "ascending")]).select(rows.column_names)
+
+
+def _told(rows: pa.Table, update_keys: Sequence[str]) -> pa.Table:
+    came = np.asarray(rows[_SIGN]) > 0
+    kinds = np.where(came, "INSERT", "DELETE").astype(object)
+    if update_keys and len(rows):
+        keys = [*update_keys, ORDINAL]
+        place = pa.array(np.arange(len(rows)))
+        numbered = rows.select([*keys, _SIGN]).append_column("_place", place)
+        sides = numbered.group_by(keys).aggregate([(_SIGN, "min"), (_SIGN, "max")])
+        both = sides.filter(pc.less(sides[f"{_SIGN}_min"], sides[f"{_SIGN}_max"])).select(keys)
+        updated = np.asarray(numbered.join(both, keys, join_type="left semi")["_place"])
+        kinds[updated] = np.where(came[updated], "UPDATE_AFTER", "UPDATE_BEFORE")
+    found = rows.drop_columns([_SIGN])
+    return found.add_column(found.column_names.index(ORDINAL), TYPE, pa.array(kinds, pa.string()))

@@ -1,0 +1,414 @@
+"""The SQL examples of both connectors' Spark documentation, and what each gives here.
+
+Statements are the pages' own, in our words where those are long or leave something out (`SELECT ...`). Each group has a warehouse of its
+own and runs from top to bottom. `gives`: the result's rows, or with `then` those of a query afterwards; `refused`: what the error says.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Example:
+    sql: str
+    gives: Any = None  # Rows as tuples, sorted; or how many, where they name snapshots and files.
+    then: str | None = None
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    page: str
+    examples: tuple[Example, ...]
+    setup: tuple[str, ...] = ()
+    format: str = "iceberg"
+
+
+def runs(sql, gives=None, then=None):
+    return Example(" ".join(sql.split()), gives, then)
+
+
+def refused(sql, said):
+    return Example(" ".join(sql.split()), refused=said)
+
+
+def group(page, *examples, setup=(), format="iceberg"):
+    return Group(page, examples, (setup,) if isinstance(setup, str) else tuple(setup), format)
+
+
+COLUMNS = "SHOW COLUMNS IN db.sample"
+SAMPLE = "CREATE TABLE db.sample (id bigint NOT NULL, data string, category string, ts timestamp) USING iceberg"
+FILLED = (
+    SAMPLE,
+    "INSERT INTO db.sample VALUES (1, 'a', 'x', TIMESTAMP '2021-06-01 00:00:00'), (2, 'b', 'y', TIMESTAMP '2021-06-02 00:00:00')",
+)
+PARTS = "SELECT col_name, data_type FROM described WHERE col_name LIKE 'Part %'"
+DDL, QUERIES, WRITES, CALLS = (f"Iceberg: spark-{page}" for page in ("ddl", "queries", "writes", "procedures"))
+
+
+def columns(*names):
+    return [(name,) for name in sorted(names)]
+
+
+ALL = columns("id", "data", "category", "ts")
+TWO = "CREATE TABLE db.table (id int, data string) USING iceberg"
+
+ICEBERG = (
+    group(DDL, runs("CREATE TABLE prod.db.sample (id bigint NOT NULL COMMENT 'unique id', data string) USING iceberg", columns("id", "data"), COLUMNS)),
+    group(DDL, runs("CREATE TABLE prod.db.sample (id bigint, data string, category string) USING iceberg PARTITIONED BY (category)", [("Part 0", "category")], "DESCRIBE db.sample")),
+    group(DDL, runs("CREATE TABLE prod.db.sample (id bigint, data string, category string, ts timestamp) USING iceberg PARTITIONED BY (bucket(16, id), days(ts), category)",
+          [("Part 0", "bucket(16, id)"), ("Part 1", "day(ts)"), ("Part 2", "category")], "DESCRIBE db.sample")),
+    group(DDL,
+          runs("CREATE TABLE prod.db.sample USING iceberg AS SELECT id, data FROM other", [(1, "a"), (2, "b")], "SELECT * FROM db.sample"),
+          runs("CREATE TABLE prod.db.sample2 USING iceberg PARTITIONED BY (part) TBLPROPERTIES ('key'='value') AS SELECT id, data AS part FROM other", [(1, "a"), (2, "b")], "SELECT * FROM db.sample2"),
+          runs("REPLACE TABLE prod.db.sample USING iceberg AS SELECT id, data FROM other WHERE id = 1", [(1, "a")], "SELECT * FROM db.sample"),
+          runs("REPLACE TABLE prod.db.sample2 USING iceberg PARTITIONED BY (part) TBLPROPERTIES ('key'='value') AS SELECT id, 'n' AS part FROM other", [(1, "n"), (2, "n")], "SELECT * FROM db.sample2"),
+          runs("CREATE OR REPLACE TABLE prod.db.sample USING iceberg AS SELECT id, data FROM other WHERE id = 2", [(2, "b")], "SELECT * FROM db.sample")),
+    group(DDL, runs("DROP TABLE prod.db.sample", [], "SHOW TABLES IN db"), setup=SAMPLE),
+    group(DDL, runs("DROP TABLE prod.db.sample PURGE", [], "SHOW TABLES IN db"), setup=FILLED),
+    group(DDL, runs("ALTER TABLE prod.db.sample RENAME TO prod.db.new_name", [("db", "new_name", False)], "SHOW TABLES IN db"), setup=SAMPLE),
+    group(DDL,
+          runs("ALTER TABLE prod.db.sample SET TBLPROPERTIES ('read.split.target-size'='268435456')", [("read.split.target-size", "268435456")], "SHOW TBLPROPERTIES db.sample ('read.split.target-size')"),
+          runs("ALTER TABLE prod.db.sample UNSET TBLPROPERTIES ('read.split.target-size')", [("read.split.target-size", "Table db.sample does not have property: read.split.target-size")], "SHOW TBLPROPERTIES db.sample ('read.split.target-size')"),
+          runs("ALTER TABLE prod.db.sample SET TBLPROPERTIES ('comment' = 'A table comment.')", [("Comment", "A table comment.", None)], "DESCRIBE EXTENDED db.sample"),
+          setup=SAMPLE),
+    group(DDL,
+          runs("ALTER TABLE prod.db.sample ADD COLUMNS (new_column string comment 'new_column docs')", columns("id", "new_column"), COLUMNS),
+          runs("ALTER TABLE prod.db.sample ADD COLUMN point struct<x: double, y: double>", [("point", "struct<x:double,y:double>", None)], "DESCRIBE db.sample point"),
+          runs("ALTER TABLE prod.db.sample ADD COLUMN point.z double", [("point", "struct<x:double,y:double,z:double>", None)], "DESCRIBE db.sample point"),
+          runs("ALTER TABLE prod.db.sample ADD COLUMN points array<struct<x: double, y: double>>", [("points", "array<struct<x:double,y:double>>", None)], "DESCRIBE db.sample points"),
+          runs("ALTER TABLE prod.db.sample ADD COLUMN points.element.z double", [("points", "array<struct<x:double,y:double,z:double>>", None)], "DESCRIBE db.sample points"),
+          runs("ALTER TABLE prod.db.sample ADD COLUMN pairs map<struct<x: int>, struct<a: int>>", [("pairs", "map<struct<x:int>,struct<a:int>>", None)], "DESCRIBE db.sample pairs"),
+          runs("ALTER TABLE prod.db.sample ADD COLUMN pairs.value.b int", [("pairs", "map<struct<x:int>,struct<a:int,b:int>>", None)], "DESCRIBE db.sample pairs"),
+          runs("ALTER TABLE prod.db.sample ADD COLUMN behind bigint AFTER id", columns("id", "behind", "new_column", "point", "points", "pairs"), COLUMNS),
+          runs("ALTER TABLE prod.db.sample ADD COLUMN point.w bigint FIRST", [("point", "struct<w:bigint,x:double,y:double,z:double>", None)], "DESCRIBE db.sample point"),
+          setup="CREATE TABLE db.sample (id bigint) USING iceberg"),
+    group(DDL,
+          runs("ALTER TABLE prod.db.sample RENAME COLUMN data TO payload", columns("id", "location", "measurement", "payload"), COLUMNS),
+          runs("ALTER TABLE prod.db.sample RENAME COLUMN location.lat TO latitude", [("location", "struct<latitude:double,lon:double>", None)], "DESCRIBE db.sample location"),
+          runs("ALTER TABLE prod.db.sample ALTER COLUMN measurement TYPE double", [("measurement", "double", None)], "DESCRIBE db.sample measurement"),
+          runs("ALTER TABLE prod.db.sample ALTER COLUMN measurement TYPE double COMMENT 'unit is bytes per second'", [("measurement", "double", "unit is bytes per second")], "DESCRIBE db.sample measurement"),
+          runs("ALTER TABLE prod.db.sample ALTER COLUMN measurement COMMENT 'unit is kilobytes per second'", [("measurement", "double", "unit is kilobytes per second")], "DESCRIBE db.sample measurement"),
+          runs("ALTER TABLE prod.db.sample ALTER COLUMN payload FIRST", [("payload", "string", None)], "DESCRIBE db.sample payload"),
+          runs("ALTER TABLE prod.db.sample ALTER COLUMN location.latitude AFTER lon", [("location", "struct<lon:double,latitude:double>", None)], "DESCRIBE db.sample location"),
+          runs("ALTER TABLE prod.db.sample ALTER COLUMN id DROP NOT NULL"),
+          runs("ALTER TABLE prod.db.sample DROP COLUMN id", columns("location", "measurement", "payload"), COLUMNS),
+          runs("ALTER TABLE prod.db.sample DROP COLUMN location.lon", [("location", "struct<latitude:double>", None)], "DESCRIBE db.sample location"),
+          setup="CREATE TABLE db.sample (id bigint NOT NULL, data string, location struct<lat: double, lon: double>, measurement float) USING iceberg"),
+    group(DDL,
+          runs("ALTER TABLE prod.db.sample ADD PARTITION FIELD category", [("Part 0", "category")], "DESCRIBE db.sample"),
+          runs("ALTER TABLE prod.db.sample ADD PARTITION FIELD bucket(16, id)"),
+          runs("ALTER TABLE prod.db.sample ADD PARTITION FIELD truncate(4, data)"),
+          runs("ALTER TABLE prod.db.sample ADD PARTITION FIELD year(ts)"),
+          runs("ALTER TABLE prod.db.sample ADD PARTITION FIELD bucket(8, id) AS shard", [("Part 4", "bucket(8, id)")], "DESCRIBE db.sample"),
+          runs("ALTER TABLE prod.db.sample DROP PARTITION FIELD category"),
+          runs("ALTER TABLE prod.db.sample DROP PARTITION FIELD bucket(16, id)"),
+          runs("ALTER TABLE prod.db.sample DROP PARTITION FIELD truncate(4, data)"),
+          runs("ALTER TABLE prod.db.sample DROP PARTITION FIELD year(ts)"),
+          runs("ALTER TABLE prod.db.sample DROP PARTITION FIELD shard", 4, "DESCRIBE db.sample"),
+          setup=SAMPLE),
+    group(DDL,
+          runs("ALTER TABLE prod.db.sample REPLACE PARTITION FIELD ts_day WITH month(ts)", [("Part 0", "month(ts)")], "DESCRIBE db.sample"),
+          runs("ALTER TABLE prod.db.sample REPLACE PARTITION FIELD ts_month WITH day(ts) AS day_of_ts", [("Part 0", "day(ts)")], "DESCRIBE db.sample"),
+          setup=SAMPLE + " PARTITIONED BY (day(ts))"),
+    group(DDL,
+          runs("ALTER TABLE prod.db.sample WRITE ORDERED BY category, id", 1, "SELECT * FROM db.sample.sort_orders WHERE is_current AND array_size(sort_by) = 2"),
+          runs("ALTER TABLE prod.db.sample WRITE ORDERED BY category ASC, id DESC"),
+          runs("ALTER TABLE prod.db.sample WRITE ORDERED BY category ASC NULLS LAST, id DESC NULLS FIRST"),
+          runs("INSERT INTO prod.db.sample SELECT id, data, category, ts FROM another_table ORDER BY ts, category", [(1,)], "SELECT id FROM db.sample"),
+          runs("ALTER TABLE prod.db.sample WRITE LOCALLY ORDERED BY category, id", [("write.distribution-mode", "none")], "SHOW TBLPROPERTIES db.sample ('write.distribution-mode')"),
+          runs("ALTER TABLE prod.db.sample WRITE UNORDERED"),
+          runs("ALTER TABLE prod.db.sample WRITE DISTRIBUTED BY PARTITION", [("write.distribution-mode", "hash")], "SHOW TBLPROPERTIES db.sample ('write.distribution-mode')"),
+          runs("ALTER TABLE prod.db.sample WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY category, id"),
+          setup=SAMPLE),
+    group(DDL,
+          runs("ALTER TABLE prod.db.sample SET IDENTIFIER FIELDS id", [("Primary Key", "id", None)], "DESCRIBE EXTENDED db.sample"),
+          runs("ALTER TABLE prod.db.sample SET IDENTIFIER FIELDS id, data", [("Primary Key", "id, data", None)], "DESCRIBE EXTENDED db.sample"),
+          runs("ALTER TABLE prod.db.sample DROP IDENTIFIER FIELDS id", [("Primary Key", "data", None)], "DESCRIBE EXTENDED db.sample"),
+          runs("ALTER TABLE prod.db.sample DROP IDENTIFIER FIELDS data", [("Primary Key", "", None)], "DESCRIBE EXTENDED db.sample"),
+          setup="CREATE TABLE db.sample (id bigint NOT NULL, data string NOT NULL) USING iceberg"),
+    group(DDL,
+          runs("ALTER TABLE prod.db.sample CREATE BRANCH `audit-branch`", [("audit-branch",), ("main",)], "SELECT name FROM db.sample.refs"),
+          runs("ALTER TABLE prod.db.sample CREATE BRANCH IF NOT EXISTS `audit-branch`"),
+          runs("ALTER TABLE prod.db.sample CREATE OR REPLACE BRANCH `audit-branch`"),
+          runs("ALTER TABLE prod.db.sample CREATE BRANCH `other-branch` AS OF VERSION {first}"),
+          runs("ALTER TABLE prod.db.sample CREATE BRANCH `kept-branch` AS OF VERSION {first} RETAIN 30 DAYS WITH SNAPSHOT RETENTION 3 SNAPSHOTS 2 DAYS",
+               [(2592000000, 3, 172800000)], "SELECT max_reference_age_in_ms, min_snapshots_to_keep, max_snapshot_age_in_ms FROM db.sample.refs WHERE name = 'kept-branch'"),
+          runs("ALTER TABLE prod.db.sample REPLACE BRANCH `audit-branch` AS OF VERSION {first} RETAIN 60 DAYS", [(5184000000,)], "SELECT max_reference_age_in_ms FROM db.sample.refs WHERE name = 'audit-branch'"),
+          runs("ALTER TABLE prod.db.sample DROP BRANCH `audit-branch`", [("kept-branch",), ("main",), ("other-branch",)], "SELECT name FROM db.sample.refs"),
+          runs("ALTER TABLE prod.db.sample CREATE TAG `historical-tag`", [("historical-tag",)], "SELECT tag_name FROM db.sample.tags"),
+          runs("ALTER TABLE prod.db.sample CREATE TAG IF NOT EXISTS `historical-tag`"),
+          runs("ALTER TABLE prod.db.sample CREATE OR REPLACE TAG `historical-tag`"),
+          runs("ALTER TABLE prod.db.sample CREATE TAG `first-tag` AS OF VERSION {first}"),
+          runs("ALTER TABLE prod.db.sample CREATE TAG `kept-tag` AS OF VERSION {first} RETAIN 365 DAYS", [(True,)], "SELECT retained_ms >= 31536000000 FROM db.sample.tags WHERE tag_name = 'kept-tag'"),
+          runs("ALTER TABLE prod.db.sample REPLACE TAG `historical-tag` AS OF VERSION {first} RETAIN 60 DAYS", [(True,)], "SELECT retained_ms >= 5184000000 FROM db.sample.tags WHERE tag_name = 'historical-tag'"),
+          runs("ALTER TABLE prod.db.sample DROP TAG `historical-tag`", [("first-tag",), ("kept-tag",)], "SELECT tag_name FROM db.sample.tags"),
+          setup=FILLED),
+    group(DDL,
+          *(refused(text, said) for text, said in (
+              ("CREATE VIEW v AS SELECT * FROM db.sample", "CREATE VIEW"),
+              ("CREATE VIEW IF NOT EXISTS v AS SELECT * FROM db.sample", "CREATE VIEW"),
+              ("CREATE VIEW v (ID COMMENT 'Unique ID', ZIP COMMENT 'Zipcode') COMMENT 'View Comment' AS SELECT id, data FROM db.sample", "CREATE VIEW"),
+              ("CREATE VIEW v TBLPROPERTIES ('key1' = 'val1', 'key2' = 'val2') AS SELECT * FROM db.sample", "CREATE VIEW"),
+              ("CREATE VIEW v TBLPROPERTIES ('location' = '/path/to/custom-location') AS SELECT * FROM db.sample", "CREATE VIEW"),
+              ("CREATE OR REPLACE VIEW v (updated_id COMMENT 'updated ID') TBLPROPERTIES ('key1' = 'new_val1') AS SELECT id FROM db.sample", "CREATE VIEW"),
+              ("SHOW TBLPROPERTIES v", "no table"), ("SHOW CREATE TABLE v", "no table"), ("DESCRIBE EXTENDED v", "no table"),
+              ("DROP VIEW v", "DROP VIEW"), ("DROP VIEW IF EXISTS v", "DROP VIEW"),
+              ("ALTER VIEW v SET TBLPROPERTIES ('key1' = 'val1', 'key2' = 'val2')", "ALTER VIEW"), ("ALTER VIEW v UNSET TBLPROPERTIES ('key1', 'key2')", "ALTER VIEW"),
+              ("SHOW VIEWS", "SHOW VIEWS"), ("SHOW VIEWS IN prod", "SHOW VIEWS"), ("SHOW VIEWS IN db", "SHOW VIEWS"), ("SHOW VIEWS IN prod.db", "SHOW VIEWS"))),
+          setup=SAMPLE),
+    group(QUERIES,
+          runs("SELECT * FROM prod.db.table", [(1, "a"), (2, "b"), (3, "c")]),
+          runs("SELECT * FROM prod.db.table.files", 2),
+          runs("SELECT * FROM prod.db.table TIMESTAMP AS OF '{between}'", [(1, "a"), (2, "b")]),
+          runs("SELECT * FROM prod.db.table VERSION AS OF {first}", [(1, "a"), (2, "b")]),
+          runs("SELECT * FROM prod.db.table VERSION AS OF 'audit-branch'", [(1, "a"), (2, "b")]),
+          runs("SELECT * FROM prod.db.table VERSION AS OF 'historical-snapshot'", [(1, "a"), (2, "b")]),
+          runs("SELECT * FROM prod.db.table FOR SYSTEM_TIME AS OF '{between}'", [(1, "a"), (2, "b")]),
+          runs("SELECT * FROM prod.db.table FOR SYSTEM_VERSION AS OF {first}", [(1, "a"), (2, "b")]),
+          runs("SELECT * FROM prod.db.table FOR SYSTEM_VERSION AS OF 'audit-branch'", [(1, "a"), (2, "b")]),
+          runs("SELECT * FROM prod.db.table FOR SYSTEM_VERSION AS OF 'historical-snapshot'", [(1, "a"), (2, "b")]),
+          runs("SELECT * FROM prod.db.table TIMESTAMP AS OF {seconds}", [(1, "a"), (2, "b"), (3, "c")]),
+          runs("SELECT * FROM prod.db.table FOR SYSTEM_TIME AS OF {seconds}", [(1, "a"), (2, "b"), (3, "c")]),
+          runs("SELECT * FROM prod.db.table.`branch_audit-branch`", [(1, "a"), (2, "b")]),
+          runs("SELECT * FROM prod.db.table.`tag_historical-snapshot`", [(1, "a"), (2, "b")]),
+          runs("SELECT * FROM prod.db.table.history", 2),
+          runs("SELECT * FROM prod.db.table.metadata_log_entries", 4),
+          runs("SELECT * FROM prod.db.table.snapshots", 2),
+          runs("SELECT h.made_current_at, s.operation, h.snapshot_id, h.is_current_ancestor, s.summary['operation'] FROM prod.db.table.history h JOIN prod.db.table.snapshots s ON h.snapshot_id = s.snapshot_id ORDER BY made_current_at", 2),
+          runs("SELECT * FROM prod.db.table.entries", 2),
+          runs("SELECT * FROM prod.db.table.manifests", 2),
+          runs("SELECT * FROM prod.db.table.partitions", 1),
+          refused("SELECT * FROM prod.db.table.position_deletes", "position_deletes is not told here"),
+          runs("SELECT * FROM prod.db.table.all_data_files", 2),
+          runs("SELECT * FROM prod.db.table.all_delete_files", 0),
+          runs("SELECT * FROM prod.db.table.all_entries", 2),
+          runs("SELECT * FROM prod.db.table.all_manifests", 2),
+          runs("SELECT name, type FROM prod.db.table.refs", [("audit-branch", "BRANCH"), ("historical-snapshot", "TAG"), ("main", "BRANCH")]),
+          runs("SELECT * FROM prod.db.table.manifests TIMESTAMP AS OF '{between}'", 1),
+          runs("SELECT * FROM prod.db.table.partitions VERSION AS OF {first}", 1),
+          setup=(TWO, "INSERT INTO db.table VALUES (1, 'a'), (2, 'b')", "ALTER TABLE db.table CREATE BRANCH `audit-branch`", "ALTER TABLE db.table CREATE TAG `historical-snapshot`",
+                 "INSERT INTO db.table VALUES (3, 'c')")),
+    group(WRITES,
+          runs("INSERT INTO prod.db.table VALUES (1, 'a'), (2, 'b')", [(1, "a"), (2, "b")], "SELECT * FROM db.table"),
+          runs("INSERT INTO prod.db.table SELECT id + 2, data FROM other", [(1,), (2,), (3,), (4,)], "SELECT id FROM db.table"),
+          runs("MERGE INTO prod.db.table t USING (SELECT id, 'm' AS data, 'delete' AS op FROM other WHERE id = 1) s ON t.id = s.id WHEN MATCHED AND s.op = 'delete' THEN DELETE "
+               "WHEN MATCHED AND t.data IS NULL AND s.op = 'increment' THEN UPDATE SET t.data = '0' WHEN MATCHED AND s.op = 'increment' THEN UPDATE SET t.data = concat(t.data, '1')", [(2,), (3,), (4,)], "SELECT id FROM db.table"),
+          runs("MERGE INTO prod.db.table t USING (SELECT id, data FROM other) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *", [(1,), (2,), (3,), (4,)], "SELECT id FROM db.table"),
+          runs("MERGE INTO prod.db.table t USING (SELECT 9 AS id, 5 AS event_time) s ON t.id = s.id WHEN NOT MATCHED AND s.event_time > 4 THEN INSERT (id, data) VALUES (s.id, 'new')", [(9, "new")], "SELECT * FROM db.table WHERE id = 9"),
+          runs("MERGE INTO prod.db.table t USING (SELECT 9 AS id) s ON t.id = s.id WHEN NOT MATCHED BY SOURCE THEN UPDATE SET data = 'invalid'", [(9, "new")], "SELECT * FROM db.table WHERE data <> 'invalid'"),
+          setup=TWO),
+    group(WRITES,
+          runs("CREATE TABLE prod.my_app.logs (uuid string NOT NULL, level string NOT NULL, ts timestamp NOT NULL, message string) USING iceberg PARTITIONED BY (level, hours(ts))", [("my_app", "logs", False)], "SHOW TABLES IN my_app"),
+          runs("INSERT OVERWRITE prod.my_app.logs SELECT uuid, first(level), first(ts), first(message) FROM prod.my_app.logs WHERE cast(ts as date) = '2020-07-01' GROUP BY uuid", [], "SELECT * FROM my_app.logs"),
+          runs("INSERT OVERWRITE prod.my_app.logs PARTITION (level = 'INFO') SELECT uuid, first(ts), first(message) FROM prod.my_app.logs WHERE level = 'INFO' GROUP BY uuid", [], "SELECT * FROM my_app.logs")),
+    group(WRITES,
+          runs("DELETE FROM prod.db.table WHERE ts >= '2020-05-01 00:00:00' and ts < '2020-06-01 00:00:00'", [(1,), (3,)], "SELECT id FROM db.table"),
+          runs("DELETE FROM prod.db.all_events WHERE session_time < (SELECT min(session_time) FROM prod.db.good_events)", [(7,)], "SELECT session_time FROM db.all_events"),
+          runs("DELETE FROM prod.db.orders AS t1 WHERE EXISTS (SELECT oid FROM prod.db.returned_orders WHERE t1.oid = oid)", [(2,)], "SELECT oid FROM db.orders"),
+          runs("UPDATE prod.db.table SET c1 = 'update_c1', c2 = 'update_c2' WHERE ts >= '2020-01-01 00:00:00' and ts < '2020-06-01 00:00:00'", [(1, "update_c1"), (3, None)], "SELECT id, c1 FROM db.table"),
+          runs("UPDATE prod.db.all_events SET session_time = 0, ignored = true WHERE session_time < (SELECT min(session_time) + 5 FROM prod.db.good_events)", [(0, True)], "SELECT session_time, ignored FROM db.all_events"),
+          runs("UPDATE prod.db.orders AS t1 SET order_status = 'returned' WHERE EXISTS (SELECT oid FROM prod.db.returned_orders WHERE t1.oid = oid + 1)", [(2, "returned")], "SELECT * FROM db.orders"),
+          setup=("CREATE TABLE db.table (id int, ts timestamp, c1 string, c2 string) USING iceberg",
+                 "INSERT INTO db.table (id, ts) VALUES (1, TIMESTAMP '2020-04-01 00:00:00'), (2, TIMESTAMP '2020-05-07 00:00:00'), (3, TIMESTAMP '2020-07-01 00:00:00')",
+                 "CREATE TABLE db.all_events (session_time int, ignored boolean) USING iceberg; INSERT INTO db.all_events VALUES (1, false), (7, false)",
+                 "CREATE TABLE db.good_events USING iceberg AS SELECT 5 AS session_time",
+                 "CREATE TABLE db.orders (oid int, order_status string) USING iceberg; INSERT INTO db.orders VALUES (1, 'new'), (2, 'new')",
+                 "CREATE TABLE db.returned_orders USING iceberg AS SELECT 1 AS oid")),
+    group(WRITES,
+          runs("INSERT INTO prod.db.table.branch_audit VALUES (1, 'a'), (2, 'b')", [(0,), (1,), (2,)], "SELECT id FROM db.table.branch_audit"),
+          runs("MERGE INTO prod.db.table.branch_audit t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE", [(0,), (2,)], "SELECT id FROM db.table.branch_audit"),
+          runs("UPDATE prod.db.table.branch_audit AS t1 SET data = 'c'", [("c",), ("c",)], "SELECT data FROM db.table.branch_audit"),
+          runs("DELETE FROM prod.db.table.branch_audit WHERE id = 2", [(0,)], "SELECT id FROM db.table.branch_audit"),
+          runs("SET spark.wap.branch = audit; INSERT INTO prod.db.table VALUES (3, 'c')", [(0,), (3,)], "SELECT id FROM db.table.branch_audit"),
+          runs("RESET spark.wap.branch; SELECT id FROM prod.db.table", [(0,)]),
+          runs("ALTER TABLE prod.db.table SET TBLPROPERTIES ('write.spark.accept-any-schema'='true')"),
+          setup=(TWO + " TBLPROPERTIES ('write.wap.enabled'='true')", "INSERT INTO db.table VALUES (0, 'z')", "ALTER TABLE db.table CREATE BRANCH audit")),
+    group(WRITES,
+          runs("CREATE TABLE prod.db.sample (id bigint, data string, category string, ts timestamp) USING iceberg PARTITIONED BY (days(ts), category)"),
+          runs("INSERT INTO prod.db.sample SELECT id, data, category, ts FROM another_table", [(1,)], "SELECT id FROM db.sample")),
+    group(CALLS,
+          runs("CALL catalog_name.system.rollback_to_snapshot('db.sample', {first})", 1),
+          runs("CALL catalog_name.system.set_current_snapshot(table => 'db.sample', ref => 's1')", 1),
+          runs("CALL catalog_name.system.set_current_snapshot('db.sample', {first})", 1),
+          runs("CALL catalog_name.system.rollback_to_timestamp('db.sample', TIMESTAMP '{between}')", 1),
+          refused("CALL catalog_name.system.cherrypick_snapshot('my_table', 1)", "known are"),
+          refused("CALL catalog_name.system.cherrypick_snapshot(snapshot_id => 1, table => 'my_table')", "known are"),
+          refused("CALL catalog_name.system.publish_changes('my_table', 'wap_id_1')", "known are"),
+          refused("CALL catalog_name.system.publish_changes(wap_id => 'wap_id_2', table => 'my_table')", "known are"),
+          runs("CALL hive_prod.system.expire_snapshots('db.sample', TIMESTAMP '2021-06-30 00:00:00.000', 100)", 1),
+          refused("CALL hive_prod.system.expire_snapshots(table => 'db.sample', snapshot_ids => ARRAY(123))", "snapshot_ids => ...): not supported"),
+          runs("CALL catalog_name.system.remove_orphan_files(table => 'db.sample', dry_run => true)", 0),
+          refused("CALL catalog_name.system.remove_orphan_files(table => 'db.sample', location => 'tablelocation/data')", "location => ...): not supported"),
+          runs("CALL catalog_name.system.rewrite_data_files('db.sample')", 1),
+          runs("CALL catalog_name.system.rewrite_data_files(table => 'db.sample', strategy => 'sort', sort_order => 'id DESC NULLS LAST,data ASC NULLS FIRST')", 1),
+          runs("CALL catalog_name.system.rewrite_data_files(table => 'db.sample', strategy => 'sort', sort_order => 'zorder(id,data)')", 1),
+          refused("CALL catalog_name.system.rewrite_data_files(table => 'db.sample', options => map('min-input-files','2'))", "'min-input-files' is not supported"),
+          runs("CALL catalog_name.system.rewrite_data_files(table => 'db.sample', where => 'category = \"x\"')", 1),
+          runs("CALL catalog_name.system.rewrite_manifests('db.sample')", 1),
+          runs("CALL catalog_name.system.rewrite_manifests('db.sample', false)", 1),
+          runs("CALL catalog_name.system.rewrite_position_delete_files('db.sample')", 1),
+          runs("CALL catalog_name.system.rewrite_position_delete_files(table => 'db.sample', options => map('rewrite-all', 'true'))", 1),
+          refused("CALL catalog_name.system.rewrite_position_delete_files(table => 'db.sample', options => map('min-input-files','2'))", "'min-input-files' is not supported"),
+          refused("CALL catalog_name.system.snapshot('db.sample', 'db.snap')", "known are"),
+          refused("CALL catalog_name.system.snapshot('db.sample', 'db.snap', '/tmp/temptable/')", "known are"),
+          refused("CALL catalog_name.system.migrate('spark_catalog.db.sample', map('foo', 'bar'))", "known are"),
+          refused("CALL catalog_name.system.migrate('db.sample')", "known are"),
+          refused("CALL spark_catalog.system.add_files(table => 'db.tbl', source_table => 'db.src_tbl', partition_filter => map('part_col_1', 'A'))", "known are files"),
+          runs("CALL spark_catalog.system.add_files(table => 'db.tbl', source_table => '`parquet`.`{folder}`')", [(7,)], "SELECT id FROM db.tbl"),
+          runs("CALL spark_catalog.system.register_table(table => 'db.tbl2', metadata_file => '{metadata}')", 1),
+          runs("CALL spark_catalog.system.ancestors_of('db.sample')"),
+          runs("CALL spark_catalog.system.ancestors_of('db.sample', {first})", 1),
+          runs("CALL spark_catalog.system.ancestors_of(snapshot_id => {first}, table => 'db.sample')", 1),
+          setup=(SAMPLE + " PARTITIONED BY (category)", *FILLED[1:], "ALTER TABLE db.sample CREATE TAG s1", "INSERT INTO db.sample VALUES (3, 'c', 'x', TIMESTAMP '2021-06-03 00:00:00')",
+                 "ALTER TABLE db.sample CREATE TAG s2", "CREATE TABLE db.tbl (id int) USING iceberg")),
+    group(CALLS, runs("CALL catalog_name.system.fast_forward('db.sample', 'main', 'audit-branch')", [(1,), (2,), (9,)], "SELECT id FROM db.sample"),
+          setup=(*FILLED, "ALTER TABLE db.sample CREATE BRANCH `audit-branch`", "INSERT INTO db.sample.`branch_audit-branch` (id) VALUES (9)")),
+    group(CALLS,
+          runs("CALL spark_catalog.system.create_changelog_view(table => 'db.tbl', options => map('start-snapshot-id','{first}'))", [(1, "Alice", "DELETE")], "SELECT id, name, _change_type FROM tbl_changes"),
+          runs("CALL spark_catalog.system.create_changelog_view(table => 'db.tbl', options => map('start-timestamp','1678335750489','end-timestamp', '{now}'), changelog_view => 'my_changelog_view')", 3, "SELECT * FROM my_changelog_view"),
+          runs("CALL spark_catalog.system.create_changelog_view(table => 'db.tbl', options => map('end-snapshot-id','{first}'), identifier_columns => array('id', 'name'))", 2, "SELECT * FROM tbl_changes"),
+          runs("SELECT id, name, _change_type, _change_ordinal FROM tbl_changes", [(1, "Alice", "INSERT", 0), (2, "Bob", "INSERT", 0)]),
+          runs("SELECT * FROM tbl_changes where _change_type = 'INSERT' AND id = 3 ORDER BY _change_ordinal", []),
+          runs("CALL spark_catalog.system.create_changelog_view(table => 'db.tbl', net_changes => true)", [(2, "Bob", "INSERT", 0)], "SELECT id, name, _change_type, _change_ordinal FROM tbl_changes"),
+          runs("SELECT id, name, _change_type FROM spark_catalog.db.tbl.changes", [(1, "Alice", "DELETE"), (1, "Alice", "INSERT"), (2, "Bob", "DELETE"), (2, "Bob", "INSERT"), (2, "Bob", "INSERT")]),
+          setup=("CREATE TABLE db.tbl (id int, name string) USING iceberg", "INSERT INTO db.tbl VALUES (1, 'Alice'), (2, 'Bob')", "DELETE FROM db.tbl WHERE id = 1")),
+)  # fmt: skip
+
+DDL, QUERY, WRITE, ALTER, CALLS = (
+    f"Paimon: spark/{page}" for page in ("sql-ddl", "sql-query", "sql-write", "sql-alter", "procedures")
+)
+FIVE = "user_id BIGINT, item_id BIGINT, behavior STRING, dt STRING, hh STRING"
+T = (
+    "CREATE TABLE T (k INT, v STRING, p INT) PARTITIONED BY (p)",
+    "INSERT INTO T VALUES (1, 'a', 0)",
+    "INSERT INTO T VALUES (2, 'b', 1)",
+)
+NESTED = "CREATE TABLE my_table (k INT, v STRUCT<f1: STRING, f2: INT>, w ARRAY<STRUCT<f1: STRING, f2: INT>>, x MAP<INT, STRUCT<f1: STRING, f2: INT>>)"
+KEYED = "CREATE TABLE {0} (a INT, b INT, c STRING) TBLPROPERTIES ('primary-key' = 'a')"
+TAGS = "SELECT tag_name, snapshot_id FROM T.tags"
+
+
+def shape(name):
+    return f"DESCRIBE my_table {name}"
+
+
+PAIMON = (
+    group(DDL, runs("USE paimon.default"), runs(f"CREATE TABLE my_table ({FIVE}) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id')", [("Primary Key", "dt, hh, user_id", None)], "DESCRIBE EXTENDED my_table"), format="paimon"),
+    group(DDL, runs(f"CREATE TABLE my_table ({FIVE}) PARTITIONED BY (dt, hh) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id')", [("Part 0", "dt"), ("Part 1", "hh")], "DESCRIBE my_table"), format="paimon"),
+    group(DDL,
+          refused(f"CREATE TABLE my_table ({FIVE}) PARTITIONED BY (dt, hh) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id') LOCATION '/path/to/table'", "LOCATION"),
+          refused("CREATE TABLE my_table LOCATION '/path/to/table'", "LOCATION"),
+          runs("CREATE TABLE my_table (user_id BIGINT, item_id BIGINT); CREATE TABLE my_table_as AS SELECT * FROM my_table", columns("user_id", "item_id"), "SHOW COLUMNS IN my_table_as"),
+          runs(f"CREATE TABLE my_table_partition ({FIVE}) PARTITIONED BY (dt, hh); CREATE TABLE my_table_partition_as PARTITIONED BY (dt) AS SELECT * FROM my_table_partition", [("Part 0", "dt")], "DESCRIBE my_table_partition_as"),
+          runs("CREATE TABLE my_table_options (user_id BIGINT, item_id BIGINT) TBLPROPERTIES ('file.format' = 'orc'); CREATE TABLE my_table_options_as TBLPROPERTIES ('file.format' = 'parquet') AS SELECT * FROM my_table_options",
+               [("file.format", "parquet")], "SHOW TBLPROPERTIES my_table_options_as ('file.format')"),
+          runs(f"CREATE TABLE my_table_pk ({FIVE}) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id'); CREATE TABLE my_table_pk_as TBLPROPERTIES ('primary-key' = 'dt') AS SELECT * FROM my_table_pk", [("Primary Key", "dt", None)], "DESCRIBE EXTENDED my_table_pk_as"),
+          runs(f"CREATE TABLE my_table_all ({FIVE}) PARTITIONED BY (dt, hh) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id'); CREATE TABLE my_table_all_as PARTITIONED BY (dt) TBLPROPERTIES ('primary-key' = 'dt,hh') AS SELECT * FROM my_table_all",
+               [("Primary Key", "dt, hh", None)], "DESCRIBE EXTENDED my_table_all_as"),
+          refused("CREATE VIEW v1 AS SELECT * FROM my_table", "CREATE VIEW"), refused("CREATE OR REPLACE VIEW v1 AS SELECT * FROM my_table", "CREATE VIEW"), refused("DROP VIEW v1", "DROP VIEW"), format="paimon"),
+    group(DDL,
+          runs("ALTER TABLE T CREATE TAG `TAG-1`", [("TAG-1", 2)], TAGS),
+          runs("ALTER TABLE T CREATE TAG IF NOT EXISTS `TAG-1`"),
+          runs("ALTER TABLE T CREATE TAG `TAG-2` RETAIN 7 DAYS", [(604800000,)], "SELECT retained_ms FROM T.tags WHERE tag_name = 'TAG-2'"),
+          runs("ALTER TABLE T CREATE TAG `TAG-3` AS OF VERSION 1", [("TAG-1", 2), ("TAG-2", 2), ("TAG-3", 1)], TAGS),
+          runs("ALTER TABLE T CREATE TAG `TAG-4` AS OF VERSION 2 RETAIN 12 HOURS"),
+          runs("ALTER TABLE T REPLACE TAG `TAG-4` AS OF VERSION 2 RETAIN 24 HOURS", [(86400000,)], "SELECT retained_ms FROM T.tags WHERE tag_name = 'TAG-4'"),
+          runs("ALTER TABLE T CREATE OR REPLACE TAG `TAG-5` AS OF VERSION 2 RETAIN 24 HOURS"),
+          runs("SHOW TAGS T", 5),
+          runs("ALTER TABLE T DELETE TAG `TAG-1`"), runs("ALTER TABLE T DELETE TAG IF EXISTS `TAG-1`"),
+          runs("ALTER TABLE T DELETE TAG `TAG-2,TAG-3`", [("TAG-4", 2), ("TAG-5", 2)], TAGS),
+          runs("ALTER TABLE T RENAME TAG `TAG-4` TO `TAG-2`", [("TAG-2", 2), ("TAG-5", 2)], TAGS), setup=T, format="paimon"),
+    group(QUERY,
+          runs("SELECT * FROM t VERSION AS OF 1", [(1, "a", 0)]), runs("SELECT * FROM t TIMESTAMP AS OF '{between}'", [(1, "a", 0)]), runs("SELECT k FROM t TIMESTAMP AS OF {seconds}", [(1,), (2,)]),
+          runs("SELECT * FROM t VERSION AS OF 'my-tag'", [(1, "a", 0)]), refused("SELECT * FROM t VERSION AS OF 'watermark-1678883047356'", "no snapshot with a watermark"),
+          runs("SELECT * FROM paimon_incremental_query('t', 1, 2)", [(2, "b", 1)]), setup=(*T, "ALTER TABLE t CREATE TAG `my-tag` AS OF VERSION 1"), format="paimon"),
+    group(QUERY,
+          runs("CREATE TABLE orders (catalog_id BIGINT, order_id BIGINT, amount INT) TBLPROPERTIES ('primary-key' = 'catalog_id,order_id'); INSERT INTO orders VALUES (1025, 29495, 1), (1025, 2100, 2), (1, 29495, 3)"),
+          runs("SELECT amount FROM orders WHERE catalog_id=1025", [(1,), (2,)]), runs("SELECT amount FROM orders WHERE catalog_id=1025 AND order_id=29495", [(1,)]),
+          runs("SELECT amount FROM orders WHERE catalog_id=1025 AND order_id>2035 AND order_id<6000", [(2,)]), runs("SELECT amount FROM orders WHERE order_id=29495", [(1,), (3,)]),
+          runs("SELECT amount FROM orders WHERE catalog_id=1025 OR order_id=29495", [(1,), (2,), (3,)]), format="paimon"),
+    group(WRITE,
+          runs("INSERT INTO my_table SELECT k, v, p FROM T", [(1,), (2,)], "SELECT k FROM my_table"), runs("INSERT OVERWRITE my_table SELECT k, v, p FROM T WHERE k = 1", [(1,)], "SELECT k FROM my_table"),
+          runs("INSERT OVERWRITE my_table PARTITION (p = 5) SELECT k, v FROM T", [(1, 0), (1, 5), (2, 5)], "SELECT k, p FROM my_table"),
+          setup=(*T, "CREATE TABLE my_table (k INT, v STRING, p INT) PARTITIONED BY (p)"), format="paimon"),
+    group(WRITE,
+          runs("CREATE TABLE my_table (id INT, pt STRING) PARTITIONED BY (pt); INSERT INTO my_table VALUES (1, 'p1'), (2, 'p2')"),
+          runs("INSERT OVERWRITE my_table PARTITION (pt) VALUES (3, 'p1')", [(3, "p1")], "SELECT * FROM my_table"), runs("INSERT OVERWRITE my_table VALUES (3, 'p1'), (2, 'p2')", [(2, "p2"), (3, "p1")], "SELECT * FROM my_table"),
+          runs("INSERT OVERWRITE my_table PARTITION (pt='p1') VALUES (4)", [(2, "p2"), (4, "p1")], "SELECT * FROM my_table"),
+          runs("SET spark.sql.sources.partitionOverwriteMode=dynamic; INSERT OVERWRITE my_table VALUES (3, 'p1')", [(2, "p2"), (3, "p1")], "SELECT * FROM my_table"),
+          runs("TRUNCATE TABLE my_table", [], "SELECT * FROM my_table"), format="paimon"),
+    group(WRITE,
+          runs("CREATE TABLE t (id INT, s STRUCT<c1: INT, c2: STRING>, name STRING) TBLPROPERTIES ('primary-key' = 'id', 'merge-engine' = 'deduplicate'); INSERT INTO t VALUES (1, named_struct('c1', 1, 'c2', 'b'), 'a')"),
+          runs("UPDATE t SET name = 'a_new' WHERE id = 1", [("a_new",)], "SELECT name FROM t"), runs("UPDATE t SET s.c2 = 'a_new' WHERE s.c1 = 1", [({"c1": 1, "c2": "a_new"},)], "SELECT s FROM t"),
+          runs("DELETE FROM my_table WHERE currency = 'UNKNOWN'", [("EUR",)], "SELECT currency FROM my_table"),
+          setup="CREATE TABLE my_table (currency STRING, n INT); INSERT INTO my_table VALUES ('UNKNOWN', 1), ('EUR', 2)", format="paimon"),
+    group(WRITE,
+          runs("MERGE INTO target USING source ON target.a = source.a WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *", [(1, 100, "c11"), (2, 20, "c2"), (3, 300, "c33"), (5, 500, "c55"), (6, 600, "c66"), (7, 700, "c99")], "SELECT * FROM target"),
+          runs("MERGE INTO again USING source ON again.a = source.a WHEN MATCHED AND again.a = 5 THEN UPDATE SET b = source.b + again.b WHEN MATCHED AND source.c > 'c2' THEN UPDATE SET * WHEN MATCHED THEN DELETE "
+               "WHEN NOT MATCHED AND c > 'c9' THEN INSERT (a, b, c) VALUES (a, b * 1.1, c) WHEN NOT MATCHED THEN INSERT *", [(2, 20, "c2"), (3, 300, "c33"), (5, 550, "c5"), (6, 600, "c66"), (7, 770, "c99")], "SELECT * FROM again"),
+          setup=[KEYED.format(name) for name in ("target", "again", "source")] + ["INSERT INTO target VALUES (1, 10, 'c1'), (2, 20, 'c2'), (3, 30, 'c3'), (5, 50, 'c5')", "INSERT INTO again SELECT * FROM target",
+                 "INSERT INTO source VALUES (1, 100, 'c11'), (3, 300, 'c33'), (5, 500, 'c55'), (6, 600, 'c66'), (7, 700, 'c99')"], format="paimon"),
+    group(WRITE, runs("set `spark.paimon.write.merge-schema` = true; CREATE TABLE t (a INT, b STRING); INSERT INTO t VALUES (1, '1'), (2, '2'); INSERT INTO t BY NAME SELECT 3 AS a, '3' AS b, 3 AS c", [(1, None), (2, None), (3, 3)], "SELECT a, c FROM t"), format="paimon"),
+    group(ALTER,
+          runs("ALTER TABLE my_table SET TBLPROPERTIES ('write-buffer-size' = '256 MB')", [("write-buffer-size", "256 MB")], "SHOW TBLPROPERTIES my_table ('write-buffer-size')"), runs("ALTER TABLE my_table UNSET TBLPROPERTIES ('write-buffer-size')", [], "SELECT * FROM my_table.options WHERE key = 'write-buffer-size'"),
+          runs("ALTER TABLE my_table SET TBLPROPERTIES ('comment' = 'table comment')", [("Comment", "table comment", None)], "DESCRIBE EXTENDED my_table"), runs("ALTER TABLE my_table UNSET TBLPROPERTIES ('comment')", [("Comment", "", None)], "DESCRIBE EXTENDED my_table"),
+          runs("ALTER TABLE my_table ADD COLUMNS (c1 INT, c2 STRING)", columns("b", "buy_count", "c0", "c1", "c2", "col_a"), "SHOW COLUMNS IN my_table"), runs("ALTER TABLE my_table DROP COLUMNS (c1, c2)", columns("b", "buy_count", "c0", "col_a"), "SHOW COLUMNS IN my_table"),
+          runs("ALTER TABLE my_table RENAME COLUMN c0 TO c1", columns("b", "buy_count", "c1", "col_a"), "SHOW COLUMNS IN my_table"), runs("ALTER TABLE my_table ALTER COLUMN buy_count COMMENT 'buy count'", [("buy_count", "int", "buy count")], shape("buy_count")),
+          runs("ALTER TABLE my_table ADD COLUMN c INT FIRST", [("c", "int", None)], shape("c")), runs("ALTER TABLE my_table ADD COLUMN d INT AFTER b", [("d", "int", None)], shape("d")), runs("ALTER TABLE my_table ALTER COLUMN col_a FIRST"), runs("ALTER TABLE my_table ALTER COLUMN col_a AFTER b"),
+          runs("ALTER TABLE my_table ALTER COLUMN col_a TYPE DOUBLE", [("col_a", "double", None)], shape("col_a")), runs("ALTER TABLE my_table RENAME TO my_table_new", [("default", "my_table_new", False)], "SHOW TABLES"),
+          runs("ALTER TABLE paimon.default.my_table_new RENAME to default.test2", [("default", "test2", False)], "SHOW TABLES"), setup="CREATE TABLE my_table (b INT, c0 INT, buy_count INT, col_a INT)", format="paimon"),
+    group(ALTER,
+          runs("ALTER TABLE my_table ADD COLUMN v.f3 STRING", [("v", "struct<f1:string,f2:int,f3:string>", None)], shape("v")), runs("ALTER TABLE my_table ADD COLUMN w.element.f3 STRING", [("w", "array<struct<f1:string,f2:int,f3:string>>", None)], shape("w")),
+          runs("ALTER TABLE my_table ADD COLUMN x.value.f3 STRING", [("x", "map<int,struct<f1:string,f2:int,f3:string>>", None)], shape("x")), runs("ALTER TABLE my_table RENAME COLUMN v.f1 to f100", [("v", "struct<f100:string,f2:int,f3:string>", None)], shape("v")),
+          runs("ALTER TABLE my_table RENAME COLUMN w.element.f1 to f100", [("w", "array<struct<f100:string,f2:int,f3:string>>", None)], shape("w")), runs("ALTER TABLE my_table RENAME COLUMN x.value.f1 to f100", [("x", "map<int,struct<f100:string,f2:int,f3:string>>", None)], shape("x")),
+          runs("ALTER TABLE my_table ALTER COLUMN v.f2 TYPE BIGINT", [("v", "struct<f100:string,f2:bigint,f3:string>", None)], shape("v")), runs("ALTER TABLE my_table ALTER COLUMN w.element.f2 TYPE BIGINT", [("w", "array<struct<f100:string,f2:bigint,f3:string>>", None)], shape("w")),
+          runs("ALTER TABLE my_table ALTER COLUMN x.value.f2 TYPE BIGINT", [("x", "map<int,struct<f100:string,f2:bigint,f3:string>>", None)], shape("x")), runs("ALTER TABLE my_table DROP COLUMN v.f2", [("v", "struct<f100:string,f3:string>", None)], shape("v")),
+          runs("ALTER TABLE my_table DROP COLUMN w.element.f2", [("w", "array<struct<f100:string,f3:string>>", None)], shape("w")), runs("ALTER TABLE my_table DROP COLUMN x.value.f2", [("x", "map<int,struct<f100:string,f3:string>>", None)], shape("x")), setup=NESTED, format="paimon"),
+    group(ALTER,
+          runs("ALTER TABLE my_table DROP PARTITION (`id` = 1, `name` = 'paimon')", [(2,)], "SELECT id FROM my_table"), refused("ALTER TABLE my_table ADD PARTITION (`id` = 1, `name` = 'paimon')", "comes with its first row"),
+          refused("ALTER DATABASE my_database SET DBPROPERTIES ('a' = 'b')", "ALTER DATABASE"), refused("ALTER DATABASE my_database SET LOCATION 'file:/temp/my_database.db'", "ALTER DATABASE"),
+          setup="CREATE TABLE my_table (n INT, id INT, name STRING) PARTITIONED BY (id, name); INSERT INTO my_table VALUES (0, 1, 'paimon'), (0, 2, 'paimon')", format="paimon"),
+    group(CALLS,
+          runs("CALL sys.compact(table => 'T', partitions => 'p=0;p=1', order_strategy => 'zorder', order_by => 'k,v')", 1), runs("CALL sys.compact(table => 'T', where => 'p>0 and p<3', order_strategy => 'zorder', order_by => 'k,v')", 1),
+          runs("CALL sys.compact(table => 'T', where => 'p>10', order_strategy => 'zorder', order_by => 'k,v', options => 'sink.parallelism=4')", 1), runs("CALL sys.compact(table => 'T', partition_idle_time => '60s')", 1), runs("CALL sys.compact(table => 'T', compact_strategy => 'minor')", 1),
+          refused("CALL sys.compact_manifest(`table` => 'default.T')", "merged by its commits"), runs("CALL sys.expire_snapshots(table => 'default.T', retain_max => 10)", 1), refused("CALL sys.expire_snapshots(table => 'default.T', retain_max => 10, options => 'snapshot.expire.limit=1')", "option 'snapshot.expire.limit' is not supported"),
+          refused("CALL sys.expire_partitions(table => 'default.T', expiration_time => '1 d', timestamp_formatter => 'yyyy-MM-dd', timestamp_pattern => '$dt', expire_strategy => 'values-time')", "expiration_time => ...): not supported"),
+          runs("CALL sys.create_tag(table => 'default.T', tag => 'my_tag', snapshot => 1, time_retained => '1 d')", [("my_tag", 1)], TAGS), runs("CALL sys.create_tag(table => 'default.T', tag => 'tag1')", 2, TAGS),
+          runs("CALL sys.create_tag_from_timestamp(`table` => 'default.T', `tag` => 'early', `timestamp` => 1724404318750, time_retained => '1 d')", [("early", 1)], TAGS + " WHERE tag_name = 'early'"),
+          runs("CALL sys.rename_tag(table => 'default.T', tag => 'tag1', target_tag => 'tag2')", [("early",), ("my_tag",), ("tag2",)], "SELECT tag_name FROM T.tags"), runs("CALL sys.replace_tag(table => 'default.T', tag => 'tag2', snapshot => 2, time_retained => '1 d')", [("tag2", 2)], TAGS + " WHERE tag_name = 'tag2'"),
+          runs("CALL sys.delete_tag(table => 'default.T', tag => 'early')", 2, TAGS), refused("CALL sys.expire_tags(table => 'default.T', older_than => '2024-09-06 11:00:00')", "known are"),
+          refused("CALL sys.trigger_tag_automatic_creation(table => 'default.T')", "known are"),
+          runs("CALL sys.rollback(table => 'default.T', tag => 'tag2')", [(1,), (2,)], "SELECT k FROM T"), runs("CALL sys.rollback(table => 'default.T', snapshot => 2)", [(1,), (2,)], "SELECT k FROM T"), runs("CALL sys.rollback(table => 'default.T', version => 'my_tag')", [(1,)], "SELECT k FROM T"),
+          runs("CALL sys.rollback(table => 'default.T', version => 1)", [(1,)], "SELECT k FROM T"), runs("CALL sys.rollback_to_timestamp(table => 'default.T', timestamp => {now})", 1), refused("CALL sys.rollback_to_watermark(table => 'default.T', watermark => 1730292023000)", "no snapshot has a watermark"),
+          refused("CALL sys.purge_files(table => 'default.T')", "known are"), refused("CALL sys.migrate_database(source_type => 'hive', database => 'db01', options => 'file.format=parquet')", "known are"), refused("CALL sys.migrate_table(source_type => 'hive', table => 'default.T', options => 'file.format=parquet')", "known are"),
+          runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00')", 0), runs("CALL sys.remove_orphan_files(table => 'default.*', older_than => '2023-10-31 12:00:00')", 0), runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true)", 0),
+          runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true, parallelism => '5')", 0), runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true, parallelism => '5', mode => 'local')", 0),
+          refused("CALL sys.remove_unexisting_files(table => 'default.T')", "without dry_run"), runs("CALL sys.remove_unexisting_files(table => 'default.T', dry_run = true)", 0), refused("CALL sys.repair('test_db.T')", "known are"), refused("CALL sys.repair('test_db.T,test_db01,test_db.T2')", "known are"),
+          refused("CALL sys.create_branch(table => 'default.T', branch => 'test_branch')", "kept, not read"), refused("CALL sys.create_branch(table => 'default.T', branch => 'other', tag => 'my_tag')", "kept, not read"),
+          refused("CALL sys.create_branch(table => 'default.T$branch_test_branch', branch => 'third', tag => 'my_tag')", "kept, not read"), refused("CALL sys.fast_forward(table => 'default.T', branch => 'test_branch')", "kept, not read"), refused("CALL sys.delete_branch(table => 'default.T', branch => 'other')", "kept, not read"),
+          runs("CALL sys.reset_consumer(table => 'default.T', consumerId => 'myid', nextSnapshotId => 1)", 1, "SELECT * FROM T.consumers"), runs("CALL sys.reset_consumer(table => 'default.T', consumerId => 'myid')", 0, "SELECT * FROM T.consumers"), runs("CALL sys.clear_consumers(table => 'default.T')", 0, "SELECT * FROM T.consumers"),
+          runs("CALL sys.clear_consumers(table => 'default.T', includingConsumers => 'myid.*')", 1), runs("CALL sys.clear_consumers(table => 'default.T', includingConsumers => '', excludingConsumers => 'myid1.*')", 1), runs("CALL sys.clear_consumers(table => 'default.T', includingConsumers => 'myid.*', excludingConsumers => 'myid1.*')", 1),
+          refused("CALL sys.mark_partition_done(table => 'default.T', partitions => 'p=0')", "known are"), refused("CALL sys.mark_partition_done(table => 'default.T', partitions => 'p=0;p=1')", "known are"),
+          *(refused(f"CALL sys.alter_view_dialect({each})", "known are") for each in ("'v', 'add', 'spark', 'query'", "`view` => 'v', `action` => 'add', `query` => 'query'", "'v', 'update', 'spark', 'query'", "`view` => 'v', `action` => 'update', `query` => 'query'", "'v', 'drop', 'spark'", "`view` => 'v', `action` => 'drop'")),
+          refused("CALL sys.create_function('f', '[]', '[]', true, 'comment', 'k1=v1')", "known are"), refused("CALL sys.alter_function('f', '{}')", "known are"), refused("CALL sys.drop_function('f')", "known are"), setup=T, format="paimon"),
+)  # fmt: skip
+
+GROUPS = (*ICEBERG, *PAIMON)
+
+
+def share():
+    """(examples that run, all examples) of each page, and of all."""
+    found = {}
+    for each in GROUPS:
+        for page in (each.page,):
+            here = found.setdefault(page, [0, 0])
+            here[0] += sum(example.refused is None for example in each.examples)
+            here[1] += len(each.examples)
+    found["all"] = [sum(column) for column in zip(*found.values(), strict=True)]
+    return {page: tuple(counts) for page, counts in found.items()}
+
+
+def table():
+    """The rows of docs/sql.md's table."""
+    return "\n".join(f"| {page} | {total} | {run} |" for page, (run, total) in share().items())

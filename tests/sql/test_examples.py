@@ -1,0 +1,79 @@
+"""Every SQL example of both connectors' Spark documentation: it runs and gives what the page says, or is refused by name."""
+
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeformat import InvalidInput, Lake, NotFound, UnsupportedFeature
+from tests.sql.conftest import rows
+from tests.sql.examples import GROUPS, table
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_counts_the_examples():
+    assert table() in (ROOT / "docs" / "sql.md").read_text()
+
+
+def told(result):
+    return [tuple(row.values()) for row in result.to_arrow().to_pylist()]
+
+
+@pytest.mark.parametrize("place", range(len(GROUPS)), ids=lambda i: f"{GROUPS[i].page}-{i}")
+def test_examples_of_the_connectors_pages(tmp_path, place):
+    group = GROUPS[place]
+    lake = Lake(tmp_path / "w", **({"catalog": "sql"} if group.format == "iceberg" else {}))
+    for name in ("prod", "paimon", "catalog_name", "spark_catalog", "hive_prod"):
+        lake.sql(f"CREATE CATALOG {name} WITH ('type' = '{group.format}', 'warehouse' = '{tmp_path / 'w'}')")
+    lake.sql("CREATE DATABASE default; CREATE DATABASE db; CREATE DATABASE my_database")
+    (tmp_path / "folder").mkdir()
+    pq.write_table(pa.table({"id": pa.array([7], pa.int32())}), tmp_path / "folder" / "a.parquet")
+    frames = {
+        "other": pa.table({"id": pa.array([1, 2], pa.int32()), "data": ["a", "b"]}),
+        "another_table": pa.table(
+            {"id": [1], "data": ["a"], "category": ["x"], "ts": pa.array([0], pa.timestamp("us", "UTC"))}
+        ),
+    }
+    known = {"folder": str(tmp_path / "folder")}
+
+    def run(text):
+        for key, value in known.items():
+            text = text.replace("{" + key + "}", str(value))
+        return lake.sql(text, **frames)
+
+    for each in group.setup:
+        run(each)
+        names = [name for name in ("db.sample", "db.table", "db.tbl", "default.T") if lake.exists(name)]
+        snapshots = lake.table(names[0]).snapshots() if names else []
+        if len(snapshots) == 1 and "first" not in known:
+            known["first"] = snapshots[0].id
+            time.sleep(0.005)  # Snapshots of different milliseconds.
+            known["between"] = (
+                f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())}.{int(time.time() * 1000) % 1000:03}"
+            )
+            time.sleep(0.005)
+    known["seconds"] = int(time.time()) + 1
+    for example in group.examples:
+        known["now"] = int(time.time() * 1000)
+        if "{metadata}" in example.sql:
+            log = lake.sql("SELECT file FROM db.sample.metadata_log_entries").to_arrow()["file"]
+            known["metadata"] = log[-1].as_py()
+        if example.refused is not None:
+            with pytest.raises((UnsupportedFeature, InvalidInput, NotFound)) as error:
+                run(example.sql)
+            assert example.refused in str(error.value), example.sql
+            assert str(error.value).startswith(("SQL at line 1, column ", lake.uri, f"file://{lake.uri}")), example.sql
+            continue
+        found = run(example.sql)
+        found = found if example.then is None else run(example.then)
+        if isinstance(example.gives, int):
+            assert len(found) == example.gives, (example.sql, told(found))
+        elif example.gives is not None:
+            got = rows(found)
+            if (example.then or "").startswith("DESCRIBE"):
+                wanted = {each[0] for each in example.gives}
+                got = [each[: len(example.gives[0])] for each in got if each[0] in wanted]
+            assert got == example.gives, example.sql
