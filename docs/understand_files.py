@@ -210,10 +210,10 @@ written for them, but their keys are read, because not every writer merges a com
 written again. DELETE marks a file; it stays where it is while an older snapshot reads it. 0.4 has the same 20 entries and takes them for rows that came
 (`deltaRecordCount` 20, `totalRecordCount` 38); today the counts are those of the live files.""",
     "Alter the table": "`schema-1` is written and nothing else. No snapshot uses it until the next commit.",
-    "Insert once more": """By its option, the table is compacted after each write: `snapshot-5` added the file on level 0, `snapshot-6` lifted it. Their
+    "Insert once more": """By its option, the table is compacted after each write: `snapshot-5` added the file on level 0, `snapshot-6` upgraded it. Their
 `schemaId` is 1.""",
     "Expire snapshots": """
-Snapshots 1 to 5 go: first the 16 data files that a DELETE entry names and that are live in no snapshot that stays (the three that were lifted
+Snapshots 1 to 5 go: first the 16 data files that a DELETE entry names and that are live in no snapshot that stays (the three that were upgraded
 are), then manifests and lists that only those snapshots used, then the snapshot files; `EARLIEST` is set last. The partitions that became empty are removed, which today's Paimon does only with
 `snapshot.clean-empty-directories` (0.4 always did).""",
     "Prepare a checkpoint of a stream": """

@@ -41,6 +41,30 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
+@pytest.mark.parametrize(
+    "page", [p for p in ALL if p.parent.name != "decisions" and p.name != "CHANGELOG.md"], ids=lambda p: p.name
+)
+def test_pages_say_what_the_glossary_says(page):
+    rows = [
+        line.split("|") for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.startswith("| ")
+    ]
+    unwanted = {word.strip(): row[1].strip() for row in rows[1:] for word in row[5].split(",") if word.strip(" -")}
+    assert len(unwanted) > 5
+    text = (
+        page.read_text().partition("\n| our word |")[0].lower()
+        if page.name == "glossary.md"
+        else page.read_text().lower()
+    )
+    text = re.sub(r"\s+", " ", text)
+    assert {word: ours for word, ours in unwanted.items() if re.search(rf"\b{word}\b", text)} == {}
+
+
+def test_contributing_names_files_that_are_there():
+    named = re.findall(r"`((?:lakeformat|tests|docs)/[\w./-]+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert len(named) > 40
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def test_every_page_is_in_the_menu_of_the_site():
     menu = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     pages = {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
