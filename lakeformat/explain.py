@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.pruning import Bounds
+from lakeformat.codec.spark_sql import to_sql
 from lakeformat.dialects.dialect import Dialect
 from lakeformat.engines import worker
 from lakeformat.errors import InvalidInput
-from lakeformat.model.predicate import ALWAYS, Expression, columns_of, conjuncts, to_sql
+from lakeformat.model.predicate import ALWAYS, Expression, columns_of, conjuncts
 from lakeformat.model.snapshot import TableState
 from lakeformat.model.work import ReadTask
 from lakeformat.storage.store import Reader

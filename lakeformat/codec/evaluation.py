@@ -14,20 +14,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import arrow
+from lakeformat.codec.spark_sql import to_sql
 from lakeformat.errors import InvalidInput, LakeError, NotFound
 from lakeformat.model import casing
 from lakeformat.model.predicate import (
     ALWAYS,
     BLANKS,
     COMPARISONS,
+    FUNCTIONS,
     Call,
     Column,
     Expression,
+    Function,
     Literal,
+    Takes,
     like_regex,
-    parse_type,
-    to_sql,
 )
+from lakeformat.model.type_text import parse_type
 
 # What an expression becomes on the way: a column, or one value for all rows.
 Values = Any  # pa.Array, pa.ChunkedArray or pa.Scalar
@@ -202,14 +205,7 @@ def cast(values: Values, target: pa.DataType) -> Values:
     raise InvalidInput(f"{source} cannot be cast to {target}")
 
 
-_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "eq": pc.equal,
-    "ne": pc.not_equal,
-    "lt": pc.less,
-    "le": pc.less_equal,
-    "gt": pc.greater,
-    "ge": pc.greater_equal,
-}
+_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {name: getattr(pc, FUNCTIONS[name].arrow) for name in COMPARISONS}
 _UNITS = ("s", "ms", "us", "ns")
 _ARROW_ERRORS = (pa.ArrowException, OverflowError, ValueError, TypeError)
 
@@ -232,11 +228,11 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
         case Call("cast", (operand, Literal(text))):
             found, target = _evaluate(operand, table), arrow.to_arrow(parse_type(text))
             return _guarded(expression, lambda: cast(found, target))
-        case Call(name, arguments) if name in _FUNCTIONS:
+        case Call(name, arguments) if name in _KERNELS:
             values = [_evaluate(each, table) for each in arguments]
-            return _guarded(expression, lambda: _FUNCTIONS[name](*values))
+            return _guarded(expression, lambda: _KERNELS[name](*values))
         case Call(name):
-            raise InvalidInput(f"{name} cannot be evaluated; known are {', '.join(sorted(_FUNCTIONS))}, case, cast, in")
+            raise InvalidInput(f"{name} cannot be evaluated; known are {', '.join(sorted(FUNCTIONS))}")
     raise InvalidInput(f"not an expression: {expression!r}")
 
 
@@ -1000,18 +996,12 @@ def _compared(name: str) -> Callable[[Values, Values], Values]:
     return lambda left, right: compare(name, left, right)
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Values]] = {
-    **{name: _compared(name) for name in COMPARISONS},
+# What a row of the table of functions cannot say: kernels of their own.
+_OWN: Mapping[str, Callable[..., Values]] = {
     "eq_null_safe": _equal_null_safe,
-    "and": _joined(pc.and_kleene),
-    "or": _joined(pc.or_kleene),
     "not": lambda values: pc.invert(_condition(values)),
-    "is_null": pc.is_null,
     "is_nan": _is_nan,
     "like": _like,
-    "starts_with": _text_test(pc.starts_with),
-    "ends_with": _text_test(pc.ends_with),
-    "contains": _text_test(pc.match_substring),
     "add": _add,
     "sub": _subtract,
     "mul": _multiply,
@@ -1021,8 +1011,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Values]] = {
     "neg": _negate,
     "abs": _absolute,
     "sign": _as_double(lambda v: pc.if_else(pc.equal(v, 0.0), v, pc.sign(v))),
-    "sqrt": _as_double(pc.sqrt),
-    "power": _as_double(pc.power),
     "round": _round,
     "floor": _rounded(pc.floor),
     "ceil": _rounded(pc.ceil),
@@ -1035,12 +1023,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Values]] = {
     "concat": _concat,
     "substring": _substring,
     "replace": _replace,
-    "year": _part_of_date(pc.year),
-    "month": _part_of_date(pc.month),
-    "day": _part_of_date(pc.day),
-    "hour": _part_of_time(pc.hour),
-    "minute": _part_of_time(pc.minute),
-    "second": _part_of_time(pc.second),
     "date_add": _date_add,
     "date_sub": lambda day, days: _date_add(day, pc.negate_checked(days)),
     "date_diff": _date_diff,
@@ -1049,4 +1031,25 @@ _FUNCTIONS: Mapping[str, Callable[..., Values]] = {
     "greatest": _extreme("ge"),
     "least": _extreme("le"),
     "nullif": _null_if,
+}
+_APPLIED: Mapping[Takes, Callable[[Callable[..., Any]], Callable[..., Values]]] = {
+    Takes.ANY: lambda kernel: kernel,
+    Takes.CONDITIONS: _joined,
+    Takes.DOUBLES: _as_double,
+    Takes.PATTERN: _text_test,
+    Takes.DATE: _part_of_date,
+    Takes.TIME: _part_of_time,
+}
+
+
+def _kernel(function: Function) -> Callable[..., Values]:
+    if function.takes is Takes.ALIGNED:
+        return _compared(function.name)
+    return _APPLIED[function.takes](getattr(pc, function.arrow)) if function.arrow else _OWN[function.name]
+
+
+# Evaluated with the table at hand, see `_evaluate`; all others go by the values of their arguments.
+_BY_TABLE = frozenset({"in", "in_tuples", "case", "cast"})
+_KERNELS: Mapping[str, Callable[..., Values]] = {
+    name: _kernel(function) for name, function in FUNCTIONS.items() if name not in _BY_TABLE
 }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import itertools
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -13,21 +14,13 @@ import numpy as np
 import sqlglot
 from sqlglot import expressions as exp
 from sqlglot.errors import SqlglotError
+from sqlglot.tokens import Token, TokenType
 
 from lakeformat.errors import InvalidInput
 from lakeformat.model import casing, predicate
-from lakeformat.model.predicate import (
-    OPERATORS,
-    Call,
-    Column,
-    Expression,
-    Literal,
-    and_,
-    call,
-    not_,
-    or_,
-)
+from lakeformat.model.predicate import FUNCTIONS, Call, Column, Expression, Literal, and_, call, described, not_, or_
 from lakeformat.model.schema import Scalar
+from lakeformat.model.type_text import parse_type
 
 
 def parse(text: str | Expression, qualifiers: Collection[str] = ()) -> Expression:
@@ -47,7 +40,7 @@ def parse(text: str | Expression, qualifiers: Collection[str] = ()) -> Expressio
             f"a condition is SQL text such as \"a > 1\" or a lakeformat predicate such as gt('a', 1), not {kind}"
         )
     try:
-        statements = sqlglot.parse(text, read="spark")
+        statements = sqlglot.parse(_escaped(text), read="spark")
         if len(statements) != 1 or statements[0] is None:
             raise InvalidInput(
                 f"{text!r}: expected one SQL expression, found {'none' if not text.strip() else 'several'}"
@@ -71,6 +64,24 @@ def read(node: Any, text: str, qualifiers: Collection[str] = ()) -> Expression:
         raise _too_deep(text) from error
 
 
+def doubled_quotes(text: str, tokens: Iterable[Token]) -> Iterator[int]:
+    """Where a text's own quote is written twice, as in `'it''s'`; sqlglot takes that for two texts, and a backslash for the
+    first of both quotes as Spark means it."""
+    for here, after in itertools.pairwise(tokens):
+        both = here.token_type is TokenType.STRING is after.token_type
+        if both and after.start == here.end + 1 and text[here.end] == text[after.start]:
+            yield here.end
+
+
+def _escaped(text: str) -> str:
+    if "''" not in text and '""' not in text:
+        return text
+    changed = list(text)
+    for place in doubled_quotes(text, sqlglot.tokenize(text, read="spark")):
+        changed[place] = "\\"
+    return "".join(changed)
+
+
 def _too_deep(text: str) -> InvalidInput:
     return InvalidInput(f"SQL of {len(text)} characters is nested too deeply: {text[:60]!r}...")
 
@@ -85,93 +96,25 @@ def value(given: Any, qualifiers: Collection[str] = ()) -> Expression:
     return parse(given, qualifiers)
 
 
-_BINARY = {
-    "EQ": "eq",
-    "NEQ": "ne",
-    "LT": "lt",
-    "LTE": "le",
-    "GT": "gt",
-    "GTE": "ge",
-    "NullSafeEQ": "eq_null_safe",
-    "Add": "add",
-    "Sub": "sub",
-    "Mul": "mul",
-    "Div": "div",
-    "IntDiv": "int_div",
-    "Mod": "mod",
-    "Pow": "power",
-    "StartsWith": "starts_with",
-    "EndsWith": "ends_with",
-    "Contains": "contains",
-    "Nullif": "nullif",
-    "DateSub": "date_sub",
+# By the class of a node whose arguments are the function's own.
+_NODES = {node: function.name for function in FUNCTIONS.values() for node in function.nodes}
+# By the name that a call has; what is written in no such way is not called.
+_WRITTEN = frozenset({"in", "in_tuples", "like", "case", "cast", "and", "or", "not"})
+_CALLED = {
+    name: function.name
+    for function in FUNCTIONS.values()
+    if function.name not in _WRITTEN
+    for name in (function.name, *function.calls)
 }
-_UNARY = {
-    "Neg": "neg",
-    "Negative": "neg",
-    "IsNan": "is_nan",
-    "Upper": "upper",
-    "Lower": "lower",
-    "Length": "length",
-    "Abs": "abs",
-    "Sqrt": "sqrt",
-    "Sign": "sign",
-    "Floor": "floor",
-    "Ceil": "ceil",
-    "Year": "year",
-    "Month": "month",
-    "Day": "day",
-    "DayOfMonth": "day",
-    "Hour": "hour",
-    "Minute": "minute",
-    "Second": "second",
-}
-_NAMED: dict[str, Callable[..., Expression]] = {
-    "isnull": lambda a: call("is_null", a),
+_SHORTHANDS: dict[str, Callable[..., Expression]] = {
     "isnotnull": lambda a: not_(call("is_null", a)),
-    "isnan": lambda a: call("is_nan", a),
-    "ifnull": lambda a, b: call("coalesce", a, b),
     "nvl2": lambda a, b, c: call("case", not_(call("is_null", a)), b, c),
-    "startswith": lambda a, b: call("starts_with", a, b),
-    "endswith": lambda a, b: call("ends_with", a, b),
-    "negative": lambda a: call("neg", a),
     "positive": lambda a: a,
-    "date_sub": lambda a, b: call("date_sub", a, b),
 }
 # As users write them.
-FUNCTIONS = frozenset(
-    {*_NAMED, "coalesce", "nullif", "nvl", "if", "concat", "substring", "left", "right", "upper", "lower", "length"}
-    | {
-        "trim",
-        "ltrim",
-        "rtrim",
-        "replace",
-        "contains",
-        "like",
-        "ilike",
-        "abs",
-        "sqrt",
-        "sign",
-        "floor",
-        "ceil",
-        "round",
-        "power",
-    }
-    | {
-        "greatest",
-        "least",
-        "year",
-        "month",
-        "day",
-        "hour",
-        "minute",
-        "second",
-        "date_add",
-        "datediff",
-        "date_trunc",
-        "to_date",
-    }
-    | {"cast", "between"}
+NAMES = frozenset(
+    {*_SHORTHANDS, "if", "left", "right", "like", "ilike", "to_date", "cast", "between"}
+    | {name for f in FUNCTIONS.values() if not f.infix and f.name not in _WRITTEN for name in f.calls or (f.name,)}
 )
 _TYPES = {
     "TEXT": "string",
@@ -207,20 +150,23 @@ class _Reading:
         if reader is not None:
             found: Expression = reader(node)
             return found
-        if name in _BINARY:
-            return call(_BINARY[name], self.expression(node.this), self.expression(node.expression))
-        if name in _UNARY:
-            return self._unary(name, node)
+        if name in _NODES:
+            return self._plain(_NODES[name], node)
         raise self._unknown(node)
 
-    def _unary(self, name: str, node: Any) -> Expression:
-        extra = [key for key, value in node.args.items() if key != "this" and value not in (None, False, [], True)]
-        if extra:
+    def _plain(self, name: str, node: Any) -> Expression:
+        """A call of what the node has for arguments, in their order; flags of sqlglot's own are left out."""
+        given: list[Any] = []
+        for key in node.arg_types:
+            value = node.args.get(key)
+            given += value if isinstance(value, list) else [] if value is None or isinstance(value, bool) else [value]
+        if any(not isinstance(each, exp.Expression) for each in given):
             raise self._unknown(node)
-        inner = self.expression(node.this)
-        if name == "Neg" and isinstance(inner, Literal) and isinstance(inner.value, int | float | Decimal):
-            return Literal(-inner.value)
-        return call(_UNARY[name], inner)
+        arguments = self._all(given)
+        first = arguments[0]
+        if name == "neg" and isinstance(first, Literal) and isinstance(first.value, int | float | Decimal):
+            return Literal(-first.value)
+        return call(name, *arguments)
 
     def _unknown(self, node: Any) -> InvalidInput:
         name = node.this if isinstance(node, exp.Anonymous) else node.key if isinstance(node, exp.Expression) else node
@@ -230,10 +176,10 @@ class _Reading:
                 f"{self._text!r}: {shown[:200]!r} holds a query, which a condition cannot; read what it gives first and list it, e.g. "
                 f"is_in('id', other.scan(['id']).to_arrow()['id'].to_pylist()), or merge_into a table by it"
             )
-        near = difflib.get_close_matches(str(name).lower(), FUNCTIONS, 3, 0.8)
+        near = difflib.get_close_matches(str(name).lower(), NAMES, 3, 0.8)
         return InvalidInput(
             f"{self._text!r}: {name} is not known, in {shown[:200]!r}; "
-            + (f"near it are {', '.join(near)}" if near else f"the functions are {', '.join(sorted(FUNCTIONS))}")
+            + (f"near it are {', '.join(near)}" if near else f"the functions are {', '.join(sorted(NAMES))}")
         )
 
     def _all(self, nodes: Any) -> list[Expression]:
@@ -347,7 +293,7 @@ class _Reading:
 
     def _like(self, operand: Expression, pattern: Expression, escape: str, node: Any) -> Expression:
         if not isinstance(pattern, Literal):
-            raise InvalidInput(f"{self._text!r}: LIKE needs a pattern in quotes, not {predicate.to_sql(pattern)}")
+            raise InvalidInput(f"{self._text!r}: LIKE needs a pattern in quotes, not {described(pattern)}")
         if pattern.value is None:
             return Literal(None)
         return predicate.like(operand, pattern.value, escape)
@@ -366,26 +312,14 @@ class _Reading:
 
     def _read_anonymous(self, node: Any) -> Expression:
         name, arguments = str(node.this).lower(), self._all(node.expressions)
-        if name in _NAMED:
+        if name in _SHORTHANDS:
             try:
-                return _NAMED[name](*arguments)
+                return _SHORTHANDS[name](*arguments)
             except TypeError as error:
                 raise InvalidInput(f"{self._text!r}: {name} does not take {len(arguments)} arguments") from error
-        if name in OPERATORS and name not in ("in", "in_tuples", "like", "case", "cast", "and", "or", "not"):
-            return call(name, *arguments)
+        if name in _CALLED:
+            return call(_CALLED[name], *arguments)
         raise self._unknown(node)
-
-    def _read_coalesce(self, node: Any) -> Expression:
-        return call("coalesce", *self._all([node.this, *node.expressions]))
-
-    def _read_greatest(self, node: Any) -> Expression:
-        return call("greatest", *self._all([node.this, *node.expressions]))
-
-    def _read_least(self, node: Any) -> Expression:
-        return call("least", *self._all([node.this, *node.expressions]))
-
-    def _read_concat(self, node: Any) -> Expression:
-        return call("concat", *self._all(node.expressions))
 
     def _read_dpipe(self, node: Any) -> Expression:
         left, right = self.expression(node.this), self.expression(node.expression)
@@ -453,7 +387,7 @@ class _Reading:
                 return Literal(value.decode())
             if isinstance(value, str) and text.startswith("decimal"):
                 number = Decimal(predicate.number_text(value))
-                target = predicate.parse_type(text)
+                target = parse_type(text)
                 if isinstance(target, Scalar) and -int(number.as_tuple().exponent) == target.parameters[1]:
                     return Literal(predicate.coerce(number, target, "decimal"))
             if (
@@ -461,7 +395,7 @@ class _Reading:
                 and not isinstance(value, bool)
                 and text in ("tinyint", "smallint", "int", "bigint")
             ):
-                return Literal(predicate.coerce(value, predicate.parse_type(text), "literal"))
+                return Literal(predicate.coerce(value, parse_type(text), "literal"))
         except (ValueError, InvalidOperation) as error:
             raise InvalidInput(f"{self._text!r}: {value!r} is not a {text.partition('(')[0]}: {error}") from error
         return call("cast", Literal(value), Literal(text))
@@ -510,15 +444,6 @@ class _Reading:
     def _read_timestamptrunc(self, node: Any) -> Expression:
         unit = str(node.args["unit"].name).lower()
         return call("date_trunc", Literal(unit), self.expression(node.this))
-
-    def _read_round(self, node: Any) -> Expression:
-        digits = node.args.get("decimals")
-        return call("round", self.expression(node.this), *([self.expression(digits)] if digits is not None else []))
-
-    def _read_substring(self, node: Any) -> Expression:
-        length = node.args.get("length")
-        parts = [node.this, node.args["start"], *([length] if length is not None else [])]
-        return call("substring", *self._all(parts))
 
     def _read_left(self, node: Any) -> Expression:
         return call("substring", self.expression(node.this), Literal(1), self.expression(node.expression))

@@ -16,10 +16,10 @@ from lakeformat.model.predicate import (
     bind,
     columns_of,
     conjuncts,
+    described,
     paths_of,
     rename,
     resolve,
-    to_sql,
 )
 from lakeformat.model.schema import NO_ID, Field, Row
 
@@ -186,7 +186,7 @@ def prepare(target: tuple[Field, ...], source: tuple[Field, ...], on: Expression
             equal.append(key)
     if not equal:
         raise InvalidInput(
-            f"merge_into on {to_sql(on)}: no equality between the table and the source; "
+            f"merge_into on {described(on)}: no equality between the table and the source; "
             "join them by at least one, e.g. on='t.id = s.id'"
         )
     _require_reachable(clauses)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
+from lakeformat.codec.spark_sql import spark_type
 from lakeformat.errors import InvalidInput
-from lakeformat.model.predicate import spark_type
 from lakeformat.model.schema import Field
 from lakeformat.sql import parameters, text
 from lakeformat.sql.session import Context

@@ -17,8 +17,9 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from lakeformat.codec import sql_text
+from lakeformat.codec.spark_sql import to_sql
 from lakeformat.errors import InvalidInput
-from lakeformat.model.predicate import Expression, to_sql
+from lakeformat.model.predicate import Expression
 from lakeformat.sql import parameters
 from lakeformat.sql.sources import Source
 

@@ -15,21 +15,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lakeformat.codec import sql_text
+from lakeformat.codec.spark_sql import spark_type
 from lakeformat.errors import InvalidInput
 from lakeformat.model.merge import SOURCE, TARGET
-from lakeformat.model.predicate import (
-    ALWAYS,
-    Call,
-    Column,
-    Expression,
-    Literal,
-    and_,
-    cast,
-    in_tuples,
-    is_in,
-    resolve,
-    spark_type,
-)
+from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, Literal, and_, cast, in_tuples, is_in, resolve
 from lakeformat.model.schema import Field, Row, Scalar
 from lakeformat.sql import insert, names, parameters, query, text
 from lakeformat.sql.result import Result, metrics

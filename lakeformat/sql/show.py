@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeformat.codec.spark_sql import spark_type
 from lakeformat.errors import NotFound
-from lakeformat.model.predicate import spark_type
 from lakeformat.model.schema import Field, ListOf, MapOf, Row, Type
 from lakeformat.sql import insert, names
 from lakeformat.sql.create import transform_text

@@ -14,6 +14,7 @@ from sqlglot.dialects import Spark
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokens import Token, TokenType
 
+from lakeformat.codec.sql_text import doubled_quotes
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 
 DOLLAR = (
@@ -100,9 +101,8 @@ def read(original: str) -> Script:
     for here, after in itertools.pairwise(tokens):
         if here.token_type is TokenType.PARAMETER and here.text == "$" and after.start == here.end + 1:
             changed[here.start] = DOLLAR
-        both = here.token_type is TokenType.STRING is after.token_type
-        if both and after.start == here.end + 1 and original[here.end] == original[after.start]:
-            changed[here.end] = "\\"  # 'it''s', which sqlglot would take for two texts.
+    for place in doubled_quotes(original, tokens):
+        changed[place] = "\\"
     marks = [token for token in tokens if token.token_type is TokenType.PLACEHOLDER]
     if len(marks) > _QUESTIONS:
         raise InvalidInput(f"SQL with {len(marks)} parameters; at most {_QUESTIONS} are taken")

@@ -14,12 +14,12 @@ from lakeformat.model import evolution
 from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwrite, Request, Restore, Rewrite
 from lakeformat.model.partition import identity
 from lakeformat.model.predicate import ALWAYS, in_tuples
-from lakeformat.model.predicate import test as holds
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.model.snapshot import Retention, Stamp
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.store import Store
+from tests.row_conditions import value_of as holds
 from tests.simulation.racing import Report, Told, commit_module
 
 Live = dict[str, tuple[Any, ...]]  # Path -> (partition, rows)

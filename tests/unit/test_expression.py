@@ -27,10 +27,12 @@ from lakeformat.codec.expression import (
     partition_mask,
     to_dataset_filter,
 )
+from lakeformat.codec.spark_sql import to_sql
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model import predicate
-from lakeformat.model.predicate import ALWAYS, Call, Column, Literal, bind, column, is_in, to_sql
+from lakeformat.model.predicate import ALWAYS, Call, Column, Literal, bind, column, is_in
 from lakeformat.model.schema import Field, Kind, scalar
+from tests.row_conditions import value_of
 
 NAN = math.nan
 FIELDS = (
@@ -217,7 +219,7 @@ def bounds_of(files: list[pa.Table], draw) -> dict[str, Bounds]:
 @given(conditions(), rows())
 def test_a_table_is_evaluated_as_its_rows_are(condition, found):
     bound = bind(condition, FIELDS)
-    expected = [predicate.test(bound, row) for row in found]
+    expected = [value_of(bound, row) for row in found]
     assert evaluate(bound, table_of(found)).to_pylist() == expected, to_sql(bound)
     assert mask(bound, table_of(found)).to_pylist() == [each is True for each in expected]
 
@@ -232,12 +234,12 @@ def test_binding_keeps_the_meaning_for_rows(condition, found):
         for name, kind in ((f.name, f.type) for f in FIELDS):
             row[name] = predicate.coerce(row[name], kind)
         try:
-            expected = predicate.test(condition, row)
+            expected = value_of(condition, row)
         except InvalidInput:
             continue  # Text against a number or a date has no meaning before it is bound.
         # A decimal and a float are compared as floats before binding and exactly after it: only there may they differ.
         if not mixes_decimals(condition):
-            assert predicate.test(bound, row) is expected, to_sql(bound)
+            assert value_of(bound, row) is expected, to_sql(bound)
 
 
 def mixes_decimals(condition) -> bool:
@@ -250,7 +252,7 @@ def mixes_decimals(condition) -> bool:
 def test_moving_not_inward_keeps_the_meaning(condition, found):
     bound = bind(condition, FIELDS)
     pushed = predicate.push_not(bound)
-    assert [predicate.test(pushed, row) for row in found] == [predicate.test(bound, row) for row in found]
+    assert [value_of(pushed, row) for row in found] == [value_of(bound, row) for row in found]
 
 
 @often(1)
@@ -261,7 +263,7 @@ def test_the_parts_of_a_split_condition_are_the_condition(condition, found, name
     assert predicate.columns_of(inside) <= names
     both = predicate.and_(inside, outside)
     for row in found:
-        assert (predicate.test(both, row) is True) == (predicate.test(bound, row) is True)
+        assert (value_of(both, row) is True) == (value_of(bound, row) is True)
 
 
 @often(4)
@@ -358,7 +360,7 @@ def test_arithmetic_over_a_table_is_that_of_its_rows(expression, data):
             return  # Decimals of 38 digits and more, said by name.
         raise
     for value, one in zip(values, found, strict=True):
-        expected = predicate.test(expression, one)
+        expected = value_of(expression, one)
         assert (value is None) == (expected is None), to_sql(expression)
         if value is not None:
             same = value == expected or float(value) == float(expected) or (value != value and expected != expected)
@@ -688,7 +690,7 @@ def test_every_character_has_sparks_case_over_a_table_and_alone(name):
     rows = pa.table({"s": [*special, None, "ascii"]})
     found = evaluate(parse(f"{name}(s)"), rows).to_pylist()
     assert found == [*special.values(), None, getattr("ascii", name)()]
-    assert [predicate.test(parse(f"{name}(s)"), {"s": text}) for text in special] == [*special.values()]
+    assert [value_of(parse(f"{name}(s)"), {"s": text}) for text in special] == [*special.values()]
     every = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     mapped = evaluate(parse(f"{name}(s)"), pa.table({"s": every})).to_pylist()
     assert hashlib.sha256("\n".join(mapped).encode()).hexdigest() == CASING[name]["sha256_of_every_character"]
@@ -715,3 +717,53 @@ def test_texts_are_trimmed_and_read_as_numbers_as_spark_does():
             evaluate(parse("cast(s as int)"), pa.table({"s": [odd]}))
         with pytest.raises(InvalidInput, match=r"is not a number|is not one"):
             bind(predicate.eq("i", odd), FIELDS)
+
+
+# One call of each function, over `TABLE`.
+CALLS = {
+    "eq": "i = b", "ne": "i <> b", "lt": "i < b", "le": "i <= b", "gt": "i > b", "ge": "i >= b", "eq_null_safe": "i <=> b",
+    "and": "o AND i > b", "or": "o OR i > b", "not": "NOT o", "in": "i IN (1, 2)", "is_null": "i IS NULL", "is_nan": "isnan(f)",
+    "like": "s LIKE 'a%' ESCAPE '!'", "starts_with": "startswith(s, 'a')", "ends_with": "endswith(s, 'a')", "contains": "contains(s, 'a')",
+    "add": "i + b", "sub": "i - 1", "mul": "i * 2", "div": "i / 2", "int_div": "i DIV 2", "mod": "i % 2", "neg": "negative(i)",
+    "power": "power(i, 2)", "sqrt": "sqrt(i)", "sign": "sign(i)", "abs": "abs(i)", "floor": "floor(p)", "ceil": "ceil(p)",
+    "round": "round(p, 1)", "case": "CASE WHEN o THEN i ELSE 0 END", "cast": "CAST(i AS BIGINT)", "coalesce": "nvl(i, b)",
+    "nullif": "nullif(i, b)", "greatest": "greatest(i, b)", "least": "least(i, b)", "upper": "upper(s)", "lower": "lower(s)",
+    "length": "length(s)", "trim": "trim(s)", "ltrim": "ltrim(s)", "rtrim": "rtrim(s)", "concat": "concat(s, s)",
+    "substring": "substr(s, 1, 2)", "replace": "replace(s, 'a', 'b')", "year": "year(d)", "quarter": "quarter(t)",
+    "month": "month(d)", "weekofyear": "weekofyear(d)", "day": "dayofmonth(d)", "dayofyear": "dayofyear(d)", "hour": "hour(t)",
+    "minute": "minute(t)", "second": "second(t)", "date_add": "date_add(d, 1)", "date_sub": "date_sub(d, CAST(i AS INT))",
+    "date_diff": "datediff(d, d)", "date_trunc": "date_trunc('month', t)",
+}  # fmt: skip
+
+
+def test_each_row_of_the_table_of_functions_is_read_evaluated_and_written():
+    assert CALLS.keys() | {"in_tuples"} == predicate.FUNCTIONS.keys()  # Which no text spells.
+    for name, text in CALLS.items():
+        function, found = predicate.FUNCTIONS[name], parse(text)
+        assert isinstance(found, Call), text
+        if name != "date_sub":  # sqlglot reads it as the addition of the days times -1.
+            assert found.name == name, text
+            assert parse(to_sql(found)) == found, to_sql(found)
+        type = evaluate(found, TABLE).type
+        if function.result is not None:
+            assert type == arrow.to_arrow(scalar(function.result)), f"{text}: {type}, not {function.result}"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("'it''s'", "it's"),
+        ('"say ""no"""', 'say "no"'),
+        ("''''", "'"),
+        ("''", ""),
+        ("'a''''b'", "a''b"),
+        (r"'\''''", "''"),
+    ],
+)
+def test_a_quote_written_twice_is_one_quote(text, value):
+    assert parse(f"s = {text}") == Call("eq", (column("s"), Literal(value)))
+    assert parse(f"s = {text} AND t = {text}").arguments[1] == Call("eq", (column("t"), Literal(value)))
+
+
+def test_texts_beside_each_other_are_one_text():
+    assert evaluate(parse("'it' 's'"), TABLE).to_pylist() == ["its"] * TABLE.num_rows

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 
 from lakeformat.codec import arrow
 from lakeformat.codec.expression import evaluate, parse
+from lakeformat.codec.spark_sql import to_sql
 from lakeformat.errors import InvalidInput
-from lakeformat.model.predicate import bind, to_sql
+from lakeformat.model.predicate import bind
 
 pytestmark = pytest.mark.spark
 
@@ -201,6 +202,19 @@ hour(ts)
 minute(tz)
 second(ts)
 year(ts)
+quarter(ts)
+quarter(d)
+weekofyear(d)
+weekofyear(ts)
+dayofyear(d)
+dayofyear(tz)
+sqrt(abs(i)) > 1
+sign(i) = -1
+power(i, 2) = 49
+i div 2 = 0
+datediff(d, d) = 0
+date_add(d, 1) = "2023-05-02"
+'it''s'
 ts > d
 ts = d
 tz = ts

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from lakeformat.codec.spark_sql import to_sql
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model import predicate
 from lakeformat.model.predicate import (
@@ -43,9 +44,9 @@ from lakeformat.model.predicate import (
     partition_equals,
     rename,
     split,
-    to_sql,
 )
 from lakeformat.model.schema import Field, Kind, Row, scalar
+from tests.row_conditions import value_of
 
 NAN = math.nan
 FIELDS = (
@@ -172,10 +173,10 @@ def test_values_become_those_of_the_columns(condition, bound):
 def test_a_value_that_the_type_cannot_hold_decides_but_for_null(condition, for_a_value):
     found = bind(condition, FIELDS)
     row = {"id": 7, "Price": Decimal("7.00"), "ns": dt.datetime(2023, 1, 1)}
-    assert predicate.test(found, row) is for_a_value
-    assert predicate.test(found, dict.fromkeys(row)) is None
-    assert predicate.test(not_(found), row) is not for_a_value
-    assert predicate.test(not_(found), dict.fromkeys(row)) is None
+    assert value_of(found, row) is for_a_value
+    assert value_of(found, dict.fromkeys(row)) is None
+    assert value_of(not_(found), row) is not for_a_value
+    assert value_of(not_(found), dict.fromkeys(row)) is None
 
 
 def test_nanoseconds_survive_where_python_has_none():
@@ -246,9 +247,9 @@ def test_columns_and_renaming():
 
 def test_one_partition_is_null_safe():
     found = partition_equals({"dt": None, "h": 3})
-    assert predicate.test(found, {"dt": None, "h": 3}) is True
-    assert predicate.test(found, {"dt": "x", "h": 3}) is False
-    assert predicate.test(found, {"dt": None, "h": None}) is False
+    assert value_of(found, {"dt": None, "h": 3}) is True
+    assert value_of(found, {"dt": "x", "h": 3}) is False
+    assert value_of(found, {"dt": None, "h": None}) is False
     assert partition_equals({}) == ALWAYS
 
 
@@ -316,21 +317,21 @@ ROW = {
     ],
 )
 def test_one_row_is_told_as_sql_tells_it(condition, expected):
-    found = predicate.test(condition, ROW)
+    found = value_of(condition, ROW)
     assert repr(found) == repr(expected)
 
 
 def test_what_one_row_cannot_tell_is_named():
     with pytest.raises(NotFound, match="'q'; there are i, n"):
-        predicate.test(eq("q", 1), ROW)
+        value_of(eq("q", 1), ROW)
     with pytest.raises(InvalidInput, match="cannot be compared"):
-        predicate.test(eq("i", "7"), ROW)
+        value_of(eq("i", "7"), ROW)
     with pytest.raises(InvalidInput, match="cast"):
-        predicate.test(cast("i", "string"), ROW)
+        value_of(cast("i", "string"), ROW)
     with pytest.raises(InvalidInput, match="not a number"):
-        predicate.test(Call("add", (column("s"), Literal(1))), ROW)
+        value_of(Call("add", (column("s"), Literal(1))), ROW)
     with pytest.raises(InvalidInput, match="upper"):
-        predicate.test(Call("upper", (column("i"),)), ROW)
+        value_of(Call("upper", (column("i"),)), ROW)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import expression
+from lakeformat.codec.spark_sql import to_sql
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan
 from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
@@ -50,7 +51,7 @@ from lakeformat.model.operation import (
     RowDelta,
     SetTag,
 )
-from lakeformat.model.predicate import ALWAYS, Expression, to_sql
+from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.work import Content, WrittenFile
 from lakeformat.storage.store import Reader
 

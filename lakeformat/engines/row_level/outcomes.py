@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression
 from lakeformat.codec.arrow import arrow_schema, to_arrow
+from lakeformat.codec.spark_sql import to_sql
 from lakeformat.engines.engine import Spread
 from lakeformat.engines.kernels import assign, casts, ranks
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.merge import SOURCE, TARGET, Act, Clause, Group, Key, Merge, flat_name, sides_of
-from lakeformat.model.predicate import ALWAYS, Expression, and_, columns_of, conjuncts, to_sql
+from lakeformat.model.predicate import ALWAYS, Expression, and_, columns_of, conjuncts
 from lakeformat.model.schema import Field, Kind, find_field, scalar
 from lakeformat.model.work import ROW_KIND, RowKind
 

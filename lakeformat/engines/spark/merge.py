@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakeformat.codec.arrow import arrow_schema, fields_from_arrow
+from lakeformat.codec.spark_sql import to_sql
 from lakeformat.engines import arrow, worker
 from lakeformat.engines.engine import Decided, Engine, Spread
 from lakeformat.engines.row_level import outcomes
@@ -25,7 +26,7 @@ from lakeformat.engines.spark.types import fields_from_spark, kind_of, require_w
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.evolution import number
 from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
-from lakeformat.model.predicate import columns_of, to_sql
+from lakeformat.model.predicate import columns_of
 from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar
 from lakeformat.model.work import (
     FILE,

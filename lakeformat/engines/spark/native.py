@@ -13,12 +13,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from lakeformat.codec.spark_sql import is_plain, to_sql
 from lakeformat.engines.files import parquet
 from lakeformat.engines.kernels import casts
 from lakeformat.engines.spark import session
 from lakeformat.engines.spark.frames import quoted
 from lakeformat.engines.spark.types import digits_of, kind_of, spark_field, spark_type
-from lakeformat.model.predicate import ALWAYS, is_plain, to_sql
+from lakeformat.model.predicate import ALWAYS
 from lakeformat.model.schema import Field, Kind, Scalar, Type, scalar, walk
 from lakeformat.model.work import BUCKET, FILE, POSITION, ReadTask
 from lakeformat.storage.store import Reader

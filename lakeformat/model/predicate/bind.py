@@ -1,0 +1,215 @@
+"""Expressions over the columns of a table: names resolved, values turned into those of the columns' types."""
+
+from __future__ import annotations
+
+import datetime as dt
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.model.predicate.builders import and_, call, in_tuples, is_in, is_not_null, is_null, not_, or_
+from lakeformat.model.predicate.fit import TEXTS, fit, naive
+from lakeformat.model.predicate.functions import COMPARISONS, FLIPPED, FUNCTIONS
+from lakeformat.model.predicate.nodes import NEVER, Call, Column, Expression, Literal, described
+from lakeformat.model.schema import Field, Row, Scalar, Type, scalar, spelled
+from lakeformat.model.type_text import parse_type
+
+
+def bind(expression: Expression, fields: tuple[Field, ...]) -> Expression:
+    """`expression` over the columns `fields`: names resolved, values turned into those of the columns' types.
+
+    Names match exactly, or else without regard to case if that is unique: `NotFound` names the columns there are. A
+    value that the column's type cannot hold decides the comparison, null where the column is null. A value of a wrong
+    type raises `InvalidInput` that names column, type and value.
+    """
+    match expression:
+        case Column(path):
+            return Column(resolve(path, fields)[0])
+        case Literal():
+            return expression
+        case Call(("and" | "or" | "not") as name, arguments):
+            bound = tuple(bind(each, fields) for each in arguments)
+            return not_(bound[0]) if name == "not" else and_(*bound) if name == "and" else or_(*bound)
+        case Call("in_tuples", (*columns, Literal(tuples))):
+            return _bind_tuples([resolve(_path(c), fields) for c in columns], tuples)
+        case Call("in", (operand, Literal(values))):
+            return _bind_in(bind(operand, fields), values, fields)
+        case Call(name, (left, right)) if name in COMPARISONS or name == "eq_null_safe":
+            return _bind_comparison(name, bind(left, fields), bind(right, fields), fields)
+        case Call(("like" | "starts_with" | "ends_with" | "contains") as name, arguments):
+            bound = tuple(bind(each, fields) for each in arguments)
+            _require_text(name, bound[0], fields)
+            return call(name, *bound)
+        case Call(name, arguments):
+            return _folded(call(name, *(bind(each, fields) for each in arguments)))
+    raise InvalidInput(f"not an expression: {expression!r}")
+
+
+def resolve(path: tuple[str, ...], fields: tuple[Field, ...]) -> tuple[tuple[str, ...], Type]:
+    """The path as the columns spell it, and its type; raises `NotFound`, naming what there is."""
+    found: list[str] = []
+    type: Type | None = None
+    for name in path:
+        if type is not None and not isinstance(type, Row):
+            raise NotFound(f"no column {'.'.join(path)!r}: {'.'.join(found)} is {type} and has no fields")
+        here = type.fields if isinstance(type, Row) else fields
+        there = spelled(here, name)
+        matches = [f for f in here if f.name == there]
+        if not matches:
+            where = f" in {'.'.join(found)}" if found else ""
+            raise NotFound(f"no column {name!r}{where}; there are {', '.join(f.name for f in here) or 'none'}")
+        found.append(matches[0].name)
+        type = matches[0].type
+    if type is None:
+        raise InvalidInput("a column needs a name")
+    return tuple(found), type
+
+
+def type_of(expression: Expression, fields: tuple[Field, ...]) -> Type | None:
+    match expression:
+        case Column(path):
+            return resolve(path, fields)[1]
+        case Call("cast", (_, Literal(text))):
+            return parse_type(text)
+        case Call(name):
+            result = FUNCTIONS[name].result
+            return None if result is None else scalar(result)
+    return None
+
+
+def _path(expression: Expression) -> tuple[str, ...]:
+    if not isinstance(expression, Column):
+        raise InvalidInput(f"in_tuples compares columns, not {described(expression)}")
+    return expression.path
+
+
+def _require_text(name: str, operand: Expression, fields: tuple[Field, ...]) -> None:
+    type = type_of(operand, fields)
+    if type is not None and not (isinstance(type, Scalar) and type.kind in TEXTS):
+        raise InvalidInput(f"{name} needs text; {described(operand)} is {type}: cast it to string first")
+
+
+def _unless_null(value: bool, operand: Expression) -> Expression:
+    """`value` where the operand is there, null where it is null."""
+    if value:
+        return or_(is_not_null(operand), Literal(None))
+    return and_(is_null(operand), Literal(None))
+
+
+def _folded(expression: Call) -> Expression:
+    """A call of values alone, as its value."""
+    match expression:
+        case Call("is_null", (Literal(value),)):
+            return Literal(value is None)
+        case Call("neg", (Literal(value),)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float | Decimal)):
+                raise InvalidInput(f"{value!r} is not a number")
+            return Literal(None if value is None else -value)
+        case Call("eq_null_safe", (Literal(left), Literal(right))):
+            nulls = left is None, right is None
+            return Literal(all(nulls) if any(nulls) else order(left, right) == 0)
+        case Call(name, (Literal(left), Literal(right))) if name in COMPARISONS:
+            return Literal(None if left is None or right is None else _COMPARED[name](order(left, right), 0))
+    return expression
+
+
+_COMPARED: Mapping[str, Callable[[int, int], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+
+def order(left: Any, right: Any) -> int:
+    """-1, 0 or 1 for two values, neither None; NaN is equal to itself and above every other number."""
+    if isinstance(left, dt.datetime) or isinstance(right, dt.datetime):
+        left, right = _moment(left), _moment(right)
+    nans = _is_nan(left), _is_nan(right)
+    if any(nans):
+        return nans[0] - nans[1]
+    if isinstance(left, bool) != isinstance(right, bool):
+        raise InvalidInput(f"{left!r} cannot be compared with {right!r}")
+    if isinstance(left, Decimal) and isinstance(right, float):
+        left = float(left)
+    elif isinstance(right, Decimal) and isinstance(left, float):
+        right = float(right)
+    try:
+        return (left > right) - (left < right)
+    except TypeError as error:
+        raise InvalidInput(f"{left!r} cannot be compared with {right!r}") from error
+
+
+def _moment(value: Any) -> Any:
+    if isinstance(value, dt.datetime):
+        return naive(value)
+    return dt.datetime.combine(value, dt.time()) if isinstance(value, dt.date) else value
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float | Decimal) and value != value
+
+
+def _bind_comparison(name: str, left: Expression, right: Expression, fields: tuple[Field, ...]) -> Expression:
+    if isinstance(left, Literal) and not isinstance(right, Literal):
+        name, left, right = FLIPPED[name], right, left
+    if not isinstance(right, Literal) or isinstance(left, Literal):
+        return _folded(Call(name, (left, right)))
+    if right.value is None:
+        return is_null(left) if name == "eq_null_safe" else Literal(None)
+    type = type_of(left, fields)
+    if type is None:
+        return Call(name, (left, right))
+    value, exact, side = fit(right.value, type, described(left))
+    if side == 0 and exact:
+        return Call(name, (left, _bound_literal(value)))
+    if name == "eq_null_safe":
+        return NEVER
+    if name in ("eq", "ne"):
+        return _unless_null(name == "ne", left)
+    if side:
+        return _unless_null((name in ("lt", "le")) == (side > 0), left)
+    # The value lies between two that the type holds; `value` is the lower one.
+    return Call("gt" if name in ("gt", "ge") else "le", (left, _bound_literal(value)))
+
+
+def _bound_literal(value: Any) -> Expression:
+    return value if isinstance(value, Call) else Literal(value)
+
+
+def _bind_in(operand: Expression, values: Iterable[Any], fields: tuple[Field, ...]) -> Expression:
+    values = frozenset(values)
+    type = None if isinstance(operand, Literal) else type_of(operand, fields)
+    present = [v for v in values if v is not None]
+    if type is None:
+        return Call("in", (operand, Literal(values)))
+    fitted = [fit(v, type, described(operand)) for v in present]
+    kept = [value for value, exact, side in fitted if exact and side == 0]
+    odd = [value for value in kept if isinstance(value, Call)]
+    plain = frozenset(value for value in kept if not isinstance(value, Call))
+    null = [Literal(None)] if len(present) < len(values) else []
+    if odd:
+        return or_(*(Call("eq", (operand, each)) for each in odd), *([is_in(operand, plain)] if plain else []), *null)
+    if not plain:
+        return Literal(None) if null else _unless_null(False, operand)
+    return Call("in", (operand, Literal(plain | {None} if null else plain)))
+
+
+def _bind_tuples(columns: list[tuple[tuple[str, ...], Type]], tuples: Iterable[Any]) -> Expression:
+    kept = []
+    for each in tuples:
+        if len(each) != len(columns):
+            raise InvalidInput(f"in_tuples: {len(columns)} columns, but {each!r} has {len(each)} values")
+        fitted = [
+            (None, True, 0) if v is None else fit(v, type, ".".join(path))
+            for v, (path, type) in zip(each, columns, strict=True)
+        ]
+        if any(isinstance(value, Call) for value, _, _ in fitted):
+            raise InvalidInput(f"in_tuples: {each!r}: at most microseconds")
+        if all(exact and side == 0 for _, exact, side in fitted):
+            kept.append(tuple(value for value, _, _ in fitted))
+    return in_tuples([Column(path) for path, _ in columns], kept)

@@ -1,0 +1,122 @@
+"""The nodes of an expression, and what they are made of: columns, values, calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakeformat.errors import InvalidInput
+from lakeformat.model.predicate.functions import FUNCTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column by name; a part of one by its path, e.g. `("address", "city")`."""
+
+    path: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.path[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value: None, bool, int, float, Decimal, str, bytes, date, time, datetime; a frozenset or tuple of those.
+
+    Equal to a value of its own type only (1 is not TRUE), and NaN to itself."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Literal) or type(self.value) is not type(other.value):
+            return False
+        return bool(self.value == other.value or (self.value != self.value and other.value != other.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or function by its one name (see `FUNCTIONS`), applied to arguments."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+
+
+Expression = Column | Literal | Call
+ALWAYS = Literal(True)
+NEVER = Literal(False)
+
+
+def is_never(expression: Expression) -> bool:
+    """Is it the value False or null, which no row satisfies?"""
+    return isinstance(expression, Literal) and (expression.value is False or expression.value is None)
+
+
+def conjuncts(expression: Expression) -> tuple[Expression, ...]:
+    """The conditions that all have to hold; none for `ALWAYS`."""
+    match expression:
+        case Call("and", arguments):
+            return tuple(part for each in arguments for part in conjuncts(each))
+    return () if expression == ALWAYS else (expression,)
+
+
+def paths_of(expression: Expression) -> frozenset[tuple[str, ...]]:
+    """The paths of the columns it looks at."""
+    match expression:
+        case Column(path):
+            return frozenset({path})
+        case Call(_, arguments):
+            return frozenset().union(*(paths_of(each) for each in arguments))
+    return frozenset()
+
+
+def columns_of(expression: Expression) -> frozenset[str]:
+    """The names of the top-level columns it looks at."""
+    return frozenset(path[0] for path in paths_of(expression))
+
+
+def described(expression: Expression) -> str:
+    """For messages: text in the manner of SQL, which nothing has to parse."""
+    match expression:
+        case Column(path):
+            return ".".join(path)
+        case Call(name, arguments):
+            parts = [described(each) for each in arguments]
+            infix = FUNCTIONS[name].infix if name in FUNCTIONS else ""
+            return f"({f' {infix} '.join(parts)})" if infix else f"{name}({', '.join(parts)})"
+    return repr(expression.value)
+
+
+def rename(expression: Expression, mapping: Mapping[Any, Any]) -> Expression:
+    """The same over other columns. Keys and values are top-level names, or prefixes of paths as tuples.
+
+    `{"a": "b"}` renames; `{("t",): ()}` drops a qualifier. The longest prefix that fits wins; what fits none stays.
+    """
+    prefixes = {_prefix(old): _prefix(new) for old, new in mapping.items()}
+
+    def change(path: tuple[str, ...]) -> tuple[str, ...]:
+        for length in range(len(path), 0, -1):
+            new = prefixes.get(path[:length])
+            if new is not None:
+                found = new + path[length:]
+                if not found:
+                    raise InvalidInput(
+                        f"{'.'.join(path)} names no column once {'.'.join(path[:length])!r} is taken away"
+                    )
+                return found
+        return path
+
+    def walk(each: Expression) -> Expression:
+        match each:
+            case Column(path):
+                return Column(change(path))
+            case Call(name, arguments):
+                return Call(name, tuple(walk(a) for a in arguments))
+        return each
+
+    return walk(expression)
+
+
+def _prefix(name: Any) -> tuple[str, ...]:
+    return (name,) if isinstance(name, str) else tuple(name)

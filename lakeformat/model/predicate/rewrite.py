@@ -1,0 +1,81 @@
+"""Conditions turned into others: what they say over some columns alone, the values that they list, negations moved inward."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lakeformat.model.predicate.builders import and_, not_, or_
+from lakeformat.model.predicate.functions import COMPARISONS, FUNCTIONS
+from lakeformat.model.predicate.nodes import ALWAYS, Call, Column, Expression, Literal, columns_of, conjuncts
+
+
+def split(expression: Expression, names: Iterable[str]) -> tuple[Expression, Expression]:
+    """(what it says over the columns `names` alone, the rest): both together are the same condition.
+
+    A rest other than `ALWAYS` means that the condition does not select by those columns alone. The first part also
+    holds what an `or` in the rest implies over the columns.
+    """
+    allowed = frozenset(names)
+    inside, outside = [], []
+    for each in conjuncts(expression):
+        if columns_of(each) <= allowed:
+            inside.append(each)
+            continue
+        outside.append(each)
+        if isinstance(each, Call) and each.name == "or":
+            implied = or_(*(split(branch, allowed)[0] for branch in each.arguments))
+            if implied != ALWAYS:
+                inside.append(implied)
+    return and_(*inside), and_(*outside)
+
+
+def listed(expression: Expression, names: Sequence[str], limit: int) -> list[tuple[Any, ...]] | None:
+    """Values of the columns `names` among which are all with which the condition (bound) can be true; None where it does not
+    list them for each column, or they are more than `limit`."""
+    found = []
+    for name in names:
+        values = _values(expression, name)
+        if values is None:
+            return None
+        found.append(values)
+    if math.prod(map(len, found)) > limit:
+        return None
+    return list(itertools.product(*found))
+
+
+def push_not(expression: Expression, negate: bool = False) -> Expression:
+    """The same condition with every `not` moved inward as far as it goes."""
+    match expression:
+        case Call("not", (inner,)):
+            return push_not(inner, not negate)
+        case Call(("and" | "or") as name, arguments):
+            pushed = tuple(push_not(each, negate) for each in arguments)
+            return and_(*pushed) if (name == "and") != negate else or_(*pushed)
+        case Call(name, (left, right)) if negate and name in COMPARISONS:
+            return Call(FUNCTIONS[name].negated, (left, right))
+    return not_(expression) if negate else expression
+
+
+def _values(expression: Expression, name: str) -> frozenset[Any] | None:
+    """The values of a column with which the condition can be true; None where it does not list them."""
+    match expression:
+        case Literal(value) if value is not True:
+            return frozenset()
+        case Call("eq" | "eq_null_safe", (Column((column,)), Literal(value))) if column == name:
+            return frozenset({value})
+        case Call("in", (Column((column,)), Literal(values))) if column == name:
+            return frozenset(values)
+        case Call("in_tuples", (*columns, Literal(tuples))) if Column((name,)) in columns:
+            place = columns.index(Column((name,)))
+            return frozenset(each[place] for each in tuples)
+        case Call("and", arguments):
+            told = [values for each in arguments if (values := _values(each, name)) is not None]
+            return min(told, key=len, default=None)
+        case Call("or", arguments):
+            parts = [_values(each, name) for each in arguments]
+            known = [each for each in parts if each is not None]
+            return frozenset().union(*known) if len(known) == len(parts) else None
+    return None
