@@ -7,7 +7,7 @@ import json
 import lzma
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,7 @@ import cramjam
 import numpy as np
 import pyarrow as pa
 
-from lakeformat.codec import avro_decode, avro_encode, avro_schema
+from lakeformat.codec import avro_decode, avro_encode, avro_few, avro_schema
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
@@ -34,18 +34,21 @@ class Decoded:
     metadata: dict[str, bytes] = field(default_factory=dict)
 
 
-def decode(data: bytes, columns: Sequence[str] | None = None, logical: bool = False) -> Decoded:
+def decode(
+    data: bytes, columns: Sequence[str] | None = None, logical: bool = False, few_bytes: int = avro_few.READ_BYTES
+) -> Decoded:
     """Every record of an Avro file, in order.
 
     `columns`: the names to keep, in the file's order; `a.b` keeps field b of the nested record a. Names that the file
     lacks are left out of the table. With `logical`, dates, times, timestamps and decimals get their Arrow types
-    (timestamps are zoned only under `adjust-to-utc`); without it they stay integers and bytes.
+    (timestamps are zoned only under `adjust-to-utc`); without it they stay integers and bytes. Records of no more than
+    `few_bytes` together are read one after the other, which changes nothing but the time.
 
     Raises `CorruptFile` for bytes that are not such a file, or that inflate beyond all proportion to it, and
     `UnsupportedFeature` for a codec or type unknown here; neither names the file.
     """
     head = read_head(data)
-    batches = list(_read(data, head, columns, logical, _proportionate(len(data), _FILE_BYTES)))
+    batches = list(_read(data, head, columns, logical, _proportionate(len(data), _FILE_BYTES), few_bytes))
     wanted = head.record if columns is None else avro_schema.select(head.record, columns)
     return Decoded(pa.Table.from_batches(batches, _arrow_schema(wanted, logical)), head.schema, head.metadata)
 
@@ -79,11 +82,11 @@ def read(
     data: bytes, head: Head, columns: Sequence[str] | None = None, logical: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The records of an Avro file, some megabytes of blocks at a time; see `decode`."""
-    return _read(data, head, columns, logical, None)
+    return _read(data, head, columns, logical, None, avro_few.READ_BYTES)
 
 
 def _read(
-    data: bytes, head: Head, columns: Sequence[str] | None, logical: bool, most: int | None
+    data: bytes, head: Head, columns: Sequence[str] | None, logical: bool, most: int | None, few_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """`most`: to how many bytes the whole file may inflate."""
     codec = head.metadata.get("avro.codec", b"null").decode(errors="replace")
@@ -100,6 +103,13 @@ def _read(
         empty += sum(block.count for block in blocks) if is_empty else 0
         if empty > avro_decode.EMPTY_RECORDS:
             raise CorruptFile(f"a file of {len(data)} bytes says that it holds {empty} records of no bytes")
+        end, count = blocks[-1].end, sum(block.count for block in blocks)
+        if count and end <= few_bytes and len(blocks) == 1:
+            few = avro_few.read(wanted, head.null_at, buffer[:end].tobytes(), count, logical)
+            if few is not None:
+                yield few
+                number += 1
+                continue
         try:
             yield avro_decode.columns(wanted, head.null_at, buffer, blocks, logical, looks)
         except CorruptFile as error:
@@ -115,12 +125,14 @@ def encode(
     level: int | None = None,
     sync: bytes | None = None,
     block_bytes: int = 64_000,
+    few_bytes: int = avro_few.WRITE_BYTES,
 ) -> bytes:
     """`table` as an Avro file with the writer schema `schema`, which goes into the header as it is.
 
     Columns are taken by name; one that the table lacks is null where the schema lets it. A block is closed once it
     holds `block_bytes`. With `sync` (16 bytes) equal input gives equal bytes. `level` is the codec's own, by default
-    1 for zstandard and 6 for deflate. Raises `InvalidInput` where table and schema do not fit.
+    1 for zstandard and 6 for deflate. A table of no more than `few_bytes` in memory is written record by record, to the
+    same bytes. Raises `InvalidInput` where table and schema do not fit.
     """
     if codec not in CODECS:
         raise InvalidInput(f"Avro codec {codec!r}; known are {', '.join(CODECS)}")
@@ -133,13 +145,18 @@ def encode(
     text = json.dumps(schema, separators=(",", ":"), ensure_ascii=False).encode()
     record, null_at = _tree(text)
     head = {"avro.schema": text, "avro.codec": codec.encode(), **(metadata or {})}
-    out = [_MAGIC, _varint(len(head))]
+    out = [_MAGIC, avro_encode.varint(len(head))]
     for name, value in head.items():
-        out += [_varint(len(name.encode())), name.encode(), _varint(len(value)), bytes(value)]
-    out += [_varint(0), marker]
-    for count, block in avro_encode.blocks(record, null_at, table, block_bytes):
+        out += [avro_encode.varint(len(name.encode())), name.encode(), avro_encode.varint(len(value)), bytes(value)]
+    out += [avro_encode.varint(0), marker]
+    few = avro_few.write(record, null_at, table) if table.num_rows and table.nbytes <= few_bytes else None
+    if few is not None and len(few) <= block_bytes:
+        blocks: Iterable[tuple[int, memoryview]] = [(table.num_rows, memoryview(few))]
+    else:
+        blocks = avro_encode.blocks(record, null_at, table, block_bytes)
+    for count, block in blocks:
         packed = _compress(codec, block, level)
-        out += [_varint(count), _varint(len(packed)), packed, marker]
+        out += [avro_encode.varint(count), avro_encode.varint(len(packed)), packed, marker]
     return b"".join(out)
 
 
@@ -332,13 +349,3 @@ def _compress(codec: str, plain: memoryview, level: int | None) -> bytes:
         case "xz":
             return lzma.compress(plain, preset=6 if level is None else level)
     return bytes(plain)
-
-
-def _varint(value: int) -> bytes:
-    folded = value << 1
-    out = bytearray()
-    while folded > 0x7F:
-        out.append(folded & 0x7F | 0x80)
-        folded >>= 7
-    out.append(folded)
-    return bytes(out)

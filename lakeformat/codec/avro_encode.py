@@ -37,6 +37,17 @@ def blocks(record: Record, null_at: int | None, table: pa.Table, block_bytes: in
             yield from _cut(rows, block_bytes)
 
 
+def varint(value: int) -> bytes:
+    """One number, not below zero, as Avro writes it."""
+    folded = value << 1
+    out = bytearray()
+    while folded > 0x7F:
+        out.append(folded & 0x7F | 0x80)
+        folded >>= 7
+    out.append(folded)
+    return bytes(out)
+
+
 def _rows(record: Record, null_at: int | None, table: pa.Table) -> Iterator[pa.Array]:
     """The bytes of each record; in several arrays when one would be too large for Arrow's 32-bit offsets."""
     try:

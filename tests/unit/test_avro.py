@@ -20,11 +20,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakeformat.codec import avro
+from lakeformat.codec import avro, avro_few, avro_schema
 from lakeformat.errors import CorruptFile, InvalidInput, LakeError, UnsupportedFeature
 
 SYNC = bytes(range(16))
 PLAIN = settings(max_examples=80, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+
+WAYS = (0, 1 << 20)  # `few_bytes`: columns, and records one after the other where that can be.
 
 STATS = [
     ("_MIN_VALUES", "bytes"),
@@ -191,9 +193,12 @@ def tidy(value, type):
 @given(files(), st.sampled_from(["null", "deflate", "snappy"]), st.sampled_from([200, 16_000, 1 << 40]))
 def test_reads_what_fastavro_writes(file, codec, interval):
     schema, rows = file[0], spread(*file[1:])
-    decoded = avro.decode(written(schema, rows, codec, interval))
-    assert as_rows(decoded.table) == rows
-    decoded.table.validate(full=True)
+    data = written(schema, rows, codec, interval)
+    for few_bytes in WAYS:
+        decoded = avro.decode(data, few_bytes=few_bytes)
+        assert as_rows(decoded.table) == rows
+        decoded.table.validate(full=True)
+    assert decoded.table.schema == avro.decode(data, few_bytes=0).table.schema
 
 
 @PLAIN
@@ -201,7 +206,10 @@ def test_reads_what_fastavro_writes(file, codec, interval):
 def test_fastavro_reads_what_is_written(file, codec, block_bytes):
     schema, rows = file[0], spread(*file[1:])
     table = avro.decode(written(schema, rows)).table
-    data = avro.encode(table, schema, codec, sync=SYNC, block_bytes=block_bytes)
+    data, few = (
+        avro.encode(table, schema, codec, sync=SYNC, block_bytes=block_bytes, few_bytes=few_bytes) for few_bytes in WAYS
+    )
+    assert few == data
     assert read(data) == rows
     assert avro.decode(data).table.equals(table)
 
@@ -215,10 +223,13 @@ def test_flipped_bits_are_told_or_read_as_fastavro_reads_them(file, interval, se
     for _ in range(flips if len(data) > begin else 0):
         data[draw.randrange(begin, len(data))] ^= 1 << draw.randrange(8)
     try:
-        table = avro.decode(bytes(data)).table
-    except CorruptFile:
+        table = avro.decode(bytes(data), few_bytes=0).table
+    except CorruptFile as error:
+        with pytest.raises(CorruptFile, match=f"^{re.escape(str(error))}$"):
+            avro.decode(bytes(data), few_bytes=1 << 20)
         return
     table.validate(full=True)
+    assert repr(avro.decode(bytes(data), few_bytes=1 << 20).table.to_pylist()) == repr(table.to_pylist())
     assert repr(as_rows(table)) == repr(read(bytes(data)))  # As text, so that NaN equals NaN.
 
 
@@ -306,6 +317,77 @@ def number(value):
         out.append(folded & 127 | 128)
         folded >>= 7
     return bytes([*out, folded])
+
+
+# --- Few records, one after the other. ---
+
+
+TABLES = Path(__file__).parents[1] / "golden"
+
+
+def test_few_records_of_other_engines_are_read_and_written_as_many_are():
+    """Every Avro file of the golden tables: manifests, lists, index manifests and data files of Java, Rust and Python."""
+    kinds: dict[str, bytes] = {}
+    for path in sorted(TABLES.rglob("*")):
+        if path.is_file() and path.open("rb").read(4) == b"Obj\x01":
+            data = path.read_bytes()
+            kinds.setdefault(
+                f"{path.relative_to(TABLES).parts[:2]} {avro.read_head(data).metadata['avro.schema']}", data
+            )
+    assert len(kinds) > 10
+    for data in kinds.values():
+        for logical in (False, True):
+            columns, few = (avro.decode(data, logical=logical, few_bytes=each) for each in WAYS)
+            assert few.table.equals(columns.table)
+        again = [avro.encode(few.table, few.schema, "null", sync=SYNC, few_bytes=each) for each in WAYS]
+        assert again[0] == again[1]
+
+
+def test_few_records_are_read_in_the_columns_asked_for():
+    data = written(ENTRY, entries(3))
+    whole, (tree, _) = avro.decode(data).table, avro_schema.parse(ENTRY)
+    plain = avro_few.write(tree, None, whole)
+    assert plain is not None
+    assert avro_few.read(tree, None, plain, 3, True) is not None
+    for columns in (["_KIND"], [], ["_FILE._VALUE_STATS._NULL_COUNTS", "_FILE._CREATION_TIME"]):
+        for logical in (False, True):
+            tables = [avro.decode(data, columns, logical, few_bytes=each).table for each in WAYS]
+            assert tables[0].equals(tables[1])
+            assert tables[0].num_rows == 3
+
+
+@pytest.mark.parametrize(
+    "type", ["boolean", "int", "long", "double", "bytes", "string", {"type": "array", "items": "boolean"}]
+)
+def test_a_null_that_the_schema_does_not_allow_is_refused_in_few_records_too(type):
+    table = pa.table({"a": pa.array([None], avro.decode(written(record("row", [("a", type)]), [])).table["a"].type)})
+    for each in WAYS:
+        with pytest.raises(InvalidInput, match="allows no null"):
+            avro.encode(table, record("row", [("a", type)]), few_bytes=each)
+    if isinstance(type, dict):
+        table = pa.table({"a": pa.array([[None]], pa.list_(pa.bool_()))})
+        for each in WAYS:
+            with pytest.raises(InvalidInput, match="allows no null"):
+                avro.encode(table, record("row", [("a", type)]), few_bytes=each)
+
+
+@pytest.mark.parametrize(
+    ("type", "body"),
+    [
+        ("boolean", b"\x02"),  # Neither true nor false.
+        (["null", "long"], b"\x01"),  # Branch -1.
+        ("long", b"\xff" * 10 + b"\x01"),  # More than 64 bits.
+        ("int", b"\x80\x80\x80\x80\x10"),  # 2^31.
+        ("bytes", b"\x01"),  # A length of -1.
+        ("string", b"\x02\xff"),  # No UTF-8.
+        ("int", b"\x02\x00"),  # A byte too many.
+        ({"type": "array", "items": "null"}, b"\xfe\xff\xff\xff\xff\x07\x00"),
+    ],
+)
+def test_damage_of_few_records_is_told(type, body):
+    for each in WAYS:
+        with pytest.raises(CorruptFile):
+            avro.decode(container(record("row", [("a", type)]), 1, body), few_bytes=each)
 
 
 # --- Choosing columns. ---
@@ -799,7 +881,7 @@ def test_records_of_java_are_read_and_written_to_the_byte():
 
 BOMB = """
 import resource, sys
-from lakeformat.codec import avro
+from lakeformat.codec import avro, avro_few, avro_schema
 from lakeformat.errors import CorruptFile
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 ALONE = """
 import sys
 
-EXTRAS = {"boto3", "dagster", "duckdb", "fastavro", "grpc", "pandas", "polars", "pyspark", "requests", "sqlalchemy"}
+EXTRAS = {"boto3", "dagster", "duckdb", "grpc", "pandas", "polars", "pyspark", "requests", "sqlalchemy"}
 
 class NotInstalled:
     @staticmethod

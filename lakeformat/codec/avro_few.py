@@ -1,0 +1,157 @@
+"""Few Avro records, one after the other through fastavro: below some kilobytes that costs less than the columnar coders' numpy
+calls for each field.
+
+Nothing is accepted here that those refuse. Bytes are taken only if what was read gives the very same bytes when it is written,
+rows only if what was written gives the very same rows when it is read. Everything else, damage included, is None: the columnar
+coders decide.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+
+from lakeformat.codec.avro_encode import varint
+from lakeformat.codec.avro_schema import Array, Choice, Leaf, Map, Node, Record, arrow_type, min_bytes
+
+READ_BYTES = 6_000
+WRITE_BYTES = 6_000
+
+
+def read(record: Record, null_at: int | None, data: bytes, count: int, logical: bool) -> pa.RecordBatch | None:
+    """The kept columns of the `count` records that are `data`; see `avro_decode.columns`."""
+    schema = _schema(record, null_at)
+    if schema is None or (logical and _has_decimal(record)):
+        return None
+    framed = varint(count) + data + b"\0"
+    try:
+        rows = fastavro.schemaless_reader(io.BytesIO(framed), schema, None)
+        if _written(schema, rows) != framed or (null_at is not None and None in rows):
+            return None
+        return pa.RecordBatch.from_struct_array(pa.array(rows, arrow_type(record, logical)))
+    except Exception:  # Of damage fastavro raises whatever it meets.
+        return None
+
+
+def write(record: Record, null_at: int | None, table: pa.Table) -> bytes | None:
+    """The bytes of the rows of `table`, side by side; see `avro_encode.blocks`."""
+    schema = _schema(record, null_at)
+    if schema is None or not _fits(record, table.schema):
+        return None
+    absent = dict.fromkeys(member.name for member in record.members if member.name not in table.column_names)
+    rows = [row | absent for row in table.to_pylist()]
+    try:
+        framed = _written(schema, rows)
+        if fastavro.schemaless_reader(io.BytesIO(framed), schema, None) != rows:  # A null that it took for false, say.
+            return None
+    except Exception:  # As for `read`; the columnar coder says what does not fit.
+        return None
+    return framed[len(varint(table.num_rows)) : -1]
+
+
+def _written(schema: Any, rows: Any) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, rows)
+    return out.getvalue()
+
+
+@lru_cache(maxsize=64)
+def _schema(record: Record, null_at: int | None) -> Any:
+    """The schema of an array of such records as fastavro has parsed it; None for records that it reads otherwise than we do."""
+    if not _is_plain(record) or not min_bytes(record):
+        return None
+    item = _spelled(record if null_at is None else Choice(record, null_at), itertools.count())
+    try:
+        return fastavro.parse_schema({"type": "array", "items": item})
+    except Exception:  # Names, mostly, that Avro does not allow.
+        return None
+
+
+def _is_plain(node: Node) -> bool:
+    """No maps, whose keys may come twice; no items without bytes, of which a few bytes may say billions."""
+    match node:
+        case Record(members):
+            names = {member.name for member in members}
+            return len(names) == len(members) and all(_is_plain(member.node) for member in members)
+        case Array(item):
+            return bool(min_bytes(item)) and _is_plain(item)
+        case Choice(inner):
+            return not isinstance(inner, Choice) and _is_plain(inner)
+    return isinstance(node, Leaf)
+
+
+def _spelled(node: Node, number: itertools.count[int]) -> Any:
+    """Without logical types and defaults, and each type with a name of its own."""
+    match node:
+        case Record(members):
+            fields = [{"name": member.name, "type": _spelled(member.node, number)} for member in members]
+            return {"type": "record", "name": f"r{next(number)}", "fields": fields}
+        case Array(item):
+            return {"type": "array", "items": _spelled(item, number)}
+        case Choice(inner, None):
+            return [_spelled(inner, number)]
+        case Choice(inner, null_at):
+            return ["null", _spelled(inner, number)] if null_at == 0 else [_spelled(inner, number), "null"]
+        case Leaf("fixed", size):
+            return {"type": "fixed", "name": f"r{next(number)}", "size": size}
+        case Leaf("enum", symbols=symbols):
+            return {"type": "enum", "name": f"r{next(number)}", "symbols": list(symbols)}
+        case Leaf(kind):
+            return kind
+    raise AssertionError(node)
+
+
+@lru_cache(maxsize=64)
+def _has_decimal(node: Node) -> bool:
+    match node:
+        case Leaf(_, _, _, arrow):
+            return arrow is not None and pa.types.is_decimal(arrow)
+        case Record(members):
+            return any(member.keep and _has_decimal(member.node) for member in members)
+        case Array(inner) | Choice(inner) | Map(inner):
+            return _has_decimal(inner)
+    raise AssertionError(node)
+
+
+_TAKEN = {
+    "null": {pa.null()},
+    "boolean": {pa.bool_()},
+    "int": {pa.int8(), pa.int16(), pa.int32()},
+    "long": {pa.int8(), pa.int16(), pa.int32(), pa.int64()},
+    "double": {pa.float64()},
+    "bytes": {pa.binary(), pa.large_binary()},
+    "string": {pa.string(), pa.large_string()},
+}
+
+
+@lru_cache(maxsize=64)
+def _fits(record: Record, schema: pa.Schema) -> bool:
+    """Whether Python's values of the columns are what fastavro takes for the members."""
+    types = {field.name: field.type for field in schema}
+    missing = [member for member in record.members if member.name not in types]
+    can_miss = all(isinstance(member.node, Choice) and member.node.null_at is not None for member in missing)
+    return can_miss and len(types) == len(schema) and _fit_members(record, types, len(missing))
+
+
+def _fit_members(record: Record, types: dict[str, pa.DataType], missing: int = 0) -> bool:
+    nodes = {member.name: member.node for member in record.members}
+    return len(types) + missing == len(nodes) and all(n in nodes and _fit(nodes[n], t) for n, t in types.items())
+
+
+def _fit(node: Node, type: pa.DataType) -> bool:
+    match node:
+        case Choice(inner):
+            return _fit(inner, type)
+        case Record() if pa.types.is_struct(type):
+            fields = [type.field(i) for i in range(type.num_fields)]
+            return _fit_members(node, {each.name: each.type for each in fields}, 0)
+        case Array(item) if pa.types.is_list(type):
+            return _fit(item, type.value_type)
+        case Leaf(kind):
+            return type in _TAKEN.get(kind, ())
+    return False
