@@ -1,5 +1,6 @@
 """Paimon and Iceberg tables as Dagster assets, for any repository: `pip install 'lakeformat[dagster]'`."""
 
+from lakeformat.dagster.audit import published
 from lakeformat.dagster.checks import checks_for
 from lakeformat.dagster.components import LakeComponent, LakeSqlComponent, LakeTableComponent
 from lakeformat.dagster.external import external_tables
@@ -24,6 +25,7 @@ __all__ = [
     "external_tables",
     "foreign_commits",
     "maintenance",
+    "published",
     "rerun_partitions",
     "sql_table",
 ]

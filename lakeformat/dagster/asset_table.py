@@ -19,6 +19,7 @@ Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key
     merge             {"on": "t.id = s.id", "matched": [{"when": "s.op = 'cancel'", "then": "delete"}, {"then": "update_all"}],
                       "not_matched": [{"then": "insert_all"}], "not_matched_by_source": [...]}; `then` may be a mapping of
                       columns to expressions
+    audit             True: rows go to a branch of the run, which `lakeformat.dagster.published` publishes (Iceberg)
     table_properties  of a table that is created
     schema_evolution  what a frame may change about the columns that are there:
                       "refuse" (the default)   nothing
@@ -31,8 +32,9 @@ Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key
 import difflib
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -40,10 +42,11 @@ import dagster as dg
 import pyarrow as pa
 
 from lakeformat import Lake
-from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.arrow import arrow_schema, to_arrow
 from lakeformat.dagster.frames import fields_of, to_write
 from lakeformat.dagster.partitions import PartitionBy, Spec, columns_of, has_windows, partition_specs, predicate_of
 from lakeformat.errors import (
+    AlreadyExists,
     CommitLost,
     CommitUnknown,
     Conflict,
@@ -53,6 +56,7 @@ from lakeformat.errors import (
     OutsideScope,
     UnsupportedFeature,
 )
+from lakeformat.model import predicate
 from lakeformat.model.evolution import can_widen
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import PartitionChange, Snapshot
@@ -64,10 +68,11 @@ WRITES = ("replace", "upsert", "merge", "append")
 EVOLUTIONS = ("refuse", "add", "widen")
 OF_ASSETS = frozenset(
     ("table", "partition_by", "partition_expr", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "schema_evolution", "lineage", "unique_key",
-     "maintenance")
+     "maintenance", "audit", "publishes")
 )  # fmt: skip
 AT_RUN_TIME = ("write", "write_mode", "merge")  # Metadata of an output that takes the place of its asset's.
 OF_INPUTS = frozenset(("columns", "snapshot_id", "tag", "as_of"))
+AUDIT_KEPT = timedelta(days=7)
 MEASURES = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
 
 
@@ -88,6 +93,7 @@ class AssetTable:
     properties: tuple[tuple[str, str], ...] = ()
     write: str = "replace"
     evolution: str = "refuse"
+    audit: bool = False
     merge: Mapping[str, Any] | None = None
     lineage: Mapping[str, Any] | None = None
     comment: str | None = None
@@ -181,6 +187,7 @@ def declared(
         properties=tuple(sorted((metadata.get("table_properties") or {}).items())),
         write=write,
         evolution=evolution,
+        audit=bool(metadata.get("audit", False)),
         merge=metadata.get("merge"),
         lineage=metadata.get("lineage"),
         comment=comment,
@@ -247,12 +254,15 @@ def _write_of(asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
     return found
 
 
-def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Origin) -> Written:
+def write(
+    lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Origin, branch: str | None = None
+) -> Written:
     """Bring a frame into the table as the asset declares it, in one commit.
 
     "replace": exactly the partitions `keys` (the whole table, where the asset has none); a partition without rows becomes
     empty, and rows of other partitions raise `OutsideScope`. The table is created from the frame if it is not there. The
-    write happens once for an `origin` and `keys`, however often it is asked for.
+    write happens once for an `origin` and `keys`, however often it is asked for. The rows of an asset that is audited go to the
+    branch of the run; `branch`: the one whose rows `data` are.
     """
     frame = to_write(data)
     fields = fields_of(frame)
@@ -269,8 +279,10 @@ def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Or
     )
     if to.evolution != "refuse":
         _evolve(table, fields, to.evolution)
-    request: dict[str, Any] = {"id": request_id(to, keys, origin), "properties": _properties(to, keys, origin)}
-    specs: Mapping[str, tuple[Spec, ...]] = {}
+    if to.audit:
+        branch = branch_of(origin)
+        table = _begun(table, branch)
+    request: dict[str, Any] = {"id": request_id(to, keys, origin), "properties": _properties(to, keys, origin, branch)}
     if to.write == "append":
         snapshot = table.append(frame, **request)
     elif to.write == "upsert":
@@ -286,15 +298,43 @@ def write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Or
         else:
             partitions = [spec for several in specs.values() for spec in several]
             snapshot = table.overwrite_partitions(frame, partitions=partitions, **request)
+    return told_of(table, to, snapshot, keys, origin)
+
+
+def told_of(table: Any, to: AssetTable, snapshot: Snapshot | None, keys: Sequence[str], origin: Origin) -> Written:
+    """What Dagster is told of a write of the partitions `keys` that became `snapshot` (None where nothing was to do)."""
     if snapshot is None:
         return Written(None, metadata_of(table, to), {}, {})
+    to = settled(to, table.schema.fields)
+    specs = specs_of(to, table.schema, keys) if to.write == "replace" and to.partitions is not None else {}
     snapshot = with_changes(table, snapshot)
     commit = commit_metadata(table, to, snapshot, specs)
     first = snapshot.properties.get("dagster/run_id", origin.run_id)
     if first != origin.run_id:
         commit["lake/committed_by_run"] = first  # This run is its re-execution, and adds nothing more.
     of_snapshot = {**metadata_of(table, to), "lake/snapshot_id": snapshot.id}
+    if to.audit:
+        of_snapshot["lake/branch"] = branch_of(origin)
     return Written(snapshot, of_snapshot, commit, _by_partition(table, to, snapshot, specs))
+
+
+def branch_of(origin: Origin) -> str:
+    """The branch that the audited assets of a run, and of its re-executions, write to."""
+    return f"audit_{origin.first_run_id or origin.run_id}"
+
+
+def _begun(table: Any, branch: str) -> Any:
+    """The table as its branch `branch`, which begins now if it is not there, for a week after its last write."""
+    found = table.branch(branch)
+    try:
+        found.current_snapshot()
+    except NotFound:
+        if table.current_snapshot() is None:  # A branch begins at a snapshot: here at one of no rows.
+            nothing = predicate.in_tuples(table.schema.names[:1], [])
+            table.overwrite(arrow_schema(table.schema.fields).empty_table(), where=nothing)
+        with suppress(AlreadyExists):  # Where two steps of a run begin it at once.
+            table.create_branch(branch, retain=AUDIT_KEPT)
+    return found
 
 
 def with_changes(table: Any, snapshot: Snapshot) -> Snapshot:
@@ -333,11 +373,16 @@ def _merge(table: Any, source: Any, declared: Mapping[str, Any]) -> Any:
 
 
 def scan(
-    lake: Lake, of: AssetTable, keys: Sequence[str] | None, pin: Pin = Pin(), columns: Sequence[str] | None = None
+    lake: Lake,
+    of: AssetTable,
+    keys: Sequence[str] | None,
+    pin: Pin = Pin(),
+    columns: Sequence[str] | None = None,
+    branch: str | None = None,
 ) -> tuple[Any, int | None]:
     """The rows of the partitions `keys` as a Scan, and the id of the snapshot it reads. All rows for None, and of a table
-    without `partition_by`, which gathers what all partitions bring."""
-    table = lake.table(of.name)
+    without `partition_by`, which gathers what all partitions bring. `branch`: where it is not the table itself that is read."""
+    table = lake.table(of.name) if branch is None else lake.table(of.name).branch(branch)
     of = settled(of, table.schema.fields)
     where = None
     if keys is not None and (of.partition_by is not None or of.write == "replace"):
@@ -471,13 +516,25 @@ def _dependency(text: str) -> dg.TableColumnDep:
     return dg.TableColumnDep(dg.AssetKey.from_user_string(asset), column)
 
 
-def _properties(to: AssetTable, keys: Sequence[str], origin: Origin) -> dict[str, str]:
+def audited_branch(lake: Lake, of: AssetTable, origin: Origin) -> str | None:
+    """The branch where the rows are that an audited asset wrote in a run; None where they are in the table itself."""
+    branch = branch_of(origin)
+    return branch if of.audit and has_branch(lake.table(of.name), branch) else None
+
+
+def has_branch(table: Any, branch: str) -> bool:
+    """Whether the table has that branch."""
+    return branch in table.inspect.branches()["branch_name"].to_pylist()
+
+
+def _properties(to: AssetTable, keys: Sequence[str], origin: Origin, branch: str | None) -> dict[str, str]:
     """What the snapshot remembers about its origin."""
     found = {
         "dagster/asset": to.asset.to_user_string(),
         "dagster/run_id": origin.run_id,
         "dagster/backfill": origin.backfill,
         "dagster/partitions": _shown(keys, MAX_KEYS_IN_PROPERTIES),
+        "lake/branch": branch or "",
     }
     return {name: value for name, value in found.items() if value}
 

@@ -9,8 +9,16 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from lakeformat.dagster.asset_table import AssetTable, column_schema, counts_by_key, scan, settled, specs_of
-from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.asset_table import (
+    AssetTable,
+    audited_branch,
+    column_schema,
+    counts_by_key,
+    scan,
+    settled,
+    specs_of,
+)
+from lakeformat.dagster.lake import LakeResource, origin_of
 from lakeformat.dagster.partitions import has_windows
 from lakeformat.dagster.tables import TableAsset, tables_of
 
@@ -20,7 +28,8 @@ ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present",
 def checks_for(assets: Iterable[Any]) -> list[dg.AssetChecksDefinition]:
     """Checks of each table among `assets`, one step a table: as many rows as metadata counts; the columns are those of the
     run before; each partition of the run holds rows; and where the asset's metadata has `unique_key` (columns), no two rows
-    have the same. They use the resource `lake`.
+    have the same. Those of an asset that is audited are blocking, and look at what the run wrote to its branch. They use the
+    resource `lake`.
     """
     return [_checks_of(asset) for asset in tables_of(assets).values()]
 
@@ -37,14 +46,21 @@ def _checks_of(asset: TableAsset) -> dg.AssetChecksDefinition:
         **({PRESENT: "Each partition of the run holds rows."} if partitioned else {}),
         COLUMNS: "The columns are those of the previous run.",
     }
-    specs = [dg.AssetCheckSpec(each, asset=asset.key, description=text) for each, text in described.items()]
+    blocking = asset.audits
+    specs = [
+        dg.AssetCheckSpec(each, asset=asset.key, description=text, blocking=blocking)
+        for each, text in described.items()
+    ]
 
     @dg.multi_asset_check(name=f"check_{asset.identifier}", specs=specs)
     def check(context: dg.AssetCheckExecutionContext, lake: LakeResource) -> Iterator[dg.AssetCheckResult]:
         keys = keys_to_check(context, asset) if whole else None
         opened = lake.lake.table(asset.table(lake).name)
         table = settled(asset.table(lake), opened.schema.fields)
-        found, snapshot_id = scan(lake.lake, table, keys, columns=unique or list(opened.schema.names[:1]))
+        branch = audited_branch(lake.lake, table, origin_of(context.op_execution_context, ""))
+        opened = opened if branch is None else opened.branch(branch)
+        read = unique or list(opened.schema.names[:1])
+        found, snapshot_id = scan(lake.lake, table, keys, columns=read, branch=branch)
         rows = found.to_arrow()
         counted = counts_in_metadata(opened, table, keys)
         read, promised = rows.num_rows, sum(counted.values())

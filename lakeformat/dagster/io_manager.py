@@ -12,6 +12,7 @@ from lakeformat.dagster.asset_table import (
     Pin,
     as_dagster_failures,
     at_run_time,
+    audited_branch,
     declared,
     pin_of,
     report,
@@ -75,9 +76,11 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
         with as_dagster_failures(context.asset_key, keys or []):
             table = self._declared(context, (upstream.definition_metadata if upstream else None) or {})
             pin, columns = pin_of(f"input {context.name}", context.definition_metadata or {})
-            found, snapshot_id = scan(self.lake.lake, table, keys, self._configured(context) or pin, columns)
+            step = dg.OpExecutionContext.get()
+            branch = audited_branch(self.lake.lake, table, origin_of(step, ""))
+            found, snapshot_id = scan(self.lake.lake, table, keys, self._configured(context) or pin, columns, branch)
             if snapshot_id is not None:
-                note_read(dg.OpExecutionContext.get(), self._reads, table.name, snapshot_id)
+                note_read(step, self._reads, table.name, snapshot_id)
             return to_read(found, context.dagster_type.typing_type, self.spark)
 
     def _write_op_output(self, context: dg.OutputContext, obj: Any) -> None:

@@ -27,7 +27,7 @@ def maintenance(
     schedule `sweep`, at `sweep_cron`. Sensors and schedule run from the start, unless `running` is False. All use the
     resource `lake`, a `LakeResource`; the resource `upkeep` comes with them, and the launchpad can change it for a run.
     """
-    tables = tables_of(assets)
+    tables = {name: each for name, each in tables_of(assets).items() if not each.audits}  # What publishes is kept.
     jobs = {name: maintain_job(asset) for name, asset in tables.items()}
     sweep = sweep_job(tables)
     status = dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED

@@ -64,9 +64,14 @@ class PartitionsContext:
 
 def rerun_partitions(assets: Iterable[Any], name: str = "rerun_partitions") -> dg.JobDefinition:
     """The job that makes any set of partitions again, with one step for each partitioned table of `assets`, in its pool, upstream
-    tables first; assets that a graph or a multi-asset makes are left out. It uses the resource `lake`, those of the assets, and `spark` where an input is a Spark frame."""
+    tables first; assets that a graph or a multi-asset makes are left out, and those that are audited, as no checks run in between. It uses the resource `lake`, those of the assets, and `spark` where an input is a Spark frame."""
     tables = tables_of(assets)
-    partitioned = [a for a in tables.values() if a.partitions and a.step and len(a.definition.keys) == 1]
+    checked = {each.name for each in tables.values() if each.audits or each.publishes}
+    partitioned = [
+        each
+        for name, each in tables.items()
+        if each.partitions and each.step and len(each.definition.keys) == 1 and name not in checked
+    ]
 
     @dg.op(out=dg.Out(dg.Nothing), description="Finds the partitions of all tables, and says what the run will make.")
     def plan(context: dg.OpExecutionContext) -> None:

@@ -114,7 +114,7 @@ def foreign_commits(
 ) -> dg.SensorDefinition:
     """The sensor `foreign_commits`: reports what other engines and programs committed to the tables of `assets`, as
     observations of the assets. It uses the resource `lake`."""
-    tables = tables_of(assets)
+    tables = {name: each for name, each in tables_of(assets).items() if not each.audits}
 
     @dg.sensor(
         name="foreign_commits",

@@ -60,6 +60,16 @@ class TableAsset:
         """Whether a run replaces exactly its partitions; other tables gather rows."""
         return self.write == "replace"
 
+    @property
+    def audits(self) -> bool:
+        """Whether the asset writes to a branch, for another to publish."""
+        return bool(self.metadata.get("audit", False))
+
+    @property
+    def publishes(self) -> bool:
+        """Whether the asset publishes what another wrote."""
+        return "publishes" in self.metadata
+
     def table(self, lake: LakeResource) -> AssetTable:
         """The table that the asset fills."""
         return lake.declared(self.key, self.definition)

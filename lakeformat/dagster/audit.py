@@ -1,0 +1,84 @@
+"""Write, audit, publish: an asset's rows go to a branch of its run; once its blocking checks have passed, the table moves there.
+
+@dg.asset(metadata={"table": "shop.orders", "format": "iceberg", "audit": True, "unique_key": ["id"]})
+def orders_audited() -> pa.Table: ...
+
+orders = published(orders_audited, key="orders")  # What comes after depends on this one.
+checks = checks_for([orders_audited])             # Blocking: `orders` waits for them.
+"""
+
+from typing import Any
+
+import dagster as dg
+
+from lakeformat.dagster.asset_table import (
+    Written,
+    as_dagster_failures,
+    branch_of,
+    has_branch,
+    report,
+    scan,
+    told_of,
+    write,
+)
+from lakeformat.dagster.lake import LakeResource, origin_of
+from lakeformat.dagster.tables import pool_of, tables_of
+from lakeformat.errors import Conflict, InvalidInput, NotFound
+
+
+def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.AssetsDefinition:
+    """The asset `key`, which moves the table of the asset `audited` (whose metadata has `"audit": True`) to the branch that
+    `audited` wrote in the same run. It waits for the blocking checks of `audited`; where one fails, the table stays as it was, and
+    the branch is kept for a week. It uses the resource `lake`.
+
+    Where the table has moved on meanwhile, the audited rows replace the run's partitions in it; writes other than "replace"
+    fail then, and are to be run again. A run that was killed is run again, or re-executed from its failure, without harm.
+    `asset`: what else `dg.asset` takes.
+    """
+    (staged,) = tables_of([audited]).values()
+    if not staged.audits:
+        raise InvalidInput(f"{staged.name}: published() is for assets whose metadata has 'audit': True")
+    metadata = {name: each for name, each in staged.metadata.items() if name not in ("audit", "unique_key")}
+    own = {
+        "partitions_def": audited.partitions_def,
+        "backfill_policy": audited.backfill_policy,
+        "group_name": audited.specs_by_key[staged.key].group_name,
+        "pool": pool_of(staged.identifier),
+        "description": f"What {staged.name} wrote, once its blocking checks have passed.",
+    }
+    asset = {**own, **asset, "metadata": {**metadata, "publishes": staged.name, **asset.get("metadata", {})}}
+
+    @dg.asset(key=key, deps=[audited], **asset)
+    def publish(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:
+        keys = list(context.partition_keys) if context.assets_def.partitions_def else []
+        with as_dagster_failures(context.asset_key, keys):
+            written = _publish(context, lake, staged.name, keys)
+        return dg.MaterializeResult(
+            asset_key=context.asset_key,
+            metadata=report(context, lake.declared(context.asset_key, context.assets_def), written, keys),
+            data_version=dg.DataVersion(str(written.snapshot.id)) if written.snapshot else None,
+        )
+
+    return publish
+
+
+def _publish(context: dg.AssetExecutionContext, lake: LakeResource, staged: str, keys: list[str]) -> Written:
+    origin = origin_of(context, context.op_execution_context.op_handle)
+    to = lake.declared(context.asset_key, context.assets_def)
+    table, name = lake.lake.table(to.name), branch_of(origin)
+    if has_branch(table, name):
+        try:
+            table.fast_forward(name)
+        except Conflict as error:
+            if to.write != "replace":
+                raise InvalidInput(
+                    f"{to.name} has moved on since branch {name} began, and write={to.write!r} cannot be brought onto it: run "
+                    f"{staged} again ({error})"
+                ) from error
+            rows, _ = scan(lake.lake, to, keys if to.partitions else None, branch=name)
+            write(lake.lake, to, rows, keys, origin, branch=name)
+        table.delete_branch(name)
+    for snapshot in reversed(table.snapshots()):
+        if snapshot.properties.get("lake/branch") == name:
+            return told_of(table, to, snapshot, keys, origin)
+    raise NotFound(f"{to.name} has no branch {name}: publish in the run that writes {staged}, or run that again")
