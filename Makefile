@@ -42,7 +42,7 @@ judge: $(STAMP) java ## Have other engines read our tables, and read theirs (bui
 	$(BIN)/python -m pytest tests/judge
 
 package: $(STAMP) ## Build the wheel and the sdist, and install them into clean environments with each extra
-	$(BIN)/python -m pytest tests/package
+	PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest tests/package
 
 docs: $(VENV)/.docs ## Build the pages and the API reference into .site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

@@ -1,9 +1,13 @@
-"""The wheel and the sdist, built and installed into clean environments, with each extra. `make package` runs this; it downloads."""
+"""The wheel and the sdist, built and installed into clean environments, with each extra. `make package` runs this; it downloads.
 
+`make package PYTHONS="/path/to/python3.12 /path/to/python3.13"` tries these interpreters too.
+"""
+
+import os
 import re
 import subprocess
+import sys
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 
@@ -11,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 FOREIGN = ROOT / "tests" / "dagster" / "test_foreign_project.py"
+PAGE = ROOT / "tests" / "dagster" / "test_your_repository.py"
+PYTHONS = [sys.executable, *os.environ.get("PYTHONS", "").split()]
 EXTRAS = {  # What becomes importable, and what must not.
     "": ("lakeformat", ["pandas", "pyspark", "dagster", "sqlalchemy", "resources", "assets", "pipelines"]),
     "dagster": (
@@ -20,7 +26,20 @@ EXTRAS = {  # What becomes importable, and what must not.
     "spark": ("lakeformat.engines.spark", ["dagster"]),
     "sql": ("lakeformat.catalogs.sql", ["pyspark"]),
     "rest": ("lakeformat.catalogs.rest", ["pyspark"]),
+    "duckdb": ("lakeformat.sql", ["pyspark", "pandas", "typer"]),
+    "cli": ("lakeformat.cli.main", ["pyspark", "pandas", "dagster"]),
+    "dagster,duckdb": ("lakeformat.dagster", ["pyspark", "pandas", "polars", "resources"]),
 }
+QUERY = """
+import pyarrow as pa
+from lakeformat import Lake
+
+lake = Lake("warehouse")
+lake.create_table("a.t", pa.schema([("n", pa.int64())])).append({"n": [1, 2]})
+"""
+ANSWER = """
+assert lake.sql("SELECT sum(n) AS n FROM a.t").to_arrow()["n"].to_pylist() == [3]
+"""
 
 
 @pytest.fixture(scope="session")
@@ -41,8 +60,8 @@ def built(tmp_path_factory):
     return wheel, sdist
 
 
-def environment(folder: Path) -> str:
-    venv.create(folder, with_pip=True)
+def environment(folder: Path, interpreter: str = sys.executable) -> str:
+    subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
     return str(folder / "bin" / "python")
 
 
@@ -63,22 +82,33 @@ def test_the_wheel_holds_the_library_alone(built):
     assert {"pyproject.toml", "README.md", "LICENSE", "lakeformat/__init__.py", "lakeformat/py.typed"} <= names
 
 
+@pytest.mark.parametrize("interpreter", PYTHONS, ids=lambda path: Path(path).name)
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_a_clean_environment_gets_what_the_extra_says(extra, built, tmp_path):
+def test_a_clean_environment_gets_what_the_extra_says(extra, interpreter, built, tmp_path):
     module, absent = EXTRAS[extra]
-    python = environment(tmp_path / "venv")
+    python = environment(tmp_path / "venv", interpreter)
     install(python, f"{built[0]}[{extra}]" if extra else str(built[0]))
     code = f"""
 import importlib.util as u, {module}
 there = [name for name in {absent!r} if u.find_spec(name)]
 assert not there, there
 """
-    subprocess.run([python, "-c", code], cwd=tmp_path, check=True)
-    if extra in ("", "dagster"):
-        script = readme() if not extra else foreign(tmp_path)
-        (tmp_path / "definitions.py").write_text(script)
-        variables = {"PATH": "/usr/bin:/bin", "WAREHOUSE": str(tmp_path / "warehouse")}
-        subprocess.run([python, "definitions.py"], cwd=tmp_path, env=variables, check=True)
+    variables = {"PATH": "/usr/bin:/bin", "WAREHOUSE": str(tmp_path / "warehouse"), "LAKEFORMAT_WAREHOUSE": "warehouse"}
+    run = {"cwd": tmp_path, "env": variables, "check": True}
+    subprocess.run([python, "-c", code], **run)
+    scripts = {
+        "": lambda: pages("README.md", "docs/index.md"),
+        "dagster": lambda: foreign(tmp_path, FOREIGN)["DEFINITIONS"],
+        "dagster,duckdb": lambda: your_repository(tmp_path),
+        "duckdb": lambda: QUERY + ANSWER,
+        "cli": lambda: QUERY,
+    }
+    if extra in scripts:
+        (tmp_path / "definitions.py").write_text(scripts[extra]())
+        subprocess.run([python, "definitions.py"], **run)
+    if extra == "cli":
+        command = [str(Path(python).with_name("lakeformat")), "--json", "sql", "SELECT sum(n) AS n FROM a.t"]
+        assert '"n": 3' in subprocess.run(command, capture_output=True, text=True, **run).stdout
 
 
 def test_the_sdist_installs_too(built, tmp_path):
@@ -87,16 +117,25 @@ def test_the_sdist_installs_too(built, tmp_path):
     subprocess.run([python, "-c", "import lakeformat; print(lakeformat.__version__)"], cwd=tmp_path, check=True)
 
 
-def readme() -> str:
-    """README's code that needs no session."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    return "\n".join(block for block in blocks if "spark" not in block)
+def pages(*names: str) -> str:
+    """The code of pages that need no more than the library."""
+    texts = [(ROOT / name).read_text() for name in names]
+    return "\n".join(block for text in texts for block in blocks(text))
 
 
-def foreign(folder: Path) -> str:
-    """The project of `test_foreign_project`, with its own package `resources`."""
+def blocks(text: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def foreign(folder: Path, test: Path) -> dict[str, str]:
+    """What the test of a foreign project has at its top, once its package `resources` is in the folder."""
     names: dict[str, str] = {}
-    exec(FOREIGN.read_text().split("def test_")[0].replace("__file__", repr(str(FOREIGN))), names)
+    exec(test.read_text().split("def test_")[0].replace("__file__", repr(str(test))), names)
     (folder / "resources").mkdir()
     (folder / "resources" / "__init__.py").write_text(names["RESOURCES"])
-    return names["DEFINITIONS"]
+    return names
+
+
+def your_repository(folder: Path) -> str:
+    names = foreign(folder, PAGE)
+    return "\n".join([*blocks(names["PAGE"].read_text()), names["WHAT_THERE_IS_AT_THE_END"]])
