@@ -1,6 +1,7 @@
 """What MERGE INTO promises, in both formats and on both engines, against a merge that goes row by row."""
 
 import datetime as dt
+import math
 import os
 import random
 import subprocess
@@ -242,6 +243,27 @@ def test_null_keys_match_nothing_unless_asked(table, frame):
     assert values(table) == {None: 1, 1: 5}
     table.merge_into(frame(source), on="t.id <=> s.id").when_matched().update({"v": "s.v + 1"}).merge()
     assert values(table) == {None: 6, 1: 6}
+
+
+@pytest.mark.parametrize("of_source", [3, 200])
+@pytest.mark.parametrize("type", [pa.int64(), pa.float64()], ids=["int64", "float64"])
+def test_keys_that_lie_far_apart_match_whether_they_are_few_or_many(tmp_path, type, of_source):
+    draw = random.Random(of_source)
+    far = [-(2**63), 2**63 - 1, -(2**40), -1, 0, *(draw.randrange(-(2**62), 2**62) for _ in range(100))]
+    is_float = type == pa.float64()
+    keys = [*(map(float, far) if is_float else far), *([math.nan, math.inf] if is_float else [])]
+    given = [*keys[:: 2 if of_source > 3 else 60], *([math.nan] if is_float else [])][:of_source]
+    missing = [(float if is_float else int)(draw.randrange(2**50, 2**51)) for _ in range(of_source - len(given))]
+
+    def columns(values, marks):
+        return pa.table({"k": pa.array(values, type), "v": pa.array(marks, pa.int64())})
+
+    table = Lake(str(tmp_path)).create_table("a.t", columns([], []).schema, format="iceberg")
+    table.append(columns([None, *keys], range(-1, len(keys))))
+    source = columns([*given, *missing, None], [-2] * (of_source + 1))
+    table.merge_into(source, on="t.k = s.k").when_matched().update({"v": "s.v"}).merge()
+    left = [i for i, key in enumerate(keys) if not any(key == each or (key != key and each != each) for each in given)]
+    assert sorted(table.scan(["v"]).to_arrow()["v"].to_pylist()) == [-2] * (len(keys) - len(left)) + [-1, *left]
 
 
 def test_the_same_request_lands_once(table, frame):

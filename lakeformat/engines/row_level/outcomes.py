@@ -423,13 +423,26 @@ class _Values:
             places = np.where(inside, self._table[np.where(inside, codes - low, 0)], NONE)
         elif len(self._numbers):
             codes = ranks.ordinals(values)
-            places = np.minimum(np.searchsorted(self._numbers, codes), len(self._numbers) - 1)
-            places[self._numbers[places] != codes] = NONE
+            if len(codes) >= len(self._numbers):
+                places = _joined(codes, self._numbers)
+            else:  # A join hashes the numbers anew each time; they are sorted once.
+                places = np.minimum(np.searchsorted(self._numbers, codes), len(self._numbers) - 1)
+                places[self._numbers[places] != codes] = NONE
         else:
             places = np.full(len(values), NONE)
         if values.null_count:
             places[~_numpy(values.is_valid())] = self._null
         return places
+
+
+def _joined(codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """For each code its place among `numbers`, which are distinct; NONE where it is not there."""
+    left = pa.table({"code": codes, "row": np.arange(len(codes))})
+    right = pa.table({"code": numbers, "place": np.arange(len(numbers))})
+    both = left.join(right, "code", join_type="inner", use_threads=False)  # Each thread merges a file of its own.
+    places = np.full(len(codes), NONE, np.int64)
+    places[both["row"].to_numpy()] = both["place"].to_numpy()
+    return places
 
 
 def _table(numbers: np.ndarray) -> np.ndarray | None:
