@@ -40,36 +40,39 @@ class Verdict:
     seen: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A table that a sensor looks at: what is kept of it, and the snapshot that the sensor looked at last."""
+
+    asset: TableAsset
+    table: Any
+    limits: Upkeep
+    seen: int | None
+    instance: dg.DagsterInstance
+
+
 def compaction_sensor(
     assets: Mapping[str, TableAsset], jobs: Mapping[str, dg.JobDefinition], status: dg.DefaultSensorStatus
 ) -> dg.SensorDefinition:
     """The sensor `compaction`, which asks for the jobs of `jobs`, by asset."""
 
-    @dg.sensor(
-        jobs=list(jobs.values()),
-        minimum_interval_seconds=EVERY_SECONDS,
-        default_status=status,
-        description="Asks for compaction of a table when a partition has too many small files or too many deleted rows.",
-    )
-    def compaction(context: dg.SensorEvaluationContext, lake: LakeResource, upkeep: Upkeep) -> dg.SensorResult:
-        def judge(asset: TableAsset, table: Any, seen: int | None) -> Verdict:
-            limits = upkeep.of(asset)
-            latest = latest_write(table, seen)
-            if latest is None:
-                return Verdict(f"nobody has written since snapshot {seen}", seen=seen)
-            small, share = worst_partition(table)
-            found = f"{small} small files and {share:.0%} deleted rows in a partition"
-            if small < limits.max_small_files and share < limits.max_deleted_share:
-                allowed = f"{limits.max_small_files} and {limits.max_deleted_share:.0%} allowed"
-                return Verdict(f"at most {found}, {allowed}", seen=latest)
-            if busy := in_flight(context.instance, asset):
-                return Verdict(f"{found}, but run {busy.run_id[:8]} is at work", seen=seen)
-            run_key = f"compact:{table.name}:{latest}"
-            return Verdict(found, _request(asset, jobs, COMPACTION, run_key, Maintain(compact=True)), seen=latest)
+    def judge(look: Look) -> Verdict:
+        table, seen = look.table, look.seen
+        latest = latest_write(table, seen)
+        if latest is None:
+            return Verdict(f"nobody has written since snapshot {seen}", seen=seen)
+        small, share = worst_partition(table)
+        found = f"{small} small files and {share:.0%} deleted rows in a partition"
+        if small < look.limits.max_small_files and share < look.limits.max_deleted_share:
+            allowed = f"{look.limits.max_small_files} and {look.limits.max_deleted_share:.0%} allowed"
+            return Verdict(f"at most {found}, {allowed}", seen=latest)
+        if busy := in_flight(look.instance, look.asset):
+            return Verdict(f"{found}, but run {busy.run_id[:8]} is at work", seen=seen)
+        run_key = f"compact:{table.name}:{latest}"
+        return Verdict(found, _request(look.asset, jobs, COMPACTION, run_key, Maintain(compact=True)), seen=latest)
 
-        return _each_table(context, assets, lake, judge)
-
-    return compaction
+    description = "Asks for compaction of a table when a partition has too many small files or too many deleted rows."
+    return _sensor("compaction", description, assets, jobs, status, judge)
 
 
 def expiry_sensor(
@@ -77,36 +80,28 @@ def expiry_sensor(
 ) -> dg.SensorDefinition:
     """The sensor `snapshot_expiry`, which asks for the jobs of `jobs`, by asset."""
 
-    @dg.sensor(
-        jobs=list(jobs.values()),
-        minimum_interval_seconds=EVERY_SECONDS,
-        default_status=status,
-        description="Asks for expiry when snapshots are too many or too old, and no run in flight reads them.",
-    )
-    def snapshot_expiry(context: dg.SensorEvaluationContext, lake: LakeResource, upkeep: Upkeep) -> dg.SensorResult:
-        def judge(asset: TableAsset, table: Any, seen: int | None) -> Verdict:
-            limits = upkeep.of(asset)
-            snapshots = table.snapshots()
-            if not snapshots:
-                return Verdict("no snapshot yet")
-            now_ms = int(time.time() * 1000)
-            read = reads(context.instance, asset, table)
-            ids = [each.id for each in snapshots]
-            keep_from = first_to_keep(snapshots, limits, read, now_ms)
-            if keep_from == ids[0]:
-                unprotected = first_to_keep(snapshots, limits, (), now_ms)
-                oldest = next((each for each in ids if each in read), None)
-                held = f"; a run in flight reads snapshot {oldest}" if unprotected != keep_from else ""
-                return Verdict(f"{len(snapshots)} snapshots, none to expire{held}")
-            if busy := in_flight(context.instance, asset):
-                return Verdict(f"snapshots before {keep_from} can go, but run {busy.run_id[:8]} is at work")
-            run_key = f"expire:{table.name}:{ids[0]}:{keep_from}"
-            run = _request(asset, jobs, "expire", run_key, Maintain(expire=True))
-            return Verdict(f"{ids.index(keep_from)} snapshots before {keep_from} can go", run, seen=keep_from)
+    def judge(look: Look) -> Verdict:
+        table, limits = look.table, look.limits
+        snapshots = table.snapshots()
+        if not snapshots:
+            return Verdict("no snapshot yet")
+        now_ms = int(time.time() * 1000)
+        read = reads(look.instance, look.asset, table)
+        ids = [each.id for each in snapshots]
+        keep_from = first_to_keep(snapshots, limits, read, now_ms)
+        if keep_from == ids[0]:
+            unprotected = first_to_keep(snapshots, limits, (), now_ms)
+            oldest = next((each for each in ids if each in read), None)
+            held = f"; a run in flight reads snapshot {oldest}" if unprotected != keep_from else ""
+            return Verdict(f"{len(snapshots)} snapshots, none to expire{held}")
+        if busy := in_flight(look.instance, look.asset):
+            return Verdict(f"snapshots before {keep_from} can go, but run {busy.run_id[:8]} is at work")
+        run_key = f"expire:{table.name}:{ids[0]}:{keep_from}"
+        run = _request(look.asset, jobs, "expire", run_key, Maintain(expire=True))
+        return Verdict(f"{ids.index(keep_from)} snapshots before {keep_from} can go", run, seen=keep_from)
 
-        return _each_table(context, assets, lake, judge)
-
-    return snapshot_expiry
+    description = "Asks for expiry when snapshots are too many or too old, and no run in flight reads them."
+    return _sensor("snapshot_expiry", description, assets, jobs, status, judge)
 
 
 def foreign_commits(
@@ -166,36 +161,49 @@ def worst_partition(table: Any) -> tuple[int, float]:
     return small, share
 
 
-def _each_table(
-    context: dg.SensorEvaluationContext,
+def _sensor(
+    name: str,
+    description: str,
     assets: Mapping[str, TableAsset],
-    lake: LakeResource,
-    judge: Callable[[TableAsset, Any, int | None], Verdict],
-) -> dg.SensorResult:
-    """Judge every table; one that cannot be read is reported and does not keep the others from being looked at."""
-    seen: dict[str, int] = json.loads(context.cursor or "{}")
-    runs: list[dg.RunRequest] = []
-    reasons: list[str] = []
-    for name, asset in assets.items():
-        table, problem = _open(lake, asset)
-        if table is None:
-            reasons.append(f"{name}: {problem}")
-            continue
-        try:
-            verdict = judge(asset, table, seen.get(name))
-        except LakeError as error:
-            context.log.warning(f"{name}: {error}")
-            reasons.append(f"{name}: {error}")
-            continue
-        reasons.append(f"{name}: {verdict.why}")
-        if verdict.run:
-            runs.append(verdict.run)
-        if verdict.seen is not None:
-            seen[name] = verdict.seen
-    if runs:
-        context.log.info("; ".join(reasons))
-        return dg.SensorResult(run_requests=runs, cursor=json.dumps(seen))
-    return dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(seen))
+    jobs: Mapping[str, dg.JobDefinition],
+    status: dg.DefaultSensorStatus,
+    judge: Callable[[Look], Verdict],
+) -> dg.SensorDefinition:
+    """A sensor that judges every table; one that cannot be read is reported and does not keep the others from being looked at."""
+
+    @dg.sensor(
+        name=name,
+        jobs=list(jobs.values()),
+        minimum_interval_seconds=EVERY_SECONDS,
+        default_status=status,
+        description=description,
+    )
+    def sensor(context: dg.SensorEvaluationContext, lake: LakeResource, upkeep: Upkeep) -> dg.SensorResult:
+        seen: dict[str, int] = json.loads(context.cursor or "{}")
+        runs: list[dg.RunRequest] = []
+        reasons: list[str] = []
+        for asset_name, asset in assets.items():
+            table, problem = _open(lake, asset)
+            if table is None:
+                reasons.append(f"{asset_name}: {problem}")
+                continue
+            try:
+                verdict = judge(Look(asset, table, upkeep.of(asset), seen.get(asset_name), context.instance))
+            except LakeError as error:
+                context.log.warning(f"{asset_name}: {error}")
+                reasons.append(f"{asset_name}: {error}")
+                continue
+            reasons.append(f"{asset_name}: {verdict.why}")
+            if verdict.run:
+                runs.append(verdict.run)
+            if verdict.seen is not None:
+                seen[asset_name] = verdict.seen
+        if runs:
+            context.log.info("; ".join(reasons))
+            return dg.SensorResult(run_requests=runs, cursor=json.dumps(seen))
+        return dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(seen))
+
+    return sensor
 
 
 def _open(lake: LakeResource, asset: TableAsset) -> tuple[Any, str]:
