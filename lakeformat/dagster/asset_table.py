@@ -45,6 +45,7 @@ from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema, to_arrow
 from lakeformat.dagster.frames import fields_of, to_write
 from lakeformat.dagster.partitions import PartitionBy, Spec, columns_of, has_windows, partition_specs, predicate_of
+from lakeformat.dagster.pictures import markdown
 from lakeformat.errors import (
     AlreadyExists,
     CommitLost,
@@ -503,12 +504,7 @@ def column_lineage(lineage: Mapping[str, Any], columns: Sequence[str]) -> dg.Tab
 def preview(rows: pa.Table) -> str:
     """A few rows as a Markdown table."""
     rows = rows.select(rows.column_names[:PREVIEW_COLUMNS]).slice(0, PREVIEW_ROWS)
-
-    def line(cells: Sequence[Any]) -> str:
-        return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
-
-    body = [line(list(row.values())) for row in rows.to_pylist()]
-    return "\n".join([line(rows.column_names), line(["---"] * rows.num_columns), *body])
+    return markdown(rows.column_names, [list(row.values()) for row in rows.to_pylist()])
 
 
 def _dependency(text: str) -> dg.TableColumnDep:

@@ -1,6 +1,5 @@
 """The bridge between Dagster's inputs and outputs and tables: frames by annotation, one commit per run."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +23,9 @@ from lakeformat.dagster.frames import to_read
 from lakeformat.dagster.lake import LakeResource, origin_of
 from lakeformat.dagster.spark import SparkResource
 
-READS_TAG = "lake/reads"  # On a run, per step: {table: snapshot}. Expiry keeps what a run in flight reads.
+READS_TAG = "lake/reads"  # On a run, lake/reads/<step>/<table>: its snapshots. Expiry keeps what a run in flight reads.
+
+Reads = dict[str, set[int]]
 
 
 class ReadAt(KnownFields, dg.Config):
@@ -48,7 +49,7 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
     lake: LakeResource
     spark: SparkResource = Field(description="The session of inputs that are Spark frames; nothing starts before.")
     read_at: dict[str, ReadAt] = Field(default={}, description="Asset key -> the state of its table to read.")
-    _reads: dict[str, dict[str, int]] = PrivateAttr(default_factory=dict)
+    _reads: Reads = PrivateAttr(default_factory=dict)
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**{"spark": SparkResource(), **fields})
@@ -111,11 +112,17 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
         return None if found is None else Pin(found.snapshot_id, found.tag, found.as_of)
 
 
-def note_read(step: dg.OpExecutionContext, reads: dict[str, dict[str, int]], table: str, snapshot_id: int) -> None:
-    """Tell expiry, by a tag of the run, which snapshot a step reads; `reads` is what the run's steps read so far."""
-    name = str(step.op_handle)
-    reads.setdefault(name, {})[table] = snapshot_id
-    step.instance.add_run_tags(step.run_id, {f"{READS_TAG}/{name}": json.dumps(reads[name])})
+def note_read(step: dg.OpExecutionContext, reads: Reads, table: str, snapshot_id: int) -> None:
+    """Tell expiry, by a tag of the run, which snapshots a step reads; `reads` is what the run's steps read so far."""
+    name = f"{READS_TAG}/{step.op_handle}/{table}"
+    reads.setdefault(name, set()).add(snapshot_id)
+    step.instance.add_run_tags(step.run_id, {name: ", ".join(map(str, sorted(reads[name])))})
+
+
+def snapshots_read(run: dg.DagsterRun, table: str) -> set[int]:
+    """The snapshots of a table that the steps of a run have noted."""
+    noted = [each for tag, each in run.tags.items() if tag.startswith(f"{READS_TAG}/") and tag.endswith(f"/{table}")]
+    return {int(snapshot_id) for each in noted for snapshot_id in each.split(", ")}
 
 
 def _metadata(context: dg.OutputContext) -> dict[str, Any]:

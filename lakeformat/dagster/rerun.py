@@ -22,7 +22,7 @@ from pydantic import Field
 from lakeformat.dagster.asset_table import as_dagster_failures, pin_of, scan
 from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.frames import to_read, wants_spark
-from lakeformat.dagster.io_manager import note_read
+from lakeformat.dagster.io_manager import Reads, note_read
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.planned import plan_partitions
 from lakeformat.dagster.spark import SparkResource
@@ -50,7 +50,7 @@ class PartitionsContext:
         self.has_partition_key = False
         self.has_partition_key_range = False  # The keys need not be a range.
         self.metadata: dict[str | None, dict[str, Any]] = {}
-        self.reads: dict[str, dict[str, int]] = {}
+        self.reads: Reads = {}
 
     def add_asset_metadata(
         self, metadata: Mapping[str, Any], asset_key: Any = None, partition_key: str | None = None

@@ -4,7 +4,6 @@ An asset may say what is different for its table: `metadata={"maintenance": {"ma
 Upkeep changes no row, so it reports observations, not materializations: nothing downstream runs because of it.
 """
 
-import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,8 +14,9 @@ from pydantic import Field
 
 from lakeformat.dagster.asset_table import as_dagster_failures
 from lakeformat.dagster.fields import KnownFields
-from lakeformat.dagster.io_manager import READS_TAG
+from lakeformat.dagster.io_manager import snapshots_read
 from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.pictures import pictures
 from lakeformat.dagster.tables import RETRY, TableAsset
 from lakeformat.errors import LakeError
 
@@ -137,6 +137,7 @@ def compact(context: dg.OpExecutionContext, lake: LakeResource, asset: TableAsse
             "lake/bytes_added": snapshot.bytes_added,
             "lake/bytes_removed": snapshot.bytes_removed,
             "lake/commit_milliseconds": snapshot.milliseconds,
+            **pictures(lake.lake.table(table.name)),
         },
     )
 
@@ -153,7 +154,8 @@ def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, a
             return
         keep_from = first_to_keep(snapshots, upkeep, read, int(time.time() * 1000))
         dropped = expire_before(opened, keep_from)
-    _observe(context, asset, {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": keep_from})
+    found = {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": keep_from}
+    _observe(context, asset, {**found, **pictures(opened)})
 
 
 def in_flight(instance: dg.DagsterInstance, asset: TableAsset) -> dg.DagsterRun | None:
@@ -166,9 +168,7 @@ def reads(instance: dg.DagsterInstance, asset: TableAsset, table: Any) -> frozen
     """The snapshots of the asset's `table` that runs in flight read, or will read by their configuration."""
     found = set()
     for run in instance.get_runs(dg.RunsFilter(statuses=IN_FLIGHT)):
-        for tag, value in run.tags.items():
-            if tag.startswith(f"{READS_TAG}/") and table.name in (noted := json.loads(value)):
-                found.add(int(noted[table.name]))
+        found |= snapshots_read(run, table.name)
         found |= set(_pinned(run, asset, table))
     return frozenset(found)
 

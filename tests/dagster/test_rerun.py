@@ -1,7 +1,5 @@
 """`rerun_partitions`: any set of partitions is one run and one snapshot per table, and the partitions turn green."""
 
-import json
-
 import dagster as dg
 import pyarrow as pa
 import pytest
@@ -118,7 +116,7 @@ def test_downstream_tables_of_the_same_run_see_what_it_wrote(rerun, lake, instan
     assert sorted((row["month"], row["n"]) for row in rows) == [("2013-01", 2), ("2013-02", 1)]
     assert len(lake.lake.table("nyc.months").snapshots()) == 1
     tags = instance.get_run_by_id(result.run_id).tags
-    assert json.loads(tags[f"{READS_TAG}/rerun_months"]) == {"nyc.orders": 1}, "expiry leaves what the run reads"
+    assert tags[f"{READS_TAG}/rerun_months/nyc.orders"] == "1", "expiry leaves what the run reads"
 
 
 def test_other_partitions_keep_their_files(rerun, lake, instance):

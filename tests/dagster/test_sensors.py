@@ -1,6 +1,5 @@
 """Sensors and upkeep over real tables: when they ask for a run, when not and why; never because of themselves."""
 
-import json
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from pyspark import SparkContext
 from lakeformat.commit import commit
 from lakeformat.dagster import Upkeep, foreign_commits, maintenance
 from lakeformat.dagster.io_manager import READS_TAG
+from lakeformat.dagster.pictures import MOST, WIDTH, pictures
 from lakeformat.dagster.spark import SparkResource
 from lakeformat.dagster.upkeep import TABLE_TAG, TASK_TAG, Maintain, first_to_keep
 from lakeformat.engines.arrow import ArrowEngine
@@ -124,7 +124,21 @@ def test_compaction_joins_the_files_and_is_not_triggered_by_its_own_snapshot(fli
     observed = event.asset_observation_data.asset_observation
     assert observed.asset_key == TABLES["flights"].key
     assert observed.metadata["lake/files_removed"].value == 8
+    header, _, partition = observed.metadata["lake/partitions"].value.splitlines()
+    assert header == "| dt |  | rows | files | small |"
+    assert partition == f"| {DAY} | {'█' * WIDTH} | 8 | 1 | 1 |"
+    history = observed.metadata["lake/history"].value.splitlines()[2:]
+    assert ["compact" in line for line in history] == [True] + [False] * 8, "the newest first"
+    assert history[-1].endswith(f"| {'█' * round(WIDTH / 8)} | 1 |")
     assert instance.get_latest_materialization_event(TABLES["flights"].key) is None
+
+
+def test_a_picture_of_many_partitions_shows_the_last_and_says_how_many_there_are(flights):
+    days = [f"2013-{month:02d}-{day:02d}" for month in (1, 2) for day in range(1, 21)]
+    flights.append(pa.table({"dt": days, "n": pa.array([0] * 40, pa.int64())}))
+    lines = pictures(flights)["lake/partitions"].value.splitlines()
+    assert lines[2].startswith(f"| {days[40 - MOST]} |")
+    assert lines[-1] == f"{MOST} of 40"
 
 
 def test_a_write_during_compaction_is_looked_at(flights, tick, maintain):
@@ -194,7 +208,7 @@ def test_expiry_never_goes_past_what_a_run_in_flight_reads(flights, tick, mainta
     reader = instance.create_run_for_job(
         MAINTAIN["weather"],
         status=dg.DagsterRunStatus.STARTED,
-        tags={f"{READS_TAG}/copied": json.dumps({"nyc.flights": 3})},
+        tags={f"{READS_TAG}/copied/nyc.flights": "3"},
     )
     (request,) = tick(EXPIRY, **limits).run_requests
     execute(request, maintain, Upkeep(**limits))
@@ -285,7 +299,7 @@ def test_iceberg_tables_are_compacted_expired_and_observed(events, tick, maintai
     reader = instance.create_run_for_job(
         MAINTAIN["flights"],
         status=dg.DagsterRunStatus.STARTED,
-        tags={f"{READS_TAG}/copied": json.dumps({"nyc.booking_events": held})},
+        tags={f"{READS_TAG}/copied/nyc.booking_events": str(held)},
     )
     for reading, left in ((True, 10), (False, 4)):
         if not reading:
