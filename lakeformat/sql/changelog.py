@@ -55,7 +55,7 @@ def read(
 # --- private ----------------------------------------------------------------------------------------------------------
 
 _SIGN = "_lakeformat_sign"
-_NONE = pa.array([], pa.int64())
+_NONE = pa.nulls(0, pa.int64())  # pa.array would import pandas.
 
 
 def _net(rows: pa.Table) -> pa.Table:
