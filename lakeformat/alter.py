@@ -38,22 +38,27 @@ class Alteration:
         return self._and(evolution.AddColumn(name, type, nullable, comment, default, first, after))
 
     def rename_column(self, name: str, to: str) -> Alteration:
+        """Another name; the column keeps its id, so files need no change. Raises `NotFound`, and `AlreadyExists` for a name that is taken."""
         return self._and(evolution.RenameColumn(name, to))
 
     def drop_column(self, name: str) -> Alteration:
+        """Remove a column from the schema; its values stay in files that snapshots keep. Raises `NotFound`."""
         return self._and(evolution.DropColumn(name))
 
     def move_column(self, name: str, *, first: bool = False, after: str | None = None) -> Alteration:
+        """Put a column first, or behind the column `after`. Raises `NotFound`."""
         return self._and(evolution.MoveColumn(name, first, after))
 
     def change_type(self, name: str, type: str | Type) -> Alteration:
-        """A wider type; what would lose values is refused."""
+        """A wider type (int to bigint, float to double, a longer decimal). Raises `InvalidInput` where the new type does not hold all values."""
         return self._and(evolution.ChangeType(name, type))
 
     def change_comment(self, name: str, comment: str | None) -> Alteration:
+        """The column's comment; None removes it. Raises `NotFound`."""
         return self._and(evolution.ChangeComment(name, comment))
 
     def drop_not_null(self, name: str) -> Alteration:
+        """Allow nulls in the column. Raises `NotFound`."""
         return self._and(evolution.ChangeNullability(name, True))
 
     def change_default(self, name: str, default: str | bytes | None) -> Alteration:
@@ -80,9 +85,11 @@ class Alteration:
         return self._and(evolution.SetKey(arguments.columns(columns)))
 
     def set_properties(self, properties: Mapping[str, str]) -> Alteration:
+        """Set options of the format; others stay. Raises `InvalidInput` for a misspelt option, with the right spelling."""
         return self._and(evolution.SetProperties(properties))
 
     def remove_properties(self, *keys: str) -> Alteration:
+        """Remove options; those that are not set are no error."""
         return self._and(evolution.RemoveProperties(keys))
 
     def set_comment(self, comment: str | None) -> Alteration:

@@ -34,36 +34,47 @@ class Inspect:
         return replace(self, _base=partial(self._version, snapshot_id, as_of, tag))
 
     def snapshots(self) -> pa.Table:
+        """A row a snapshot, oldest first: `snapshot_id`, `schema_id`, `operation`, `commit_time` (UTC), `total_record_count`; of Paimon
+        its manifest lists, record counts, `watermark` and `properties`, of Iceberg `parent_id`, `sequence_number` and `summary`."""
         return self._table("snapshots")
 
     def files(self) -> pa.Table:
+        """A row a live data file: `partition`, `path`, `file_format`, `row_count`, `size_bytes`; of Paimon `bucket`, `level`, sequence numbers and
+        `deleted_row_count`, of Iceberg `spec_id`, `sequence_number`, `snapshot_id` and `sort_order_id`."""
         return self._table("files")
 
     def manifests(self) -> pa.Table:
+        """A row a manifest of the current snapshot: its name, `size_bytes`, and how many files it adds and deletes."""
         return self._table("manifests")
 
     def partitions(self, small_file_bytes: int | None = None) -> pa.Table:
-        """Files, small files (below `small_file_bytes`; by default what compaction takes for small), rows and bytes."""
+        """A row a partition: its columns, `file_count`, `small_file_count` (files below `small_file_bytes`; by default those that compaction
+        takes for small), `row_count`, `deleted_row_count`, `size_bytes`, `last_modified_ms` (since 1970)."""
         small_file_bytes = arguments.whole("small_file_bytes", small_file_bytes, 0)
         return self._table("partitions", small_file_bytes)
 
     def tags(self) -> pa.Table:
+        """A row a tag: `tag_name`, `snapshot_id`, `schema_id`, `commit_time`, `record_count`, `retained_ms` (null: for ever)."""
         return self._table("tags")
 
     def branches(self) -> pa.Table:
+        """A row a branch: `branch_name`; of Iceberg also `snapshot_id`, `commit_time`, `record_count` and its retention."""
         return self._table("branches")
 
     def schemas(self) -> pa.Table:
+        """A row a schema that the table has had: `schema_id`, `fields` (JSON), its keys; of Paimon also `options` and `comment`."""
         return self._table("schemas")
 
     def sort_orders(self) -> pa.Table:
-        """What files are, or were, sorted by (Iceberg)."""
+        """A row a sort order: `order_id`, `sort_by`, `is_current`. Raises `UnsupportedFeature` for Paimon tables."""
         return self._table("sort_orders")
 
     def options(self) -> pa.Table:
+        """The table's options: `key`, `value`."""
         return self._table("options")
 
     def consumers(self) -> pa.Table:
+        """A row a consumer: `consumer_id`, `next_snapshot_id`. Raises `UnsupportedFeature` for Iceberg tables."""
         return self._table("consumers")
 
     def audit_log(
@@ -100,7 +111,7 @@ class Inspect:
         return self._table("data_files")
 
     def delete_files(self) -> pa.Table:
-        """Live files of deletes (Iceberg)."""
+        """Live delete files (Iceberg)."""
         return self._table("delete_files")
 
     def entries(self) -> pa.Table:
@@ -108,7 +119,7 @@ class Inspect:
         return self._table("entries")
 
     def all_files(self) -> pa.Table:
-        """Files of data and deletes of all snapshots (Iceberg)."""
+        """Data files and delete files of all snapshots (Iceberg)."""
         return self._table("all_files")
 
     def all_data_files(self) -> pa.Table:
@@ -116,7 +127,7 @@ class Inspect:
         return self._table("all_data_files")
 
     def all_delete_files(self) -> pa.Table:
-        """Files of deletes of all snapshots (Iceberg)."""
+        """Delete files of all snapshots (Iceberg)."""
         return self._table("all_delete_files")
 
     def all_entries(self) -> pa.Table:
