@@ -66,7 +66,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
         gone = _old(chain, _own_retention(ref, retention, now_ms))
         old |= gone
         kept |= {s["snapshot-id"] for s in chain} - gone
-    floor = [s["sequence-number"] for s in main if s["snapshot-id"] == retention.keep_from]
+    floor = [s.get("sequence-number", 0) for s in main if s["snapshot-id"] == retention.keep_from]
     expired = []
     for snapshot_id, document in metadata.snapshots(base).items():
         young = retention.older_than_ms is not None and document["timestamp-ms"] >= retention.older_than_ms
