@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from threading import Thread
@@ -147,9 +147,11 @@ class WriteSession:
         made_on = base.schema.id, None, base.version, (), base.schema.partitioning.id
         return Prepared(self.user, 0, files, *made_on)
 
-    def commit(self, prepared: Prepared, *, empty: bool = False) -> Snapshot | None:
+    def commit(
+        self, prepared: Prepared, *, empty: bool = False, properties: Mapping[str, str] | None = None
+    ) -> Snapshot | None:
         """Make prepared rows part of the table, in one snapshot; None where they, or later ones, are already, and where
-        there are none. With `empty`, a commit without rows makes a snapshot too, for its watermark.
+        there are none. With `empty`, a commit without rows makes a snapshot too, for its watermark and `properties`.
 
         Asking again is always safe. Raises as a verb does: after `Conflict` and `CommitLost` the files are gone, and the rows, with
         those prepared after them, are to be prepared again. `NotFound` says so where that was in a process before this one,
@@ -179,6 +181,7 @@ class WriteSession:
             schema_id=prepared.schema_id if prepared.files else base.schema.id,
             branch=self.branch,
             watermark=prepared.watermark,
+            properties=dict(properties or {}),
             follows=prepared.follows,
             partitioning_id=prepared.partitioning_id,
         )
