@@ -4,6 +4,7 @@ WAREHOUSE ?= ./warehouse
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+MARIADB := mariadb-server-core libaio1 libnuma1 libpcre2-8-0 libsystemd0 liburing2 libsnappy1v5
 # A process that waits for Spark leaves time to the others; one that has run its tests takes of those that wait.
 PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
@@ -12,7 +13,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export SPARK_LOCAL_IP := 127.0.0.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ui test test-fast test-long check judge package docs bench clean java
+.PHONY: help demo ui test test-fast test-long check judge package docs bench mariadb clean java
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
@@ -49,6 +50,12 @@ docs: $(VENV)/.docs ## Build the pages and the API reference into .site; warning
 
 bench: $(STAMP) java ## Measure against peers in the same run (builds their environments)
 	$(BIN)/python -m benchmarks
+
+mariadb: .judge/mariadb/usr/sbin/mariadbd ## Bring a MariaDB server for the tests of change data capture, out of Debian's packages, without installing it
+
+.judge/mariadb/usr/sbin/mariadbd:
+	@mkdir -p .judge/mariadb/packages
+	cd .judge/mariadb/packages && apt-get download -qq $(MARIADB) && for each in *.deb; do dpkg -x "$$each" ..; done
 
 clean: ## Remove what the targets built; tables stay
 	rm -rf $(VENV) .site .judge .bench .dagster .mypy_cache .ruff_cache .pytest_cache

@@ -13,6 +13,7 @@ from lakeformat.errors import (
     NoSuchFile,
     NotFound,
     OutsideScope,
+    SourceError,
     StoreError,
     UnsupportedFeature,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "Scan",
     "Schema",
     "Snapshot",
+    "SourceError",
     "StoreError",
     "Table",
     "UnsupportedFeature",

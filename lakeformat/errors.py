@@ -11,6 +11,7 @@
     ├── StoreError              storage refused, or its answer did not come
     │   ├── NoSuchFile          storage says the file is not there
     │   └── StoreRefused        storage said no for good: nothing was done, and asking again does not help
+    ├── SourceError             a database whose changes are followed refused: says what to set there
     └── CommitError
         ├── Conflict            somebody changed what this operation relied on; nothing was written
         ├── CommitLost          every attempt lost the race; nothing was written
@@ -69,6 +70,10 @@ class NoSuchFile(StoreError):
 
 class StoreRefused(StoreError):
     """Storage said no for good: nothing was done."""
+
+
+class SourceError(LakeError):
+    """A database whose changes are followed cannot be reached or refused; the message says what to set there."""
 
 
 class CommitError(LakeError):

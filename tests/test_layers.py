@@ -25,6 +25,7 @@ LAYERS = [
     {"lakeformat.lake"},
     {"lakeformat.opened"},
     {"lakeformat"},
+    {"lakeformat.cdc"},
     {"lakeformat.cli", "lakeformat.dagster"},
     {"resources"},
     {"assets"},
@@ -86,6 +87,8 @@ def test_foreign_libraries_stay_in_their_rooms(path: Path):
             assert where.startswith(SPARK_ALLOWED), f"{where}:{line}: pyspark"
         if top in {"typer", "click", "rich", "prompt_toolkit"}:
             assert where.startswith("lakeformat/cli/"), f"{where}:{line}: {top}"
+        if top in {"psycopg", "pymysql", "pymysqlreplication"}:
+            assert where.startswith("lakeformat/cdc/"), f"{where}:{line}: {top}"
         if top == "dagster":
             assert where.startswith(DAGSTER), f"{where}:{line}: dagster"
         if where.startswith("lakeformat/model/"):

@@ -29,6 +29,7 @@ EXTRAS = {  # What becomes importable, and what must not.
     "duckdb": ("lakeformat.sql", ["pyspark", "pandas", "typer"]),
     "cli": ("lakeformat.cli.main", ["pyspark", "pandas", "dagster"]),
     "dagster,duckdb": ("lakeformat.dagster", ["pyspark", "pandas", "polars", "resources"]),
+    "cdc": ("lakeformat.cdc", ["pyspark", "dagster"]),
 }
 QUERY = """
 import pyarrow as pa

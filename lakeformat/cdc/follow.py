@@ -1,0 +1,337 @@
+"""One table that follows one of a source: chunks of a snapshot, then transactions, one commit each."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.cdc import progress
+from lakeformat.cdc.progress import Progress
+from lakeformat.cdc.source import Position, Source, SourceTable, TableChanges, Transactions
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.engines.kernels.rows import key_codes
+from lakeformat.errors import CommitUnknown, Conflict, InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.model.evolution import AddColumn, ChangeComment, ChangeNullability, ChangeType
+from lakeformat.model.predicate import Call, Column, Literal
+from lakeformat.model.schema import Field, Kind, Scalar, Type
+from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.work import ROW_KIND, RowKind
+from lakeformat.table import Table
+
+log = logging.getLogger(__name__)
+_USER = "cdc"
+_CARRY = 16 << 20  # How far a table without changes may stay behind, in bytes of the source's log.
+_TRIES = 3
+_INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
+_TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a sync did to one table."""
+
+    table: str
+    rows: int = 0
+    rows_by_kind: Mapping[str, int] = field(default_factory=dict)  # Of the changes: "+I", "-U", "+U", "-D".
+    snapshot_rows: int = 0
+    position: str | None = None  # Of the source: everything up to it is in the table.
+    lag_seconds: float | None = None  # From the last transaction's commit to its commit here; None: none came.
+    snapshots: tuple[int, ...] = ()
+    schema_changes: tuple[str, ...] = ()
+    error: LakeError | None = None  # Why this table stopped, while others of a database went on; nothing of it is lost.
+
+
+class Follower:
+    """A table, and how far it follows `source_table`. Every commit of it tells where in the source it stands, and succeeds only if
+    no other did since: what a process finds in the table is what it goes on from."""
+
+    def __init__(self, source: Source, source_table: SourceTable, table: Table, restart: bool = False) -> None:
+        self.source, self.source_table, self.table = source, source_table, table
+        self._follows = f"{source.name}/{source_table.name}"
+        self._session = table.stream(_USER)
+        self._number = 0
+        self.progress: Progress | None = None
+        self.report = Report(table.name)
+        self._covered: Position | None = None
+        found = None if restart else progress.read(table)
+        if found is not None and found[0] != self._follows:
+            raise InvalidInput(
+                f"{table.name} follows {found[0]}, not {self._follows}: make another table, or take it anew (restart=True)"
+            )
+        if found is None and not restart and table.scan(limit=1).count():
+            raise InvalidInput(
+                f"{table.name} has rows, and no snapshot in its history tells which position of {self._follows} they are of: make "
+                f"another table, or take it anew (restart=True), which removes them"
+            )
+        self.progress = found[1] if found else None
+        self._number, self._restart = self._next_number(), restart
+
+    def _next_number(self) -> int:
+        last = self._session.last_committed()
+        return 0 if last is None else last + 1
+
+    @property
+    def committed(self) -> Position:
+        assert self.progress is not None
+        return self.source.parse(self.progress.position)
+
+    @property
+    def covered(self) -> Position:
+        """Up to where the source was looked at for this table; after `committed` only where it had no change."""
+        return self._covered or self.committed
+
+    # --- the snapshot ---
+
+    def begin(self, position: Position, size: int, is_over: Callable[[], bool]) -> None:
+        """Read the rows that are there and not yet read, a commit for each `size` of them; `position`: where the source keeps
+        changes from."""
+        if self._restart:
+            self._empty_table(position)
+        if self.progress is None:
+            self.progress = Progress(position.text)
+        self.evolve(self.source_table, is_new=True)
+        if self.progress.is_complete or is_over():
+            return
+        with self.source.view(self.source_table) as view:
+            for chunk in view.chunks(self.progress.upto, size):
+                self._commit(chunk.rows, self.progress.with_chunk(view.text, view.until, chunk.upto))
+                self.report = replace(self.report, snapshot_rows=self.report.snapshot_rows + chunk.rows.num_rows)
+                if is_over():
+                    return
+
+    def _empty_table(self, position: Position) -> None:
+        """Begin anew, in a commit that removes all rows and says so."""
+        self.progress, self._restart = Progress(position.text), False
+        made = self.table.truncate(properties=self.progress.properties(self._follows))
+        self._number = self._next_number()
+        if made is None:
+            self._commit(None, self.progress)
+
+    # --- changes ---
+
+    def apply(self, batch: Transactions) -> None:
+        """One commit of what a batch changed here and is not in the table yet."""
+        assert self.progress is not None
+        if batch.position <= self.covered:
+            return
+        changes = batch.tables.get(self.source_table.name)
+        views = tuple(each for each in self.progress.views if self.source.parse(each.until) > batch.position)
+        next_ = Progress(batch.position.text, self.progress.views if views else (), True)
+        rows = None
+        if changes is not None:
+            self.evolve(changes.table)
+            rows = self._rows(changes)
+        if rows is not None and rows.num_rows:
+            told = {} if batch.committed_ms is None else {progress.COMMITTED: str(batch.committed_ms)}
+            self._commit(rows, next_, told)
+            self._count(rows, batch.committed_ms)
+        elif batch.position.order - self.committed.order > _CARRY:
+            self._commit(None, next_)
+        self._covered = batch.position
+
+    def _count(self, rows: pa.Table, committed_ms: int | None) -> None:
+        counts, old = dict(self.report.rows_by_kind), self.report
+        for each in rows[ROW_KIND.name].value_counts().to_pylist():
+            counts[each["values"]] = counts.get(each["values"], 0) + each["counts"]
+        lag = old.lag_seconds if committed_ms is None else max(0.0, time.time() - committed_ms / 1000)
+        self.report = replace(old, rows=old.rows + rows.num_rows, rows_by_kind=counts, lag_seconds=lag)
+
+    def _rows(self, changes: TableChanges) -> pa.Table:
+        """The rows that are not in the table yet, with all of their values."""
+        rows, keep = changes.rows, self._fresh(changes.rows, changes.ends, changes.transactions)
+        if changes.unknown:
+            rows = self._with_known(changes, rows, keep)
+        emptied = changes.emptied
+        if emptied is None or emptied.end <= self.committed.order:
+            return rows.filter(pa.array(keep))
+        there = self.table.scan().to_arrow()
+        gone = self._fresh(there, np.full(there.num_rows, emptied.end), np.full(there.num_rows, emptied.transaction))
+        there = there.filter(pa.array(gone))
+        there = there.append_column(ROW_KIND.name, pa.array([RowKind.DELETE.short] * there.num_rows, pa.string()))
+        keep[: emptied.row] = False
+        return pa.concat_tables([there, rows.filter(pa.array(keep))], promote_options="permissive")
+
+    def _fresh(self, rows: pa.Table, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
+        """Of each row: whether its transaction is neither before the position nor in the view that its key was read in."""
+        assert self.progress is not None
+        fresh, rest = ends > self.committed.order, np.ones(len(ends), bool)
+        for each in self.progress.views if len(ends) else ():
+            inside = rest.copy()
+            if each.upto is not None:
+                inside &= self.source.upto(self.source_table, rows, each.upto)
+            fresh &= ~(inside & self.source.covers(each.view, ends, transactions))
+            rest &= ~inside
+        return fresh
+
+    def _with_known(self, changes: TableChanges, rows: pa.Table, keep: np.ndarray) -> pa.Table:
+        """Values that the log left out, as they did not change: those of the row before, here or in the table. Rows that are not to
+        be kept may lack theirs: the table has gone on without them."""
+        key, names = self.source_table.key, list(changes.unknown)
+        first = rows[key[0]].unique().to_pylist()
+        condition = Call("in", (Column((key[0],)), Literal(frozenset(first))))
+        there = self.table.scan(columns=[*key, *names], where=condition).to_arrow()
+        both = pa.concat_tables([there, rows.select([*key, *names])], promote_options="permissive").combine_chunks()
+        codes, offset = key_codes([both[name].combine_chunks() for name in key]), there.num_rows
+        order = np.argsort(codes, kind="stable")
+        starts = np.append(True, np.diff(codes[order]) != 0)
+        inserted = pc.equal(rows[ROW_KIND.name], RowKind.INSERT.short).to_numpy(zero_copy_only=False)
+        for name in names:
+            missing = np.append(np.zeros(offset, bool), changes.unknown[name])
+            # A row that moved to another key has the values of the one before it, which tells the old key.
+            moved = np.flatnonzero(missing[offset:] & inserted) + offset
+            missing[moved - 1] = True
+            source = np.arange(len(missing))
+            while missing.any():
+                known = np.maximum.accumulate(np.where(starts | ~missing[order], np.arange(len(order)), 0))
+                filled = np.empty_like(source)
+                filled[order] = order[known]
+                source = source[filled]
+                still = missing[filled]
+                at = moved[still[moved] & ~still[moved - 1]]
+                source[at], still[at] = source[at - 1], False
+                if still.sum() == missing.sum():
+                    break
+                missing = still
+            if (missing[offset:] & keep).any():
+                raise UnsupportedFeature(
+                    f"{self.source_table.name}: the log leaves out unchanged values of column {name!r}, and {self.table.name} has not the rows they "
+                    f"are of; ALTER TABLE ... REPLICA IDENTITY FULL, and take it anew (restart=True)"
+                )
+            values = both[name].take(pa.array(source[offset:]))
+            rows = rows.set_column(rows.schema.get_field_index(name), name, values)
+        return rows
+
+    # --- the schema ---
+
+    def evolve(self, now: SourceTable, is_new: bool = False) -> None:
+        """Add the columns that are new in the source and widen those that are wider; columns that it dropped stay, and become null."""
+        if now == self.source_table and not is_new:
+            return
+        have = {each.name: each for each in self.table.schema.fields}
+        changes: list[AddColumn | ChangeType | ChangeComment | ChangeNullability] = []
+        for each in now.fields:
+            old = have.get(each.name)
+            if old is None:
+                changes.append(AddColumn(each.name, each.type, True, each.comment))
+                continue
+            if not _holds(old.type, each.type):
+                changes.append(ChangeType(each.name, each.type))
+            if each.nullable and not old.nullable and each.name not in self.source_table.key:
+                changes.append(ChangeNullability(each.name, True))
+            if each.comment is not None and each.comment != old.comment:
+                changes.append(ChangeComment(each.name, each.comment))
+        if changes:
+            try:
+                self.table.evolve(changes)
+            except LakeError as error:
+                raise UnsupportedFeature(
+                    f"{self.table.name} cannot follow a change of {now.name}: {error}. Nothing is lost: the source keeps the changes; take the "
+                    f"table anew (restart=True), or leave the column out (exclude_columns)"
+                ) from error
+            told = tuple(f"{type(each).__name__} {each.name}" for each in changes)
+            self.report = replace(self.report, schema_changes=self.report.schema_changes + told)
+            log.info("%s: %s", self.table.name, ", ".join(told))
+        self.source_table = now
+
+    # --- commits ---
+
+    def carry(self) -> None:
+        """Have the newest snapshot tell the position, where others made snapshots since: those before it may expire."""
+        assert self.progress is not None
+        newest = self.table.current_snapshot()
+        if self.progress.is_complete and (newest is None or progress.POSITION not in newest.properties):
+            self._commit(None, Progress(self.covered.text, self.progress.views, True))
+
+    def settle(self) -> Report:
+        self._session.settle()
+        position = self.covered.text if self.progress is not None else None
+        return replace(self.report, position=position)
+
+    def _commit(self, rows: pa.Table | None, next_: Progress, told: Mapping[str, str] | None = None) -> None:
+        properties = {**next_.properties(self._follows), **(told or {})}
+        if rows is None:
+            rows = self._empty()
+        for start in range(_TRIES):
+            number = self._number
+            try:
+                prepared = self._session.prepare(number, _fitted(rows, self.table.schema.fields))
+                made = self._session.commit(prepared, empty=True, properties=properties)
+                break
+            except Conflict:
+                self._require_unmoved()
+                if start == _TRIES - 1:
+                    raise
+            except CommitUnknown:
+                found = progress.read(self.table)
+                if found is None or found[1] != next_:
+                    raise
+                made = self.table.current_snapshot()
+                break
+        if made is None or made.properties.get(progress.POSITION) != next_.position:
+            self._require_unmoved()
+            raise Conflict(f"{self.table.name}: commit {number} of {_USER!r} is another's; run it again")
+        self._number, self.progress, self._covered = number + 1, next_, None
+        self._tell(made)
+
+    def _tell(self, made: Snapshot) -> None:
+        self.report = replace(self.report, snapshots=(*self.report.snapshots, made.id))
+
+    def _require_unmoved(self) -> None:
+        """Raise `Conflict` where another process moved the table on."""
+        found = progress.read(self.table)
+        if (found[1] if found else None) not in {self.progress, None}:
+            raise Conflict(
+                f"{self.table.name}: another process follows {self._follows} into it; nothing was written. One at a time may: run it again "
+                f"when that has ended"
+            )
+
+    def _empty(self) -> pa.Table:
+        names = self.source_table.key
+        fields = [each for each in self.table.schema.fields if each.name in names]
+        return pa.schema([(each.name, to_arrow(each.type)) for each in fields]).empty_table()
+
+
+def _holds(have: Type, want: Type) -> bool:
+    """Whether a column can take the values of another type."""
+    if have == want:
+        return True
+    if not isinstance(have, Scalar) or not isinstance(want, Scalar):
+        return False
+    if have.kind in _INTEGERS and want.kind in _INTEGERS:
+        return _INTEGERS.index(have.kind) >= _INTEGERS.index(want.kind)
+    if have.kind in _TEXTS and want.kind in _TEXTS:
+        return have.kind is Kind.STRING or (want.kind is not Kind.STRING and have.parameters >= want.parameters)
+    if have.kind is Kind.DECIMAL and want.kind is Kind.DECIMAL:
+        (precision, scale), (wanted, digits) = have.parameters, want.parameters
+        return scale >= digits and precision - scale >= wanted - digits
+    blobs = {Kind.BYTES, Kind.BINARY, Kind.VARBINARY, Kind.FIXED}
+    if have.kind in blobs and want.kind in blobs:
+        return have.kind is Kind.BYTES or have.parameters >= want.parameters
+    alike = ({Kind.FLOAT, Kind.DOUBLE}, {Kind.TIME, Kind.TIME_MICROS}, {Kind.TIMESTAMP}, {Kind.TIMESTAMP_TZ})
+    if have.kind is Kind.FLOAT and want.kind is Kind.DOUBLE:
+        return False
+    if any({have.kind, want.kind} <= each for each in alike):
+        return have.kind in {Kind.TIME, Kind.TIME_MICROS, Kind.DOUBLE} or have.parameters >= want.parameters
+    return False
+
+
+def _fitted(rows: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
+    """Rows with the columns' own types; a column that the source no longer has is left out."""
+    types = {each.name: to_arrow(each.type) for each in fields}
+    made = []
+    for name in rows.schema.names:
+        column, wanted = rows[name], types.get(name)
+        if wanted is not None and wanted != column.type:
+            is_time = pa.types.is_time(wanted)
+            try:
+                column = column.cast(wanted, safe=not is_time)  # Paimon's times have milliseconds.
+            except pa.ArrowInvalid as error:
+                raise InvalidInput(f"column {name!r}: a value of the source is none of {wanted}: {error}") from error
+        made.append(column)
+    return pa.Table.from_arrays(made, names=rows.schema.names)

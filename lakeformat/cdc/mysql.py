@@ -1,0 +1,630 @@
+"""MySQL and MariaDB as sources: snapshots by SELECT, changes by the binary log."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pymysql
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.event import GtidEvent, MariadbGtidEvent, QueryEvent, XidEvent
+from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
+
+from lakeformat.cdc import mysql_types
+from lakeformat.cdc.mysql_types import MySqlType
+from lakeformat.cdc.source import Chunk, Emptied, Position, SourceTable, TableChanges, Transactions, TypeOption
+from lakeformat.codec.waist import row_kinds
+from lakeformat.errors import InvalidInput, NotFound, SourceError, UnsupportedFeature
+from lakeformat.model.schema import NO_ID, Field
+from lakeformat.model.work import ROW_KIND, RowKind
+
+_WANTED = {  # Server variables, and how they are to be; those that a server lacks it does not need.
+    "log_bin": "ON",
+    "binlog_format": "ROW",
+    "binlog_row_image": "FULL",
+    "binlog_row_metadata": "FULL",
+    "binlog_transaction_compression": "OFF",
+    "log_bin_compress": "OFF",
+}
+_AT_START = {"log_bin"}  # Not to be set while the server runs.
+_DENIED = {1044, 1045, 1142, 1227}
+_PARSE_ERROR = 1064
+_HEARTBEAT_SECONDS = 0.5  # How long after the last event the server says that there are no more.
+_FILE_BITS = 40  # Of a position's order: the place in its file.
+_KEYS_A_QUERY = 500
+_SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
+_NAME = r"(?:`?(?P<schema>[^`\s.]+)`?\.)?`?(?P<table>[^`\s.;]+)`?"
+_COMMENTS = re.compile(r"^(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)+", re.DOTALL)
+_TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?{_NAME}", re.IGNORECASE)
+_ROWS_AS_TEXT = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE)
+
+
+class MySql:
+    """A MySQL (8) or MariaDB (10.6 or newer) server: `url` is `mysql://user:password@host:port`, with `?unix_socket=/path` if need be.
+
+    Tables are named `database.table`. The user needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR), and on
+    MySQL RELOAD. `server_id` tells this reader from the server's replicas; by default a random one. `exclude_columns`:
+    "database.table.column".
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        type_options: Collection[TypeOption | str] = (),
+        exclude_columns: Collection[str] = (),
+        server_id: int | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"mysql", "mariadb"}:
+            raise InvalidInput(f"{url!r} is no address of MySQL; give mysql://user:password@host:port")
+        given = dict(parse_qsl(parts.query))
+        self._settings: dict[str, Any] = {
+            "host": parts.hostname or "localhost",
+            "port": parts.port or 3306,
+            "user": unquote(parts.username or "root"),
+            "password": unquote(parts.password or ""),
+            "charset": "utf8mb4",
+            **({"unix_socket": given["unix_socket"]} if "unix_socket" in given else {}),
+        }
+        self._server_id = random.randrange(1 << 16, 1 << 32) if server_id is None else server_id
+        self._options, self._excluded = frozenset(map(TypeOption, type_options)), frozenset(exclude_columns)
+        self._connection: Any = None
+        self._types: dict[str, dict[str, MySqlType]] = {}  # Table -> column -> type.
+
+    def __repr__(self) -> str:
+        return f"MySql({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        return f"mysql/{self._settings.get('unix_socket') or self._settings['host']}:{self._settings['port']}"
+
+    # --- tables ---
+
+    def table_names(self) -> list[str]:
+        rows = self._rows(
+            "SELECT table_schema, table_name FROM information_schema.tables "
+            "WHERE table_type = 'BASE TABLE' AND table_schema NOT IN %s ORDER BY 1, 2",
+            _SYSTEM,
+        )
+        return [f"{schema}.{table}" for schema, table in rows]
+
+    def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
+        schema, _, table = name.rpartition(".")
+        columns = self._rows(
+            "SELECT column_name, data_type, column_type, character_maximum_length, numeric_precision, numeric_scale, "
+            "datetime_precision, is_nullable, column_comment, extra, column_key FROM information_schema.columns "
+            "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+            schema,
+            table,
+        )
+        if not columns:
+            raise NotFound(
+                f"no table {name!r} that this user may SELECT; there are: {', '.join(self.table_names()[:20])} (database.table)"
+            )
+        declared = self._rows(
+            "SELECT column_name FROM information_schema.key_column_usage "
+            "WHERE table_schema = %s AND table_name = %s AND constraint_name = 'PRIMARY' ORDER BY ordinal_position",
+            schema,
+            table,
+        )
+        chosen = tuple(row[0] for row in declared) if key is None else tuple(key)
+        if not chosen:
+            raise InvalidInput(
+                f"{name}: it has no primary key; say which columns tell its rows apart: primary_key=[...]"
+            )
+        if missing := [each for each in chosen if each not in {row[0] for row in columns}]:
+            raise InvalidInput(f"{name}: there is no column {missing[0]!r} for the primary key")
+        kept = [row for row in columns if f"{name}.{row[0]}" not in self._excluded]
+        types = {
+            row[0]: MySqlType(row[1].lower(), row[2].lower() if row[1] not in ("enum", "set") else row[2], *row[3:7])
+            for row in kept
+        }
+        self._types[name] = self._types.get(name, {}) | types
+        may_be_required = TypeOption.TO_NULLABLE not in self._options
+        fields = tuple(
+            Field(
+                NO_ID,
+                row[0],
+                mysql_types.to_type(row[0], types[row[0]], self._options),
+                nullable=row[0] not in chosen and not (row[7] == "NO" and may_be_required and not _has_zero(row[1])),
+                comment=row[8] or None,
+            )
+            for row in kept
+        )
+        comment = self._rows(
+            "SELECT table_comment FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+            schema,
+            table,
+        )
+        return SourceTable(name, fields, chosen, comment[0][0] or None)
+
+    # --- the log ---
+
+    def begin(self, tables: Sequence[SourceTable]) -> Position:
+        found = {
+            row[0].lower(): row[1].upper()
+            for row in self._rows("SHOW GLOBAL VARIABLES WHERE variable_name IN %s", tuple(_WANTED))
+        }
+        for name, wanted in _WANTED.items():
+            value = found.get(name)
+            if value in {wanted, None} or (wanted == "OFF" and value == "0"):
+                if value is None and name == "binlog_row_metadata":
+                    raise UnsupportedFeature(
+                        "the server's log has no column names; MySQL 8.0.14 or MariaDB 10.5 is needed"
+                    )
+                continue
+            where = (
+                "in the server's configuration, and restart it"
+                if name in _AT_START
+                else f"SET GLOBAL {name} = '{wanted}'"
+            )
+            what = f"{name} = {wanted} {where}" if name in _AT_START else where
+            raise SourceError(f"{name} is {value}, so the server's log does not tell all changes; {what}")
+        return self.position()
+
+    def position(self) -> Position:
+        try:
+            rows = self._rows("SHOW MASTER STATUS")
+        except SourceError as error:
+            if not isinstance(error.__cause__, pymysql.Error) or error.__cause__.args[0] != _PARSE_ERROR:
+                raise
+            rows = self._rows("SHOW BINARY LOG STATUS")
+        if not rows:
+            raise SourceError(
+                "log_bin is OFF: the server writes no log; set log_bin in its configuration, and restart it"
+            )
+        return _position(rows[0][0], rows[0][1])
+
+    def parse(self, text: str) -> Position:
+        file, _, place = text.rpartition(":")
+        if not re.fullmatch(r".+\.\d+", file) or not place.isdecimal():
+            raise InvalidInput(f"position {text!r} is none of MySQL's, e.g. 'mysql-bin.000003:154'")
+        return _position(file, int(place))
+
+    def acknowledge(self, position: Position) -> None:
+        """The server keeps its log by its own rule (binlog_expire_logs_seconds)."""
+
+    # --- the snapshot ---
+
+    @contextmanager
+    def view(self, table: SourceTable) -> Iterator[MySqlView]:
+        connection = self._connect()
+        try:
+            with refusals(), connection.cursor() as cursor:
+                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                position = self._consistent(cursor)
+            yield MySqlView(position.text, position, connection, self, table)
+        finally:
+            connection.close()
+
+    def _consistent(self, cursor: Any) -> Position:
+        """Begin a transaction, and tell which of the log it sees."""
+        cursor.execute("SHOW GLOBAL STATUS LIKE 'binlog_snapshot_file'")
+        if cursor.fetchall():  # MariaDB.
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            cursor.execute("SHOW STATUS WHERE variable_name IN ('binlog_snapshot_file', 'binlog_snapshot_position')")
+            told = {name.lower(): value for name, value in cursor.fetchall()}
+            return _position(told["binlog_snapshot_file"], int(told["binlog_snapshot_position"]))
+        cursor.execute("FLUSH TABLES WITH READ LOCK")
+        try:
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            return self.position()
+        finally:
+            cursor.execute("UNLOCK TABLES")
+
+    def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
+        covered: np.ndarray = ends <= self.parse(view).order
+        return covered
+
+    def upto(self, table: SourceTable, rows: pa.Table, key: tuple[str, ...]) -> np.ndarray:
+        bound, found = self._literals(table, key), np.zeros(rows.num_rows, bool)
+        keys = list(zip(*(rows[name].to_pylist() for name in table.key), strict=True))
+        collations = self._collations(table)
+        with refusals(), self._open().cursor() as cursor:
+            for start in range(0, len(keys), _KEYS_A_QUERY):
+                some = keys[start : start + _KEYS_A_QUERY]
+                tests, values = [], list[Any]()
+                for each in some:
+                    condition, given = _compared([f"%s{c}" for c in collations], bound, "<", or_equal=True, left=each)
+                    tests.append(condition)
+                    values += given
+                cursor.execute(f"SELECT {', '.join(tests)}", values)
+                found[start : start + len(some)] = np.array(cursor.fetchone(), dtype=bool)
+        return found
+
+    def _collations(self, table: SourceTable) -> list[str]:
+        schema, _, name = table.name.rpartition(".")
+        rows = self._rows(
+            "SELECT column_name, character_set_name, collation_name FROM information_schema.columns "
+            "WHERE table_schema = %s AND table_name = %s",
+            schema,
+            name,
+        )
+        found = {row[0]: row[2] for row in rows}
+        return [f" COLLATE {found[each]}" if (found[each] or "").startswith("utf8mb4") else "" for each in table.key]
+
+    def _literals(self, table: SourceTable, key: tuple[str, ...]) -> list[Any]:
+        made = list[Any]()
+        for name, text in zip(table.key, key, strict=True):
+            match self._types[table.name][name].name:
+                case "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year":
+                    made.append(int(text))
+                case "decimal" | "double" | "float":
+                    made.append(Decimal(text))
+                case "binary" | "varbinary" | "blob" | "tinyblob":
+                    made.append(bytes.fromhex(text))
+                case _:
+                    made.append(text)
+        return made
+
+    # --- changes ---
+
+    def changes(
+        self, after: Position, until: Position, tables: Mapping[str, SourceTable], limit: int
+    ) -> Iterator[Transactions]:
+        self._require_log(after)
+        log, batch = _Log(self, self._server_id, after, tables), _Batch(self, dict(tables))
+        try:
+            while log.position < until:
+                ended = log.read(batch)
+                if ended and (batch.row_count >= limit or log.position >= until):
+                    yield batch.transactions(log.position)
+                    batch = _Batch(self, batch.tables)
+        finally:
+            log.close()
+
+    def _require_log(self, after: Position) -> None:
+        file = after.text.rpartition(":")[0]
+        there = [row[0] for row in self._rows("SHOW BINARY LOGS")]
+        if file not in there:
+            raise NotFound(
+                f"the log after {after.text} is purged: the server has {there[0]} to {there[-1]}. Keep it longer "
+                f"(binlog_expire_logs_seconds), and take the table anew (restart=True)"
+            )
+        if self.position() < after:
+            raise NotFound(
+                f"the server's log ends before {after.text}: it was reset; take the table anew (restart=True)"
+            )
+
+    # --- the connection ---
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self) -> Any:
+        if self._connection is None or not self._connection.open:
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> Any:
+        with refusals():
+            connection = pymysql.connect(**self._settings, autocommit=True)
+            with connection.cursor() as cursor:
+                cursor.execute("SET time_zone = '+00:00', sql_mode = ''")
+            return connection
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        with refusals(), self._open().cursor() as cursor:
+            cursor.execute(query, values or None)
+            return list(cursor.fetchall())
+
+
+@dataclass(slots=True)
+class MySqlView:
+    """A table in a transaction of its own; `text` is the position of the log that it shows."""
+
+    text: str
+    until: Position
+    _connection: Any
+    _source: MySql
+    _table: SourceTable
+
+    def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
+        is_last = False
+        while not is_last:
+            upto = self._last_key(after, size)
+            yield Chunk(self._read(after, upto), upto)
+            is_last, after = upto is None, upto
+
+    def _last_key(self, after: tuple[str, ...] | None, size: int) -> tuple[str, ...] | None:
+        keys = ", ".join(map(_quoted, self._table.key))
+        condition, values = self._between(after, None)
+        query = f"SELECT {keys} FROM {_quoted_table(self._table.name)} WHERE {condition} ORDER BY {keys} LIMIT 2 OFFSET {size - 1}"
+        found = self._fetched(query, values)
+        return (
+            tuple(each.hex() if isinstance(each, bytes) else str(each) for each in found[0])
+            if len(found) == 2
+            else None
+        )
+
+    def _read(self, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> pa.Table:
+        names = [each.name for each in self._table.fields]
+        condition, values = self._between(after, upto)
+        columns = ", ".join(map(_quoted, names))
+        rows = self._fetched(f"SELECT {columns} FROM {_quoted_table(self._table.name)} WHERE {condition}", values)
+        held = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+        return _table(self._source, self._table, dict(zip(names, held, strict=True)))
+
+    def _between(self, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> tuple[str, list[Any]]:
+        names, parts, values = [_quoted(name) for name in self._table.key], ["true"], list[Any]()
+        for sign, key in ((">", after), ("<", upto)):
+            if key is not None:
+                condition, given = _compared(
+                    names, self._source._literals(self._table, key), sign, or_equal=sign == "<"
+                )
+                parts.append(condition)
+                values += given
+        return " AND ".join(parts), values
+
+    def _fetched(self, query: str, values: list[Any]) -> list[Any]:
+        with refusals(), self._connection.cursor() as cursor:
+            cursor.execute(query.replace("%", "%%") if not values else query, values or None)
+            return list(cursor.fetchall())
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of one table in a batch, as the log's reader gives them."""
+
+    values: list[Mapping[str, Any]] = field(default_factory=list)
+    kinds: list[RowKind] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    emptied: Emptied | None = None
+
+
+class _Batch:
+    """Transactions that were read, and not yet given on."""
+
+    def __init__(self, source: MySql, tables: dict[str, SourceTable]) -> None:
+        self.source, self.tables = source, tables
+        self.rows: dict[str, _Rows] = {}
+        self.row_count, self.count = 0, 0
+        self.committed_ms: int | None = None
+
+    def add(self, event: Any, name: str) -> None:
+        held, table = self.rows.setdefault(name, _Rows()), self.tables[name]
+        for row in event.rows:
+            before, now = row.get("before_values", row.get("values")), row.get("after_values", row.get("values"))
+            sources = [row.get(each) or {} for each in ("none_sources", "before_none_sources", "after_none_sources")]
+            if any("cols bitmap" in each.values() for each in sources):
+                raise SourceError(
+                    f"{name}: the log lacks columns of changed rows; SET GLOBAL binlog_row_image = 'FULL' (and in the session that writes), and "
+                    f"take the table anew (restart=True)"
+                )
+            # An empty set and NULL are both None.
+            for values, told in ((before, (*sources[:2],)), (now, (sources[0], sources[2]))):
+                for each in told:
+                    values.update({column: "" for column, why in each.items() if why == "empty set"})
+            if isinstance(event, WriteRowsEvent):
+                held.values.append(now)
+                held.kinds.append(RowKind.INSERT)
+            elif isinstance(event, DeleteRowsEvent):
+                held.values.append(before)
+                held.kinds.append(RowKind.DELETE)
+            else:
+                moved = any(before.get(each) != now.get(each) for each in table.key)
+                held.values += [before, now]
+                held.kinds += (
+                    [RowKind.DELETE, RowKind.INSERT] if moved else [RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER]
+                )
+        names = set(held.values[-1]) if held.values else set()
+        new = names - {each.name for each in table.fields} - self._left_out(name)
+        if new:
+            self.describe(name)
+            self._add_gone(name, [each for each in event.columns if each.name in new])
+        self.row_count = sum(len(each.values) for each in self.rows.values())
+
+    def _add_gone(self, name: str, columns: Sequence[Any]) -> None:
+        """Columns that the table had when rows were written, and no longer has."""
+        table, types = self.tables[name], self.source._types[name]
+        known = {each.name for each in table.fields}
+        for each in columns:
+            if each.name not in known:
+                types[each.name] = mysql_types.of_log(each)
+                type = mysql_types.to_type(each.name, types[each.name], self.source._options)
+                table = replace(table, fields=(*table.fields, Field(NO_ID, each.name, type)))
+        self.tables[name] = table
+
+    def _left_out(self, name: str) -> set[str]:
+        return {each.rpartition(".")[2] for each in self.source._excluded if each.rpartition(".")[0] == name}
+
+    def describe(self, name: str) -> None:
+        """Read the table's columns anew; those that it no longer has stay, and become null."""
+        old = self.tables[name]
+        try:
+            now = self.source.describe(name, old.key)
+        except (NotFound, InvalidInput):
+            return  # Dropped, or with another key since: what is told of it until then is as it was.
+        known = {each.name for each in now.fields}
+        gone = tuple(replace(each, nullable=True) for each in old.fields if each.name not in known)
+        self.tables[name] = replace(now, fields=(*now.fields, *gone))
+
+    def empty(self, name: str, end: int) -> None:
+        held = self.rows.setdefault(name, _Rows())
+        held.emptied = Emptied(len(held.values), end, end)
+
+    def end(self, end: int, timestamp: int) -> None:
+        for each in self.rows.values():
+            each.ends += [end] * (len(each.values) - len(each.ends))
+        self.count, self.committed_ms = self.count + 1, timestamp * 1000
+
+    def transactions(self, position: Position) -> Transactions:
+        made = {}
+        for name, held in self.rows.items():
+            table = self.tables[name]
+            columns = {each.name: [row.get(each.name) for row in held.values] for each in table.fields}
+            kinds = row_kinds().take(pa.array(held.kinds, pa.int8()))
+            rows = _table(self.source, table, columns).append_column(ROW_KIND.name, kinds)
+            ends = np.array(held.ends, np.int64)
+            made[name] = TableChanges(table, rows, ends, ends, {}, held.emptied)
+        return Transactions(position, self.count, self.committed_ms, made)
+
+
+class _Log:
+    """The server's log from a position on, over one connection: where that drops, reading ends with an error and is begun anew from
+    what is committed; the reader's own way, to connect again in silence, gives events twice."""
+
+    def __init__(self, source: MySql, server_id: int, after: Position, tables: Mapping[str, SourceTable]) -> None:
+        file, _, place = after.text.rpartition(":")
+        self.position, self._tables, self._is_open = after, tables, False
+        self._connections: list[str] = []
+        settings = dict(source._settings)
+
+        def connect(**given: Any) -> Any:
+            role = str(given.get("db"))
+            if role in self._connections:
+                raise SourceError(f"the connection that reads the log dropped after {self.position.text}; run it again")
+            self._connections.append(role)
+            return pymysql.connect(**given)
+
+        # With blocking=False MariaDB drops the connection at the log's end, so the end is told by a heartbeat.
+        self._reader = BinLogStreamReader(
+            connection_settings=settings,
+            server_id=server_id,
+            blocking=True,
+            resume_stream=True,
+            log_file=file,
+            log_pos=int(place),
+            only_schemas=sorted({each.rpartition(".")[0] for each in tables}),
+            only_tables=sorted({each.rpartition(".")[2] for each in tables}),
+            slave_heartbeat=_HEARTBEAT_SECONDS,
+            pymysql_wrapper=connect,
+            enable_logging=False,
+        )
+
+    def read(self, batch: _Batch) -> bool:
+        """Take in one event; True where a transaction, or a change of a table, ends with it."""
+        with refusals():
+            event = self._reader.fetchone()
+        if event is None:
+            raise SourceError(f"the server ended its log after {self.position.text}; run it again")
+        at = _position(self._reader.log_file, self._reader.log_pos)
+        match event:
+            case WriteRowsEvent() | UpdateRowsEvent() | DeleteRowsEvent():
+                name = f"{event.schema}.{event.table}"
+                if name in batch.tables and at > self.position:
+                    with refusals():
+                        batch.add(event, name)
+                return False
+            case TableMapEvent():
+                self._require_names(event)
+                return False
+            case GtidEvent() | MariadbGtidEvent():
+                self._is_open = True
+                return False
+            case XidEvent():
+                batch.end(at.order, event.timestamp)
+            case QueryEvent():
+                if not self._statement(event, batch, at):
+                    return False
+            case _ if self._is_open:
+                return False
+        self._is_open = False
+        if at > self.position:
+            self.position = at
+        return True
+
+    def _require_names(self, event: Any) -> None:
+        name = f"{event.schema}.{event.table}"
+        if name in self._tables and not event.optional_metadata.column_name_list:
+            raise SourceError(
+                f"{name}: the log after {self.position.text} was written without column names; SET GLOBAL binlog_row_metadata = 'FULL', and take "
+                f"the table anew (restart=True)"
+            )
+
+    def _statement(self, event: Any, batch: _Batch, at: Position) -> bool:
+        """Whether a statement of the log ends a transaction."""
+        text = _COMMENTS.sub("", event.query if isinstance(event.query, str) else event.query.decode())
+        verb = text.split(None, 1)[0].upper().rstrip(";") if text.strip() else ""
+        schema = event.schema.decode() if isinstance(event.schema, bytes) else event.schema
+        if verb == "BEGIN":
+            self._is_open = True
+        if verb in {"BEGIN", "SAVEPOINT"} or text.upper().startswith("ROLLBACK TO"):
+            return False
+        named = [each for each in batch.tables if re.search(rf"\b{re.escape(each.rpartition('.')[2])}\b", text)]
+        if verb == "XA":
+            raise UnsupportedFeature(f"the log has an XA transaction after {self.position.text}, which is not followed")
+        if named and _ROWS_AS_TEXT.match(text):
+            raise SourceError(
+                f"the log after {self.position.text} tells changes of {named[0]} as statements ({text[:60]!r}); SET GLOBAL binlog_format = 'ROW' "
+                f"(and in the session that writes), and take the table anew (restart=True)"
+            )
+        if found := _TRUNCATE.match(text):
+            name = f"{found['schema'] or schema}.{found['table']}"
+            if name in batch.tables:
+                batch.empty(name, at.order)
+        elif verb in {"ALTER", "CREATE", "RENAME", "DROP"}:
+            for name in named:
+                batch.describe(name)
+        batch.end(at.order, event.timestamp)
+        return True
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def _table(source: MySql, table: SourceTable, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
+    types = source._types[table.name]
+    arrays = [mysql_types.to_values(f.name, columns[f.name], types[f.name], f.type) for f in table.fields]
+    return pa.Table.from_arrays(arrays, schema=table.arrow_schema)
+
+
+def _compared(
+    names: Sequence[str], key: Sequence[Any], sign: str, *, or_equal: bool, left: Sequence[Any] | None = None
+) -> tuple[str, list[Any]]:
+    """`names` before or behind `key`, in a form that an index serves; `left`: values for names that are placeholders."""
+    parts, values = [], list[Any]()
+    for place in range(len(names)):
+        tests = []
+        for each in range(place + 1):
+            is_last = each == place
+            how = (f"{sign}=" if or_equal and place == len(names) - 1 else sign) if is_last else "="
+            tests.append(f"{names[each]} {how} %s")
+            values += [*(() if left is None else (left[each],)), key[each]]
+        parts.append(f"({' AND '.join(tests)})")
+    return f"({' OR '.join(parts)})", values
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _quoted_table(name: str) -> str:
+    schema, _, table = name.rpartition(".")
+    return f"{_quoted(schema)}.{_quoted(table)}"
+
+
+def _has_zero(type: str) -> bool:
+    """Whether values of a type may be no dates (0000-00-00), which become null."""
+    return type in {"date", "datetime", "timestamp"}
+
+
+def _position(file: str, place: int) -> Position:
+    return Position(int(file.rpartition(".")[2]) << _FILE_BITS | place, f"{file}:{place}")
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the server refuses, and a connection that breaks, as `SourceError`."""
+    try:
+        yield
+    except pymysql.Error as error:
+        code = error.args[0] if error.args else None
+        if code in _DENIED:
+            raise SourceError(
+                f"the server denies it: {error}; GRANT SELECT, RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user"
+            ) from error
+        raise SourceError(
+            f"the server refused, or cannot be reached: {error}; run it again when that is mended"
+        ) from error

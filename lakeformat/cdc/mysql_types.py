@@ -1,0 +1,227 @@
+"""MySQL's and MariaDB's types -> lakeformat's, and the Python values of their clients -> Arrow."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pymysqlreplication.constants import FIELD_TYPE
+
+from lakeformat.cdc.source import TypeOption
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.schema import Kind, Scalar, Type, scalar
+
+_INTEGERS = {  # Signed, unsigned.
+    "tinyint": (scalar(Kind.TINYINT), scalar(Kind.SMALLINT)),
+    "smallint": (scalar(Kind.SMALLINT), scalar(Kind.INT)),
+    "mediumint": (scalar(Kind.INT), scalar(Kind.INT)),
+    "int": (scalar(Kind.INT), scalar(Kind.BIGINT)),
+    "bigint": (scalar(Kind.BIGINT), scalar(Kind.DECIMAL, 20, 0)),
+}
+_SPATIAL = {
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geometrycollection",
+    "geomcollection",
+}
+_MAX_PRECISION = 38
+_YEAR_ZERO = 1900  # What the log's reader makes of the year 0000.
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlType:
+    """A column's type as `information_schema.columns` tells it."""
+
+    name: str  # data_type: "int"
+    text: str  # column_type: "int(10) unsigned", "set('a','b')"
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+    digits: int | None = None  # Of fractions of a second.
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Of an enum or set."""
+        return tuple(each.replace("''", "'") for each in re.findall(r"'((?:[^']|'')*)'", self.text))
+
+    @property
+    def is_boolean(self) -> bool:
+        return self.text.startswith("tinyint(1)") or (self.name == "bit" and self.precision == 1)
+
+
+_OF_LOG = {
+    FIELD_TYPE.TINY: "tinyint",
+    FIELD_TYPE.SHORT: "smallint",
+    FIELD_TYPE.INT24: "mediumint",
+    FIELD_TYPE.LONG: "int",
+    FIELD_TYPE.LONGLONG: "bigint",
+    FIELD_TYPE.FLOAT: "float",
+    FIELD_TYPE.DOUBLE: "double",
+    FIELD_TYPE.NEWDECIMAL: "decimal",
+    FIELD_TYPE.BIT: "bit",
+    FIELD_TYPE.DATE: "date",
+    FIELD_TYPE.TIME: "time",
+    FIELD_TYPE.TIME2: "time",
+    FIELD_TYPE.DATETIME: "datetime",
+    FIELD_TYPE.DATETIME2: "datetime",
+    FIELD_TYPE.TIMESTAMP: "timestamp",
+    FIELD_TYPE.TIMESTAMP2: "timestamp",
+    FIELD_TYPE.YEAR: "year",
+    FIELD_TYPE.ENUM: "enum",
+    FIELD_TYPE.SET: "set",
+    FIELD_TYPE.JSON: "json",
+    FIELD_TYPE.GEOMETRY: "geometry",
+}
+
+
+def of_log(column: Any) -> MySqlType:
+    """The type of a column that the table no longer has, as the log tells it: without the lengths of texts."""
+    is_text = column.character_set_name not in {None, "binary"}
+    name = _OF_LOG.get(column.type, "text" if is_text else "blob")
+    text = f"{name} unsigned" if column.unsigned else name
+    if name == "set":
+        text = f"set({','.join(repr(each) for each in column.set_values or ())})"
+    precision = getattr(column, "bits", None) or getattr(column, "precision", None)
+    return MySqlType(name, text, None, precision, getattr(column, "decimals", None), getattr(column, "fsp", None))
+
+
+def to_type(column: str, type: MySqlType, options: Collection[TypeOption]) -> Type:
+    """The type of a column, as Paimon's CDC maps it. Raises `UnsupportedFeature` for spatial types."""
+    if type.name in _SPATIAL:
+        raise UnsupportedFeature(
+            f"column {column!r} is of the spatial type {type.name}, which is not followed; leave the column out (exclude_columns)"
+        )
+    is_unsigned = "unsigned" in type.text
+    match type.name:
+        case _ if TypeOption.TO_STRING in options:
+            return scalar(Kind.STRING)
+        case "tinyint" | "bit" if type.is_boolean and TypeOption.TINYINT1_NOT_BOOL not in options:
+            return scalar(Kind.BOOLEAN)
+        case "bigint" if is_unsigned and TypeOption.BIGINT_UNSIGNED_TO_BIGINT in options:
+            return scalar(Kind.BIGINT)
+        case name if name in _INTEGERS:
+            return _INTEGERS[name][is_unsigned]
+        case "bit":
+            return scalar(Kind.VARBINARY, ((type.precision or 1) + 7) // 8)
+        case "float":
+            return scalar(Kind.FLOAT)
+        case "double":
+            return scalar(Kind.DOUBLE)
+        case "decimal":
+            precision, scale = type.precision or 10, type.scale or 0
+            return scalar(Kind.DECIMAL, precision, scale) if precision <= _MAX_PRECISION else scalar(Kind.STRING)
+        case "date":
+            return scalar(Kind.DATE)
+        case "time":
+            return scalar(Kind.TIME_MICROS)  # Paimon's has milliseconds.
+        case "datetime":
+            return scalar(Kind.TIMESTAMP, type.digits or 0)
+        case "timestamp":
+            return scalar(Kind.TIMESTAMP_TZ, type.digits or 0)
+        case "year":
+            return scalar(Kind.INT)
+        case "char" | "varchar" as name if type.length and TypeOption.CHAR_TO_STRING not in options:
+            return scalar(Kind.CHAR if name == "char" and type.length <= 255 else Kind.VARCHAR, type.length)
+        case "binary" | "varbinary" if type.length:
+            return scalar(Kind.VARBINARY, type.length)
+        case "tinyblob" | "blob" | "mediumblob" | "longblob" | "binary" | "varbinary":
+            return scalar(Kind.BYTES)
+        case "longtext" if TypeOption.LONGTEXT_TO_BYTES in options:
+            return scalar(Kind.BYTES)
+        case _:
+            return scalar(Kind.STRING)  # Texts, enums, sets, JSON, and what else is read as text.
+
+
+def to_values(column: str, values: Sequence[Any], type: MySqlType, wanted: Type) -> pa.Array:
+    """Arrow values of what PyMySQL and the log's reader give for a column."""
+    assert isinstance(wanted, Scalar), wanted
+    if (read := _of(type)) is not None:
+        values = [None if each is None else read(each) for each in values]
+    arrow = to_arrow(wanted)
+    try:
+        match wanted.kind:
+            case Kind.STRING:
+                return pa.array(
+                    [each if each is None or isinstance(each, str) else _text(each) for each in values], arrow
+                )
+            case Kind.BOOLEAN:
+                return pa.array([None if each is None else bool(each) for each in values], arrow)
+            case Kind.VARBINARY if type.name == "bit" and wanted.parameters:
+                size = wanted.parameters[0]
+                return pa.array([None if each is None else int(each).to_bytes(size, "big") for each in values], arrow)
+            case Kind.BYTES:
+                return pa.array([each.encode() if isinstance(each, str) else each for each in values], arrow)
+            case Kind.TIME_MICROS:
+                durations = pa.array(values, pa.duration("us")).cast(pa.int64())
+                if pc.any(pc.or_(pc.less(durations, 0), pc.greater_equal(durations, 86_400_000_000))).as_py():
+                    raise pa.ArrowInvalid("a time below 00:00:00 or above 23:59:59.999999")
+                return durations.cast(arrow)
+            case _:
+                return pa.array(values, arrow)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise InvalidInput(
+            f"column {column!r} ({type.text}) holds a value that {wanted} cannot: {error}. Leave the column out (exclude_columns), or "
+            f"take all columns as text (type option 'to-string')"
+        ) from error
+
+
+def _of(type: MySqlType) -> Callable[[Any], Any] | None:
+    """What makes one value of the two forms that a type's values come in."""
+    match type.name:
+        case "bit":
+            return lambda each: (
+                int(each, 2) if isinstance(each, str) else int.from_bytes(each) if isinstance(each, bytes) else each
+            )
+        case "set":
+            order = {member: place for place, member in enumerate(type.members)}
+            return lambda each: each if isinstance(each, str) else ",".join(sorted(each, key=order.__getitem__))
+        case "year":
+            return lambda each: 0 if each == _YEAR_ZERO else each
+        case "binary":  # The log leaves trailing zeros out.
+            return lambda each: (each.encode() if isinstance(each, str) else each).ljust(type.length or 0, b"\0")
+        case "varbinary":
+            return lambda each: each.encode() if isinstance(each, str) else each
+        case "date" | "datetime" | "timestamp":  # 0000-00-00 comes as text.
+            return lambda each: None if isinstance(each, str) else each
+        case "json":
+            return lambda each: each if isinstance(each, str) else json.dumps(_plain(each))
+        case _:
+            return None
+
+
+def _plain(value: Any) -> Any:
+    """A JSON value of the log, whose texts are bytes."""
+    match value:
+        case bytes():
+            return value.decode()
+        case dict():
+            return {_plain(key): _plain(each) for key, each in value.items()}
+        case list():
+            return [_plain(each) for each in value]
+        case _:
+            return value
+
+
+def _text(value: Any) -> str:
+    match value:
+        case bytes():
+            return value.decode("utf-8", "backslashreplace")
+        case datetime.timedelta():
+            seconds, sign = abs(value) // datetime.timedelta(seconds=1), "-" if value < datetime.timedelta(0) else ""
+            return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        case datetime.datetime():
+            return value.isoformat(" ")
+        case _:
+            return str(value)

@@ -1,0 +1,176 @@
+"""Messages of PostgreSQL's `pgoutput` plugin (protocol 1) -> columns, all messages at once.
+
+Source: PostgreSQL documentation, "Logical Replication Message Formats".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec import spans
+from lakeformat.errors import CorruptFile
+from lakeformat.model.work import RowKind
+
+_EPOCH_MS = 946_684_800_000  # 2000-01-01.
+_PAD = 8  # Bytes after the last message that a look ahead may touch.
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table as a `Relation` message tells it."""
+
+    id: int
+    name: str
+    columns: tuple[tuple[str, int, int], ...]  # (name, type id, type modifier)
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRows:
+    """Rows of one relation between two descriptions of it."""
+
+    relation: Relation
+    columns: list[pa.Array]  # Binary: the text of the values.
+    unchanged: list[np.ndarray | None]  # Of each column: rows whose value was left out as it did not change.
+    kinds: np.ndarray
+    places: np.ndarray  # The message of each row, counted from the first of all; twice for an update's two rows.
+    is_key_only: np.ndarray  # Rows of which only the replica identity is known.
+    replaces: np.ndarray | None = None  # Of each row: the row that it takes the place of, in the `RelationRows` before.
+
+
+@dataclass(slots=True)
+class Decoded:
+    """Messages of whole transactions."""
+
+    rows: list[RelationRows]
+    ends: np.ndarray  # Of each message: the position after its transaction.
+    transactions: np.ndarray  # Of each message: its transaction's id.
+    truncated: list[tuple[Relation, int]]  # Relations that were emptied, and by which message.
+    commits: np.ndarray  # The position after each transaction.
+    committed_ms: np.ndarray
+    relations: dict[int, Relation] = field(default_factory=dict)
+
+
+def decode(data: bytes, lengths: np.ndarray, known: Mapping[int, Relation]) -> Decoded:
+    """`data`: messages one after the other, of `lengths` bytes; `known`: relations described by messages before these."""
+    buffer = np.frombuffer(data + bytes(_PAD), np.uint8)
+    ends_at = np.cumsum(lengths.astype(np.int64))
+    starts = ends_at - lengths
+    tags = buffer[starts]
+
+    begins, commits = np.flatnonzero(tags == ord("B")), np.flatnonzero(tags == ord("C"))
+    if len(begins) != len(commits) or (begins > commits).any():
+        raise CorruptFile(f"pgoutput: {len(begins)} transactions begin and {len(commits)} are committed")
+    of = np.searchsorted(commits, np.arange(len(tags)))  # The transaction of each message.
+    commit_ends = _int(buffer, starts[commits] + 10, 8)
+    xids = _int(buffer, starts[begins] + 17, 4)
+    committed = _int(buffer, starts[commits] + 18, 8) // 1000 + _EPOCH_MS
+
+    relations, pieces, truncated = dict(known), list[RelationRows](), list[tuple[Relation, int]]()
+    is_row = np.isin(tags, np.frombuffer(b"IUD", np.uint8))
+    row_places = np.flatnonzero(is_row)
+    ids = _int(buffer, starts[row_places] + 1, 4)
+    # A description holds for the rows after it, up to the next one of the same relation.
+    changes = [(int(at), _relation(data, int(starts[at]))) for at in np.flatnonzero(tags == ord("R"))]
+    for relation_id in np.unique(ids).tolist():
+        places = row_places[ids == relation_id]
+        own = [(at, each) for at, each in changes if each.id == relation_id]
+        edges = [at for at, _ in own]
+        versions = [relations.get(relation_id), *(each for _, each in own)]
+        which = np.searchsorted(edges, places)
+        for number in np.unique(which).tolist():
+            relation = versions[number]
+            if relation is None:
+                raise CorruptFile(f"pgoutput: rows of relation {relation_id} come before its description")
+            pieces += _rows(buffer, starts, tags, places[which == number], relation)
+    for at in np.flatnonzero(tags == ord("T")).tolist():
+        count = int(_int(buffer, starts[at : at + 1] + 1, 4)[0])
+        named = _int(buffer, starts[at] + 6 + 4 * np.arange(count), 4).tolist()
+        described = {each.id: each for place, each in changes if place < at}
+        truncated += [(described.get(each) or relations[each], at) for each in named]
+    relations |= {each.id: each for _, each in changes}
+    last = np.minimum(of, max(len(commits) - 1, 0))
+    return Decoded(
+        pieces,
+        commit_ends[last] if len(commits) else np.zeros(len(tags), np.int64),
+        xids[last] if len(commits) else np.zeros(len(tags), np.int64),
+        truncated,
+        commit_ends,
+        committed,
+        relations,
+    )
+
+
+def _rows(
+    buffer: np.ndarray, starts: np.ndarray, tags: np.ndarray, places: np.ndarray, relation: Relation
+) -> Iterator[RelationRows]:
+    """The rows that messages of one relation hold: first each message's first row, then the second of updates that have two."""
+    offsets = starts[places] + 5
+    marks, kinds = buffer[offsets], np.empty(len(places), np.int8)
+    is_update = tags[places] == ord("U")
+    has_old = is_update & (marks != ord("N"))
+    kinds[tags[places] == ord("I")] = RowKind.INSERT
+    kinds[is_update] = np.where(has_old[is_update], RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER)
+    kinds[tags[places] == ord("D")] = RowKind.DELETE
+    columns, unchanged, after = _tuples(buffer, offsets + 1, relation)
+    yield RelationRows(relation, columns, unchanged, kinds, places, marks == ord("K"))
+    if has_old.any():
+        if (buffer[after[has_old]] != ord("N")).any():
+            raise CorruptFile(f"pgoutput: an update of {relation.name} has no new row")
+        columns, unchanged, _ = _tuples(buffer, after[has_old] + 1, relation)
+        count = int(has_old.sum())
+        kinds = np.full(count, RowKind.UPDATE_AFTER, np.int8)
+        yield RelationRows(
+            relation, columns, unchanged, kinds, places[has_old], np.zeros(count, bool), np.flatnonzero(has_old)
+        )
+
+
+def _tuples(
+    buffer: np.ndarray, offsets: np.ndarray, relation: Relation
+) -> tuple[list[pa.Array], list[np.ndarray | None], np.ndarray]:
+    """The values of tuples that begin at `offsets`, column by column, and where each tuple ends."""
+    counts = _int(buffer, offsets, 2)
+    if (counts != len(relation.columns)).any():
+        raise CorruptFile(
+            f"pgoutput: a row of {relation.name} has not the {len(relation.columns)} columns of its table"
+        )
+    offsets, columns, unchanged = offsets + 2, list[pa.Array](), list[np.ndarray | None]()
+    for _ in relation.columns:
+        marks = buffer[offsets]
+        has_value = marks == ord("t")
+        lengths = np.where(has_value, _int(buffer, offsets + 1, 4), 0)
+        begins = offsets + np.where(has_value, 5, 1)
+        columns.append(spans.gather(buffer, begins, begins + lengths, ~has_value))
+        same = marks == ord("u")
+        unchanged.append(same if same.any() else None)
+        offsets = begins + lengths
+    return columns, unchanged, offsets
+
+
+def _int(buffer: np.ndarray, offsets: np.ndarray, size: int) -> np.ndarray:
+    """Big-endian whole numbers of `size` bytes, as int64."""
+    found = np.zeros(len(offsets), np.int64)
+    for place in range(size):
+        found = (found << 8) | buffer[offsets + place]
+    return found
+
+
+def _relation(data: bytes, start: int) -> Relation:
+    id = int.from_bytes(data[start + 1 : start + 5])
+    namespace, at = _text(data, start + 5)
+    name, at = _text(data, at)
+    count, at = int.from_bytes(data[at + 1 : at + 3]), at + 3
+    columns = []
+    for _ in range(count):
+        column, at = _text(data, at + 1)
+        columns.append((column, int.from_bytes(data[at : at + 4]), int.from_bytes(data[at + 4 : at + 8], signed=True)))
+        at += 8
+    return Relation(id, f"{namespace or 'pg_catalog'}.{name}", tuple(columns))
+
+
+def _text(data: bytes, start: int) -> tuple[str, int]:
+    end = data.index(0, start)
+    return data[start:end].decode(), end + 1

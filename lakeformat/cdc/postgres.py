@@ -1,0 +1,613 @@
+"""PostgreSQL as a source: snapshots by COPY, changes by a logical replication slot with `pgoutput`."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+from pyarrow import csv
+
+from lakeformat.cdc import pgoutput, postgres_types
+from lakeformat.cdc.postgres_types import PostgresType
+from lakeformat.cdc.source import Chunk, Emptied, Position, SourceTable, TableChanges, Transactions, TypeOption
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.waist import row_kinds
+from lakeformat.errors import InvalidInput, NotFound, SourceError, UnsupportedFeature
+from lakeformat.model.schema import NO_ID, Field
+from lakeformat.model.work import ROW_KIND, RowKind
+
+_LEAST_VERSION = 140000
+_PIECE_BYTES = 4 << 20
+_FLUSH_SECONDS = 1.0  # How long a commit without synchronous_commit may take to be on disk.
+_WAIT_SECONDS = 60.0
+_SETTINGS = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "IntervalStyle": "iso_8601",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "client_encoding": "UTF8",
+    "search_path": "",
+}
+_PEEK = """
+SELECT string_agg(data, '' ORDER BY n), string_agg(int4send(octet_length(data)), '' ORDER BY n)
+FROM (
+  SELECT data, n, sum(octet_length(data)) OVER (ORDER BY n) / %(piece)s AS piece
+  FROM pg_logical_slot_peek_binary_changes(
+    %(slot)s, %(until)s, %(limit)s, 'proto_version', '1', 'publication_names', %(publication)s
+  ) WITH ORDINALITY AS messages(lsn, xid, data, n)
+) AS pieces
+GROUP BY piece ORDER BY piece
+"""
+
+
+class Postgres:
+    """A PostgreSQL database (14 or newer): `dsn` is an address that libpq understands.
+
+    `slot` names the replication slot, and the publication, that hold the changes back for one `sync_table` or `sync_database`;
+    they are made when they are not there. `exclude_columns`: "schema.table.column". A slot keeps the server's log until it is read: `drop()` when it is no longer wanted.
+    The role needs REPLICATION, SELECT on the tables, and to own them where the publication is to be made.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        slot: str = "lakeformat",
+        type_options: Collection[TypeOption | str] = (),
+        exclude_columns: Collection[str] = (),
+    ) -> None:
+        if not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
+            raise InvalidInput(f"slot {slot!r}: PostgreSQL takes lower-case letters, digits and _, at most 63")
+        self._dsn, self._slot, self._options = dsn, slot, frozenset(map(TypeOption, type_options))
+        self._excluded = frozenset(exclude_columns)
+        self._connection: psycopg.Connection | None = None
+        self._types: dict[int, PostgresType] = {}
+
+    def __repr__(self) -> str:
+        return f"Postgres(slot={self._slot!r})"
+
+    @property
+    def name(self) -> str:
+        return f"postgres/{self._slot}"
+
+    # --- tables ---
+
+    def table_names(self) -> list[str]:
+        rows = self._rows(
+            "SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p' "
+            "AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' ORDER BY 1"
+        )
+        return [row[0] for row in rows]
+
+    def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
+        schema, _, table = name.rpartition(".")
+        found = self._rows(
+            "SELECT c.oid, c.relreplident, obj_description(c.oid), has_table_privilege(c.oid, 'SELECT'), current_user "
+            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')",
+            schema or "public",
+            table,
+        )
+        if not found:
+            raise NotFound(f"no table {name!r} in the database; there are: {', '.join(self.table_names()[:20])}")
+        oid, identity, comment, is_readable, role = found[0]
+        quoted = ".".join(f'"{part}"' for part in (schema or "public", table))
+        if not is_readable:
+            raise SourceError(f"{name}: {role} may not read it; GRANT SELECT ON {quoted} TO {role}")
+        columns = self._rows(
+            "SELECT attname, atttypid, atttypmod, attnotnull, col_description(attrelid, attnum), attgenerated <> '' "
+            "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            oid,
+        )
+        declared = tuple(
+            row[0]
+            for row in self._rows(
+                "SELECT a.attname FROM pg_index i CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k(attnum, n) "
+                "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum "
+                "WHERE i.indrelid = %s AND i.indisprimary ORDER BY k.n",
+                oid,
+            )
+        )
+        chosen = declared if key is None else tuple(key)
+        if not chosen:
+            raise InvalidInput(
+                f"{name}: it has no primary key; say which columns tell its rows apart: primary_key=[...]"
+            )
+        if missing := [each for each in chosen if each not in {row[0] for row in columns}]:
+            raise InvalidInput(f"{name}: there is no column {missing[0]!r} for the primary key")
+        is_full = identity == "f"
+        if not is_full and not (identity == "d" and chosen == declared):
+            raise SourceError(
+                f"{name}: its changes do not tell the rows that they replace; ALTER TABLE {quoted} REPLICA IDENTITY FULL"
+            )
+        may_be_required = is_full and TypeOption.TO_NULLABLE not in self._options
+        # The server's log lacks generated columns, and without REPLICA IDENTITY FULL all of a deleted row but its key.
+        fields = tuple(
+            self._field(
+                row[0],
+                row[1],
+                row[2],
+                nullable=row[0] not in chosen and not (row[3] and may_be_required),
+                comment=row[4],
+            )
+            for row in columns
+            if not row[5] and f"{schema or 'public'}.{table}.{row[0]}" not in self._excluded
+        )
+        return SourceTable(f"{schema or 'public'}.{table}", fields, chosen, comment)
+
+    def _field(self, name: str, oid: int, modifier: int, nullable: bool, comment: str | None) -> Field:
+        return Field(
+            NO_ID, name, postgres_types.to_type(name, self._type(oid, modifier), self._options), nullable, comment
+        )
+
+    def _type(self, oid: int, modifier: int) -> PostgresType:
+        """A domain is what it is made of."""
+        if oid not in self._types:
+            found = self._rows("SELECT typname, typtype = 'd', typbasetype, typtypmod FROM pg_type WHERE oid = %s", oid)
+            if not found:
+                return PostgresType("text")  # Dropped since: the text of its values is all that is known.
+            name, is_domain, of, own = found[0]
+            self._types[oid] = self._type(of, own) if is_domain else PostgresType(name)
+        held = self._types[oid]
+        return held if held.modifier >= 0 else PostgresType(held.name, modifier)
+
+    # --- the slot ---
+
+    def begin(self, tables: Sequence[SourceTable]) -> Position:
+        self._require_settings()
+        self._publish([table.name for table in tables])
+        slot = self._slot_state()
+        if slot is None:
+            self._rows("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", self._slot)
+            slot = self._slot_state()
+        assert slot is not None
+        return slot
+
+    def _require_settings(self) -> None:
+        version, level, role, may_replicate = self._rows(
+            "SELECT current_setting('server_version_num')::int, current_setting('wal_level'), current_user, "
+            "(SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user)"
+        )[0]
+        if version < _LEAST_VERSION:
+            raise UnsupportedFeature(f"PostgreSQL {version // 10000}: change data capture needs 14 or newer")
+        if level != "logical":
+            raise SourceError(
+                f"wal_level is {level}: the server's log does not tell changes; ALTER SYSTEM SET wal_level = 'logical', and "
+                f"restart the server"
+            )
+        if not may_replicate:
+            raise SourceError(f"{role} may not read changes; ALTER ROLE {role} REPLICATION")
+
+    def _publish(self, names: Sequence[str]) -> None:
+        """Have the publication hold these tables. A transaction that wrote before it did may be told without them, so all that
+        run by then are waited for."""
+        is_there = self._rows("SELECT 1 FROM pg_publication WHERE pubname = %s", self._slot)
+        published = {
+            row[0]
+            for row in self._rows(
+                "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s", self._slot
+            )
+        }
+        missing = [name for name in names if name not in published]
+        if is_there and not missing:
+            return
+        what = sql.SQL(", ").join(sql.Identifier(*name.split(".", 1)) for name in missing or names)
+        verb = (
+            sql.SQL("ALTER PUBLICATION {} ADD TABLE {}")
+            if is_there
+            else sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
+        ).format(sql.Identifier(self._slot), what)
+        try:
+            self._execute(verb)
+        except SourceError as error:
+            if not isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
+                raise
+            raise SourceError(
+                f"this role may not publish {', '.join(missing)} ({error.__cause__.diag.message_primary}); have their owner run: "
+                f"{verb.as_string(self._open())}"
+            ) from error
+        horizon = self._rows("SELECT pg_current_xact_id()::text::bigint")[0][0]
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while self._rows("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")[0][0] < horizon:
+            if time.monotonic() > deadline:
+                raise SourceError(
+                    f"transactions that are older than the publication {self._slot!r} still run after {_WAIT_SECONDS:.0f} s (see "
+                    f"pg_stat_activity); run it again when they have ended"
+                )
+            time.sleep(0.05)
+
+    def _slot_state(self) -> Position | None:
+        """What the slot has acknowledged."""
+        found = self._rows(
+            "SELECT confirmed_flush_lsn::text, wal_status, plugin, database = current_database() "
+            "FROM pg_replication_slots WHERE slot_name = %s",
+            self._slot,
+        )
+        if not found:
+            return None
+        confirmed, status, plugin, is_here = found[0]
+        if plugin != "pgoutput" or not is_here:
+            raise InvalidInput(f"slot {self._slot!r} is of another database or plugin ({plugin}); choose another slot=")
+        if status == "lost" or confirmed is None:
+            raise NotFound(
+                f"slot {self._slot!r} has lost its log: more than max_slot_wal_keep_size was written since; raise that, drop the slot "
+                f"(Postgres.drop()) and take the tables anew (restart=True)"
+            )
+        return self.parse(confirmed)
+
+    def acknowledge(self, position: Position) -> None:
+        held = self._slot_state()
+        if held is not None and held < position:
+            self._rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", self._slot, position.text)
+
+    def drop(self) -> None:
+        """Drop the slot and the publication: the server keeps its log no longer."""
+        if self._rows("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", self._slot):
+            self._rows("SELECT pg_drop_replication_slot(%s)", self._slot)
+        self._execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(self._slot)))
+
+    # --- positions ---
+
+    def parse(self, text: str) -> Position:
+        if not re.fullmatch(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}", text):
+            raise InvalidInput(f"position {text!r} is none of PostgreSQL's, e.g. '0/16B3748'")
+        high, low = text.split("/")
+        return _position(int(high, 16) << 32 | int(low, 16))
+
+    def position(self) -> Position:
+        """A commit is told once it is on disk, which those without `synchronous_commit` may be a moment later."""
+        asked = self.parse(self._rows("SELECT pg_current_wal_insert_lsn()::text")[0][0])
+        deadline = time.monotonic() + _FLUSH_SECONDS
+        while True:
+            flushed = self.parse(self._rows("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+            if flushed >= asked or time.monotonic() > deadline:
+                return min(asked, flushed)
+            time.sleep(0.01)
+
+    # --- the snapshot ---
+
+    @contextmanager
+    def view(self, table: SourceTable) -> Iterator[PostgresView]:
+        connection = self._connect()
+        try:
+            with refusals():
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                shown = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
+                until = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+            assert shown is not None
+            assert until is not None
+            yield PostgresView(shown[0], self.parse(until[0]), connection, self, table)
+        finally:
+            connection.close()
+
+    def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
+        oldest, next_, running = view.split(":")
+        # The log has the low 32 bits of a transaction's number: the full one is the one near the view's.
+        low, xmax = transactions, int(next_)
+        numbers = xmax + ((low - xmax + 2**31) % 2**32 - 2**31)
+        among = np.array([int(each) for each in running.split(",") if each], np.int64)
+        covered: np.ndarray = (numbers < int(oldest)) | ((numbers < xmax) & ~np.isin(numbers, among))
+        return covered
+
+    def upto(self, table: SourceTable, rows: pa.Table, key: tuple[str, ...]) -> np.ndarray:
+        types = self._key_types(table)
+        columns = [_texts(rows[name]) for name in table.key]
+        unnest = sql.SQL(", ").join(sql.SQL("{}::text[]").format(sql.Literal(column)) for column in columns)
+        names = [sql.Identifier(f"k{i}") for i in range(len(columns))]
+        query = sql.SQL(
+            "SELECT n FROM unnest({}) WITH ORDINALITY AS given({}, n) WHERE ({}) <= ({}) ORDER BY n"
+        ).format(
+            unnest, sql.SQL(", ").join(names), _typed(names, types), _typed([sql.Literal(each) for each in key], types)
+        )
+        found = np.zeros(rows.num_rows, bool)
+        found[[row[0] - 1 for row in self._rows(query)]] = True
+        return found
+
+    def _key_types(self, table: SourceTable) -> list[tuple[str, str | None]]:
+        """How the key's columns are declared, and by which collation they are ordered."""
+        schema, _, name = table.name.partition(".")
+        rows = self._rows(
+            "SELECT a.attname, format_type(a.atttypid, a.atttypmod), "
+            "quote_ident(cn.nspname) || '.' || quote_ident(co.collname) "
+            "FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "LEFT JOIN pg_collation co ON co.oid = a.attcollation LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace "
+            "WHERE n.nspname = %s AND c.relname = %s",
+            schema,
+            name,
+        )
+        types = {row[0]: (row[1], row[2]) for row in rows}
+        return [types[each] for each in table.key]
+
+    # --- changes ---
+
+    def changes(
+        self, after: Position, until: Position, tables: Mapping[str, SourceTable], limit: int
+    ) -> Iterator[Transactions]:
+        kept = self._slot_state()
+        if kept is None:
+            raise NotFound(
+                f"slot {self._slot!r} is gone, and with it the changes after {after.text}; take the tables anew (restart=True)"
+            )
+        if kept > after:
+            raise NotFound(
+                f"slot {self._slot!r} holds the changes after {kept.text}, and those after {after.text} are wanted: the table was rolled "
+                f"back, or something else read the slot; take the table anew (restart=True)"
+            )
+        tables, at = dict(tables), after
+        while at < until:
+            if self._slot_state() is None:
+                raise NotFound(
+                    f"slot {self._slot!r} was dropped while it was read; take the tables anew (restart=True)"
+                )
+            data, lengths = self._peek(until, limit)
+            decoded = pgoutput.decode(data, lengths, {})
+            ends = decoded.commits
+            is_all = len(lengths) < limit  # Else the server stopped after the transaction that reached it.
+            reached = int(ends[-1]) if len(ends) else 0
+            position = _position(max(reached, until.order) if is_all else reached)
+            if position <= at and not is_all:
+                limit *= 2  # What was acknowledged lies behind what was read: look further.
+                continue
+            fresh = ends > at.order
+            committed = int(decoded.committed_ms[fresh][-1]) if fresh.any() else None
+            made = self._tables(decoded, tables, at)
+            yield Transactions(position, int(fresh.sum()), committed, made)
+            at = position
+
+    def _peek(self, until: Position, limit: int) -> tuple[bytes, np.ndarray]:
+        given = {
+            "slot": self._slot,
+            "until": until.text,
+            "limit": limit,
+            "publication": f'"{self._slot}"',
+            "piece": _PIECE_BYTES,
+        }
+        with refusals(), self._open().cursor(binary=True) as cursor:
+            pieces = cursor.execute(_PEEK, given).fetchall()
+        lengths = np.frombuffer(b"".join(each[1] for each in pieces), ">i4").astype(np.int64)
+        return b"".join(each[0] for each in pieces), lengths
+
+    def _tables(
+        self, decoded: pgoutput.Decoded, tables: dict[str, SourceTable], after: Position
+    ) -> dict[str, TableChanges]:
+        made, names = {}, {each.relation.name for each in decoded.rows} | {r.name for r, _ in decoded.truncated}
+        for name in sorted(names & tables.keys()):
+            own = [each for each in decoded.rows if each.relation.name == name]
+            for each in (*(piece.relation for piece in own), *(r for r, _ in decoded.truncated if r.name == name)):
+                tables[name] = self._evolved(tables[name], each)
+            emptied = [at for relation, at in decoded.truncated if relation.name == name]
+            made[name] = self._rows_of(decoded, tables[name], own, emptied, after)
+        return made
+
+    def _rows_of(
+        self,
+        decoded: pgoutput.Decoded,
+        table: SourceTable,
+        pieces: list[pgoutput.RelationRows],
+        emptied: list[int],
+        after: Position,
+    ) -> TableChanges:
+        schema = table.arrow_schema
+        kinds, replaced = _with_key_changes(pieces, table.key)
+        places = np.concatenate([np.empty(0, np.int64), *(each.places for each in pieces)])
+        order = np.lexsort((np.concatenate([np.empty(0, np.int64), *replaced]), places))
+        order = order[decoded.ends[places[order]] > after.order]
+        parts = [self._values(each, table) for each in pieces]
+        whole = pa.concat_tables([schema.empty_table(), *(part for part, _ in parts)]).combine_chunks()
+        codes = np.concatenate([np.empty(0, np.int8), *kinds])
+        rows = whole.append_column(ROW_KIND.name, row_kinds().take(pa.array(codes))).take(pa.array(order))
+        unknown = {
+            name: np.concatenate([part.get(name, np.zeros(each.num_rows, bool)) for each, part in parts])[order]
+            for name in schema.names
+            if any(name in part for _, part in parts)
+        }
+        places = places[order]
+        last = max((at for at in emptied if decoded.ends[at] > after.order), default=None)
+        truncated = None
+        if last is not None:
+            row = int(np.searchsorted(places, last))
+            truncated = Emptied(row, int(decoded.ends[last]), int(decoded.transactions[last]))
+        return TableChanges(table, rows, decoded.ends[places], decoded.transactions[places], unknown, truncated)
+
+    def _values(self, piece: pgoutput.RelationRows, table: SourceTable) -> tuple[pa.Table, dict[str, np.ndarray]]:
+        """The rows as the table's columns are by now, and of which a value was left out as it did not change."""
+        known = {column[0]: i for i, column in enumerate(piece.relation.columns)}
+        arrays, unknown = [], {}
+        for each in table.fields:
+            place = known.get(each.name)
+            if place is None:
+                arrays.append(pa.nulls(len(piece.places), to_arrow(each.type)))
+                continue
+            _, oid, modifier = piece.relation.columns[place]
+            type = self._type(oid, modifier)
+            arrays.append(postgres_types.to_values(each.name, piece.columns[place], type, each.type))
+            same = piece.unchanged[place]
+            if same is not None:
+                unknown[each.name] = same
+        return pa.Table.from_arrays(arrays, schema=table.arrow_schema), unknown
+
+    def _evolved(self, table: SourceTable, relation: pgoutput.Relation) -> SourceTable:
+        """The table with the columns that a description tells: new ones added, types as they are now."""
+        fields = {each.name: each for each in table.fields}
+        for name, oid, modifier in relation.columns:
+            if f"{table.name}.{name}" in self._excluded:
+                continue
+            old = fields.get(name)
+            made = self._field(name, oid, modifier, True, None)
+            fields[name] = made if old is None else replace(old, type=made.type)
+        return replace(table, fields=tuple(fields.values()))
+
+    # --- the connection ---
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self) -> psycopg.Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> psycopg.Connection:
+        with refusals():
+            connection = psycopg.connect(self._dsn, autocommit=True)
+            for name, value in _SETTINGS.items():
+                connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+            return connection
+
+    def _rows(self, query: str | sql.Composed, *values: Any) -> list[Any]:
+        with refusals():
+            return self._open().execute(query, values or None).fetchall()
+
+    def _execute(self, statement: sql.Composed) -> None:
+        with refusals():
+            self._open().execute(statement)
+
+
+@dataclass(slots=True)
+class PostgresView:
+    """A table in a transaction of its own, which sees what was committed when it began: `text` is PostgreSQL's `pg_snapshot`."""
+
+    text: str
+    until: Position
+    _connection: psycopg.Connection
+    _source: Postgres
+    _table: SourceTable
+
+    def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
+        is_last = False
+        while not is_last:
+            upto = self._last_key(after, size)
+            yield Chunk(self._read(after, upto), upto)
+            is_last, after = upto is None, upto
+
+    def _last_key(self, after: tuple[str, ...] | None, size: int) -> tuple[str, ...] | None:
+        """The key of the last of the next `size` rows, if there are more."""
+        texts = sql.SQL(", ").join(
+            sql.SQL("{}::text AS {}").format(sql.Identifier(name), sql.Identifier(f"text of {name}"))
+            for name in self._table.key
+        )  # An order by the name of the column would be that of its text, if that had its name.
+        query = sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT 2 OFFSET {}").format(
+            texts, self._name(), self._between(after, None), self._keys(), sql.Literal(size - 1)
+        )
+        with refusals():
+            found = self._connection.execute(query).fetchall()
+        return tuple(found[0]) if len(found) == 2 else None
+
+    def _read(self, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> pa.Table:
+        fields = self._table.fields
+        names = sql.SQL(", ").join(sql.Identifier(each.name) for each in fields)
+        query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT (FORMAT csv)").format(
+            names, self._name(), self._between(after, upto)
+        )
+        with refusals(), self._connection.cursor() as cursor, cursor.copy(query) as copy:
+            data = b"".join(copy)
+        schema = self._table.arrow_schema
+        if not data:
+            return schema.empty_table()
+        texts = csv.read_csv(
+            io.BytesIO(data),
+            csv.ReadOptions(column_names=schema.names, block_size=len(data) + 1),
+            csv.ParseOptions(newlines_in_values=True),
+            csv.ConvertOptions(
+                column_types={name: pa.binary() for name in schema.names},
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        ).combine_chunks()
+        arrays = [
+            postgres_types.to_values(
+                each.name, pa.concat_arrays(texts[each.name].chunks), PostgresType("text"), each.type
+            )
+            for each in fields
+        ]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def _between(self, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> sql.Composable:
+        types = self._source._key_types(self._table)
+        parts = [
+            sql.SQL("({}) {} ({})").format(
+                self._keys(), sql.SQL(sign), _typed([sql.Literal(each) for each in key], types)
+            )
+            for sign, key in ((">", after), ("<=", upto))
+            if key is not None
+        ]
+        return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
+
+    def _keys(self) -> sql.Composable:
+        return sql.SQL(", ").join(sql.Identifier(name) for name in self._table.key)
+
+    def _name(self) -> sql.Composable:
+        return sql.Identifier(*self._table.name.split(".", 1))
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    if pa.types.is_binary(column.type):
+        return [rf"\x{value.hex()}" for value in column.to_pylist()]
+    texts: list[str] = column.cast(pa.string()).to_pylist()
+    return texts
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What PostgreSQL refuses, and a connection that breaks, as `SourceError`."""
+    try:
+        yield
+    except psycopg.errors.ObjectInUse as error:
+        raise SourceError(f"another process reads the slot, and one at a time may: {error}") from error
+    except psycopg.errors.ConfigurationLimitExceeded as error:
+        raise SourceError(f"{error}; raise max_replication_slots, or drop a slot that nobody reads") from error
+    except psycopg.Error as error:
+        raise SourceError(
+            f"PostgreSQL refused, or cannot be reached: {error}; run it again when that is mended"
+        ) from error
+
+
+def _typed(texts: Sequence[sql.Composable], types: list[tuple[str, str | None]]) -> sql.Composable:
+    """Values out of text, as columns of these types are compared."""
+    return sql.SQL(", ").join(
+        sql.SQL("{}::{}{}").format(text, sql.SQL(type), sql.SQL(f" COLLATE {collation}" if collation else ""))
+        for text, (type, collation) in zip(texts, types, strict=True)
+    )
+
+
+def _with_key_changes(
+    pieces: list[pgoutput.RelationRows], key: tuple[str, ...]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The kinds of the rows, an update that moves a row to another key being a deletion and an insertion; and, of each row, whether it
+    is the second of its message. Values that were left out are taken from the row before, where that is whole."""
+    kinds, seconds = [each.kinds.copy() for each in pieces], [np.zeros(len(each.places), np.int64) for each in pieces]
+    for number, piece in enumerate(pieces):
+        if piece.replaces is None:
+            continue
+        old, seconds[number] = pieces[number - 1], np.ones(len(piece.places), np.int64)
+        names = [column[0] for column in piece.relation.columns]
+        moved, rows = old.is_key_only[piece.replaces], pa.array(piece.replaces)
+        for name in key:
+            same = pc.equal(old.columns[names.index(name)].take(rows), piece.columns[names.index(name)])
+            moved = moved | ~np.asarray(pc.fill_null(same, False))
+        kinds[number - 1][piece.replaces[moved]] = RowKind.DELETE
+        kinds[number][moved] = RowKind.INSERT
+        for place, same in enumerate(piece.unchanged):
+            if same is not None:
+                known = same & ~old.is_key_only[piece.replaces]
+                piece.columns[place] = pc.if_else(pa.array(known), old.columns[place].take(rows), piece.columns[place])
+                piece.unchanged[place] = same & ~known
+    return kinds, seconds
+
+
+def _position(order: int) -> Position:
+    return Position(order, f"{order >> 32:X}/{order & 0xFFFFFFFF:X}")

@@ -1,0 +1,131 @@
+"""PostgreSQL's types -> lakeformat's, and the text that it writes of their values -> Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.cdc.source import TypeOption
+from lakeformat.codec import spans
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.schema import Kind, Scalar, Type, scalar
+
+_PLAIN = {
+    "bool": scalar(Kind.BOOLEAN),
+    "int2": scalar(Kind.SMALLINT),
+    "int4": scalar(Kind.INT),
+    "int8": scalar(Kind.BIGINT),
+    "oid": scalar(Kind.BIGINT),
+    "float4": scalar(Kind.FLOAT),
+    "float8": scalar(Kind.DOUBLE),
+    "bytea": scalar(Kind.BYTES),
+    "date": scalar(Kind.DATE),
+}
+_SPATIAL = {"point", "line", "lseg", "box", "path", "polygon", "circle", "geometry", "geography"}
+_LENGTH_HEADER = 4  # What a type modifier of these types has more than their length or digits.
+_DEFAULT_DECIMAL = 38, 18
+_MAX_PRECISION = 38
+_HEX = np.zeros(256, np.uint8)
+_HEX[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresType:
+    """A type by its name in `pg_type`, domains resolved, and its modifier (-1: none)."""
+
+    name: str
+    modifier: int = -1
+
+
+def to_type(column: str, type: PostgresType, options: Collection[TypeOption]) -> Type:
+    """The type of a column. Raises `UnsupportedFeature` for spatial types."""
+    if TypeOption.TO_STRING in options:
+        return scalar(Kind.STRING)
+    modifier = type.modifier
+    match type.name:
+        case name if name in _PLAIN:
+            return _PLAIN[name]
+        case "numeric":
+            return _decimal(modifier)
+        case "varchar" | "bpchar" as name if modifier > _LENGTH_HEADER and TypeOption.CHAR_TO_STRING not in options:
+            length = modifier - _LENGTH_HEADER
+            return scalar(Kind.CHAR, length) if name == "bpchar" and length <= 255 else scalar(Kind.VARCHAR, length)
+        case "time":
+            return scalar(Kind.TIME_MICROS)  # Paimon's has milliseconds.
+        case "timestamp":
+            return scalar(Kind.TIMESTAMP, 6 if modifier < 0 else modifier)
+        case "timestamptz":
+            return scalar(Kind.TIMESTAMP_TZ, 6 if modifier < 0 else modifier)
+        case name if name in _SPATIAL:
+            raise UnsupportedFeature(
+                f"column {column!r} is of the spatial type {name}, which is not followed; leave the column out "
+                f"(exclude_columns), or take all columns as text (type option 'to-string')"
+            )
+        case _:
+            return scalar(Kind.STRING)  # json, uuid, enums, arrays, intervals ...: as PostgreSQL writes them.
+
+
+def _decimal(modifier: int) -> Type:
+    if modifier < 0:
+        return scalar(Kind.DECIMAL, *_DEFAULT_DECIMAL)
+    precision, scale = (modifier - _LENGTH_HEADER) >> 16, (modifier - _LENGTH_HEADER) & 0x7FF
+    scale = scale - 0x800 if scale >= 0x400 else scale
+    precision, scale = (precision - scale, 0) if scale < 0 else (max(precision, scale), scale)
+    return scalar(Kind.DECIMAL, precision, scale) if precision <= _MAX_PRECISION else scalar(Kind.STRING)
+
+
+def to_values(column: str, texts: pa.Array, type: PostgresType, wanted: Type) -> pa.Array:
+    """Values out of their text (binary, UTF-8), as `DateStyle` ISO, `TimeZone` UTC and `bytea_output` hex have it."""
+    assert isinstance(wanted, Scalar), wanted
+    read = _READERS.get(wanted.kind, _cast)
+    try:
+        return read(texts, to_arrow(wanted))
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(
+            f"column {column!r} ({type.name}) holds a value that {wanted} cannot: {error}. Leave the column out (exclude_columns), or "
+            f"take all columns as text (type option 'to-string')"
+        ) from error
+
+
+def _cast(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return texts.cast(pa.string()).cast(wanted)
+
+
+def _boolean(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return pc.equal(texts, pa.scalar(b"t", pa.binary()))
+
+
+def _instant(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+    local = texts.cast(pa.string())
+    if not pc.all(pc.ends_with(local, "+00")).as_py() and local.null_count < len(local):
+        raise pa.ArrowInvalid(f"a time zone other than UTC, or no date of this era, e.g. {pc.min(local).as_py()}")
+    return pc.utf8_slice_codeunits(local, 0, -3).cast(pa.timestamp(wanted.unit)).cast(wanted)
+
+
+def _time(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+    moments = pc.binary_join_element_wise("1970-01-01", texts.cast(pa.string()), " ")
+    return moments.cast(pa.timestamp("us")).cast(wanted)
+
+
+def _hex(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+    data, offsets = spans.padded(texts)
+    lengths = np.diff(offsets)
+    has_value = lengths >= 2
+    digits = spans.ranges(offsets[:-1][has_value] + 2, lengths[has_value] - 2)
+    nibbles = _HEX[data[digits]]
+    ends = np.concatenate([[0], np.cumsum(np.where(has_value, lengths - 2, 0) // 2)])
+    made = spans.binary(ends, (nibbles[::2] << 4) | nibbles[1::2])
+    return pc.if_else(pc.is_valid(texts), made, pa.scalar(None, pa.binary())).cast(wanted)
+
+
+_READERS: dict[Kind, Callable[[pa.Array, pa.DataType], pa.Array]] = {
+    Kind.BOOLEAN: _boolean,
+    Kind.TIMESTAMP_TZ: _instant,
+    Kind.TIME_MICROS: _time,
+    Kind.BYTES: _hex,
+}

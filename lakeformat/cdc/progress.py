@@ -1,0 +1,72 @@
+"""How far a table follows its source, as the properties of its snapshots tell it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakeformat.cdc.source import Position
+from lakeformat.errors import CorruptTable
+from lakeformat.table import Table
+
+SOURCE, POSITION, SNAPSHOT, COMMITTED = "cdc.source", "cdc.position", "cdc.snapshot", "cdc.committed-ms"
+_RESTORED = "lakeformat.restored-from"  # In the snapshot that a rollback makes: the one whose rows it has again.
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """Keys up to `upto` (None: all that are left) were read in one view."""
+
+    upto: tuple[str, ...] | None
+    view: str
+    until: str  # The position that no transaction in the view comes after.
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All transactions up to `position` are in the table; of those after it, what the views show. Without a last view up to the
+    end of the table the snapshot is not complete."""
+
+    position: str
+    views: tuple[Viewed, ...] = ()
+    is_complete: bool = False
+
+    @property
+    def upto(self) -> tuple[str, ...] | None:
+        """The last key that is read, of a snapshot that is not complete."""
+        return self.views[-1].upto if self.views else None
+
+    def with_chunk(self, view: str, until: Position, upto: tuple[str, ...] | None) -> Progress:
+        before = self.views[:-1] if self.views and self.views[-1].view == view else self.views
+        return Progress(self.position, (*before, Viewed(upto, view, until.text)), upto is None)
+
+    def properties(self, source: str) -> dict[str, str]:
+        views = [[each.upto, each.view, each.until] for each in self.views]
+        told = {SOURCE: source, POSITION: self.position}
+        return told if self.is_complete and not views else told | {SNAPSHOT: json.dumps([self.is_complete, views])}
+
+
+def read(table: Table) -> tuple[str, Progress] | None:
+    """What the table follows and how far: told by the newest snapshot that led to the table's rows and says so."""
+    at, history = None, {each.id: each for each in table.snapshots()}
+    for id in reversed(history):
+        if at is not None and id != at:
+            continue
+        properties, at = history[id].properties, None
+        if POSITION in properties:
+            return properties.get(SOURCE, ""), _parse(properties, table.name)
+        if origin := properties.get(_RESTORED):
+            at = int(origin)
+    return None
+
+
+def _parse(properties: Mapping[str, str], name: str) -> Progress:
+    if SNAPSHOT not in properties:
+        return Progress(properties[POSITION], (), True)
+    try:
+        is_complete, views = json.loads(properties[SNAPSHOT])
+        viewed = tuple(Viewed(None if upto is None else tuple(upto), view, until) for upto, view, until in views)
+    except (ValueError, TypeError) as error:
+        raise CorruptTable(f"{name}: property {SNAPSHOT} is {properties[SNAPSHOT]!r} ({error})") from error
+    return Progress(properties[POSITION], viewed, bool(is_complete))

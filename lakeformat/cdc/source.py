@@ -1,0 +1,148 @@
+"""What a database is to change data capture: tables, a consistent view of their rows, and the transactions after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.model.schema import Field
+
+
+class TypeOption(StrEnum):
+    """How column types are mapped, by the names of Paimon's `type_mapping`."""
+
+    TINYINT1_NOT_BOOL = "tinyint1-not-bool"  # TINYINT(1) and BIT(1) stay numbers.
+    TO_NULLABLE = "to-nullable"  # No column but the key is NOT NULL.
+    TO_STRING = "to-string"  # Every column is a STRING.
+    CHAR_TO_STRING = "char-to-string"  # CHAR(n) and VARCHAR(n) are STRING.
+    LONGTEXT_TO_BYTES = "longtext-to-bytes"  # LONGTEXT is BYTES.
+    BIGINT_UNSIGNED_TO_BIGINT = "bigint-unsigned-to-bigint"  # Instead of DECIMAL(20, 0).
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place between two transactions of a source's log. `order` rises along the log; `text` is how the database writes it."""
+
+    order: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table of the database: its columns as lakeformat types, without ids."""
+
+    name: str  # "public.orders"
+    fields: tuple[Field, ...]
+    key: tuple[str, ...]
+    comment: str | None = None
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns; all nullable, as a row that takes a key away may lack all others."""
+        return pa.schema([pa.field(each.name, to_arrow(each.type)) for each in self.fields])
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """The last time that a table was truncated."""
+
+    row: int  # Of the rows around it: the first one after it.
+    end: int
+    transaction: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """The rows that a run of whole transactions changed in one table, in the order they happened."""
+
+    table: SourceTable  # As it is after them.
+    rows: pa.Table  # Its columns and `rowkind`: "+I", "-U", "+U", "-D".
+    ends: np.ndarray  # Of each row: the `order` of the position after its transaction.
+    transactions: np.ndarray  # Of each row: its transaction, as a view tells them apart.
+    unknown: Mapping[str, np.ndarray]  # Of columns: the rows in which the log left an unchanged value out.
+    emptied: Emptied | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """A run of whole transactions."""
+
+    position: Position  # After the last of them.
+    count: int
+    committed_ms: int | None  # When the last of them was committed, since 1970.
+    tables: Mapping[str, TableChanges]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of a snapshot whose key is above that of the chunk before it, up to `upto`."""
+
+    rows: pa.Table
+    upto: tuple[str, ...] | None  # The last key, as text; None: to the end of the table.
+
+
+class View(Protocol):
+    """The rows of a table as some transactions left them."""
+
+    text: str  # Which transactions those are; `covers` understands it, also later and in another process.
+    until: Position  # No later transaction is among them.
+
+    def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
+        """The rows with a key above `after`, about `size` at a time."""
+        ...
+
+
+class Source(Protocol):
+    """A database whose changes can be read from a position again and again, until they are acknowledged."""
+
+    @property
+    def name(self) -> str:
+        """What tells this log of changes from others."""
+        ...
+
+    def table_names(self) -> list[str]: ...
+
+    def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
+        """A table that is there; `key`: columns that tell its rows apart, where it declares no primary key."""
+        ...
+
+    def begin(self, tables: Sequence[SourceTable]) -> Position:
+        """Have the changes of these tables kept from a position on, which it returns; asking again is safe. Every transaction that
+        a view taken afterwards does not cover comes after it."""
+        ...
+
+    def view(self, table: SourceTable) -> AbstractContextManager[View]: ...
+
+    def position(self) -> Position:
+        """After everything that is committed by now."""
+        ...
+
+    def parse(self, text: str) -> Position: ...
+
+    def changes(
+        self, after: Position, until: Position, tables: Mapping[str, SourceTable], limit: int
+    ) -> Iterator[Transactions]:
+        """Whole transactions that were committed after `after`, up to `until`, about `limit` rows at a time. The last one's position
+        is at least `until`, whether transactions came or not. Raises `NotFound` where the database no longer has them."""
+        ...
+
+    def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
+        """Of each transaction: whether a view shows it."""
+        ...
+
+    def upto(self, table: SourceTable, rows: pa.Table, key: tuple[str, ...]) -> np.ndarray:
+        """Of each row: whether its key is at most `key`, in the order of `View.chunks`."""
+        ...
+
+    def acknowledge(self, position: Position) -> None:
+        """Nothing before `position` will be asked for again."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,188 @@
+"""A database's changes into tables: bounded micro-batches, each one commit a table."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from lakeformat.cdc.follow import Follower, Report
+from lakeformat.cdc.source import Source
+from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.lake import Lake
+
+BATCH_ROWS = 100_000
+
+
+class Until(StrEnum):
+    """When a sync ends by itself."""
+
+    NOW = "now"  # When everything that was committed when it began is there.
+    STOPPED = "stopped"  # When it is told to.
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one call does. Batches are whole transactions, so `max_rows` may be exceeded by one."""
+
+    until: Until = Until.NOW
+    max_rows: int | None = None  # Of all tables, chunks of the snapshot included.
+    max_seconds: float | None = None
+    batch_rows: int = BATCH_ROWS  # Of a commit.
+    stop: Callable[[], bool] | None = None  # Asked after each commit.
+    poll_seconds: float = 1.0  # How long to wait where nothing is new.
+
+    def __post_init__(self) -> None:
+        for name in ("max_rows", "max_seconds", "batch_rows", "poll_seconds"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InvalidInput(f"{name}={value!r}: it must be above 0")
+
+
+def sync_table(
+    source: Source,
+    source_table: str,
+    lake: Lake,
+    table: str,
+    format: str = "paimon",
+    *,
+    primary_key: Sequence[str] | None = None,
+    partition_by: Iterable[str] = (),
+    properties: Mapping[str, Any] | None = None,
+    restart: bool = False,
+    until: str = "now",
+    max_rows: int | None = None,
+    max_seconds: float | None = None,
+    batch_rows: int = BATCH_ROWS,
+    stop: Callable[[], bool] | None = None,
+    poll_seconds: float = 1.0,
+) -> Report:
+    """Bring `table` up to `source_table`, from where it stands: first the rows that are there, then what changes.
+
+    The table is made where it is not there, with the source's columns and key (`primary_key`: where that declares none, or another).
+    `restart` empties it and begins anew. `until`: "now", or "stopped": until `stop()` is true. Whatever ends a call, the next one goes
+    on where the table stands. Raises `SourceError` where the database is not set up, `NotFound` where it no longer has the
+    changes, `Conflict` where another process follows into the table.
+    """
+    limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
+    declared = source.describe(source_table, primary_key)
+    follower = _follower(source, declared, lake, table, format, partition_by, properties, restart)
+    return _run(source, [follower], limits, is_alone=True)[0]
+
+
+def sync_database(
+    source: Source,
+    lake: Lake,
+    namespace: str,
+    format: str = "paimon",
+    *,
+    including: str = ".*",
+    excluding: str | None = None,
+    table_prefix: str = "",
+    table_suffix: str = "",
+    properties: Mapping[str, Any] | None = None,
+    until: str = "now",
+    max_rows: int | None = None,
+    max_seconds: float | None = None,
+    batch_rows: int = BATCH_ROWS,
+    stop: Callable[[], bool] | None = None,
+    poll_seconds: float = 1.0,
+) -> dict[str, Report]:
+    """As `sync_table` for all tables of a database whose names (`schema.table`) match `including` and not `excluding`, as tables of
+    `namespace`: a report for each, by the source's name. A table that cannot be followed stops alone (`Report.error`)."""
+    limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
+    names = [each for each in source.table_names() if re.fullmatch(including, each)]
+    names = [each for each in names if excluding is None or not re.fullmatch(excluding, each)]
+    targets = {each: f"{namespace}.{table_prefix}{each.rpartition('.')[2]}{table_suffix}" for each in names}
+    for each, target in targets.items():
+        if others := [other for other, name in targets.items() if name == target and other != each]:
+            raise InvalidInput(f"{each} and {others[0]} would both be {target}; leave one out (excluding=...)")
+    followers, failed = dict[str, Follower](), dict[str, Report]()
+    for each, target in targets.items():
+        try:
+            declared = source.describe(each)
+            followers[each] = _follower(source, declared, lake, target, format, (), properties, False)
+        except LakeError as error:
+            failed[each] = Report(target, error=error)
+    reports = _run(source, list(followers.values()), limits, is_alone=False) if followers else []
+    return dict(sorted({**failed, **dict(zip(followers, reports, strict=True))}.items()))
+
+
+def _until(given: str) -> Until:
+    if given not in list(Until):
+        raise InvalidInput(f"until={given!r}: it is 'now' or 'stopped'")
+    return Until(given)
+
+
+def _follower(
+    source: Source,
+    declared: Any,
+    lake: Lake,
+    table: str,
+    format: str,
+    partition_by: Iterable[str],
+    properties: Mapping[str, Any] | None,
+    restart: bool,
+) -> Follower:
+    made = lake.create_table(
+        table,
+        declared.fields,
+        format=format,
+        partition_by=partition_by,
+        primary_key=declared.key,
+        properties=properties,
+        comment=declared.comment,
+        if_exists="ignore",
+    )
+    if made.schema.primary_key != declared.key:
+        raise InvalidInput(
+            f"{table}: its primary key is ({', '.join(made.schema.primary_key)}), that of {declared.name} ({', '.join(declared.key)})"
+        )
+    return Follower(source, declared, made, restart)
+
+
+def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bool) -> list[Report]:
+    started, live = time.monotonic(), list(followers)
+
+    def is_over() -> bool:
+        rows = sum(each.report.rows + each.report.snapshot_rows for each in followers)
+        return (
+            (limits.stop is not None and limits.stop())
+            or (limits.max_rows is not None and rows >= limits.max_rows)
+            or (limits.max_seconds is not None and time.monotonic() - started >= limits.max_seconds)
+        )
+
+    def each_alone(act: Callable[[Follower], None]) -> None:
+        for follower in list(live):
+            try:
+                act(follower)
+            except LakeError as error:
+                if is_alone:
+                    raise
+                follower.report = replace(follower.report, error=error)
+                live.remove(follower)
+
+    try:
+        start = source.begin([each.source_table for each in followers])
+        each_alone(lambda each: each.begin(start, limits.batch_rows, is_over))
+        while live and not is_over():
+            end, tables = source.position(), {each.source_table.name: each.source_table for each in live}
+            after = min(each.covered for each in live)
+            for batch in source.changes(after, end, tables, limits.batch_rows) if after < end else ():
+                each_alone(lambda each, batch=batch: each.apply(batch))  # type: ignore[misc]
+                if all(each.progress is not None for each in followers):
+                    source.acknowledge(min(each.committed for each in followers))
+                if is_over() or not live:
+                    break
+            if limits.until is Until.NOW:
+                break
+            if after >= end:
+                time.sleep(limits.poll_seconds)
+        each_alone(lambda each: each.carry())
+    finally:
+        for each in followers:
+            each.settle()
+    return [each.settle() for each in followers]

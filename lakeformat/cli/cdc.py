@@ -1,0 +1,105 @@
+"""cdc: tables of a database into tables of the warehouse, from where they stand."""
+
+from __future__ import annotations
+
+import signal
+from threading import Event
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from lakeformat import InvalidInput
+from lakeformat.cdc import MySql, Postgres, Report, TypeOption, sync_database, sync_table
+from lakeformat.cdc.source import Source
+from lakeformat.cli.session import grid, of
+
+
+def cdc(
+    context: typer.Context,
+    source: Annotated[
+        str,
+        typer.Argument(envvar="LAKEFORMAT_CDC_SOURCE", help="`postgresql://...` or `mysql://user:password@host:port`."),
+    ],
+    tables: Annotated[str, typer.Argument(help="`schema.table`; with --all a regular expression that names match.")],
+    target: Annotated[str, typer.Argument(help="`db.table`; with --all the database.")],
+    all: Annotated[bool, typer.Option("--all", help="All tables that match, each as a table of its own.")] = False,
+    format: Annotated[str, typer.Option("--format", help="paimon or iceberg, of tables that are made.")] = "paimon",
+    primary_key: Annotated[list[str] | None, typer.Option("--key", help="Where the source declares none.")] = None,
+    slot: Annotated[
+        str, typer.Option("--slot", help="PostgreSQL's replication slot, one for each call.")
+    ] = "lakeformat",
+    type_option: Annotated[list[TypeOption] | None, typer.Option("--type-option", help="How types are mapped.")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude-column", help="`schema.table.column`; may be repeated.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on until Ctrl-C, not only to where the source is now.")
+    ] = False,
+    max_rows: Annotated[int | None, typer.Option("--max-rows", min=1)] = None,
+    max_seconds: Annotated[float | None, typer.Option("--max-seconds", min=0.1)] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Empty the table and begin anew.")] = False,
+) -> None:
+    """Bring tables up to those of a PostgreSQL or MySQL database. Each call goes on where the tables stand."""
+    session = of(context)
+    found = _source(source, slot, type_option or [], exclude or [])
+    stopped = Event()
+    if follow:
+        signal.signal(signal.SIGINT, lambda number, frame: stopped.set())
+        signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
+    how: dict[str, Any] = {
+        "format": format,
+        "until": "stopped" if follow else "now",
+        "max_rows": max_rows,
+        "max_seconds": max_seconds,
+        "stop": stopped.is_set,
+    }
+    try:
+        if all:
+            if restart or primary_key:
+                raise InvalidInput("--all goes without --restart and --key; name the table they are for")
+            reports = sync_database(found, session.lake, target, including=tables, **how)
+        else:
+            made = sync_table(found, tables, session.lake, target, primary_key=primary_key, restart=restart, **how)
+            reports = {tables: made}
+    finally:
+        found.close()
+    session.answer([_told(name, each) for name, each in reports.items()], lambda: _drawn(reports))
+    if any(each.error is not None for each in reports.values()):
+        raise typer.Exit(1)
+
+
+def _source(url: str, slot: str, options: list[TypeOption], exclude: list[str]) -> Source:
+    if url.startswith(("mysql://", "mariadb://")):
+        return MySql(url, type_options=options, exclude_columns=exclude)
+    if url.startswith(("postgresql://", "postgres://")):
+        return Postgres(url, slot, options, exclude)
+    raise InvalidInput("the source is no address that is known; give postgresql://... or mysql://...")
+
+
+def _told(name: str, report: Report) -> dict[str, Any]:
+    return {
+        "source": name, "table": report.table, "snapshot_rows": report.snapshot_rows, "rows": report.rows,
+        "rows_by_kind": dict(report.rows_by_kind), "position": report.position, "lag_seconds": report.lag_seconds,
+        "snapshots": list(report.snapshots), "schema_changes": list(report.schema_changes),
+        "error": None if report.error is None else str(report.error),
+    }  # fmt: skip
+
+
+def _drawn(reports: dict[str, Report]) -> Group:
+    rows = [
+        (
+            name,
+            each.table,
+            each.snapshot_rows,
+            each.rows,
+            " ".join(f"{kind} {count}" for kind, count in sorted(each.rows_by_kind.items())),
+            each.position,
+            None if each.lag_seconds is None else f"{each.lag_seconds:.1f} s",
+        )
+        for name, each in reports.items()
+    ]
+    shown = grid(("source", "table", "snapshot rows", "changes", "kinds", "position", "lag"), rows)
+    errors = [Text(f"{name}: {each.error}", style="red") for name, each in reports.items() if each.error is not None]
+    return Group(shown, *errors)

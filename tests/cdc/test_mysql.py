@@ -1,0 +1,345 @@
+"""MariaDB into tables of both formats, with a real server: the traps of its log, and every transaction once."""
+
+import datetime
+import os
+import random
+import tempfile
+from contextlib import suppress
+from decimal import Decimal
+
+import pymysql
+import pytest
+
+from lakeformat import InvalidInput, Lake, LakeError, NotFound, SourceError, UnsupportedFeature
+from lakeformat.cdc import MySql, sync_database, sync_table
+from lakeformat.cdc.source import Position
+from lakeformat.storage.memory import MemoryFiles
+from tests.cdc import mariadb
+from tests.cdc.following import OneTable, replay
+from tests.conftest import MEMORY
+from tests.simulation.failing import NthCallFails
+
+pytestmark = pytest.mark.skipif(
+    mariadb.program() is None, reason="no MariaDB server here: `make mariadb` brings one out of Debian's packages"
+)
+FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
+ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "8"))  # Of syncs that fail, for each seed.
+
+
+@pytest.fixture(scope="session")
+def server():
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        made = mariadb.MariaDb(folder)
+        made.start()
+        yield made
+        made.stop()
+
+
+@pytest.fixture
+def run(server):
+    """Executes statements in a database of its own, `run.name`."""
+    connection = server.connect()
+    name = f"d{random.getrandbits(40):x}"
+
+    def execute(*statements):
+        with connection.cursor() as cursor:
+            for each in statements:
+                cursor.execute(each)
+            return cursor.fetchall()
+
+    execute(f"CREATE DATABASE {name}", f"USE {name}", "SET time_zone = '+05:30', sql_mode = ''")
+    execute.name = name
+    yield execute
+    with server.connect() as again, again.cursor() as cursor:
+        cursor.execute(f"DROP DATABASE {name}")
+
+
+@pytest.fixture
+def source(server):
+    found = MySql(server.url)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(tmp_path / "warehouse")
+
+
+def rows_of(table):
+    return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+@FORMATS
+def test_a_table_is_what_the_source_is_whatever_its_types(run, source, lake, format):
+    run(
+        "CREATE TABLE kinds (id bigint unsigned, part char(4), a tinyint, b tinyint(1), c smallint unsigned, d mediumint, e int unsigned, f float, "
+        "g double, h decimal(12, 3), i bit(1), j bit(10), k date NOT NULL, l time(3), m datetime(3), n timestamp(6) NULL, o year, p varchar(9), q text, "
+        "r longtext, s json, t enum('x', 'y'), u set('a', 'b', 'd'), v binary(4), w varbinary(9), x blob, y decimal(50, 2), PRIMARY KEY (id, part)) "
+        "COMMENT 'all of them' CHARACTER SET utf8mb4"
+    )
+    full = (
+        "'p', -7, 1, 65535, -8388608, 4294967295, 1.5, 0.1, -1.005, b'1', b'1000000001', '0001-12-31', '23:59:59.123', '1969-12-31 23:59:59.999', "
+        "'2024-02-29 12:00:00.123456', 1901, 'ä,\"', 'q', 'r', '{\"a\": [1]}', 'y', 'd,a', x'6100', x'6100', x'00ff', 1.25"
+    )
+    nulls = "''" + ", NULL" * 10 + ", '0000-00-00'" + ", NULL" * 9 + ", '', NULL, NULL, NULL, NULL"
+    assert len(full.split(", ")) == len(nulls.split(", "))
+    for start in (0, 10):  # By the snapshot, then by the log.
+        big = 18446744073709551600 + start
+        run(f"INSERT INTO kinds VALUES ({big}, {full}), ({start + 2}, {nulls})")
+        report = sync_table(source, f"{run.name}.kinds", lake, "d.kinds", format)
+    assert (report.rows, dict(report.rows_by_kind), report.snapshot_rows) == (2, {"+I": 2}, 0)
+    table = lake.table("d.kinds")
+    found = rows_of(table)
+    assert [int(row["id"]) for row in found] == [2, 12, 18446744073709551600, 18446744073709551610]
+    assert {**found[0], "id": 12} == {**found[1], "id": 12}
+    assert {**found[2], "id": 1} == {**found[3], "id": 1}
+    assert found[0] == {**dict.fromkeys(found[0]), "id": found[0]["id"], "part": "", "u": ""}
+    told = found[2]
+    assert told["n"] == datetime.datetime(2024, 2, 29, 6, 30, 0, 123456, datetime.UTC)
+    assert told["m"] == datetime.datetime(1969, 12, 31, 23, 59, 59, 999000)
+    assert (told["k"], told["l"]) == (datetime.date(1, 12, 31), datetime.time(23, 59, 59, 123000))
+    assert [told[name] for name in "abcdefg"] == [-7, True, 65535, -8388608, 4294967295, 1.5, 0.1]
+    assert (told["h"], told["y"]) == (Decimal("-1.005"), "1.25")
+    assert [told[name] for name in "ijopqrstu"] == [True, b"\x02\x01", 1901, 'ä,"', "q", "r", '{"a": [1]}', "y", "a,d"]
+    assert [told[name] for name in "vwx"] == [b"a\0\0\0", b"a\0", b"\x00\xff"]
+    assert table.schema.comment == "all of them"
+
+
+def test_type_options(run, server, lake):
+    run(
+        "CREATE TABLE t (id int PRIMARY KEY, a tinyint(1) NOT NULL, b bigint unsigned, c varchar(3), d longtext, e point)"
+    )
+    name = f"{run.name}.t"
+    with pytest.raises(UnsupportedFeature, match=r"column 'e' is of the spatial type point.*exclude_columns"):
+        sync_table(MySql(server.url), name, lake, "d.t")
+    options = ["tinyint1-not-bool", "bigint-unsigned-to-bigint", "char-to-string", "longtext-to-bytes", "to-nullable"]
+    run("INSERT INTO t VALUES (1, 7, 8, 'c', 'd', NULL)")
+    source = MySql(server.url, type_options=options, exclude_columns=[f"{name}.e"])
+    for _ in range(2):
+        sync_table(source, name, lake, "d.t")
+        run("INSERT INTO t VALUES (2, -7, 9, 'c', 'd', NULL)" if _ == 0 else "DO 1")
+    assert [f"{each.name} {each.type} {each.nullable}" for each in lake.table("d.t").schema.fields] == [
+        "id int False",
+        "a tinyint True",
+        "b bigint True",
+        "c string True",
+        "d bytes True",
+    ]
+    assert [tuple(row.values()) for row in rows_of(lake.table("d.t"))] == [(1, 7, 8, "c", b"d"), (2, -7, 9, "c", b"d")]
+    texts = MySql(server.url, type_options=["to-string"], exclude_columns=[f"{name}.e"]).describe(name)
+    assert {str(each.type) for each in texts.fields} == {"string"}
+
+
+@FORMATS
+def test_a_sync_goes_on_where_the_table_stands(run, source, lake, format):
+    """Also after a rollback, for the log is kept; over files of the log; and rows that are not committed are not there."""
+    name = f"{run.name}.t"
+    run("CREATE TABLE t (id int, part varchar(9), v int, PRIMARY KEY (id, part))")
+    run("INSERT INTO t SELECT seq, IF(seq % 2, 'ä', 'B'), 0 FROM seq_1_to_25" if _has_sequences(run) else _series(25))
+    assert sync_table(source, name, lake, "d.t", format, batch_rows=10, max_rows=15).snapshot_rows == 20
+    run("UPDATE t SET v = 1 WHERE id IN (3, 24)")
+    report = sync_table(source, name, lake, "d.t", format, batch_rows=10)
+    assert (report.snapshot_rows, dict(report.rows_by_kind)) == (5, {"-U": 1, "+U": 1})
+    table = lake.table("d.t")
+    before = table.current_snapshot()
+    run("FLUSH BINARY LOGS", "BEGIN", "UPDATE t SET v = 2", "DELETE FROM t WHERE id > 20", "COMMIT")
+    run("BEGIN", "UPDATE t SET v = 99", "ROLLBACK", "FLUSH BINARY LOGS", "UPDATE t SET id = 100 WHERE id = 1")
+    expected = {"-U": 25, "+U": 25, "-D": 6, "+I": 1}
+    for _ in range(2):
+        report = sync_table(source, name, lake, "d.t", format, batch_rows=10)
+        assert (dict(report.rows_by_kind), len(report.snapshots)) == (expected, 2)
+        assert [(row["id"], row["v"]) for row in rows_of(table)] == list(run("SELECT id, v FROM t ORDER BY id"))
+        assert sync_table(source, name, lake, "d.t", format).rows == 0
+        table.rollback_to(before.id)
+
+
+def _has_sequences(run):
+    return any(row[0] == "SEQUENCE" for row in run("SHOW ENGINES"))
+
+
+def _series(count):
+    return "INSERT INTO t VALUES " + ", ".join(f"({i}, '{'ä' if i % 2 else 'B'}', 0)" for i in range(1, count + 1))
+
+
+def test_the_log_is_read_once_up_to_its_end(run, source, lake):
+    """MariaDB drops a reader that does not block at the log's end, and one that connects again reads it again."""
+    run("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE other (id int PRIMARY KEY)")
+    name = f"{run.name}.t"
+    sync_table(source, name, lake, "d.t")
+    for start in range(0, 2000, 500):
+        run("INSERT INTO t VALUES " + ", ".join(f"({i})" for i in range(start, start + 500)))
+    run("INSERT INTO other VALUES (1)")  # The last event is not of the table.
+    report = sync_table(source, name, lake, "d.t", batch_rows=700)
+    assert (report.rows, len(report.snapshots), lake.table("d.t").scan().count()) == (2000, 2, 2000)
+
+
+@FORMATS
+def test_columns_and_whole_tables_that_change_are_followed(run, source, lake, format):
+    name = f"{run.name}.t"
+    run("CREATE TABLE t (id int PRIMARY KEY, a int, b varchar(3), d text)", "INSERT INTO t VALUES (1, 1, 'x', 'd')")
+    sync_table(source, name, lake, "d.t", format)
+    run(
+        "INSERT INTO t VALUES (2, 2, 'y', NULL)",
+        "ALTER TABLE t MODIFY a bigint, MODIFY b varchar(9), ADD e date COMMENT 'new' AFTER id, DROP d",
+    )
+    run(
+        "INSERT INTO t VALUES (3, '2024-01-01', 9000000000, 'xxxxxx')",
+        "ALTER TABLE t CHANGE e f date COMMENT 'new', ADD g int AS (a + 1) VIRTUAL",
+    )
+    run("INSERT INTO t (id, f, a) VALUES (4, '2024-01-02', 0)")
+    sync_table(source, name, lake, "d.t", format)
+    table = lake.table("d.t")
+    assert [(row["id"], row["a"], row["b"], row["d"], row["e"], row["f"]) for row in rows_of(table)] == [
+        (1, 1, "x", "d", None, None),
+        (2, 2, "y", None, None, None),
+        (3, 9000000000, "xxxxxx", None, datetime.date(2024, 1, 1), None),
+        (4, 0, None, None, None, datetime.date(2024, 1, 2)),
+    ]
+    assert table.schema.field("f").comment == "new"
+    run("INSERT INTO t (id) VALUES (5)", "TRUNCATE TABLE t", "INSERT INTO t (id) VALUES (6)")
+    report = sync_table(source, name, lake, "d.t", format)
+    assert dict(report.rows_by_kind) == {"-D": 4, "+I": 1}
+    assert [row["id"] for row in rows_of(table)] == [6]
+    run("ALTER TABLE t MODIFY a text", "INSERT INTO t (id, a) VALUES (7, 'no number')")
+    with pytest.raises(UnsupportedFeature, match=r"d\.t cannot follow a change of .*\.t"):
+        sync_table(source, name, lake, "d.t", format)
+
+
+def test_what_is_not_set_up_is_said(run, server, source, lake):
+    name = f"{run.name}.t"
+    run("CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE TABLE keyless (v int)", "INSERT INTO t VALUES (1, 1)")
+    with pytest.raises(NotFound, match=rf"no table '{run.name}\.none'"):
+        sync_table(source, f"{run.name}.none", lake, "d.t")
+    with pytest.raises(InvalidInput, match="primary_key="):
+        sync_table(source, f"{run.name}.keyless", lake, "d.k")
+    with pytest.raises(InvalidInput, match="mysql://user"):
+        MySql("postgresql://x")
+    for variable, bad, good in (
+        ("binlog_row_metadata", "MINIMAL", "FULL"),
+        ("binlog_format", "MIXED", "ROW"),
+        ("binlog_row_image", "NOBLOB", "FULL"),
+    ):
+        run(f"SET GLOBAL {variable} = '{bad}'")
+        with pytest.raises(SourceError, match=f"{variable} is {bad}.*SET GLOBAL {variable} = '{good}'"):
+            sync_table(source, name, lake, "d.t")
+        run(f"SET GLOBAL {variable} = '{good}'")
+    sync_table(source, name, lake, "d.t")
+    for setting, change in (
+        ("binlog_format = 'STATEMENT'", "as statements"),
+        ("binlog_row_image = 'MINIMAL'", "lacks columns"),
+    ):
+        run(
+            f"SET SESSION {setting}",
+            "UPDATE t SET v = v + 1",
+            "SET SESSION binlog_format = 'ROW', binlog_row_image = 'FULL'",
+        )
+        with pytest.raises(SourceError, match=f"{change}.*restart=True"):
+            sync_table(source, name, lake, "d.t")
+        sync_table(source, name, lake, "d.t", restart=True)
+    assert rows_of(lake.table("d.t")) == [{"id": 1, "v": 3}]
+    run("SET GLOBAL binlog_row_metadata = 'MINIMAL'", "UPDATE t SET v = 4", "SET GLOBAL binlog_row_metadata = 'FULL'")
+    with pytest.raises(SourceError, match="without column names"):
+        sync_table(source, name, lake, "d.t")
+    sync_table(source, name, lake, "d.t", restart=True)
+    run("FLUSH BINARY LOGS", "UPDATE t SET v = 5", "FLUSH BINARY LOGS")
+    current = run("SHOW MASTER STATUS")[0][0]
+    while len(run("SHOW BINARY LOGS")) > 1:  # The server keeps a file for a reader until it notices that it left.
+        run(f"PURGE BINARY LOGS TO '{current}'")
+    with pytest.raises(NotFound, match=r"is purged.*binlog_expire_logs_seconds"):
+        sync_table(source, name, lake, "d.t")
+    with pytest.raises(NotFound, match="was reset"):
+        list(source.changes(Position(2**60, f"{current}:99999999"), Position(2**61, f"{current}:999999999"), {}, 1))
+    user = f"u{random.getrandbits(40):x}"
+    run(f"CREATE USER {user}@localhost", f"GRANT SELECT ON {run.name}.* TO {user}@localhost")
+    weak = MySql(server.url.replace("root@", f"{user}@"))
+    with pytest.raises(SourceError, match="GRANT SELECT, RELOAD, REPLICATION SLAVE"):
+        sync_table(weak, name, lake, "d.weak")
+    weak.close()
+    with pytest.raises(SourceError, match="cannot be reached"):
+        MySql("mysql://root@localhost?unix_socket=/nonexistent").table_names()
+
+
+def test_a_server_that_restarts_and_one_without_a_log(run, server, lake):
+    name = f"{run.name}.t"
+    run("CREATE TABLE t (id int PRIMARY KEY)")
+    source = MySql(server.url)
+    sync_table(source, name, lake, "d.t")
+    run("INSERT INTO t VALUES (1)")
+    server.stop()
+    with pytest.raises(SourceError, match="run it again"):
+        sync_table(source, name, lake, "d.t")
+    server.start("--skip-log-bin")
+    source.close()
+    with pytest.raises(SourceError, match=r"log_bin is OFF.*log_bin = ON in the server's configuration"):
+        sync_table(source, name, lake, "d.t")
+    server.stop()
+    server.start()
+    source.close()
+    assert sync_database(source, lake, "d", including=rf"{run.name}\.t")[name].rows == 1
+    source.close()
+
+
+@FORMATS
+@pytest.mark.parametrize("seed", range(2))
+def test_every_change_comes_once_whatever_fails(run, server, source, format, seed):
+    """A random workload beside a sync of which a storage call fails, before its effect or after it, or of which connections drop."""
+    draw, name, version, failures = random.Random(seed), f"{run.name}.t", 0, 0
+    run("CREATE TABLE t (id int PRIMARY KEY, version int, name varchar(9), note set('a', 'b'))")
+
+    def work():
+        nonlocal version
+        run("BEGIN")
+        for _ in range(draw.randint(1, 6)):
+            version, id, other = version + 1, draw.randint(1, 60), draw.randint(1, 60)
+            text, note = draw.choice(["NULL", "''", "'ä'"]), draw.choice(["NULL", "''", "'a,b'"])
+            run(
+                draw.choice(
+                    [
+                        f"DELETE FROM t WHERE id = {id}",
+                        f"UPDATE IGNORE t SET id = {other}, version = {version} WHERE id = {id}",
+                        f"UPDATE t SET version = {version} WHERE id BETWEEN {id} AND {id + 5}",
+                        f"REPLACE INTO t VALUES ({id}, {version}, {text}, {note})",
+                        f"INSERT INTO t VALUES ({id}, {version}, {text}, {note}) ON DUPLICATE KEY UPDATE version = {version}",
+                    ]
+                )
+            )
+        run("ROLLBACK" if draw.random() < 0.2 else "COMMIT")
+        if draw.random() < 0.1:
+            run("FLUSH BINARY LOGS")
+
+    store = MemoryFiles()
+    properties = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}
+    for _ in range(20):
+        work()
+
+    def sync(over):
+        return sync_table(source, name, OneTable(over, format), "d.t", format, properties=properties, batch_rows=15)
+
+    for _ in range(ROUNDS):
+        for _ in range(draw.randint(0, 3)):
+            work()
+        if draw.random() < 0.2:
+            own = run("SELECT CONNECTION_ID()")[0][0]
+            for row in run("SHOW PROCESSLIST"):
+                if row[0] != own and row[1] == "root":
+                    with suppress(pymysql.err.OperationalError):  # It went by itself.
+                        run(f"KILL {row[0]}")
+        try:
+            sync(NthCallFails(store, draw.randint(1, 12), after=draw.random() < 0.5))
+        except LakeError:
+            failures += 1
+            source.close()
+    source.close()
+    sync(store)
+    assert failures, f"seed {seed}: nothing failed"
+    table = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
+    names = ("id", "version", "name", "note")
+    expected = [
+        {**dict(zip(names, row, strict=True)), "note": None if row[3] is None else row[3]}
+        for row in run("SELECT id, version, name, CAST(note AS CHAR) FROM t ORDER BY id")
+    ]
+    assert rows_of(table) == expected, f"seed {seed}"
+    if format == "paimon":
+        told = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
+        assert [told[key] for key in sorted(told)] == expected, f"seed {seed}"

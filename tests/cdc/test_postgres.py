@@ -1,0 +1,307 @@
+"""PostgreSQL into tables of both formats, with the real server: every transaction once, whatever fails."""
+
+import datetime
+import os
+import random
+from decimal import Decimal
+
+import psycopg
+import pytest
+
+from lakeformat import InvalidInput, Lake, LakeError, NotFound, SourceError, UnsupportedFeature
+from lakeformat.cdc import Postgres, sync_database, sync_table
+from lakeformat.storage.memory import MemoryFiles
+from tests.cdc.following import OneTable, Workload, replay
+from tests.simulation.failing import NthCallFails
+
+FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
+ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "10"))  # Of syncs that fail, for each seed.
+
+
+@pytest.fixture
+def server(postgres_server):
+    """A connection to a database of its own, whose address is `server.dsn`."""
+    name = f"d{random.getrandbits(40):x}"
+    with psycopg.connect(postgres_server.get_uri(), autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    dsn = postgres_server.get_uri(name)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.dsn = dsn
+        yield connection
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
+        )
+
+
+@pytest.fixture
+def source(server):
+    found = Postgres(server.dsn, slot=server.info.dbname)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(tmp_path / "warehouse")
+
+
+def rows_of(table):
+    return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+def rows_in(server, table):
+    cursor = server.execute(f"SELECT * FROM {table} ORDER BY id")
+    names = [column.name for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+@FORMATS
+def test_a_table_is_what_the_source_is_whatever_its_types(server, source, lake, format):
+    server.execute("CREATE TYPE mood AS ENUM ('sad', 'glad')")
+    server.execute("CREATE DOMAIN price AS numeric(10, 2)")
+    server.execute(
+        "CREATE TABLE kinds (id int, part text, a smallint, b bigint, c real, d double precision, e price, f boolean, g bytea, h date, "
+        "i time(3), j timestamp(3), k timestamptz, l varchar(9), m char(3), n mood, o jsonb, p int[], q numeric, r text, PRIMARY KEY (id, part))"
+    )
+    server.execute("COMMENT ON TABLE kinds IS 'all of them'; COMMENT ON COLUMN kinds.r IS 'a text'")
+    full = (
+        "'p', -7, 9000000000, 1.5, 0.1, 12.34, true, '\\x00ff10', '0001-12-31', '23:59:59.123', '1969-12-31 23:59:59.999', "
+        "'2024-02-29 12:00:00.123456+05:30', 'ä,\"', 'ab', 'glad', '{\"a\": [1]}', '{1,NULL}', -0.000000000000000001, ''"
+    )
+    nulls = "''" + ", NULL" * 18
+    for start in (0, 10):  # By the snapshot, then by the log.
+        server.execute(f"INSERT INTO kinds VALUES ({start + 1}, {full}), ({start + 2}, {nulls})")
+        report = sync_table(source, "public.kinds", lake, "d.kinds", format, primary_key=["id", "part"])
+    assert (report.rows, dict(report.rows_by_kind), report.snapshot_rows) == (2, {"+I": 2}, 0)
+    table = lake.table("d.kinds")
+    found = rows_of(table)
+    assert [row["id"] for row in found] == [1, 2, 11, 12]
+    assert {**found[0], "id": 11} == found[2]
+    assert {**found[1], "id": 12} == found[3]
+    assert found[1] == {**dict.fromkeys(found[1]), "id": 2, "part": ""}
+    told = found[0]
+    assert told["k"] == datetime.datetime(2024, 2, 29, 6, 30, 0, 123456, datetime.UTC)
+    assert told["j"] == datetime.datetime(1969, 12, 31, 23, 59, 59, 999000)
+    assert (told["i"], told["h"]) == (datetime.time(23, 59, 59, 123000), datetime.date(1, 12, 31))
+    assert [told[name] for name in "abcdfg"] == [-7, 9000000000, 1.5, 0.1, True, b"\x00\xff\x10"]
+    assert (told["e"], told["q"]) == (Decimal("12.34"), Decimal("-0.000000000000000001"))
+    assert [told[name] for name in "lmnopr"] == ['ä,"', "ab ", "glad", '{"a": [1]}', "{1,NULL}", ""]
+    assert (table.schema.primary_key, table.schema.comment) == (("id", "part"), "all of them")
+    assert table.schema.field("r").comment == "a text"
+
+
+@FORMATS
+def test_a_sync_goes_on_where_the_table_stands(server, source, lake, format):
+    """Also after a rollback of the table, as long as the slot holds the changes back; each transaction is in one snapshot."""
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    server.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 25) i")
+    assert sync_table(source, "t", lake, "d.t", format, batch_rows=10, max_rows=15).snapshot_rows == 20
+    server.execute("UPDATE t SET v = 1 WHERE id IN (3, 24)")  # Of keys that were read, and that were not.
+    report = sync_table(source, "t", lake, "d.t", format, batch_rows=10)
+    assert (report.snapshot_rows, dict(report.rows_by_kind)) == (5, {"+U": 1})
+    table = lake.table("d.t")
+    assert rows_of(table) == rows_in(server, "t")
+    before = table.current_snapshot()
+    assert sync_table(source, "t", lake, "d.t", format).snapshots == ()
+    server.execute("BEGIN; UPDATE t SET v = 2; DELETE FROM t WHERE id > 20; COMMIT")
+    server.execute("UPDATE t SET id = 100 WHERE id = 1")
+    report = sync_table(source, "t", lake, "d.t", format, batch_rows=10)
+    assert dict(report.rows_by_kind) == {"+U": 25, "-D": 6, "+I": 1}
+    assert len(report.snapshots) == 2, "one of each transaction, as the first is a batch and more"
+    assert rows_of(table) == rows_in(server, "t")
+    table.rollback_to(before.id)
+    with pytest.raises(NotFound, match=r"rolled back.*restart=True"):
+        sync_table(source, "t", lake, "d.t", format)
+    assert sync_table(source, "t", lake, "d.t", format, restart=True).snapshot_rows == 20
+    assert rows_of(table) == rows_in(server, "t")
+
+
+def test_a_table_that_was_rolled_back_to_before_what_is_acknowledged_goes_on_from_there(server, source, lake):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE other (id int PRIMARY KEY)")
+    server.execute("INSERT INTO t VALUES (1, 0)")
+    sync_database(source, lake, "d")  # `other` has no change and so holds the slot back.
+    table = lake.table("d.t")
+    before = table.current_snapshot()
+    server.execute("UPDATE t SET v = 1")
+    assert sync_database(source, lake, "d")["public.t"].rows == 1
+    table.rollback_to(before.id)
+    assert rows_of(table) == [{"id": 1, "v": 0}]
+    assert sync_database(source, lake, "d")["public.t"].rows == 1
+    assert rows_of(table) == [{"id": 1, "v": 1}]
+
+
+@FORMATS
+def test_columns_and_whole_tables_that_change_are_followed(server, source, lake, format):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, a int, b varchar(3), c text, d text)")
+    server.execute(
+        "ALTER TABLE t ALTER c SET STORAGE EXTERNAL; INSERT INTO t VALUES (1, 1, 'x', repeat('c', 5000), 'd')"
+    )
+    sync_table(source, "t", lake, "d.t", format)
+    server.execute("ALTER TABLE t ALTER a TYPE bigint, ALTER b TYPE varchar(9), ADD e date, DROP d")
+    server.execute("INSERT INTO t VALUES (2, 9000000000, 'xxxxxx', NULL, '2024-01-01')")
+    server.execute("UPDATE t SET a = 2 WHERE id = 1")  # The log leaves `c` out, as it is long and did not change.
+    server.execute("UPDATE t SET id = 3 WHERE id = 1; UPDATE t SET id = 4 WHERE id = 3")
+    server.execute("ALTER TABLE t RENAME e TO f; INSERT INTO t VALUES (5, 0, '', '', '2024-01-02')")
+    report = sync_table(source, "t", lake, "d.t", format)
+    assert [each.split()[0] for each in report.schema_changes if "b" not in each.split()[1:]] == [
+        "ChangeType",
+        "AddColumn",
+        "AddColumn",
+    ]
+    table = lake.table("d.t")
+    found = rows_of(table)
+    assert [{k: v for k, v in row.items() if k not in "def"} for row in found] == [
+        {k: v for k, v in row.items() if k != "f"} for row in rows_in(server, "t")
+    ]
+    assert [(row["d"], row["e"], row["f"]) for row in found] == [
+        (None, datetime.date(2024, 1, 1), None),
+        (None, None, None),
+        (None, None, datetime.date(2024, 1, 2)),
+    ]
+    server.execute("BEGIN; INSERT INTO t(id) VALUES (6); TRUNCATE t; INSERT INTO t(id) VALUES (7); COMMIT")
+    report = sync_table(source, "t", lake, "d.t", format)
+    assert (dict(report.rows_by_kind), len(report.snapshots)) == ({"-D": 3, "+I": 1}, 1)
+    assert [row["id"] for row in rows_of(table)] == [7]
+    server.execute("ALTER TABLE t ALTER a TYPE text; INSERT INTO t VALUES (8, 'no number')")
+    with pytest.raises(UnsupportedFeature, match=r"d\.t cannot follow a change of public\.t"):
+        sync_table(source, "t", lake, "d.t", format)
+    assert [row["id"] for row in rows_of(table)] == [7]
+
+
+def test_tables_of_a_database_stop_alone(server, source, lake):
+    server.execute(
+        "CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE nokey (v int); CREATE TABLE b (id int PRIMARY KEY, at point)"
+    )
+    server.execute("CREATE SCHEMA two; CREATE TABLE two.skipped (id int PRIMARY KEY); INSERT INTO a VALUES (1)")
+    reports = sync_database(source, lake, "d", excluding=r".*\.skipped", table_prefix="pg_")
+    assert {name: type(report.error) for name, report in reports.items()} == {
+        "public.a": type(None),
+        "public.b": UnsupportedFeature,
+        "public.nokey": InvalidInput,
+    }
+    assert rows_of(lake.table("d.pg_a")) == [{"id": 1}]
+    server.execute("CREATE TABLE late (id int PRIMARY KEY); INSERT INTO late VALUES (1); INSERT INTO a VALUES (2)")
+    reports = sync_database(source, lake, "d", including=r"public\.(a|late)", table_prefix="pg_")
+    assert {name: (each.rows, each.snapshot_rows) for name, each in reports.items()} == {
+        "public.a": (1, 0),
+        "public.late": (0, 1),
+    }
+    server.execute("INSERT INTO late VALUES (2)")
+    assert sync_database(source, lake, "d", including=r"public\.(a|late)", table_prefix="pg_")["public.late"].rows == 1
+
+
+def test_what_is_not_set_up_is_said(server, source, lake, postgres_server):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE keyless (id int NOT NULL, v int)")
+    with pytest.raises(NotFound, match=r"no table 'public\.none'.*public\.t"):
+        sync_table(source, "public.none", lake, "d.t")
+    with pytest.raises(InvalidInput, match="primary_key="):
+        sync_table(source, "keyless", lake, "d.k")
+    with pytest.raises(SourceError, match=r'ALTER TABLE "public"\."keyless" REPLICA IDENTITY FULL'):
+        sync_table(source, "keyless", lake, "d.k", primary_key=["id"])
+    server.execute("ALTER TABLE keyless REPLICA IDENTITY FULL; INSERT INTO keyless VALUES (1, 1), (2, 2)")
+    own = Postgres(server.dsn, slot=f"{server.info.dbname}_k")
+    sync_table(own, "keyless", lake, "d.k", primary_key=["id"])
+    server.execute("UPDATE keyless SET v = 3 WHERE id = 1; DELETE FROM keyless WHERE id = 2")
+    assert dict(sync_table(own, "keyless", lake, "d.k", primary_key=["id"]).rows_by_kind) == {"-U": 1, "+U": 1, "-D": 1}
+    assert rows_of(lake.table("d.k")) == [{"id": 1, "v": 3}]
+    own.drop()
+    server.execute("INSERT INTO keyless VALUES (9, 9)")
+    own.begin([own.describe("keyless", ["id"])])
+    with pytest.raises(NotFound, match=r"restart=True"):
+        sync_table(own, "keyless", lake, "d.k", primary_key=["id"])
+    own.close()
+
+    role = f"r{random.getrandbits(40):x}"
+    server.execute(f"CREATE ROLE {role} LOGIN")
+    weak = Postgres(server.dsn.replace("postgres:@", f"{role}:@"), slot=server.info.dbname)
+    with pytest.raises(SourceError, match=rf'GRANT SELECT ON "public"\."t" TO {role}'):
+        sync_table(weak, "t", lake, "d.t")
+    server.execute(f"GRANT SELECT ON t TO {role}")
+    with pytest.raises(SourceError, match=f"ALTER ROLE {role} REPLICATION"):
+        sync_table(weak, "t", lake, "d.t")
+    server.execute(f"ALTER ROLE {role} REPLICATION")
+    with pytest.raises(SourceError, match="have their owner run: CREATE PUBLICATION"):
+        sync_table(weak, "t", lake, "d.t")
+    weak.close()
+    sync_table(source, "t", lake, "d.t")
+    with pytest.raises(InvalidInput, match=r"d\.t follows postgres/"):
+        sync_table(Postgres(server.dsn, slot="another"), "t", lake, "d.t")
+    lake.create_table("d.mine", source.describe("t").fields, primary_key=["id"]).append([{"id": 1}])
+    with pytest.raises(InvalidInput, match=r"has rows, and no snapshot"):
+        sync_table(source, "t", lake, "d.mine")
+    server.execute(
+        "SELECT pg_terminate_backend(pid, 9000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    with pytest.raises(SourceError, match="run it again"):
+        sync_table(source, "t", lake, "d.t")
+    source.close()
+    sync_table(source, "t", lake, "d.t")
+    source.drop()
+    server.execute("INSERT INTO t VALUES (1)")
+    with pytest.raises(SourceError, match="cannot be reached"):
+        Postgres(f"host=/nonexistent dbname={server.info.dbname}").describe("t")
+
+
+def test_a_server_that_restarts_and_one_that_does_not_log_changes(server, source, lake, postgres_server):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    dsn = server.dsn
+
+    def restart(level):
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            admin.execute(f"ALTER SYSTEM SET wal_level = {level}")
+        source.close()
+        postgres_server.stop()
+        postgres_server.start()
+
+    server.close()
+    restart("replica")
+    with pytest.raises(SourceError, match=r"wal_level is replica.*ALTER SYSTEM SET wal_level = 'logical'"):
+        sync_table(source, "t", lake, "d.t")
+    restart("logical")
+    sync_table(source, "t", lake, "d.t")
+    with psycopg.connect(dsn, autocommit=True) as again:
+        again.execute("INSERT INTO t VALUES (1)")
+        restart("logical")
+    assert sync_table(source, "t", lake, "d.t").rows == 1
+    source.drop()
+
+
+@FORMATS
+@pytest.mark.parametrize("seed", range(2))
+def test_every_change_comes_once_whatever_fails(server, source, format, seed):
+    """A random workload beside a sync of which a storage call fails, before its effect or after it, or of which the connection drops."""
+    draw = random.Random(seed)
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, version int, name text, note text)")
+    server.execute("ALTER TABLE t ALTER note SET STORAGE EXTERNAL")
+    if seed % 2:
+        server.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    work, store, failures = Workload(server, "t", seed), MemoryFiles(), 0
+    properties = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}
+    for _ in range(20):
+        work.step()
+
+    def sync(over):
+        return sync_table(source, "t", OneTable(over, format), "d.t", format, properties=properties, batch_rows=15)
+
+    for _ in range(ROUNDS):
+        for _ in range(draw.randint(0, 3)):
+            work.step()
+        faulty = NthCallFails(store, draw.randint(1, 12), after=draw.random() < 0.5)
+        if draw.random() < 0.1:
+            server.execute(
+                "SELECT pg_terminate_backend(pid, 9000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        try:
+            sync(faulty)
+        except LakeError:
+            failures += 1
+            source.close()
+    source.close()
+    sync(store)
+    assert failures, f"seed {seed}: nothing failed"
+    table = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
+    assert rows_of(table) == rows_in(server, "t"), f"seed {seed}"
+    if format == "paimon" and seed % 2:
+        told = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
+        assert [told[key] for key in sorted(told)] == rows_in(server, "t"), f"seed {seed}"
