@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,16 +33,16 @@ def rows(context: Context, query: Query) -> pa.Table:
     values = {name: parameters.value(context.params, name) for name in parameters.used(tree)}
     duckdb = _duckdb()
     streams = [each.source.stream() for each in query.references]
-    connection = duckdb.connect(":memory:", config=_LOCKED)
+    connection = _database(os.getpid()).cursor()  # What is registered with one is seen by no other.
     try:
-        connection.execute("SET TimeZone='UTC'")
-        connection.execute("SET lock_configuration=true")
         for place, stream in enumerate(streams):
             connection.register(_name(place), stream)
         connection.execute(sql, values or None)
         nothing = [description[1] == "NULL" for description in connection.description or ()]
         return _spelt(connection.to_arrow_table(), connection.description, nothing)
     except duckdb.Error as error:
+        if isinstance(error, duckdb.FatalException | duckdb.InternalException):
+            _database.cache_clear()  # DuckDB takes no more statements in a database that had one.
         stopped = next((each.error for each in streams if isinstance(each, Stream) and each.error is not None), None)
         if stopped is not None:
             raise stopped from error
@@ -53,6 +55,15 @@ def rows(context: Context, query: Query) -> pa.Table:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _database(process: int) -> Any:
+    """An empty database in memory, shut off; one for each process, since none survives a fork."""
+    found = _duckdb().connect(":memory:", config=_LOCKED)
+    found.execute("SET GLOBAL TimeZone='UTC'")
+    found.execute("SET lock_configuration=true")
+    return found
 
 
 def _duckdb() -> Any:

@@ -1,5 +1,7 @@
 """What SQL cannot reach: files, settings, extensions, other statements; and what no value or name becomes."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pytest
 
@@ -106,3 +108,17 @@ def test_frames_are_only_what_was_passed(lake):
 def test_a_private_character_is_refused(lake):
     with pytest.raises(InvalidInput, match="private use"):
         lake.sql("SELECT '\ue000'")
+
+
+def test_statements_share_no_rows_and_no_settings(lake, orders):
+    assert lake.sql("SELECT count(*) FROM t", t=pa.table({"a": [1]})).to_arrow()[0][0].as_py() == 1
+    with pytest.raises(NotFound):
+        lake.sql("SELECT count(*) FROM t")
+    with pytest.raises((InvalidInput, UnsupportedFeature, NotFound)):
+        lake.sql("SELECT * FROM _lakeformat_0")
+    with ThreadPoolExecutor(4) as pool:
+        asked = [
+            pool.submit(lake.sql, "SELECT max(a) + count(*) FROM t", t=pa.table({"a": [n] * n})) for n in range(1, 20)
+        ]
+        assert [each.result().to_arrow()[0][0].as_py() for each in asked] == [2 * n for n in range(1, 20)]
+    assert lake.sql("SELECT date_format(TIMESTAMP '2020-01-01 12:00:00', 'HH')").to_arrow()[0][0].as_py() == "12"
