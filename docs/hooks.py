@@ -17,5 +17,6 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Files, config: Any) -> Files:
     """CHANGELOG.md as a page."""
-    files.append(File.generated(config, "changelog.md", abs_src_path=str(ROOT / "CHANGELOG.md")))
+    text = (ROOT / "CHANGELOG.md").read_text().replace("](docs/", "](")
+    files.append(File.generated(config, "changelog.md", content=text))
     return files
