@@ -19,11 +19,13 @@ from benchmarks.peers.process import iceberg_on_spark, pyiceberg
 from benchmarks.planning import SCHEMA, described
 from lakeformat import Lake
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.iceberg import manifest
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.operation import Append, Request
 from lakeformat.storage.files import open_store
+
+iceberg = Iceberg()
 
 FILES = 50_000
 CHANGES = 200_000
@@ -48,7 +50,7 @@ def _planning(folder: Path) -> Iterator[Figure]:
 
     first = declared()
     metadata = str(first / "bench.db" / "files" / "metadata" / "v2.metadata.json")
-    base = iceberg.load(open_store(str(first / "bench.db" / "files")), 2)
+    base = iceberg.load(open_store(str(first / "bench.db" / "files")), 2).state
     entries = manifest.live_entries(open_store(str(first / "bench.db" / "files")), base)
     assert len(entries) == FILES
 
@@ -147,7 +149,7 @@ def _on_spark(folder: Path) -> Iterator[Figure]:
         store = open_store(table.uri)
         base = iceberg.load(store, 1)
         step = upkeep.ROWS // upkeep.FILES
-        engine, layout = ArrowEngine(), iceberg.layout(base)
+        engine, layout = ArrowEngine(), base.layout()
         added = [engine.write(store, data.slice(start, step), layout)[0] for start in range(0, upkeep.ROWS, step)]
         commit(store, iceberg.head(store), iceberg, Append(request=Request(id="small"), added=tuple(added)))
         took = seconds(lambda: Lake(str(ours)).table(name).compact())

@@ -13,11 +13,13 @@ from benchmarks.measure import Figure, by_turns, seconds
 from benchmarks.peers.process import pypaimon
 from lakeformat import Lake
 from lakeformat.commit import commit
-from lakeformat.dialects.paimon import dialect as paimon
 from lakeformat.dialects.paimon import manifest
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.work import ColumnStats, WrittenFile
 from lakeformat.storage.files import open_store
+
+paimon = Paimon()
 
 FILES = 100_000
 SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("name", pa.string()), ("dt", pa.string())])

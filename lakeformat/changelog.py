@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.dialect import AnyView, DeletesByKey
 from lakeformat.engines.row_level.delta import DeltaFiles
-from lakeformat.errors import CommitUnknown, InvalidInput
+from lakeformat.errors import CommitUnknown, InvalidInput, UnsupportedFeature
 from lakeformat.model.operation import Request, RowDelta
-from lakeformat.model.snapshot import Snapshot, TableState
+from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.work import DeltaLayout
 from lakeformat.storage.store import Store
 
 STREAM, CHECKPOINT = "stream.name", "stream.checkpoint-id"  # In a snapshot's properties.
@@ -26,24 +27,23 @@ class DeltaWriter:
     def __init__(
         self,
         store: Store,
-        dialect: Dialect,
-        base: Callable[[], TableState],
-        commit: Callable[[TableState, RowDelta], Snapshot],
-        request: Callable[[TableState, str, Mapping[str, str]], Request],
+        view: Callable[[], AnyView],
+        commit: Callable[[AnyView, RowDelta], Snapshot],
+        request: Callable[[AnyView, str, Mapping[str, str]], Request],
         name: str,
         key: tuple[str, ...],
         upsert: bool,
         max_keys: int,
         buffer_bytes: int,
     ) -> None:
-        self._store, self._dialect, self._load, self._commit, self._request = store, dialect, base, commit, request
+        self._store, self._load, self._commit, self._request = store, view, commit, request
         self._name, self._key, self._upsert, self._max_keys = name, key, upsert, max_keys
         self._buffer_bytes = buffer_bytes
-        self._base = base()
-        dialect.delta_layout(store, self._base, key)  # What it refuses, it refuses before the first row.
+        self._view = view()
+        delta_layout(self._view, key)  # What it refuses, it refuses before the first row.
         self._files: DeltaFiles | None = None
         self._pending: tuple[int, RowDelta] | None = None  # A commit that may or may not have landed.
-        told = [s.properties for s in dialect.history(store, self._base) if s.properties.get(STREAM) == name]
+        told = [s.properties for s in self._view.history() if s.properties.get(STREAM) == name]
         self.last_checkpoint: int | None = max((int(each[CHECKPOINT]) for each in told), default=None)
 
     @property
@@ -64,8 +64,8 @@ class DeltaWriter:
         if self._pending is not None:
             raise InvalidInput(f"checkpoint {self._pending[0]} may or may not have landed: ask for it again first")
         if self._files is None:
-            self._base = self._load()
-            layout = self._dialect.delta_layout(self._store, self._base, self._key)
+            self._view = self._load()
+            layout = delta_layout(self._view, self._key)
             self._files = DeltaFiles(self._store, layout, self._upsert, self._max_keys, self._buffer_bytes)
         self._files.write(data)
 
@@ -86,12 +86,12 @@ class DeltaWriter:
             if not added:
                 return None
             told = {**(properties or {}), STREAM: self._name, CHECKPOINT: str(id)}
-            request = self._request(self._base, f"{self._name}/{id}", told)
+            request = self._request(self._view, f"{self._name}/{id}", told)
             self._pending = id, RowDelta(request=request, added=added, kind="append", isolation=None)
         elif self._pending[0] != id:
             raise InvalidInput(f"checkpoint {self._pending[0]} may or may not have landed: ask for it again first")
         try:
-            made = self._commit(self._base, self._pending[1])
+            made = self._commit(self._view, self._pending[1])
         except CommitUnknown:
             raise
         except BaseException:
@@ -113,3 +113,13 @@ class DeltaWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def delta_layout(view: AnyView, key: tuple[str, ...]) -> DeltaLayout:
+    """How a changelog of rows known by `key` becomes files. Raises `UnsupportedFeature` where none delete by key."""
+    if not isinstance(view, DeletesByKey):
+        raise UnsupportedFeature(
+            f"{view.reader.root}: {view.format.capitalize()} has no deletes by key; make the table with a primary key, and upsert "
+            "the changelog"
+        )
+    return view.delta_layout(key)

@@ -12,12 +12,11 @@ import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.waist import row_kinds
-from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.dialect import AnyView, Consumers
 from lakeformat.engines.choose import engine_for, require_spark
 from lakeformat.errors import InvalidInput
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field
-from lakeformat.model.snapshot import TableState
 from lakeformat.model.work import VALUE_KIND, Delta, RowKind
 from lakeformat.storage.store import Store
 
@@ -26,7 +25,7 @@ KIND_COLUMN = "_row_kind"  # "+I", "-U", "+U" or "-D"; the last column.
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What happened after the snapshot `after`, up to and with that of `base`: applied in order to the rows of the one, it
+    """What happened after the snapshot `after`, up to and with that of `view`: applied in order to the rows of the one, it
     gives those of the other. Described and not yet read; each `to_...` reads.
 
     Of a table with a changelog, the rows are the changelog's; else those of the files that came (kinds as written, rows of
@@ -34,8 +33,7 @@ class Changes:
     """
 
     store: Store
-    dialect: Dialect
-    base: TableState
+    view: AnyView
     after: int | None  # None: the rows themselves, as they are then, each with its kind.
     fields: tuple[Field, ...]
     predicate: Expression
@@ -49,20 +47,18 @@ class Changes:
     @property
     def until(self) -> int:
         """The last snapshot whose changes are told."""
-        return self.base.snapshot.id if self.base.snapshot else 0
+        return self.view.snapshot_id
 
     def plan(self) -> list[Delta]:
         """What to read, oldest first. Raises `NotFound` where a snapshot in between has expired."""
         if self.after is None:
-            return [
-                each for each in self.dialect.audit(self.store, self.base, self.fields, self.predicate) if each.tasks
-            ]
-        kept = self.dialect.told(self.store, self.base, self.after)
+            return [each for each in self.view.audit(self.fields, self.predicate) if each.tasks]
+        kept = self.view.told(self.after)
         kept = kept[: kept.index(self.until) + 1] if self.until in kept else []
         return [
             delta
             for since, snapshot_id in pairwise([self.after, *kept])
-            for delta in self.dialect.delta(self.store, self.base, since, snapshot_id, self.fields, self.predicate)
+            for delta in self.view.delta(since, snapshot_id, self.fields, self.predicate)
             if delta.tasks
         ]
 
@@ -101,7 +97,8 @@ class Changes:
         """Let the consumer that asked go on from here: its next changes begin after these."""
         if self.consumer is None:
             raise InvalidInput("acknowledge() without a consumer; ask for changes(consumer=...)")
-        self.store.write(*self.dialect.consumer(self.consumer, self.until + 1))
+        assert isinstance(self.view, Consumers), self.view
+        self.store.write(*self.view.consumer(self.consumer, self.until + 1))
 
     def _held(self, delta: Delta) -> tuple[Field, ...]:
         return self.fields if delta.kind is not None else (*self.fields, VALUE_KIND)

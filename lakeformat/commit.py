@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.errors import (
     CommitLost,
     CommitUnknown,
@@ -22,7 +22,7 @@ from lakeformat.errors import (
     StoreRefused,
 )
 from lakeformat.model.operation import Operation, new_files
-from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp, TableState
+from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
 from lakeformat.storage.head import Head, load_newest
 from lakeformat.storage.store import Store
 
@@ -35,11 +35,11 @@ _jitter = random.SystemRandom().random
 def commit(
     store: Store,
     head: Head,
-    dialect: Dialect,
+    format: Format,
     operation: Operation,
     attempts: int = 10,
     *,
-    known: TableState | None = None,
+    known: AnyView | None = None,
     stamp: Callable[[int], Stamp] = Stamp.now,
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = _jitter,
@@ -74,18 +74,18 @@ def commit(
         version = -1
         try:
             version = head.version()
-            base = dialect.load(store, version, known)
+            view = format.load(store, version, known)
             # An attempt whose answer was lost, or a caller who asked twice.
-            if found := settle(store, dialect, operation, base, doubts) or dialect.find(store, operation, base):
+            if found := settle(store, operation, view, doubts) or view.find(operation):
                 return landed(found, attempt)
             try:
-                dialect.check(store, operation, base)
+                view.check(operation)
             except (Conflict, InvalidInput) as error:
                 if doubts:  # One of them may still land: its name is free as yet.
                     raise unknown(store, id, error) from error
                 discard(store, new_files(operation))
                 raise
-            plan = dialect.plan(store, operation, base, stamp(attempt))
+            plan = view.plan(operation, stamp(attempt))
             assert plan.root_path not in plan.files, plan
             for path, data in plan.files.items():
                 store.write(path, data)
@@ -96,13 +96,13 @@ def commit(
                 raise
             continue  # The base expired while it was looked at: others were faster.
         try:
-            outcome = head.advance(base.version, plan)
+            outcome = head.advance(view.version, plan)
         except StoreRefused as error:
             if doubts:
                 raise unknown(store, id, error) from error
             raise
         except StoreError as error:
-            doubts.append(_Doubt(base.version, plan, may_land=True))
+            doubts.append(_Doubt(view.version, plan, may_land=True))
             failure = error  # It may have landed, so delete nothing; `settle` tells on the next turn.
             continue
         match outcome:
@@ -112,10 +112,10 @@ def commit(
             case Outcome.LOST:
                 discard(store, plan.files)
             case Outcome.UNKNOWN:
-                doubts.append(_Doubt(base.version, plan, may_land=False))
+                doubts.append(_Doubt(view.version, plan, may_land=False))
     try:
-        base = load_newest(head, partial(dialect.load, store))
-        found = settle(store, dialect, operation, base, doubts) or dialect.find(store, operation, base)
+        view = load_newest(head, partial(format.load, store))
+        found = settle(store, operation, view, doubts) or view.find(operation)
     except StoreError as error:
         if doubts:
             raise unknown(store, id, error) from error
@@ -140,9 +140,7 @@ class _Doubt:
     may_land: bool
 
 
-def settle(
-    store: Store, dialect: Dialect, operation: Operation, base: TableState, doubts: list[_Doubt]
-) -> Snapshot | None:
+def settle(store: Store, operation: Operation, view: AnyView, doubts: list[_Doubt]) -> Snapshot | None:
     """The snapshot that one of the attempts in `doubts` became. Those that history proves to be no part of it leave the list,
     and what they wrote is removed. Raises `CommitUnknown` where history has been cut since, and cannot tell.
 
@@ -150,9 +148,9 @@ def settle(
     from whoever asks for its number. Files that an attempt without an answer wrote stay: it may land yet, and be read.
     """
     for doubt in doubts[::-1]:
-        if base.version == doubt.version:
+        if view.version == doubt.version:
             continue  # Its name is free as yet.
-        match dialect.settle(store, operation, base, doubt.plan, doubt.version):
+        match view.settle(operation, doubt.plan, doubt.version):
             case Outcome.PUBLISHED:
                 return doubt.plan.snapshot
             case Outcome.UNKNOWN:
@@ -170,9 +168,9 @@ def settle(
     return None
 
 
-def newest(store: Store, dialect: Dialect, known: TableState | None = None) -> TableState:
+def newest(store: Store, format: Format, known: AnyView | None = None) -> AnyView:
     """The table as it is now; `known` as for `commit`."""
-    return load_newest(dialect.head(store), partial(dialect.load, store, known=known))
+    return load_newest(format.head(store), partial(format.load, store, known=known))
 
 
 def discard(store: Store, paths: Iterable[str]) -> None:

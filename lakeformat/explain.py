@@ -13,11 +13,10 @@ import pyarrow.compute as pc
 
 from lakeformat.codec.pruning import Bounds
 from lakeformat.codec.spark_sql import to_sql
-from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.dialect import AnyView
 from lakeformat.engines import worker
 from lakeformat.errors import InvalidInput
 from lakeformat.model.predicate import ALWAYS, Expression, columns_of, conjuncts
-from lakeformat.model.snapshot import TableState
 from lakeformat.model.work import ReadTask
 from lakeformat.storage.store import Reader
 
@@ -34,11 +33,11 @@ SCHEMA = pa.schema(
 )
 
 
-def explain(reader: Reader, dialect: Dialect, base: TableState, predicate: Expression) -> pa.Table:
+def explain(reader: Reader, view: AnyView, predicate: Expression) -> pa.Table:
     """One row a live data file, by path: `left_out_by` is the first part of the condition that no row of the file can satisfy,
     null for a file that is read, and `bounds` what metadata knows of that part's columns in the file. Of Parquet files that are
     read, footers say how many of their row groups are."""
-    every, kept = dialect.files(reader, base), dialect.files(reader, base, predicate)
+    every, kept = view.files(), view.files(predicate)
     paths = every.paths
     left_out_by, bounds = np.full(len(every), None, object), np.full(len(every), None, object)
     parts = [each for each in conjuncts(predicate) if each != ALWAYS]
@@ -46,25 +45,25 @@ def explain(reader: Reader, dialect: Dialect, base: TableState, predicate: Expre
         *parts,
         *([predicate] if len(parts) > 1 else []),
     ]:  # Several together may leave out more than each alone.
-        surviving = kept if part is predicate else dialect.files(reader, base, part)
+        surviving = kept if part is predicate else view.files(part)
         excluded = ~np.asarray(pc.is_in(paths, value_set=surviving.paths)) & (left_out_by == None)  # noqa: E711
         if not excluded.any():
             continue
         left_out_by[excluded] = text(part)
         gone = every.filter(pa.array(excluded))
         shown = bounds[excluded]
-        for rows, known in dialect.bounds(reader, base, gone, sorted(columns_of(part))):
+        for rows, known in view.bounds(gone, sorted(columns_of(part))):
             shown[rows] = _texts(known, len(rows))
         bounds[excluded] = shown
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}
     groups: dict[str, tuple[int, int]] = {}
-    fields = base.schema.fields
-    for task in dialect.tasks(reader, base, every, fields, ALWAYS, True):
+    fields = view.schema.fields
+    for task in view.tasks(every, fields, ALWAYS, True):
         for each in _leaves(task):
             counts.update(zip(each.paths, each.row_counts, strict=True))
             sizes.update(zip(each.paths, each.sizes_bytes, strict=True))
-    read = [each for task in dialect.tasks(reader, base, kept, fields, predicate, True) for each in _leaves(task)]
+    read = [each for task in view.tasks(kept, fields, predicate, True) for each in _leaves(task)]
     parquet = [each for each in read if each.file_format == "parquet"]
     with ThreadPoolExecutor(8, "explain") as pool:
         for each, found in zip(parquet, pool.map(partial(worker.row_groups, reader), parquet), strict=True):

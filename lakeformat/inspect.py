@@ -11,27 +11,24 @@ import pyarrow as pa
 
 from lakeformat import arguments
 from lakeformat.changes import KIND_COLUMN, Changes
-from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.predicate import Expression
-from lakeformat.model.snapshot import TableState
-from lakeformat.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Inspect:
     """Metadata as Arrow tables; see the dialect's `inspect` for their columns."""
 
-    _store: Store
-    _dialect: Dialect
-    _base: Callable[[], TableState]
+    _format: Format
+    _view: Callable[[], AnyView]
     _told: Callable[..., Changes]
-    _version: Callable[..., TableState]
+    _version: Callable[..., AnyView]
 
     def at(self, snapshot_id: int | None = None, *, as_of: Any = None, tag: str | None = None) -> Inspect:
         """The metadata of a snapshot: its files, manifests, partitions and entries. What is of the whole table (snapshots, tags,
         options ...) is as it is now."""
-        return replace(self, _base=partial(self._version, snapshot_id, as_of, tag))
+        return replace(self, _view=partial(self._version, snapshot_id, as_of, tag))
 
     def snapshots(self) -> pa.Table:
         """A row a snapshot, oldest first: `snapshot_id`, `schema_id`, `operation`, `commit_time` (UTC), `total_record_count`; of Paimon
@@ -141,9 +138,9 @@ class Inspect:
     @property
     def names(self) -> tuple[str, ...]:
         """What this format tells."""
-        return tuple(sorted({*self._dialect.INSPECTIONS, "audit_log"}))
+        return tuple(sorted({*self._format.inspections, "audit_log"}))
 
     def _table(self, name: str, *how: Any) -> pa.Table:
-        if name not in self._dialect.INSPECTIONS:
-            raise UnsupportedFeature(f"{self._dialect.name} tables tell no {name}; they tell {', '.join(self.names)}")
-        return self._dialect.INSPECTIONS[name](self._store, self._base(), *how)
+        if name not in self._format.inspections:
+            raise UnsupportedFeature(f"{self._format.name} tables tell no {name}; they tell {', '.join(self.names)}")
+        return self._view().inspect(name, *how)

@@ -20,10 +20,11 @@ from lakeformat.catalogs.catalog import Catalog, Found
 from lakeformat.catalogs.choose import open_catalog
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.codec.order import parse
-from lakeformat.dialects.dialect import Dialect
-from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.dialect import Format
+from lakeformat.dialects.iceberg import metadata as iceberg
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER
-from lakeformat.dialects.paimon import dialect as paimon
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.engines.choose import fields_from_spark, is_spark, register
 from lakeformat.errors import (
     AlreadyExists,
@@ -40,6 +41,7 @@ from lakeformat.model.order import SortOrder
 from lakeformat.model.partition import Partitioning, parse_field
 from lakeformat.model.schema import Field, Schema, spelled
 from lakeformat.storage import paths
+from lakeformat.storage.cache import CACHE_BYTES, Cache
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.files import missing_folder, open_store
 from lakeformat.storage.head import Pointer
@@ -49,7 +51,7 @@ from lakeformat.table import Table
 
 log = logging.getLogger("lakeformat")
 
-DIALECTS: Mapping[str, Dialect] = {"paimon": paimon, "iceberg": iceberg}
+FORMATS: Mapping[str, Callable[[Cache], Format]] = {"paimon": Paimon, "iceberg": Iceberg}
 
 _DATABASE = ".db"  # The folder of a namespace is its name with this.
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f.\s$\ud800-\udfff]+")
@@ -66,6 +68,8 @@ class Lake:
     understands (`sqlite:///...`, `postgresql+psycopg://...`) one in that database, and `https://...` a REST catalog.
     `catalog_options`: for SQL `name`, the catalog's own (by default "default"); for REST `token` or `credential`,
     `warehouse`, `prefix`, `scope`, `oauth2-server-uri`, `header.*`.
+
+    `cache_bytes`: how much of the tables' manifests stays in memory, decoded, from one verb to the next.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class Lake:
         *,
         catalog: str | None = None,
         catalog_options: Mapping[str, str] | None = None,
+        cache_bytes: int = CACHE_BYTES,
         **options: str,
     ) -> None:
         self.uri = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
@@ -86,6 +91,10 @@ class Lake:
         self._catalog: Catalog | None = (
             None if catalog is None else open_catalog(catalog, catalog_options or {}, self._store.root)
         )
+        if isinstance(cache_bytes, bool) or not isinstance(cache_bytes, int) or cache_bytes < 0:
+            raise InvalidInput(f"cache_bytes={cache_bytes!r}: give a whole number of bytes, 0 or more")
+        cache = Cache(cache_bytes)
+        self._formats = {name: format(cache) for name, format in FORMATS.items()}
         self._session = statements.Session()
 
     def __repr__(self) -> str:
@@ -115,8 +124,8 @@ class Lake:
         format's table options. `if_exists`: "error" raises `AlreadyExists`; "ignore" returns the table
         as it is. Raises `InvalidInput` and `UnsupportedFeature`, naming what cannot be.
         """
-        if format not in DIALECTS:
-            raise UnsupportedFeature(f"format={format!r}: lakeformat makes tables of {', '.join(DIALECTS)}")
+        if format not in FORMATS:
+            raise UnsupportedFeature(f"format={format!r}: lakeformat makes tables of {', '.join(FORMATS)}")
         if if_exists not in {"error", "ignore"}:
             raise InvalidInput(f"if_exists={if_exists!r}: it must be 'error' or 'ignore'")
         self._require_warehouse()
@@ -134,14 +143,16 @@ class Lake:
             comment,
             _names("sort_by", sort_by),
         )
-        if self._catalog is not None and DIALECTS[format] is iceberg:
+        if self._catalog is not None and format == "iceberg":
             self._catalog.create_namespace(name.rpartition(".")[0])
-            table = Table(name, self._catalogued(self._catalog, name, Found(self._new_root(name))), iceberg)
+            table = Table(
+                name, self._catalogued(self._catalog, name, Found(self._new_root(name))), self._formats[format]
+            )
         else:
             store = self._table_store(name)
             if said := refers_to_catalog(store):
                 raise AlreadyExists(f"{name}: {store.root} {said}")
-            table = Table(name, store, DIALECTS[format])
+            table = Table(name, store, self._formats[format])
         try:
             tables.create(table, declared)
         except AlreadyExists:
@@ -261,7 +272,7 @@ class Lake:
             self._catalog.create_namespace(new.rpartition(".")[0])
             self._catalog.rename(old, new)
             return self.table(new)
-        if not table._dialect.is_movable:
+        if not table._format.is_movable:
             raise UnsupportedFeature(
                 f"{old}: an {table.format} table names its files by absolute paths and cannot move; write its rows "
                 "to a new table, or keep Iceberg tables in a catalog"
@@ -299,7 +310,7 @@ class Lake:
         self._remove_files(table)
 
     def _remove_files(self, table: Table, forget: Callable[[], None] | None = None) -> None:
-        drop(table._store, table._dialect, forget)
+        drop(table._store, table._format, forget)
         if folder := paths.relative(self._store.root, table.uri):
             self._store.remove_empty_folders([folder])
 
@@ -314,7 +325,7 @@ class Lake:
         if found is None:
             raise NotFound(f"no table {name!r} in {self.uri}")
         store = self._catalogued(catalog, name, found)
-        table = Table(name, store, iceberg)
+        table = Table(name, store, self._formats["iceberg"])
         if table.properties.get("gc.enabled", "true").strip().lower() == "false":
             raise UnsupportedFeature(f"{name}: gc.enabled=false: others use this table's files; drop it without purge")
         _require_alone(name, catalog.place(name).sharers(store))
@@ -328,12 +339,12 @@ class Lake:
     def _find(self, name: str) -> Table | None:
         _require_name(name)
         if self._catalog is not None and (found := self._catalog.find(name, self._options)):
-            return Table(name, self._catalogued(self._catalog, name, found), iceberg)
+            return Table(name, self._catalogued(self._catalog, name, found), self._formats["iceberg"])
         if self._catalog is not None and name.count(".") > 1:
             return None  # Of namespaces inside others there are no folders.
         store = self._table_store(name)
         format = self._format(store)
-        return None if format is None else Table(name, store, DIALECTS[format])
+        return None if format is None else Table(name, store, self._formats[format])
 
     def _catalogued(self, catalog: Catalog, name: str, found: Found) -> Store:
         store = open_store(found.root, {**self._options, **found.options}, found.lease)
@@ -360,7 +371,7 @@ class Lake:
             raise InvalidInput(f"{self.uri} is a table, not a warehouse: it {said}")
 
     def _format(self, store: Store) -> str | None:
-        return next((format for format, dialect in DIALECTS.items() if dialect.is_table(store)), None)
+        return next((format for format, each in self._formats.items() if each.is_table(store)), None)
 
 
 def _require_alone(name: str, others: Sequence[str]) -> None:
@@ -379,7 +390,7 @@ def read_root(metadata_location: str, options: Mapping[str, str]) -> tuple[str, 
     folder, _, file = metadata_location.rpartition("/")
     store = open_store(folder or ("/" if metadata_location.startswith("/") else "."), options)
     where = store.location(file)
-    base: Any = iceberg.load(store, Pointer(where))
+    base = iceberg.load(store, Pointer(where))
     root = base.document.get("location")
     if not isinstance(root, str) or not root:
         raise CorruptFile(f"{where}: no table metadata: its location is {root!r}")

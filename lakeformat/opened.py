@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.errors import InvalidInput, NotFound
-from lakeformat.lake import DIALECTS, read_root, refers_to_catalog
+from lakeformat.lake import FORMATS, read_root, refers_to_catalog
+from lakeformat.storage.cache import Cache
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import open_store
 from lakeformat.storage.read_only import Fixed, ReadOnly
@@ -37,11 +38,11 @@ def open_table(path: str | os.PathLike[str], **storage_options: str) -> Table:
     if name.endswith((".json", ".json.gz")):
         where, root = read_root(name, storage_options)
         store = open_store(root, storage_options) if _same_service(where, root) else open_store(root)
-        return OpenedTable(name, Catalogued(ReadOnly(store), Fixed(where)), iceberg)
+        return OpenedTable(name, Catalogued(ReadOnly(store), Fixed(where)), Iceberg())
     store = open_store(name, storage_options)
-    for dialect in DIALECTS.values():
-        if dialect.is_table(store):
-            return OpenedTable(name, ReadOnly(store), dialect)
+    for format in (each(Cache()) for each in FORMATS.values()):
+        if format.is_table(store):
+            return OpenedTable(name, ReadOnly(store), format)
     if said := refers_to_catalog(store):
         raise NotFound(f"{name} {said}")
     raise NotFound(f"{name}: there is no Paimon or Iceberg table; give the table's folder, or its metadata file")

@@ -12,13 +12,13 @@ from lakeformat import arguments
 from lakeformat import explain as explaining
 from lakeformat.codec import sql_text
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.dialect import AnyView
 from lakeformat.engines.choose import engine_for, require_spark
 from lakeformat.errors import InvalidInput
 from lakeformat.model import html, nanoseconds
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, columns_of
 from lakeformat.model.schema import Field
-from lakeformat.model.snapshot import Snapshot, TableState
+from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import ReadTask
 from lakeformat.storage.store import Store
 
@@ -30,8 +30,7 @@ class Scan:
     """A read that has been described and not yet done. Each `to_...` reads; all of them see the same snapshot."""
 
     store: Store
-    dialect: Dialect
-    base: TableState
+    view: AnyView
     fields: tuple[Field, ...]
     columns: tuple[str, ...] | None = None
     predicate: Expression = ALWAYS
@@ -41,12 +40,12 @@ class Scan:
     @property
     def snapshot(self) -> Snapshot | None:
         """What is read; None for a table that nothing was ever written to."""
-        return self.base.snapshot
+        return self.view.snapshot
 
     @property
     def snapshot_id(self) -> int | None:
         """The id of what is read, also where it was asked for by tag or time."""
-        return None if self.base.snapshot is None else self.base.snapshot.id
+        return self.view.snapshot_id or None
 
     @property
     def schema(self) -> pa.Schema:
@@ -93,9 +92,9 @@ class Scan:
     def count(self) -> int:
         """The number of rows; from metadata alone where that is exact."""
         by_bounds, rest = self._apart()
-        rows = self.dialect.count(self.store, self.base, by_bounds) if rest == ALWAYS else None
+        rows = self.view.count(by_bounds) if rest == ALWAYS else None
         if rows is None:
-            some = self.base.schema.names[:1]  # Besides, a task reads what its condition and merging need.
+            some = self.view.schema.names[:1]  # Besides, a task reads what its condition and merging need.
             rows = sum(engine_for().count(self.store, self._tasks(some)))
         return rows if self.limit is None else min(rows, self.limit)
 
@@ -103,19 +102,19 @@ class Scan:
         """What of the table the scan reads and leaves out: one row a live data file with `path`, `row_count`, `size_bytes`,
         `left_out_by` (the condition that leaves it out; null where it is read), `bounds` (what metadata knows of that condition's
         columns in it), and of Parquet files that are read `row_groups_read` of `row_groups`."""
-        return explaining.explain(self.store, self.dialect, self.base, self._apart()[0])
+        return explaining.explain(self.store, self.view, self._apart()[0])
 
     def filter(self, where: str | Expression) -> Scan:
         """The rows for which `where` is true as well. Raises `InvalidInput` after a limit, which would be applied later."""
         if self.limit is not None:
             raise InvalidInput("filter() of a scan with a limit: filter first, then limit")
-        condition = bind(sql_text.parse(where), nanoseconds.seen(self.base.schema.fields, self.nanoseconds))
+        condition = bind(sql_text.parse(where), nanoseconds.seen(self.view.schema.fields, self.nanoseconds))
         return replace(self, predicate=and_(self.predicate, condition))
 
     def select(self, columns: Sequence[str]) -> Scan:
         """These columns only, in this order; `a.b` is a part of a row. Raises `NotFound`."""
         names = arguments.columns(columns)
-        fields = nanoseconds.seen(self.dialect.project(self.base, names), self.nanoseconds)
+        fields = nanoseconds.seen(self.view.project(names), self.nanoseconds)
         return replace(self, fields=fields, columns=names)
 
     def to_duckdb(self, connection: Any = None) -> Any:
@@ -129,12 +128,12 @@ class Scan:
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def _apart(self) -> tuple[Expression, Expression]:
-        return nanoseconds.apart(self.predicate, self.base.schema.fields, self.nanoseconds)
+        return nanoseconds.apart(self.predicate, self.view.schema.fields, self.nanoseconds)
 
     def _tasks(self, columns: tuple[str, ...] | None) -> list[ReadTask]:
         by_bounds, rest = self._apart()
         needed = None if columns is None else (*columns, *sorted(columns_of(rest)))
-        tasks = self.dialect.scan(self.store, self.base, needed, by_bounds)
+        tasks = self.view.scan(needed, by_bounds)
         return [nanoseconds.changed(task, self.nanoseconds, rest) for task in tasks]
 
     def __repr__(self) -> str:

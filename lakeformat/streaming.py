@@ -12,9 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeformat.changelog import delta_layout
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.commit import commit, discard, newest
-from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
@@ -23,10 +24,11 @@ from lakeformat.errors import CommitLost, Conflict, InvalidInput, NotFound, Unsu
 from lakeformat.maintenance import compact, expire
 from lakeformat.model.operation import Append, Request, RowDelta
 from lakeformat.model.schema import Field
-from lakeformat.model.snapshot import Snapshot, TableState
+from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import Content, WrittenFile
-from lakeformat.placing import after, looking
 from lakeformat.storage.store import Store
+from lakeformat.verbs.change import Change
+from lakeformat.verbs.placing import after, looking
 
 _STARTS = 3
 _DELETES = {Content.EQUALITY_DELETES, Content.POSITION_DELETES, Content.DELETION_VECTORS}
@@ -61,7 +63,7 @@ class WriteSession:
     """
 
     store: Store
-    dialect: Dialect
+    format: Format
     user: str
     branch: str | None = None
     # What is prepared, by identifier; nothing for a commit that failed, which those after it must not land without.
@@ -72,25 +74,25 @@ class WriteSession:
     _ahead: int = 0  # Commits since it began.
 
     def __reduce__(self) -> Any:
-        return WriteSession, (self.store, self.dialect, self.user, self.branch)
+        return WriteSession, (self.store, self.format, self.user, self.branch)
 
     def last_committed(self) -> int | None:
         """The largest identifier that this user has committed, as far as history is kept."""
-        return self.dialect.committed(self.store, self._base(), self.user)
+        return self._view().committed(self.user)
 
     def is_committed(self, identifier: int) -> bool:
         """Whether this commit, or one after it, is part of the table."""
-        return self._is_committed(self._base(), identifier)
+        return self._is_committed(self._view(), identifier)
 
-    def _is_committed(self, base: TableState, identifier: int) -> bool:
-        last = self.dialect.committed(self.store, base, self.user)
+    def _is_committed(self, view: AnyView, identifier: int) -> bool:
+        last = view.committed(self.user)
         return last is not None and identifier <= last
 
     def prepare(self, identifier: int, data: Any, *, watermark: int | None = None) -> Prepared:
         """Write rows that `commit` then shows. Of a commit that is there already no row is written again."""
         _check(identifier)
-        base = self._base()
-        if self._is_committed(base, identifier):
+        view = self._view()
+        if self._is_committed(view, identifier):
             return Prepared(self.user, identifier)
         if later := [each for each in self._waiting if each > identifier]:
             raise InvalidInput(
@@ -98,28 +100,28 @@ class WriteSession:
                 f"and prepare it again after this one"
             )
         waiting = {each: files for each, files in self._waiting.items() if each != identifier}
-        upkeep, self._engine = self.dialect.upkeep(base.schema, identifier), engine_for(data)
+        upkeep, self._engine = compact.upkeep(view, identifier), engine_for(data)
         if upkeep is not None and self._ahead >= upkeep.ahead:
             self.settle()
-        layout = self.dialect.layout(base, self.store)
+        layout = view.layout(from_files=True)
         if layout.keyed is not None and layout.keyed.places is not None and waiting:
             raise InvalidInput(
                 f"commit {min(waiting)} is prepared, and {identifier} may bring its keys in other partitions; commit or abort it "
                 f"first"
             )
-        if layout.keyed is None and base.schema.primary_key:
-            files = self._upserted(base, data)
+        if layout.keyed is None and view.schema.primary_key:
+            files = self._upserted(view, data)
         else:
-            layout = after(looking(self.store, self.dialect, base, layout), chain.from_iterable(waiting.values()))
+            layout = after(looking(view, layout), chain.from_iterable(waiting.values()))
             files = tuple(self._engine.write(self.store, data, layout))
         self._waiting[identifier] = files
         self._tried.discard(identifier)
-        made_on = base.schema.id, watermark, base.version, tuple(waiting), base.schema.partitioning.id
+        made_on = view.schema.id, watermark, view.version, tuple(waiting), view.schema.partitioning.id
         return Prepared(self.user, identifier, files, *made_on)
 
-    def _upserted(self, base: TableState, data: Any) -> tuple[WrittenFile, ...]:
+    def _upserted(self, view: AnyView, data: Any) -> tuple[WrittenFile, ...]:
         """Rows, and what deletes by key those that they replace: where rows are not merged by key when they are read."""
-        made = DeltaFiles(self.store, self.dialect.delta_layout(self.store, base, base.schema.primary_key), upsert=True)
+        made = DeltaFiles(self.store, delta_layout(view, view.schema.primary_key), upsert=True)
         try:
             made.write(data)
             return tuple(made.finish())
@@ -130,21 +132,21 @@ class WriteSession:
     def part(self, data: Any, *, appends: bool = False) -> Prepared:
         """Rows that one of several tasks writes for a commit, which gives them its identifier. Raises `UnsupportedFeature` where
         tasks would have to know of each other; rows that are to be added whatever their keys are (`appends`) need not."""
-        base = self._base()
-        layout = self.dialect.layout(base, self.store)
+        view = self._view()
+        layout = view.layout(from_files=True)
         if layout.keyed is not None and (layout.keyed.index, layout.keyed.places) != (None, None):
             raise UnsupportedFeature(
                 f"{self.store.root}: tasks that know nothing of each other cannot write keys of which the table remembers where "
                 f"they are (bucket=-1): write the stream by foreachBatch(table.stream({self.user!r}).write_batch), or make a "
                 f"table with a fixed number of buckets"
             )
-        if layout.keyed is None and base.schema.primary_key and not appends:
+        if layout.keyed is None and view.schema.primary_key and not appends:
             raise UnsupportedFeature(
                 f"{self.store.root}: tasks that know nothing of each other cannot tell which of two rows with the same key "
-                f"({', '.join(base.schema.primary_key)}) stays: write the stream by foreachBatch(table.stream({self.user!r}).write_batch)"
+                f"({', '.join(view.schema.primary_key)}) stays: write the stream by foreachBatch(table.stream({self.user!r}).write_batch)"
             )
         files = tuple(ArrowEngine(threads=1).write(self.store, data, layout))
-        made_on = base.schema.id, None, base.version, (), base.schema.partitioning.id
+        made_on = view.schema.id, None, view.version, (), view.schema.partitioning.id
         return Prepared(self.user, 0, files, *made_on)
 
     def commit(
@@ -164,8 +166,8 @@ class WriteSession:
                 f"commit {min(earlier)} is prepared and comes before {prepared.identifier}; commit or abort it first; or, if it failed, "
                 f"abort {prepared.identifier} and prepare both again"
             )
-        base = self._base()
-        if self._is_committed(base, prepared.identifier):
+        view = self._view()
+        if self._is_committed(view, prepared.identifier):
             self._forget(prepared.identifier)
             self._again(prepared.identifier, self._engine or engine_for())
             return None
@@ -178,27 +180,26 @@ class WriteSession:
             id=f"{self.user}/{prepared.identifier}",
             session=(self.user, prepared.identifier),
             absent_until=prepared.read_at,
-            schema_id=prepared.schema_id if prepared.files else base.schema.id,
+            schema_id=prepared.schema_id if prepared.files else view.schema.id,
             branch=self.branch,
             watermark=prepared.watermark,
             properties=dict(properties or {}),
             follows=prepared.follows,
             partitioning_id=prepared.partitioning_id,
         )
-        head = self.dialect.head(self.store)
         operation: Append | RowDelta = Append(request=request, added=prepared.files)
         if any(file.content in _DELETES for file in prepared.files):
             operation = RowDelta(request=request, added=prepared.files, kind="append", isolation=None)
         self._tried.add(prepared.identifier)
         try:
-            made = commit(self.store, head, self.dialect, operation, self.dialect.attempts(base.schema), known=base)
+            made = commit(self.store, self.format.head(self.store), self.format, operation, view.attempts(), known=view)
         except (Conflict, CommitLost):
             self._waiting[prepared.identifier] = ()
             self._tried.discard(prepared.identifier)
             raise
         self._forget(prepared.identifier)
-        self._keep_up(base, request, made)
-        expire.after(self.store, self.dialect, base, made, int(time.time() * 1000))
+        self._keep_up(view, request, made)
+        expire.after(self.store, self.format, view, made, int(time.time() * 1000))
         return made
 
     def settle(self) -> None:
@@ -216,11 +217,11 @@ class WriteSession:
         self._require_absent(prepared.identifier)
         is_own = self._waiting.get(prepared.identifier) == prepared.files
         if prepared.files and (not is_own or prepared.identifier in self._tried):
-            base = self._base()
+            view = self._view()
             fence = Append(
-                request=Request(id=str(uuid.uuid4()), absent_until=base.version, branch=self.branch), added=()
+                request=Request(id=str(uuid.uuid4()), absent_until=view.version, branch=self.branch), added=()
             )
-            commit(self.store, self.dialect.head(self.store), self.dialect, fence, self.dialect.attempts(base.schema))
+            commit(self.store, self.format.head(self.store), self.format, fence, view.attempts(), known=view)
             self._require_absent(prepared.identifier)
         discard(self.store, tuple(file.path for file in prepared.files))
         self._forget(prepared.identifier)
@@ -243,32 +244,31 @@ class WriteSession:
 
     def _again(self, identifier: int, engine: Engine) -> None:
         """The compaction that belongs to a commit that is there, if the process before this one did not come to it."""
-        base = self._base()
-        upkeep = self.dialect.upkeep(base.schema, identifier)
+        view = self._view()
+        upkeep = compact.upkeep(view, identifier)
         if upkeep is None or not upkeep.waits:
             return
         request = Request(id=f"{self.user}/{identifier}", session=(self.user, identifier), branch=self.branch)
-        made = self.dialect.find(self.store, Append(request=request, added=()), base)
+        made = view.find(Append(request=request, added=()))
         if made is not None:
-            compact.again(self.store, self.dialect, engine, upkeep, base, request, made)
+            compact.again(Change(self.store, view, engine, request), self.format, upkeep, made)
 
-    def _keep_up(self, base: TableState, request: Request, made: Snapshot) -> None:
+    def _keep_up(self, view: AnyView, request: Request, made: Snapshot) -> None:
         """The compaction that belongs to a commit, beside those that follow; one at a time. The process ends after it."""
         assert request.session is not None, request
-        schema = base.schema
-        upkeep = self.dialect.upkeep(schema, request.session[1])
+        upkeep = compact.upkeep(view, request.session[1])
         if self._compaction is not None and self._compaction.is_alive() and not (upkeep and upkeep.waits):
             self._ahead += 1
             return
         self.settle()
-        if not compact.is_due(self.store, self.dialect, upkeep, schema, self.branch, made):
+        change = Change(self.store, view, self._engine or engine_for(), request)
+        if not compact.is_due(change, self.format, upkeep, made):
             return
-        how = (self.store, self.dialect, self._engine or engine_for(), upkeep, schema, request, made)
 
         def work() -> None:
-            compacted = compact.after(*how)
+            compacted = compact.after(change, self.format, upkeep, made)
             if compacted is not None:
-                expire.after(self.store, self.dialect, base, compacted, int(time.time() * 1000))
+                expire.after(self.store, self.format, view, compacted, int(time.time() * 1000))
 
         self._compaction = Thread(target=work, name=f"compaction of {self.store.root}")
         self._compaction.start()
@@ -291,9 +291,8 @@ class WriteSession:
                 f"are gone, e.g. {gone[0]}: a commit of it failed, or they were swept. Nothing was committed: prepare it again"
             )
 
-    def _base(self) -> TableState:
-        base = newest(self.store, self.dialect)
-        return self.dialect.on(self.store, base, self.branch)
+    def _view(self) -> AnyView:
+        return newest(self.store, self.format).on(self.branch)
 
 
 @dataclass(frozen=True, slots=True)

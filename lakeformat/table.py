@@ -1,4 +1,4 @@
-"""Table: the verbs a user says. Wiring, no logic: what each does is said by operations, dialects and engines."""
+"""Table: the verbs a user says. Wiring, no logic: what each does is said by the files of `verbs`, dialects and engines."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeformat import adopt, arguments, merge, placing, row_level
+from lakeformat import arguments
 from lakeformat.alter import Alteration
 from lakeformat.arguments import Age, Moment
 from lakeformat.changelog import DeltaWriter
 from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.codec import order, sql_text
 from lakeformat.commit import commit, discard, newest
-from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.dialect import AnyView, Consumers, Format, Manifests, Upkept
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
-from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.inspect import Inspect
 from lakeformat.maintenance import compact, expire, sweep
-from lakeformat.merge import MergeInto
 from lakeformat.model import evolution
 from lakeformat.model import nanoseconds as fine
 from lakeformat.model.operation import (
@@ -46,13 +45,16 @@ from lakeformat.model.operation import (
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
 from lakeformat.model.schema import Field, Schema, spelled
-from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
+from lakeformat.model.snapshot import Expiry, Retention, Snapshot
 from lakeformat.model.work import WrittenFile
 from lakeformat.scan import Scan
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.rehearsal import Rehearsal, RehearsedHead, RehearsedPlace
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import WriteSession
+from lakeformat.verbs import adopt, delete, merge, overwrite, placing, update
+from lakeformat.verbs.change import Change
+from lakeformat.verbs.merge import MergeInto
 
 log = logging.getLogger("lakeformat")
 
@@ -64,10 +66,10 @@ class Table:
     happen once: asked again with the same id, it returns the same snapshot. `properties` go into the snapshot.
     """
 
-    def __init__(self, name: str, store: Store, dialect: Dialect, branch: str | None = None) -> None:
+    def __init__(self, name: str, store: Store, format: Format, branch: str | None = None) -> None:
         self.name = name
         self._store = store
-        self._dialect = dialect
+        self._format = format
         self._branch = branch
 
     def __repr__(self) -> str:
@@ -79,9 +81,9 @@ class Table:
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def _repr_html_(self) -> str:
-        base = self._base()
-        made = "nothing written yet" if base.snapshot is None else repr(base.snapshot)
-        return f"{base.schema._repr_html_()}<p>{escape(f'{self!r}, {self.format}: {made}')}</p>"
+        view = self._view()
+        made = "nothing written yet" if view.snapshot is None else repr(view.snapshot)
+        return f"{view.schema._repr_html_()}<p>{escape(f'{self!r}, {self.format}: {made}')}</p>"
 
     @property
     def uri(self) -> str:
@@ -90,12 +92,12 @@ class Table:
 
     @property
     def format(self) -> str:
-        return self._dialect.name
+        return self._format.name
 
     @property
     def schema(self) -> Schema:
         """The table's newest schema."""
-        return self._base().schema
+        return self._view().schema
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -104,7 +106,7 @@ class Table:
     @property
     def inspect(self) -> Inspect:
         """The table's metadata, as Arrow tables."""
-        return Inspect(self._store, self._dialect, self._base, self._told, self._version)
+        return Inspect(self._format, self._view, self._told, self._version)
 
     # --- reading ---
 
@@ -131,11 +133,11 @@ class Table:
         fine.check(nanoseconds)
         limit = arguments.whole("limit", limit, 0)
         names = None if columns is None else arguments.columns(columns)
-        base = self._version(snapshot_id, as_of, tag)
-        self._dialect.require_readable(base, self._store.root)
-        fields = fine.seen(self._dialect.project(base, names), nanoseconds)
-        condition = self._condition(where, fine.seen(base.schema.fields, nanoseconds))
-        return Scan(self._store, self._dialect, base, fields, names, condition, limit, nanoseconds)
+        view = self._version(snapshot_id, as_of, tag)
+        view.require_readable()
+        fields = fine.seen(view.project(names), nanoseconds)
+        condition = self._condition(where, fine.seen(view.schema.fields, nanoseconds))
+        return Scan(self._store, view, fields, names, condition, limit, nanoseconds)
 
     def changes(
         self,
@@ -153,46 +155,48 @@ class Table:
         has still to read. A new one begins at `from_snapshot`, or else with the oldest snapshot that is kept. `where` is
         true or not of each row alone. Consumers: Paimon tables only.
         """
-        base = self._until(to_snapshot)
-        self._dialect.require_readable(base, self._store.root)
+        view = self._until(to_snapshot)
+        view.require_readable()
         after = arguments.whole("from_snapshot", from_snapshot, 0)
         if consumer is not None:
-            next_snapshot = self._dialect.progress(self._store, consumer)
+            consumers = self._consumers(view)
+            next_snapshot = consumers.progress(consumer)
             if next_snapshot is not None:
                 after = next_snapshot - 1
             elif after is None:
-                kept = self._dialect.history(self._store, base)
+                kept = view.history()
                 after = kept[0].id - 1 if kept else 0
             if next_snapshot is None:
-                self._store.write(*self._dialect.consumer(consumer, after + 1))
+                self._store.write(*consumers.consumer(consumer, after + 1))
         if after is None:
             raise InvalidInput("changes() of no snapshots; give from_snapshot (0 for all) or a consumer")
-        return replace(self._told(after, to_snapshot, columns, where), base=base, consumer=consumer)
+        return replace(self._told(after, to_snapshot, columns, where), view=view, consumer=consumer)
 
     def drop_consumer(self, name: str) -> None:
         """Forget a consumer, and what is kept for it alone. Raises `NotFound`."""
-        if self._dialect.progress(self._store, name) is None:
+        consumers = self._consumers(self._view())
+        if consumers.progress(name) is None:
             raise NotFound(f"{self.name}: no consumer {name!r}")
-        self._store.delete([self._dialect.consumer_path(name)])
+        self._store.delete([consumers.consumer_path(name)])
 
     def current_snapshot(self) -> Snapshot | None:
         """The newest snapshot, and what it changed; None for a table that nothing was ever written to."""
-        base = self._base()
-        found = base.snapshot
-        return None if found is None else replace(found, partitions=self._dialect.changes(self._store, base))
+        view = self._view()
+        found = view.snapshot
+        return None if found is None else replace(found, partitions=view.changes())
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """A snapshot, and what it changed. Raises `NotFound`."""
-        base = self._version(snapshot_id, None, None)
-        assert base.snapshot is not None
-        return replace(base.snapshot, partitions=self._dialect.changes(self._store, base))
+        view = self._version(snapshot_id, None, None)
+        assert view.snapshot is not None
+        return replace(view.snapshot, partitions=view.changes())
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         """The snapshots that led to the current one, as far as they are kept, oldest first: all, or those after the snapshot
         `after`. Of what each changed they say what their metadata tells at once, and None for the rest; `snapshot(id)` looks it
         up."""
         after = arguments.whole("after", after, 0)
-        return self._dialect.history(self._store, self._base(), after or 0)
+        return self._view().history(after or 0)
 
     # --- writing ---
 
@@ -205,12 +209,12 @@ class Table:
         watermark: int | None = None,
     ) -> Snapshot | None:
         """Add rows. Columns are matched by name; those left out become their default or null. No rows: no snapshot."""
-        base = self._base()
-        request, landed = self._asked(base, id, properties, watermark)
+        view = self._view()
+        request, landed = self._asked(view, id, properties, watermark)
         if landed:
-            return self._again(base, request, landed, engine_for(data))
-        added = self._write(base, data)
-        return self._commit(base, Append(request=request, added=added), engine_for(data)) if added else None
+            return self._again(view, request, landed, engine_for(data))
+        added = self._write(view, data)
+        return self._commit(view, Append(request=request, added=added), engine_for(data)) if added else None
 
     def add_files(
         self,
@@ -232,17 +236,17 @@ class Table:
         """
         if isinstance(paths, str) or not all(isinstance(path, str) and path for path in paths):
             raise InvalidInput(f"paths={paths!r}: give a list of files, e.g. ['s3://bucket/a.parquet']")
-        base = self._base()
-        request, landed = self._asked(base, id, properties)
+        view = self._view()
+        request, landed = self._asked(view, id, properties)
         if landed:
             return landed
 
         def set_properties(asked: Mapping[str, str]) -> None:
             self.evolve([evolution.SetProperties(asked)])
 
-        how = (self._store, self._dialect, engine_for(spark=spark), base, request)
-        operation = adopt.plan(*how, tuple(paths), partition, not check_duplicate_files, set_properties)
-        return self._commit(base, operation) if operation else None
+        change = Change(self._store, view, engine_for(spark=spark), request)
+        operation = adopt.plan(change, tuple(paths), partition, not check_duplicate_files, set_properties)
+        return self._commit(view, operation) if operation else None
 
     def upsert(
         self,
@@ -259,15 +263,15 @@ class Table:
         it when they are read, `append` is the same, and elsewhere (Iceberg) this is a merge: a row that is there keeps
         the columns that the data lacks.
         """
-        base = self._base()
-        if self._dialect.layout(base).keyed is not None:
+        view = self._view()
+        if view.layout().keyed is not None:
             return self.append(data, id=id, properties=properties, watermark=watermark)
-        if not base.schema.primary_key:
+        if not view.schema.primary_key:
             raise InvalidInput(
                 f"{self.name}: upsert needs a primary key, and the table has none; append, or merge_into"
             )
         return self._merge(
-            MergeInto(data, ALWAYS, self._merge, key=base.schema.primary_key), id, properties, None, watermark
+            MergeInto(data, ALWAYS, self._merge, key=view.schema.primary_key), id, properties, None, watermark
         )
 
     def stream(self, user: str) -> WriteSession:
@@ -279,8 +283,8 @@ class Table:
         arguments.text("user", user)
         if "/" in user:
             raise InvalidInput(f"user {user!r}: a stream's name has no slashes")
-        self._base()
-        return WriteSession(self._store, self._dialect, user, self._branch)
+        self._view()
+        return WriteSession(self._store, self._format, user, self._branch)
 
     def overwrite_partitions(
         self,
@@ -299,12 +303,12 @@ class Table:
         nothing is committed. With `pinned_to` (a snapshot id), what others wrote there since is a `Conflict`.
         """
         pinned_to = arguments.whole("pinned_to", pinned_to, 0)
-        base = self._base()
-        request, landed = self._asked(base, id, properties, watermark)
+        view = self._view()
+        request, landed = self._asked(view, id, properties, watermark)
         if landed:
-            return self._again(base, request, landed, engine_for(data))
-        scope = None if partitions is None else self._declared(base.schema, partitions)
-        return self._replace(base, request, data, scope, pinned_to)
+            return self._again(view, request, landed, engine_for(data))
+        scope = None if partitions is None else self._declared(view.schema, partitions)
+        return self._replace(view, request, data, scope, pinned_to)
 
     def overwrite(
         self,
@@ -326,26 +330,26 @@ class Table:
         if partition is not None and where is not None:
             raise InvalidInput("overwrite takes a partition or a condition, not both")
         pinned_to = arguments.whole("pinned_to", pinned_to, 0)
-        base = self._base()
-        request, landed = self._asked(base, id, properties, watermark)
+        view = self._view()
+        request, landed = self._asked(view, id, properties, watermark)
         engine = engine_for(data)
         if landed:
-            return self._again(base, request, landed, engine)
+            return self._again(view, request, landed, engine)
         if partition is not None:
-            condition = self._declared(base.schema, [partition])
+            condition = self._declared(view.schema, [partition])
         else:
-            condition = self._condition(where, base.schema.fields)
-        by_partition = split(condition, base.schema.partitioning.columns)[1] == ALWAYS
-        if not by_partition and self._dialect.layout(base).keyed is not None:
-            how = (self._store, self._dialect, engine, base, request)
-            return self._commit(base, row_level.replace_by_key(*how, condition, data, pinned_to), engine)
-        return self._replace(base, request, data, condition, pinned_to)
+            condition = self._condition(where, view.schema.fields)
+        by_partition = split(condition, view.schema.partitioning.columns)[1] == ALWAYS
+        if not by_partition and view.layout().keyed is not None:
+            change = Change(self._store, view, engine, request)
+            return self._commit(view, overwrite.replace_by_key(change, condition, data, pinned_to), engine)
+        return self._replace(view, request, data, condition, pinned_to)
 
     def truncate(self, *, id: str | None = None, properties: Mapping[str, str] | None = None) -> Snapshot | None:
         """Remove all rows."""
-        base = self._base()
-        request, landed = self._asked(base, id, properties)
-        return landed or self._commit(base, Overwrite(request=request, added=(), kind="truncate"))
+        view = self._view()
+        request, landed = self._asked(view, id, properties)
+        return landed or self._commit(view, Overwrite(request=request, added=(), kind="truncate"))
 
     def drop_partitions(
         self,
@@ -355,16 +359,16 @@ class Table:
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
         """Remove the partitions that these full or partial specs (column -> value) name."""
-        base = self._base()
+        view = self._view()
         specs = list(arguments.specs(partitions))
         if not specs:
             raise InvalidInput("drop_partitions without a partition; name one, e.g. [{'dt': '2023-05-01'}]")
-        scope = self._declared(base.schema, specs)
-        request, landed = self._asked(base, id, properties)
+        scope = self._declared(view.schema, specs)
+        request, landed = self._asked(view, id, properties)
         if landed:
             return landed
-        how = (self._store, self._dialect, engine_for(), base, request)
-        return self._commit(base, row_level.replace_rows(*how, scope, (), None))
+        change = Change(self._store, view, engine_for(), request)
+        return self._commit(view, overwrite.replace_rows(change, scope, (), None))
 
     def delete(
         self,
@@ -375,16 +379,16 @@ class Table:
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
         """Remove the rows for which `where` is true. Whole partitions go by metadata alone."""
-        base = self._base()
-        request, landed = self._asked(base, id, properties)
+        view = self._view()
+        request, landed = self._asked(view, id, properties)
         engine = engine_for(spark=spark)
         if landed:
-            return self._again(base, request, landed, engine)
+            return self._again(view, request, landed, engine)
         if where is None:
             raise InvalidInput("delete needs a condition; truncate() removes all rows")
-        condition = self._condition(where, base.schema.fields)
-        operation = row_level.delete(self._store, self._dialect, engine, base, request, condition)
-        return self._commit(base, operation, engine) if operation else None
+        condition = self._condition(where, view.schema.fields)
+        operation = delete.delete(Change(self._store, view, engine, request), condition)
+        return self._commit(view, operation, engine) if operation else None
 
     def update(
         self,
@@ -400,18 +404,18 @@ class Table:
         A str is an expression: text is quoted in it, `{"name": "'bob'"}`. None, numbers, booleans, bytes, `Decimal`, dates,
         times and `datetime` are values.
         """
-        base = self._base()
-        request, landed = self._asked(base, id, properties)
+        view = self._view()
+        request, landed = self._asked(view, id, properties)
         engine = engine_for(spark=spark)
         if landed:
-            return self._again(base, request, landed, engine)
-        fields = base.schema.fields
+            return self._again(view, request, landed, engine)
+        fields = view.schema.fields
         if not isinstance(assignments, Mapping) or not assignments:
             raise InvalidInput("update needs an assignment, e.g. {'a': 'a + 1'}")
-        bound = {name: bind(value, fields) for name, value in row_level.assigned(assignments, fields).items()}
-        condition = self._condition(where, base.schema.fields)
-        operation = row_level.update(self._store, self._dialect, engine, base, request, bound, condition)
-        return self._commit(base, operation, engine) if operation else None
+        bound = {name: bind(value, fields) for name, value in update.assigned(assignments, fields).items()}
+        condition = self._condition(where, view.schema.fields)
+        operation = update.update(Change(self._store, view, engine, request), bound, condition)
+        return self._commit(view, operation, engine) if operation else None
 
     def merge_into(self, source: Any, on: str | Expression, *, evolve_schema: bool = False) -> MergeInto:
         """Change the table by a source of rows: chain clauses, then `merge()`.
@@ -447,12 +451,10 @@ class Table:
         for each in chosen:
             schema.field(each)
 
-        def request(base: TableState, id: str, properties: Mapping[str, str]) -> Request:
-            return self._asked(base, id, properties)[0]
+        def request(view: AnyView, id: str, properties: Mapping[str, str]) -> Request:
+            return self._asked(view, id, properties)[0]
 
-        return DeltaWriter(
-            self._store, self._dialect, self._base, self._commit, request, name, chosen, upsert, max_keys, buffer_bytes
-        )
+        return DeltaWriter(self._store, self._view, self._commit, request, name, chosen, upsert, max_keys, buffer_bytes)
 
     # --- schema ---
 
@@ -466,9 +468,9 @@ class Table:
             arguments.text("id", id)
         if not isinstance(changes, list | tuple):
             raise InvalidInput(f"changes={changes!r}: give a list of schema changes")
-        base = self._base()
-        request = Request(id=id or str(uuid.uuid4()), absent_until=0 if id else base.version)
-        self._commit(base, Evolve(request=request, changes=tuple(changes)))
+        view = self._view()
+        request = Request(id=id or str(uuid.uuid4()), absent_until=0 if id else view.version)
+        self._commit(view, Evolve(request=request, changes=tuple(changes)))
         return self.schema
 
     # --- maintenance ---
@@ -498,30 +500,29 @@ class Table:
             raise InvalidInput(
                 "compact(id=..., partial_progress=True): the snapshots of its parts have ids of their own"
             )
-        base = self._base()
-        chosen = self._sortable(base, sort_by)
-        scope = self._chosen("compact", base, where)
-        attempts = self._dialect.attempts(base.schema)
+        view = self._view()
+        chosen = self._sortable(view, sort_by)
+        scope = self._chosen("compact", view, where)
         engine = engine_for(spark=spark)
-        request, landed = self._asked(base, id, properties)
+        request, landed = self._asked(view, id, properties)
         if landed:
             return landed
-        how = (self._store, self._dialect, engine, request, full, scope, attempts)
+        change = Change(self._store, view, engine, request)
         if partial_progress:
-            made = compact.compact_in_parts(*how, sort_by=chosen, most=most, known=base)
+            made = compact.compact_in_parts(change, self._format, full, scope, chosen, most)
         else:
-            made = compact.compact(*how, sort_by=chosen, known=base)
+            made = compact.compact(change, self._format, full, scope, sort_by=chosen)
         if made is not None:
-            expire.after(self._store, self._dialect, base, made, _now_ms())
+            expire.after(self._store, self._format, view, made, _now_ms())
         return made
 
     def compaction_plan(
         self, full: bool = False, where: str | Expression | None = None, *, sort_by: Sequence[str] | bool | None = None
     ) -> pa.Table:
         """What `compact` would write anew: one row a unit of work, with `paths`, `row_count` and `size_bytes` of its files."""
-        base = self._base()
-        chosen, scope = self._sortable(base, sort_by), self._chosen("compact", base, where)
-        tasks = compact.worth_it(self._store, self._dialect, self._branch, full, scope, chosen, base)[2]
+        view = self._view()
+        chosen, scope = self._sortable(view, sort_by), self._chosen("compact", view, where)
+        tasks = compact.worth_it(view, full, scope, chosen)
         reads = [list(task.read) for task in tasks if task.read]
         columns = {
             "paths": pa.array(
@@ -537,11 +538,15 @@ class Table:
     ) -> Snapshot | None:
         """Write the manifests anew, as few as their target size allows and by partition, so that scans read fewer; None when
         that gains nothing. No data file is touched, and no concurrent writer is in the way."""
-        base = self._base()
-        request, landed = self._asked(base, id, properties)
-        if landed or not self._dialect.has_many_manifests(self._store, base):
+        view = self._view()
+        request, landed = self._asked(view, id, properties)
+        if not isinstance(view, Manifests):
+            raise UnsupportedFeature(
+                f"{self.uri}: the manifests of a {view.format.capitalize()} table are merged by its commits; none are rewritten"
+            )
+        if landed or not view.has_many_manifests():
             return landed
-        return self._commit(base, RewriteManifests(request=request))
+        return self._commit(view, RewriteManifests(request=request))
 
     def rewrite_position_deletes(
         self,
@@ -554,14 +559,11 @@ class Table:
     ) -> Snapshot | None:
         """Write files of position deletes anew where a partition has five, or with `full` all: as the table's granularity says,
         and without what tells of data files that are gone. None when nothing is worth it. `where` chooses partitions."""
-        base = self._base()
-        scope = self._chosen("rewrite_position_deletes", base, where)
-        attempts = self._dialect.attempts(base.schema)
-        engine = engine_for(spark=spark)
-        request, landed = self._asked(base, id, properties)
-        return landed or compact.compact_deletes(
-            self._store, self._dialect, engine, request, full, scope, attempts, base
-        )
+        view = self._view()
+        scope = self._chosen("rewrite_position_deletes", view, where)
+        request, landed = self._asked(view, id, properties)
+        change = Change(self._store, view, engine_for(spark=spark), request)
+        return landed or compact.compact_deletes(change, self._format, full, scope)
 
     def convert_equality_deletes(
         self,
@@ -574,12 +576,11 @@ class Table:
         """Make deletes by value deletes by place: files of position deletes, or deletion vectors in a table of version 3, so that
         readers compare no values and those that know no equality deletes read the table. No data is touched. None where there
         are none. `where` chooses partitions; what also applies elsewhere stays."""
-        base = self._base()
-        scope = self._chosen("convert_equality_deletes", base, where)
-        attempts = self._dialect.attempts(base.schema)
-        request, landed = self._asked(base, id, properties)
-        engine = engine_for(spark=spark)
-        return landed or compact.convert_deletes(self._store, self._dialect, engine, request, scope, attempts, base)
+        view = self._view()
+        scope = self._chosen("convert_equality_deletes", view, where)
+        request, landed = self._asked(view, id, properties)
+        change = Change(self._store, view, engine_for(spark=spark), request)
+        return landed or compact.convert_deletes(change, self._format, scope)
 
     def expire_snapshots(
         self, retain_last: int | None = None, older_than: Age | None = None, keep_from: int | None = None
@@ -592,31 +593,31 @@ class Table:
         """
         retain_last = arguments.whole("retain_last", retain_last, 1)  # The current snapshot cannot go.
         keep_from = arguments.whole("keep_from", keep_from, 0)
-        base = self._base()
+        view = self._view()
         now_ms = _now_ms()
         retention = None
         if retain_last is not None or older_than is not None:
             limit_ms = None if older_than is None else arguments.before(older_than, now_ms)
             retention = Retention(retain_last or 1, None if limit_ms is not None else retain_last, limit_ms)
-        known = base if self._branch is None else None  # What expires is the whole table's.
-        return expire.expire(self._store, self._dialect, retention, now_ms, keep_from, known)
+        known = view if self._branch is None else None  # What expires is the whole table's.
+        return expire.expire(self._store, self._format, retention, now_ms, keep_from, known)
 
     def expire_partitions(
         self, *, id: str | None = None, properties: Mapping[str, str] | None = None
     ) -> Snapshot | None:
         """Drop the partitions whose time is over by the table's options; None when there is none."""
-        base = self._base()
-        scope = self._dialect.expired_partitions(self._store, base, _now_ms())
+        view = self._view()
+        scope = view.expired_partitions(_now_ms()) if isinstance(view, Upkept) else None
         if scope is None:
             return None
-        request, landed = self._asked(base, id, properties)
-        return landed or self._commit(base, Overwrite(request=request, added=(), scope=scope))
+        request, landed = self._asked(view, id, properties)
+        return landed or self._commit(view, Overwrite(request=request, added=(), scope=scope))
 
     def remove_orphan_files(self, older_than: Age = datetime.timedelta(days=1), dry_run: bool = False) -> list[Listed]:
         """Remove files that nothing names and that are older than a time or an age; tells which. Younger ones may belong
         to a writer that is still at work."""
-        base = self._base()
-        return sweep.sweep(self._store, self._dialect, arguments.before(older_than, _now_ms()), dry_run, base)
+        view = self._view()
+        return sweep.sweep(self._store, self._format, arguments.before(older_than, _now_ms()), dry_run, view)
 
     def stored_files(self) -> list[Listed]:
         """Every file in the table's folder, whether or not a snapshot names it, by path."""
@@ -624,7 +625,7 @@ class Table:
 
     def missing_files(self) -> list[str]:
         """Data and delete files that the current snapshot names and storage does not have; none in a table that is whole."""
-        return sweep.missing(self._store, self._dialect, self._base())
+        return sweep.missing(self._store, self._view())
 
     def dry_run(self) -> tuple[Table, Rehearsal]:
         """A twin of the table on which verbs happen in memory only, and the record of what they would have written and deleted.
@@ -636,7 +637,7 @@ class Table:
         store: Store = record
         if isinstance(self._store, Catalogued):
             store = Catalogued(record, RehearsedPlace(RehearsedHead(record, self._store.head()), self._store.place))
-        return Table(self.name, store, self._dialect, self._branch), record
+        return Table(self.name, store, self._format, self._branch), record
 
     def rollback_to(
         self,
@@ -651,32 +652,33 @@ class Table:
         that no engine acts on their deletes; their files are left to the sweep. None if it is that snapshot already."""
         if sum(v is not None for v in (snapshot_id, tag, as_of)) != 1:
             raise InvalidInput("rollback_to takes one of snapshot_id, tag and as_of")
-        base = self._base()
-        request, made = self._asked(base, id, properties)
+        view = self._view()
+        request, made = self._asked(view, id, properties)
         if made is None:
-            chosen, current = self._version(snapshot_id, as_of, tag).snapshot, base.snapshot
+            chosen, current = self._version(snapshot_id, as_of, tag).snapshot, view.snapshot
             if chosen is None or (current is not None and chosen.id == current.id):
                 return None
-            made = self._commit(base, Restore(request=request, snapshot_id=chosen.id, tag=tag))
-        expire.remove(self._store, self._dialect.replaced_history(self._store, made.id))
+            made = self._commit(view, Restore(request=request, snapshot_id=chosen.id, tag=tag))
+        if isinstance(view, Upkept):
+            expire.remove(self._store, view.replaced_history(made.id))
         return made
 
     def create_tag(self, name: str, snapshot_id: int | None = None, retain: datetime.timedelta | None = None) -> None:
         """Keep a snapshot (the current one by default) by name, for a time or for ever. Raises `AlreadyExists`."""
         retain_ms = arguments.milliseconds("retain", retain)
-        base = self._version(snapshot_id, None, None)
-        match self._dialect.tag(self._store, base, name, _now_ms(), retain_ms):
+        view = self._version(snapshot_id, None, None)
+        match view.tag(name, _now_ms(), retain_ms):
             case (path, data):
                 if not self._store.create(path, data) and self._store.read(path) != data:
                     raise AlreadyExists(f"{self.name}: there is a tag {name!r}; delete it first")
             case operation:
-                self._commit(base, operation)
+                self._commit(view, operation)
 
     def delete_tag(self, name: str) -> None:
         """Let a tag go, and the files that only it kept. Raises `NotFound`."""
-        self._dialect.at_tag(self._store, name)
-        base = self._base()
-        expire.release(self._store, self._dialect, base, self._dialect.expiry_of_tag(self._store, base, name))
+        self._format.at_tag(self._store, name)
+        view = self._view()
+        expire.release(self._store, self._format, view, view.expiry_of_tag(name))
 
     # --- branches ---
 
@@ -684,7 +686,7 @@ class Table:
         """The table as its branch `name`: every verb of rows happens there. Schema, properties and maintenance are the
         whole table's."""
         arguments.text("branch", name)
-        return type(self)(self.name, self._store, self._dialect, None if name == "main" else name)
+        return type(self)(self.name, self._store, self._format, None if name == "main" else name)
 
     def create_branch(
         self,
@@ -701,68 +703,75 @@ class Table:
         and all that are younger than `keep_younger_than`; by default what it keeps of the table.
         """
         arguments.text("branch", name)
-        base = self._version(snapshot_id, None, None)
-        if base.snapshot is None:
+        view = self._version(snapshot_id, None, None)
+        if view.snapshot is None:
             raise NotFound(
                 f"{self.name}: there is no snapshot that branch {name!r} could begin at; write something first"
             )
         operation = CreateBranch(
-            request=Request(id=str(uuid.uuid4()), absent_until=base.version),
+            request=Request(id=str(uuid.uuid4()), absent_until=view.version),
             name=name,
-            snapshot_id=base.snapshot.id,
+            snapshot_id=view.snapshot.id,
             retain_ms=arguments.milliseconds("retain", retain),
             keep_snapshots=arguments.whole("keep_snapshots", keep_snapshots, 1),
             keep_ms=arguments.milliseconds("keep_younger_than", keep_younger_than),
         )
-        self._commit(base, operation)
+        self._commit(view, operation)
         return self.branch(name)
 
     def delete_branch(self, name: str) -> None:
         """Let a branch go; its snapshots expire. Raises `NotFound`."""
         arguments.text("branch", name)
-        base = self._base()
-        self._commit(base, DropBranch(request=Request(id=str(uuid.uuid4()), absent_until=base.version), name=name))
+        view = self._view()
+        self._commit(view, DropBranch(request=Request(id=str(uuid.uuid4()), absent_until=view.version), name=name))
 
     def fast_forward(self, to: str) -> None:
         """Move this branch (of `lake.table(...)`, the table itself) to where the branch `to` is. Raises `Conflict` where it
         has snapshots that did not lead there."""
         arguments.text("branch", to)
-        base = self._base()
-        request = Request(id=str(uuid.uuid4()), absent_until=base.version, branch=self._branch)
-        self._commit(base, FastForward(request=request, to=to))
+        view = self._view()
+        request = Request(id=str(uuid.uuid4()), absent_until=view.version, branch=self._branch)
+        self._commit(view, FastForward(request=request, to=to))
 
     # --- private ---
 
-    def _base(self) -> TableState:
-        base = newest(self._store, self._dialect)
-        if base.schema.id < 0:
+    def _view(self) -> AnyView:
+        view = newest(self._store, self._format)
+        if not view.exists:
             raise NotFound(f"{self.name}: there is no table at {self._store.root}")
-        return self._dialect.on(self._store, base, self._branch)
+        return view.on(self._branch)
 
-    def _version(self, snapshot_id: int | None, as_of: Moment | None, tag: str | None) -> TableState:
+    def _consumers(self, view: AnyView) -> Consumers:
+        if not isinstance(view, Consumers):
+            raise UnsupportedFeature(
+                f"{self.uri}: {view.format.capitalize()} tables have no consumers; keep a snapshot by a tag"
+            )
+        return view
+
+    def _version(self, snapshot_id: int | None, as_of: Moment | None, tag: str | None) -> AnyView:
         if sum(v is not None for v in (snapshot_id, as_of, tag)) > 1:
             raise InvalidInput("a version is one of snapshot_id, as_of and tag, not several")
         if snapshot_id is not None:
             snapshot_id = arguments.whole("snapshot_id", snapshot_id, 0)
-            return self._dialect.at(self._store, snapshot_id)
+            return self._format.at(self._store, snapshot_id)
         if as_of is not None and self._branch is not None:
             passed = [s.id for s in self.snapshots() if s.timestamp_ms <= arguments.epoch_ms(as_of)]
             if not passed:
                 raise NotFound(f"{self.name}: branch {self._branch!r} has no snapshot as old as {as_of}")
-            return self._dialect.at(self._store, passed[-1])
+            return self._format.at(self._store, passed[-1])
         if as_of is not None:
-            return self._dialect.at_time(self._store, arguments.epoch_ms(as_of))
+            return self._format.at_time(self._store, arguments.epoch_ms(as_of))
         if tag is not None:
-            return self._dialect.at_tag(self._store, tag)
-        return self._base()
+            return self._format.at_tag(self._store, tag)
+        return self._view()
 
-    def _until(self, to_snapshot: int | None) -> TableState:
+    def _until(self, to_snapshot: int | None) -> AnyView:
         """The table up to which changes are told."""
         chosen = arguments.whole("to_snapshot", to_snapshot, 1)
-        return self._base() if chosen is None else self._dialect.until(self._store, chosen)
+        return self._view() if chosen is None else self._format.until(self._store, chosen)
 
     def _asked(
-        self, base: TableState, id: str | None, properties: Mapping[str, str] | None, watermark: int | None = None
+        self, view: AnyView, id: str | None, properties: Mapping[str, str] | None, watermark: int | None = None
     ) -> tuple[Request, Snapshot | None]:
         """A verb's request, and the snapshot that it became if it was asked before: then no row is written again."""
         if id is not None:
@@ -777,14 +786,14 @@ class Table:
                 raise InvalidInput(f"property {key!r}: names that begin with 'lakeformat.' are the library's own")
         request = Request(
             id=id or str(uuid.uuid4()),
-            schema_id=base.schema.id,
+            schema_id=view.schema.id,
             properties=dict(properties or {}),
             watermark=watermark,
             branch=self._branch,
-            partitioning_id=base.schema.partitioning.id,
+            partitioning_id=view.schema.partitioning.id,
         )
-        landed = self._dialect.find(self._store, Append(request=request, added=()), base) if id else None
-        return replace(request, absent_until=base.version), landed
+        landed = view.find(Append(request=request, added=())) if id else None
+        return replace(request, absent_until=view.version), landed
 
     def _merge(
         self,
@@ -794,41 +803,38 @@ class Table:
         spark: Any,
         watermark: int | None = None,
     ) -> Snapshot | None:
-        base = self._base()
-        request, landed = self._asked(base, id, properties, watermark)
+        view = self._view()
+        request, landed = self._asked(view, id, properties, watermark)
         engine = engine_for(asked.source, spark)
         if landed:
-            return self._again(base, request, landed, engine)
+            return self._again(view, request, landed, engine)
 
-        def grow(columns: list[evolution.AddColumn]) -> TableState:
+        def grow(columns: list[evolution.AddColumn]) -> AnyView:
             self.evolve(columns)
-            return self._base()
+            return self._view()
 
-        operation = merge.plan(self._store, self._dialect, engine, base, request, asked, grow)
-        return self._commit(base, operation, engine) if operation else None
+        operation = merge.plan(Change(self._store, view, engine, request), asked, grow)
+        return self._commit(view, operation, engine) if operation else None
 
-    def _commit(self, base: TableState, operation: Operation, engine: Engine | None = None) -> Snapshot:
+    def _commit(self, view: AnyView, operation: Operation, engine: Engine | None = None) -> Snapshot:
         """`engine`: of a write of rows, which also does the compaction that belongs to it."""
-        head, schema = self._dialect.head(self._store), base.schema
-        made = commit(self._store, head, self._dialect, operation, self._dialect.attempts(schema), known=base)
+        made = commit(self._store, self._format.head(self._store), self._format, operation, view.attempts(), known=view)
         if engine is not None:
-            upkeep = self._dialect.upkeep(schema, None)
-            compact.after(self._store, self._dialect, engine, upkeep, schema, operation.request, made)
-        expire.after(self._store, self._dialect, base, made, _now_ms())
+            change = Change(self._store, view, engine, operation.request)
+            compact.after(change, self._format, compact.upkeep(view), made)
+        expire.after(self._store, self._format, view, made, _now_ms())
         return made
 
-    def _again(self, base: TableState, request: Request, landed: Snapshot, engine: Engine) -> Snapshot:
+    def _again(self, view: AnyView, request: Request, landed: Snapshot, engine: Engine) -> Snapshot:
         """What a write became that is asked for again, once the compaction that belongs to it has run too."""
-        compact.again(
-            self._store, self._dialect, engine, self._dialect.upkeep(base.schema, None), base, request, landed
-        )
+        compact.again(Change(self._store, view, engine, request), self._format, compact.upkeep(view), landed)
         return landed
 
     def _write(
-        self, base: TableState, data: Any, required: Expression | None = None, anew: bool = False
+        self, view: AnyView, data: Any, required: Expression | None = None, anew: bool = False
     ) -> tuple[WrittenFile, ...]:
         """`anew`: the rows will be all that there is in their partitions."""
-        task = self._dialect.layout(base, self._store)
+        task = view.layout(from_files=True)
         if anew and task.keyed is not None:
             if task.keyed.changelog_prefix is not None:
                 log.warning(
@@ -843,31 +849,31 @@ class Table:
             )
             task = replace(task, keyed=keyed)
         elif task.keyed is not None:
-            task = placing.looking(self._store, self._dialect, base, task)
+            task = placing.looking(view, task)
         task = task if required is None else replace(task, required=required)
         return tuple(engine_for(data).write(self._store, data, task))
 
     def _replace(
-        self, base: TableState, request: Request, data: Any, scope: Expression | None, pinned_to: int | None
+        self, view: AnyView, request: Request, data: Any, scope: Expression | None, pinned_to: int | None
     ) -> Snapshot | None:
         """Rows in the place of those in `scope`; without one, of the partitions that they lie in."""
-        added = self._write(base, data, scope, anew=True)
+        added = self._write(view, data, scope, anew=True)
         if scope is None and not added:
             return None
         engine = engine_for(data)
-        how = (self._store, self._dialect, engine, base, request)
+        change = Change(self._store, view, engine, request)
         try:
             if scope is None:
                 partitions = {f.partition for f in added}
-                operation = row_level.replace_partitions(*how, partitions, added, pinned_to)
-                scope = self._dialect.scope_of(base.schema, partitions)
+                operation = overwrite.replace_partitions(change, partitions, added, pinned_to)
+                scope = view.scope_of(partitions)
             else:
-                operation = row_level.replace_rows(*how, scope, added, pinned_to)
-            gone = placing.remove_elsewhere(self._store, self._dialect, engine, base, added, scope)
+                operation = overwrite.replace_rows(change, scope, added, pinned_to)
+            gone = placing.remove_elsewhere(change, added, scope)
         except BaseException:
             discard(self._store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
             raise
-        return self._commit(base, replace(operation, added=(*operation.added, *gone)), engine)
+        return self._commit(view, replace(operation, added=(*operation.added, *gone)), engine)
 
     def _told(
         self,
@@ -878,34 +884,34 @@ class Table:
     ) -> Changes:
         """What came and went after `after` up to `until`; without `after`, the rows themselves."""
         after = arguments.whole("from_snapshot", after, 0)
-        base = (
+        view = (
             self._version(arguments.whole("to_snapshot", until, 1), None, None) if after is None else self._until(until)
         )
-        self._dialect.require_readable(base, self._store.root)
-        fields = self._dialect.project(base, columns)
+        view.require_readable()
+        fields = view.project(columns)
         if any(each.name == KIND_COLUMN for each in fields):
             raise InvalidInput(
                 f"{self.name}: a column of the table is called {KIND_COLUMN!r}, as the kinds of changed rows are; leave it out "
                 f"(columns=...), or rename it"
             )
-        return Changes(self._store, self._dialect, base, after, fields, self._condition(where, base.schema.fields))
+        return Changes(self._store, view, after, fields, self._condition(where, view.schema.fields))
 
     def _condition(self, where: str | Expression | None, fields: tuple[Field, ...]) -> Expression:
         return ALWAYS if where is None else bind(sql_text.parse(where), fields)
 
-    def _chosen(self, verb: str, base: TableState, where: str | Expression | None) -> Expression:
+    def _chosen(self, verb: str, view: AnyView, where: str | Expression | None) -> Expression:
         """`where`, on partition columns."""
-        scope, rest = split(self._condition(where, base.schema.fields), base.schema.partitioning.columns)
+        scope, rest = split(self._condition(where, view.schema.fields), view.schema.partitioning.columns)
         if rest != ALWAYS:
             raise InvalidInput(f"{verb}(where={where!r}): the condition must speak of partition columns only")
         return scope
 
-    def _sortable(self, base: TableState, sort_by: Sequence[str] | bool | None) -> tuple[Sort, ...]:
-        schema = base.schema
+    def _sortable(self, view: AnyView, sort_by: Sequence[str] | bool | None) -> tuple[Sort, ...]:
+        schema = view.schema
         if sort_by is None or sort_by is False:
             return ()
         if sort_by is True:
-            self._dialect.layout(base)  # What it refuses of the table's order, it refuses.
+            view.layout()  # What it refuses of the table's order, it refuses.
             if not schema.sort_order:
                 raise InvalidInput(f"sort_by=True: {self.name} has no sort order; say which, e.g. ['id']")
             return schema.sort_order.fields
@@ -943,9 +949,9 @@ class Table:
 
 def create(table: Table, schema: Schema) -> None:
     """Make the table; raises `AlreadyExists`."""
-    store, dialect = table._store, table._dialect
+    store, format = table._store, table._format
     operation = Create(request=Request(id=str(uuid.uuid4())), schema=schema)
-    commit(store, dialect.head(store), dialect, operation)
+    commit(store, format.head(store), format, operation)
 
 
 def _now_ms() -> int:

@@ -9,18 +9,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from lakeformat.commit import commit, newest
-from lakeformat.dialects.dialect import Dialect
-from lakeformat.engines.engine import Engine
+from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format, Upkept
 from lakeformat.errors import CommitLost, Conflict, LakeError, StoreError
 from lakeformat.maintenance.progress import track
 from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Schema
-from lakeformat.model.snapshot import Snapshot, TableState
+from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import RewriteTask, Upkeep, WrittenFile
-from lakeformat.storage.head import Head
-from lakeformat.storage.store import Store
+from lakeformat.verbs.change import Change
 
 log = logging.getLogger("lakeformat")
 
@@ -34,65 +31,41 @@ _HIDDEN = (
 
 
 def compact(
-    store: Store,
-    dialect: Dialect,
-    engine: Engine,
-    request: Request,
+    change: Change,
+    format: Format,
     full: bool,
     scope: Expression,
-    attempts: int,
     starts: int = _STARTS,
     sort_by: tuple[Sort, ...] = (),
-    known: TableState | None = None,
 ) -> Snapshot | None:
     """Small files become large ones, or with `sort_by` all files sorted ones, in one snapshot; None when there is nothing worth
     it.
 
     Raises `Conflict` when others were faster `starts` times.
     """
-    for start in range(starts):
-        head, base, tasks = worth_it(store, dialect, request.branch, full, scope, sort_by, None if start else known)
-        if not tasks:
-            return None
-        try:
-            operation = _rewritten(store, engine, base, request, scope, tasks)
-            return commit(store, head, dialect, operation, attempts, known=base)
-        except Conflict as conflict:
-            if start == starts - 1:
-                raise
-            log.info("%s: compaction starts over: %s", store.root, conflict)
-    raise AssertionError("unreachable")
+
+    def operation(now: Change) -> Rewrite | None:
+        tasks = worth_it(now.view, full, scope, sort_by)
+        return _rewritten(now, scope, tasks) if tasks else None
+
+    return _until_done(change, format, operation, "compaction", starts)
 
 
 def compact_in_parts(
-    store: Store,
-    dialect: Dialect,
-    engine: Engine,
-    request: Request,
-    full: bool,
-    scope: Expression,
-    attempts: int,
-    sort_by: tuple[Sort, ...],
-    most: int,
-    known: TableState | None = None,
+    change: Change, format: Format, full: bool, scope: Expression, sort_by: tuple[Sort, ...], most: int
 ) -> Snapshot | None:
     """As `compact`, in at most `most` snapshots, of which the last is returned. A part that fails leaves the others as they
     are, and is left out; raises what was wrong with the last one where all did."""
-    head, base, tasks = worth_it(store, dialect, request.branch, full, scope, sort_by, known)
+    store, view = change.store, change.view
+    tasks = worth_it(view, full, scope, sort_by)
     size = max(-(-len(tasks) // most), 1)
     made: Snapshot | None = None
     failed: LakeError | None = None
     for start in range(0, len(tasks), size):
-        asked = replace(request, id=str(uuid.uuid4()))
+        asked = replace(change, request=replace(change.request, id=str(uuid.uuid4())))
         try:
-            made = commit(
-                store,
-                head,
-                dialect,
-                _rewritten(store, engine, base, asked, scope, tasks[start : start + size]),
-                attempts,
-                known=base,
-            )
+            operation = _rewritten(asked, scope, tasks[start : start + size])
+            made = commit(store, format.head(store), format, operation, view.attempts(), known=view)
         except LakeError as error:
             failed = error
             log.warning("%s: a part of the compaction failed, others go on: %s", store.root, error)
@@ -101,34 +74,20 @@ def compact_in_parts(
     return made
 
 
-def worth_it(
-    store: Store,
-    dialect: Dialect,
-    branch: str | None,
-    full: bool,
-    scope: Expression,
-    sort_by: tuple[Sort, ...],
-    known: TableState | None = None,
-) -> tuple[Head, TableState, list[RewriteTask]]:
-    """The table as it is now, or as it was when `known` was loaded, and what of it is written anew."""
-    head = dialect.head(store)
-    base = dialect.on(store, newest(store, dialect) if known is None else known, branch)
-    if sort_by:
-        return head, base, dialect.sorting(store, base, scope, sort_by)
-    return head, base, dialect.compaction(store, base, full, scope, _now_ms())
+def worth_it(view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
+    """What of the table is written anew."""
+    return view.sorting(scope, sort_by) if sort_by else view.compaction(full, scope, _now_ms())
 
 
-def _rewritten(
-    store: Store, engine: Engine, base: TableState, request: Request, scope: Expression, tasks: list[RewriteTask]
-) -> Rewrite:
+def _rewritten(change: Change, scope: Expression, tasks: list[RewriteTask]) -> Rewrite:
     """The tasks' files, written anew, as the operation that puts them in place."""
     written: list[WrittenFile] = []
     removed: list[str] = []
     lifted = [each for task in tasks for each in task.lifted]
     work = [task for task in tasks if task.read]
-    for at in track(range(0, len(work), _AT_ONCE), f"{store.root}: compacting", -(-len(work) // _AT_ONCE)):
+    for at in track(range(0, len(work), _AT_ONCE), f"{change.store.root}: compacting", -(-len(work) // _AT_ONCE)):
         some = work[at : at + _AT_ONCE]
-        for task, files in zip(some, engine.rewrite(store, some), strict=True):
+        for task, files in zip(some, change.engine.rewrite(change.store, some), strict=True):
             written += files
             paths = [path for read in task.read for path in read.paths]
             if task.lifts and not files:
@@ -137,24 +96,16 @@ def _rewritten(
             else:
                 removed += paths
     return Rewrite(
-        request=_as_of(request, base),
+        request=_as_of(change),
         removed=tuple(removed),
         added=tuple(written),
         scope=scope,
         lifted=tuple(lifted),
-        read_at=base.snapshot.id if base.snapshot else 0,
+        read_at=change.view.snapshot_id,
     )
 
 
-def after(
-    store: Store,
-    dialect: Dialect,
-    engine: Engine,
-    upkeep: Upkeep | None,
-    schema: Schema,
-    request: Request,
-    made: Snapshot,
-) -> Snapshot | None:
+def after(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot) -> Snapshot | None:
     """The compaction that belongs to the write `made`, in a snapshot of its own; None where nothing is worth it.
 
     The write has landed and stays, so nothing is raised: a compaction that others were faster than, or that failed, is left
@@ -162,12 +113,12 @@ def after(
     """
     if upkeep is None or not made.partitions:
         return None
-    asked = _asked(request, made)
+    store, request = change.store, _asked(change.request, made)
     starts = _STARTS if upkeep.waits else 1  # Where readers wait for it too.
     for left in reversed(range(_STARTS if upkeep.hides else 1)):
         try:
-            scope = _scope(dialect, upkeep, schema, made)
-            return compact(store, dialect, engine, asked, upkeep.full, scope, dialect.attempts(schema), starts)
+            now = replace(change, view=newest(store, format).on(request.branch), request=request)
+            return compact(now, format, upkeep.full, _scope(change.view, upkeep, made), starts)
         except Exception as error:
             if isinstance(error, StoreError) and left:
                 continue
@@ -181,131 +132,110 @@ def after(
     return None
 
 
-def again(
-    store: Store,
-    dialect: Dialect,
-    engine: Engine,
-    upkeep: Upkeep | None,
-    base: TableState,
-    request: Request,
-    made: Snapshot,
-) -> None:
+def again(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot) -> None:
     """What `after` did for a write that is asked for again, where that belongs to it and is not there: whoever wrote may have
     died in between."""
-    asked = _asked(request, made)
-    if upkeep is None or not upkeep.waits or dialect.find(store, Append(request=asked, added=()), base) is not None:
+    asked = _asked(change.request, made)
+    if upkeep is None or not upkeep.waits or change.view.find(Append(request=asked, added=())) is not None:
         return
-    after(store, dialect, engine, upkeep, base.schema, request, made)
+    after(change, format, upkeep, made)
 
 
-def is_due(
-    store: Store, dialect: Dialect, upkeep: Upkeep | None, schema: Schema, branch: str | None, made: Snapshot
-) -> bool:
+def is_due(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot) -> bool:
     """Whether `after` would find anything to do; raises nothing either."""
     if upkeep is None or not made.partitions:
         return False
     try:
-        base = dialect.on(store, newest(store, dialect), branch)
-        return bool(dialect.compaction(store, base, upkeep.full, _scope(dialect, upkeep, schema, made), _now_ms()))
+        view = newest(change.store, format).on(change.request.branch)
+        return bool(view.compaction(upkeep.full, _scope(change.view, upkeep, made), _now_ms()))
     except Exception:
-        log.warning(_FAILED, store.root, made.id, exc_info=True)
+        log.warning(_FAILED, change.store.root, made.id, exc_info=True)
         return False
+
+
+def upkeep(view: AnyView, number: int | None = None) -> Upkeep | None:
+    """The compaction that belongs to a write, of a stream where it has a `number`; None: others do that."""
+    return view.upkeep(number) if isinstance(view, Upkept) else None
 
 
 def _asked(request: Request, made: Snapshot) -> Request:
     return Request(id=f"{request.id}/compact", absent_until=made.id, branch=request.branch)
 
 
-def _scope(dialect: Dialect, upkeep: Upkeep, schema: Schema, made: Snapshot) -> Expression:
-    return ALWAYS if upkeep.everywhere else dialect.scope_of(schema, {each.values for each in made.partitions or ()})
+def _scope(view: AnyView, upkeep: Upkeep, made: Snapshot) -> Expression:
+    return ALWAYS if upkeep.everywhere else view.scope_of({each.values for each in made.partitions or ()})
 
 
-def compact_deletes(
-    store: Store,
-    dialect: Dialect,
-    engine: Engine,
-    request: Request,
-    full: bool,
-    scope: Expression,
-    attempts: int,
-    known: TableState | None = None,
-) -> Snapshot | None:
+def compact_deletes(change: Change, format: Format, full: bool, scope: Expression) -> Snapshot | None:
     """Files of position deletes become fewer, in one snapshot, without what tells of data files that are gone; None when there
     is nothing worth it. Raises `Conflict` when others were faster three times.
     """
 
-    def operation(base: TableState) -> RowDelta | None:
-        tasks = dialect.delete_compaction(store, base, full, scope)
+    def operation(now: Change) -> RowDelta | None:
+        tasks = now.view.delete_compaction(full, scope) if isinstance(now.view, DeletesByKey) else []
         if not tasks:
             return None
         return RowDelta(
-            request=_as_of(request, base),
-            added=tuple(file for files in engine.rewrite_deletes(store, tasks) for file in files),
+            request=_as_of(now),
+            added=tuple(file for files in now.engine.rewrite_deletes(now.store, tasks) for file in files),
             removed=tuple({gone for task in tasks for target in task.targets for gone in target.replaced}),
             referenced=tuple(target.path for task in tasks for target in task.targets),
-            read_at=base.snapshot.id if base.snapshot else 0,
+            read_at=now.view.snapshot_id,
             kind="compact",
             isolation=None,
         )
 
-    return _until_done(store, dialect, request.branch, attempts, operation, known)
+    return _until_done(change, format, operation, "compact of deletes")
 
 
-def convert_deletes(
-    store: Store,
-    dialect: Dialect,
-    engine: Engine,
-    request: Request,
-    scope: Expression,
-    attempts: int,
-    known: TableState | None = None,
-) -> Snapshot | None:
+def convert_deletes(change: Change, format: Format, scope: Expression) -> Snapshot | None:
     """Equality deletes become deletes of the places where their rows are, in one snapshot; None when there are none. Raises
     `Conflict` when others were faster three times."""
 
-    def operation(base: TableState) -> RowDelta | None:
-        tasks, gone, files = dialect.conversion(store, base, scope)
+    def operation(now: Change) -> RowDelta | None:
+        tasks, gone, files = now.view.conversion(scope) if isinstance(now.view, DeletesByKey) else ([], (), ())
         if not gone:
             return None
         return RowDelta(
-            request=_as_of(request, base),
-            added=tuple(file for written in engine.mark(store, tasks) for file in written),
+            request=_as_of(now),
+            added=tuple(file for written in now.engine.mark(now.store, tasks) for file in written),
             removed=gone,
             referenced=files,
-            read_at=base.snapshot.id if base.snapshot else 0,
+            read_at=now.view.snapshot_id,
             kind="convert",
             isolation=None,
         )
 
-    return _until_done(store, dialect, request.branch, attempts, operation, known)
+    return _until_done(change, format, operation, "convert of deletes")
 
 
 def _until_done(
-    store: Store,
-    dialect: Dialect,
-    branch: str | None,
-    attempts: int,
-    operation: Callable[[TableState], RowDelta | None],
-    known: TableState | None,
+    change: Change,
+    format: Format,
+    operation: Callable[[Change], Rewrite | RowDelta | None],
+    what: str,
+    starts: int = _STARTS,
 ) -> Snapshot | None:
     """Make the operation, again from the table as it is then where others were faster."""
-    for start in range(_STARTS):
-        head = dialect.head(store)
-        base = dialect.on(store, newest(store, dialect) if start or known is None else known, branch)
-        asked = operation(base)
+    store = change.store
+    for start in range(starts):
+        if start:
+            change = replace(change, view=newest(store, format).on(change.request.branch))
+        asked = operation(change)
         if asked is None:
             return None
         try:
-            return commit(store, head, dialect, asked, attempts, known=base)
+            return commit(store, format.head(store), format, asked, change.view.attempts(), known=change.view)
         except Conflict as conflict:
-            if start == _STARTS - 1:
+            if start == starts - 1:
                 raise
-            log.info("%s: %s of deletes starts over: %s", store.root, asked.kind, conflict)
+            log.info("%s: %s starts over: %s", store.root, what, conflict)
     raise AssertionError("unreachable")
 
 
-def _as_of(request: Request, base: TableState) -> Request:
-    return replace(request, schema_id=base.schema.id, partitioning_id=base.schema.partitioning.id)
+def _as_of(change: Change) -> Request:
+    schema = change.view.schema
+    return replace(change.request, schema_id=schema.id, partitioning_id=schema.partitioning.id)
 
 
 def _now_ms() -> int:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.dialect import Format
 from lakeformat.errors import Conflict
 from lakeformat.maintenance.expire import remove
 from lakeformat.storage.store import Store
@@ -16,12 +16,12 @@ log = logging.getLogger("lakeformat")
 _ROUNDS = 5
 
 
-def drop(store: Store, dialect: Dialect, forget: Callable[[], None] | None = None) -> None:
+def drop(store: Store, format: Format, forget: Callable[[], None] | None = None) -> None:
     """Delete all files of the table, also what others commit meanwhile. Cut short, it can be asked for again: what makes it a table
     goes last, and just before that `forget` takes the table's name out of its catalog, which may need the newest metadata file until
     then. Raises `StoreError`, and `Conflict` where others write faster than this deletes."""
     for _ in range(_ROUNDS):
-        found = dialect.everything(store)
+        found = format.everything(store)
         log.info("%s: dropped, %d files", store.root, sum(map(len, found.waves)))
         if forget is not None and len(found.waves) > 1:
             remove(store, replace(found, waves=found.waves[:-1]))

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from lakeformat.commit import commit, newest
-from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.dialect import AnyView, Format, Upkept
 from lakeformat.errors import StoreError
 from lakeformat.maintenance.progress import track
-from lakeformat.model.snapshot import Expiry, Retention, Snapshot, TableState
+from lakeformat.model.snapshot import Expiry, Retention, Snapshot
 from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
@@ -21,31 +21,31 @@ _AT_ONCE = 500
 
 def expire(
     store: Store,
-    dialect: Dialect,
+    format: Format,
     retention: Retention | None,
     now_ms: int,
     keep_from: int | None = None,
-    known: TableState | None = None,
+    known: AnyView | None = None,
 ) -> Expiry:
     """Drop old snapshots and the files that only they reached; tells what went. Without a retention, the table's own.
 
     Tags whose own time is over go first. An interruption leaves only files that a later expiry or the sweep removes.
     """
-    base = newest(store, dialect) if known is None else known
-    for tag in dialect.expired_tags(store, base, now_ms):
-        release(store, dialect, base, dialect.expiry_of_tag(store, base, tag))
-        base = newest(store, dialect, base)
-    kept = replace(retention or dialect.default_retention(base.schema, now_ms), keep_from=keep_from)
-    return release(store, dialect, base, dialect.expiry(store, base, kept, now_ms))
+    view = newest(store, format) if known is None else known
+    for tag in view.expired_tags(now_ms):
+        release(store, format, view, view.expiry_of_tag(tag))
+        view = newest(store, format, view)
+    kept = replace(retention or view.default_retention(now_ms), keep_from=keep_from)
+    return release(store, format, view, view.expiry(kept, now_ms))
 
 
-def after(store: Store, dialect: Dialect, base: TableState, made: Snapshot, now_ms: int) -> None:
-    """The expiry that belongs to the commit `made` on `base`, where the table asks for it. The commit has landed and stays, so
+def after(store: Store, format: Format, view: AnyView, made: Snapshot, now_ms: int) -> None:
+    """The expiry that belongs to the commit `made` on `view`, where the table asks for it. The commit has landed and stays, so
     nothing is raised: what fails is left to the next one."""
     try:
-        kept = dialect.due(store, base, made, now_ms)
+        kept = view.due(made, now_ms) if isinstance(view, Upkept) else None
         if kept is not None:
-            gone = expire(store, dialect, kept, now_ms)
+            gone = expire(store, format, kept, now_ms)
             log.info("%s: %d snapshots expired after snapshot %d", store.root, len(gone.snapshots), made.id)
     except Exception:
         log.warning(
@@ -53,13 +53,12 @@ def after(store: Store, dialect: Dialect, base: TableState, made: Snapshot, now_
         )
 
 
-def release(store: Store, dialect: Dialect, base: TableState, found: Expiry) -> Expiry:
+def release(store: Store, format: Format, view: AnyView, found: Expiry) -> Expiry:
     """Commit what lets go, if that takes a commit, and delete what nobody reaches any more; tells what went."""
     if found.operation is not None:
-        head = dialect.head(store)
-        commit(store, head, dialect, found.operation, dialect.attempts(base.schema), known=base)
+        commit(store, format.head(store), format, found.operation, view.attempts(), known=view)
         if found.then is not None:
-            found = found.then(newest(store, dialect, base))
+            found = found.then(newest(store, format, view).state)
     remove(store, found)
     return found
 

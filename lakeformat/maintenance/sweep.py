@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterator
 
 from lakeformat.commit import newest
-from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.dialect import AnyView, Format
 from lakeformat.errors import InvalidInput
 from lakeformat.maintenance.expire import remove
-from lakeformat.model.snapshot import Expiry, TableState
+from lakeformat.model.snapshot import Expiry
 from lakeformat.model.work import ReadTask
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.store import Listed, Reader, Store
@@ -17,10 +17,10 @@ from lakeformat.storage.store import Listed, Reader, Store
 log = logging.getLogger("lakeformat")
 
 
-def missing(store: Reader, dialect: Dialect, base: TableState) -> list[str]:
-    """The data and delete files that `base` names and storage does not have, sorted; files outside the folder are asked for one
+def missing(store: Reader, view: AnyView) -> list[str]:
+    """The data and delete files that `view` names and storage does not have, sorted; files outside the folder are asked for one
     by one."""
-    named = {path for task in dialect.scan(store, base) for path in _paths(task)}
+    named = {path for task in view.scan() for path in _paths(task)}
     there = {each.path for each in store.list("")}
     inside = f"{store.root}/"
     lost = [path for path in named if path.removeprefix(inside) not in there]
@@ -36,12 +36,11 @@ def _paths(task: ReadTask) -> Iterator[str]:
 
 
 def sweep(
-    store: Store, dialect: Dialect, older_than_ms: int, dry_run: bool, known: TableState | None = None
+    store: Store, format: Format, older_than_ms: int, dry_run: bool, known: AnyView | None = None
 ) -> list[Listed]:
     """Remove, or with `dry_run` only tell, the orphans older than `older_than_ms` (epoch milliseconds). Raises `InvalidInput`
     where the catalog has other tables at this place."""
-    base = newest(store, dialect, known)
-    found = dialect.orphans(store, base, older_than_ms)
+    found = newest(store, format, known).orphans(older_than_ms)
     if found and isinstance(store, Catalogued) and (others := store.place.sharers(store)):
         raise InvalidInput(
             f"{store.root} is the place of {', '.join(others)} too, whose files look like orphans from here: nothing is removed. "

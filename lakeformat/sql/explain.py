@@ -77,7 +77,7 @@ def _row(name: str, source: Source, pushed: str) -> tuple[Any, ...]:
     read, whole = scan.plan(), source.whole.plan()
     return (
         name,
-        scan.dialect.name,
+        scan.view.format,
         scan.snapshot_id,
         columns,
         pushed,

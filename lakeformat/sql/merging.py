@@ -15,7 +15,6 @@ from sqlglot import exp
 
 from lakeformat.codec import sql_text
 from lakeformat.errors import InvalidInput
-from lakeformat.merge import Asked, MergeInto
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group
 from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, and_, conjuncts, paths_of, resolve
 from lakeformat.sql import parameters, query, rows, text
@@ -23,6 +22,7 @@ from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.rows import Target
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
+from lakeformat.verbs.merge import Asked, MergeInto
 
 _COMPUTED, _KEY = "_lakeformat_computed_", "_lakeformat_key_"
 _STAGED, _ROW, _MATCHES = "_lakeformat_source", "_lakeformat_row", "_lakeformat_matches"

@@ -3,8 +3,9 @@
 import random
 
 from lakeformat import Table
-from lakeformat.lake import DIALECTS
+from lakeformat.lake import FORMATS
 from lakeformat.model.schema import Schema
+from lakeformat.storage.cache import Cache
 from lakeformat.table import create
 
 
@@ -15,7 +16,7 @@ class OneTable:
         self.store, self.format = store, format
 
     def create_table(self, name, fields, *, primary_key, properties, if_exists, **others):
-        table = Table(name, self.store, DIALECTS[self.format])
+        table = Table(name, self.store, FORMATS[self.format](Cache()))
         if not self.store.list(""):
             create(table, Schema(tuple(fields), primary_key=tuple(primary_key), properties=properties or {}))
         return table

@@ -157,7 +157,7 @@ def test_files_of_one_write_do_not_overlap(lake):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["dt"], sort_by=["id"], properties=properties)
     data = [{**row, "id": n} for n, row in enumerate(rows(12000))]
     random.Random(2).shuffle(data)
-    layout = t._dialect.layout(t._base(), t._store)
+    layout = t._view().layout(from_files=True)
     table = pa.Table.from_pylist(data, SCHEMA)
     written = worker.write(t._store, table.to_batches(500), layout, buffer_bytes=table.nbytes // 8)
     assert len(written) > 4
@@ -170,7 +170,7 @@ def test_files_of_one_write_do_not_overlap(lake):
 
 def test_many_partitions_become_few_files(lake):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["bucket(40, id)"], sort_by=["x", "id desc"])
-    layout = t._dialect.layout(t._base(), t._store)
+    layout = t._view().layout(from_files=True)
     batches = pa.Table.from_pylist([{**row, "id": n} for n, row in enumerate(rows(400))], SCHEMA).to_batches(50)
     written = worker.write(t._store, batches, layout, buffer_bytes=4000, open_files=3)
     assert len({each.partition for each in written}) == 40

@@ -13,6 +13,7 @@ from lakeformat.maintenance import compact
 from lakeformat.model.operation import Request
 from lakeformat.model.order import SortField
 from lakeformat.model.predicate import ALWAYS
+from lakeformat.verbs.change import Change
 
 SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.string()), ("dt", pa.string())])
 TARGET = {"paimon": {"target-file-size": "20 kb"}, "iceberg": {"write.target-file-size-bytes": "20000"}}
@@ -47,9 +48,9 @@ def seen(table):
 
 def files(table, dt):
     """The rows of each file of a partition, read one by one."""
-    store, dialect, base = table._store, table._dialect, table._base()
-    found = dialect.files(store, base)
-    tasks = dialect.tasks(store, base, found, base.schema.fields, alone=True)
+    store, base = table._store, table._view()
+    found = base.files()
+    tasks = base.tasks(found, base.schema.fields, alone=True)
     read = [list(ArrowEngine().read(store, [task], base.schema.fields)) for task in tasks]
     tables = [pa.Table.from_batches(batches) for batches in read]
     return [each for each in tables if each["dt"][0].as_py() == dt]
@@ -184,15 +185,15 @@ class Fails(ArrowEngine):
 
 
 def test_a_part_that_fails_loses_nothing_of_the_others(table):
-    before, base = seen(table), table._base()
+    before, base = seen(table), table._view()
     request = Request(id="compaction", absent_until=base.version)
-    how = (False, ALWAYS, 3, (SortField(("id",)),), 10)
+    how = (table._format, False, ALWAYS, (SortField(("id",)),), 10)
     kept = {path for task in table.scan(where="dt = 'b'").plan() for path in task.paths}
-    made = compact.compact_in_parts(table._store, table._dialect, Fails("b"), request, *how)
+    made = compact.compact_in_parts(Change(table._store, base, Fails("b"), request), *how)
     assert made.kind == "compact"
     assert [change.values for change in made.partitions] == [("a",)]
     assert {path for task in table.scan(where="dt = 'b'").plan() for path in task.paths} == kept
     assert seen(table) == before
     with pytest.raises(StoreError, match="no answer"):
-        compact.compact_in_parts(table._store, table._dialect, Fails("ab"), request, *how)
+        compact.compact_in_parts(Change(table._store, table._view(), Fails("ab"), request), *how)
     assert seen(table) == before

@@ -29,8 +29,8 @@ from lakeformat import (
 )
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.commit import discard
-from lakeformat.dialects.iceberg import dialect as iceberg
-from lakeformat.dialects.paimon import dialect
+from lakeformat.dialects.iceberg.dialect import Iceberg
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.choose import register
 from lakeformat.model.schema import Field, Kind, Schema, scalar
@@ -38,6 +38,10 @@ from lakeformat.storage.memory import MemoryFiles
 from lakeformat.streaming import Sink
 from lakeformat.table import Table, create
 from tests.simulation.failing import NthCallFails
+
+iceberg = Iceberg()
+
+dialect = Paimon()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 KINDS = ["iceberg", "iceberg keyed", "paimon", "keyed"]

@@ -171,14 +171,14 @@ def test_compaction_judges_ten_thousand_files_in_a_second(lake, tick):
     """The files are only promised, not there: metadata is all that is read."""
     schema = pa.schema([("dt", pa.string()), ("n", pa.int64())])
     table = lake.lake.create_table("nyc.weather", schema, partition_by=["dt"])
-    base = table._base()
-    (real,) = ArrowEngine().write(table._store, rows(1), table._dialect.layout(base))
+    base = table._view()
+    (real,) = ArrowEngine().write(table._store, rows(1), base.layout())
     promised = tuple(
         replace(real, path=f"dt=day-{n % 5_000}/bucket-0/data-{n}-0.parquet", partition=(f"day-{n % 5_000}",))
         for n in range(10_000)
     )
     operation = Append(request=Request(id="many"), added=promised)
-    commit(table._store, table._dialect.head(table._store), table._dialect, operation)
+    commit(table._store, table._format.head(table._store), table._format, operation)
     assert table.inspect.files().num_rows == 10_000
     began = time.process_time()  # What other programs take of the machine is not the sensor's.
     result = tick(COMPACTION)

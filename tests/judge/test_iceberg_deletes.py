@@ -18,7 +18,7 @@ import pytest
 
 from lakeformat import Lake
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.engines import worker
 from lakeformat.model.operation import Request, RowDelta
 from lakeformat.model.work import Content
@@ -27,6 +27,8 @@ from lakeformat.table import Table
 
 from .conftest import Sql
 from .test_iceberg import counted, ours, place
+
+iceberg = Iceberg()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 MERGE_ON_READ = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
@@ -93,7 +95,7 @@ def delete_keys(table: Table, ids: list[int], dt: str) -> None:
     base = iceberg.load(store, head.version())
     field = base.schema.field("id")
     layout = replace(
-        iceberg.layout(base), fields=(field,), partition_by=(), directory=lambda v, b: f"data/dt={dt}", stats=(),
+        base.layout(), fields=(field,), partition_by=(), directory=lambda v, b: f"data/dt={dt}", stats=(),
         content=Content.EQUALITY_DELETES,
     )  # fmt: skip
     (file,) = worker.write(store, iter([pa.record_batch({"id": pa.array(ids)})]), layout)

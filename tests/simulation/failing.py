@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakeformat import LakeError, StoreError
-from lakeformat.dialects.dialect import Dialect
+from lakeformat.dialects.dialect import Format
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.streams import NewFile
 from lakeformat.table import Table
@@ -109,7 +109,7 @@ def holding(files: Mapping[str, bytes]) -> MemoryFiles:
 
 def fail_each_call(
     files: Mapping[str, bytes],
-    dialect: Dialect,
+    dialect: Format,
     act: Callable[[Table], object],
     seen: Callable[[Table], Any],
     whole: Callable[[Table], Any],

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakeformat.dialects.iceberg import dialect, metadata, scan
+from lakeformat.dialects.iceberg import metadata
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.errors import NoSuchFile
 from lakeformat.maintenance import sweep
 from lakeformat.model import evolution
@@ -24,6 +25,8 @@ from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.store import Store
 from tests.simulation.paimon import PARTITIONS, Live, applied
 from tests.simulation.racing import Report, Told, commit_module
+
+dialect = Iceberg()
 
 SCHEMA = Schema(
     fields=(Field(0, "id", scalar(Kind.BIGINT)), Field(1, "dt", scalar(Kind.STRING))),
@@ -135,7 +138,7 @@ class IcebergWorld:
                 return Evolve(request=request, changes=(evolution.AddColumn(f"c_{id.replace('-', '_')}", "int"),))
         partition = random.choice(PARTITIONS)
         scope = in_tuples(["dt"], [(partition,)])
-        files = dialect.files(store, base, scope)
+        files = base.files(scope)
         if len(files) < 2:
             return None
         rows = dict(zip(files.paths.to_pylist(), files.entries["record_count"].to_pylist(), strict=True))
@@ -159,7 +162,7 @@ class IcebergWorld:
             return wrong
         ids = [
             document["summary"][metadata.OPERATION_ID]
-            for document in metadata.ancestry(final, metadata.current_id(final))
+            for document in metadata.ancestry(final.state, metadata.current_id(final.state))
         ][::-1]
         if ids != order:
             wrong.append(f"history is {ids}, published were {order}")
@@ -228,9 +231,9 @@ def absolute(store: Journal, operation: Any) -> Any:
 def unlike(store: Store, final: Any, states: dict[int, Live]) -> list[str]:
     """How the snapshots that are there differ from the model, and which files they name and nobody has."""
     wrong = []
-    for snapshot_id in metadata.snapshots(final):
+    for snapshot_id in metadata.snapshots(final.state):
         try:
-            found = scan.files(store, dialect.at(store, snapshot_id))
+            found = dialect.at(store, snapshot_id).files()
         except NoSuchFile as error:
             wrong.append(f"dangling metadata: snapshot {snapshot_id}: {error}")
             continue

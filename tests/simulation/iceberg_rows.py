@@ -7,7 +7,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lakeformat.dialects.iceberg import dialect, metadata, scan
+from lakeformat.dialects.iceberg import metadata, scan
+from lakeformat.dialects.iceberg.dialect import Iceberg
+from lakeformat.dialects.iceberg.view import IcebergView
 from lakeformat.model.operation import Append, Operation, Overwrite, Request, Rewrite, RowDelta
 from lakeformat.model.predicate import in_tuples
 from lakeformat.model.work import ColumnStats, Content
@@ -16,6 +18,8 @@ from lakeformat.storage.store import Store
 from tests.simulation.iceberg import IcebergWorld, Journal, written
 from tests.simulation.paimon import PARTITIONS
 from tests.simulation.racing import Report, Told
+
+dialect = Iceberg()
 
 
 class RowWorld(IcebergWorld):
@@ -52,7 +56,7 @@ class RowWorld(IcebergWorld):
                 return Append(request=request, added=(file,))
             return Overwrite(request=request, added=(file,), scope=scope)
         read_at = base.snapshot.id if base.snapshot else 0
-        found = dialect.files(store, base, scope)
+        found = base.files(scope)
         visible = self.visible(store, base, scope)
         if kind == "keys":
             chosen = (
@@ -78,7 +82,9 @@ class RowWorld(IcebergWorld):
         path = random.choice(paths)
         marked = frozenset(random.sample(sorted(visible[path]), 1))
         place = found.paths.to_pylist().index(path)
-        earlier = [d for d in scan.delete_files(store, base, found)[place] if d.content is Content.POSITION_DELETES]
+        earlier = [
+            d for d in scan.delete_files(store, base.state, found)[place] if d.content is Content.POSITION_DELETES
+        ]
         (file,) = written(store, f"{id}-gone", [partition])
         self.gone[store.location(file.path)] = marked.union(*(self.gone[d.path] for d in earlier))
         bound = ColumnStats(path, path, 0, 1)
@@ -105,10 +111,10 @@ class RowWorld(IcebergWorld):
             isolation=isolation,
         )
 
-    def visible(self, store: Store, base: metadata.State, *scope: object) -> dict[str, frozenset[int]]:
+    def visible(self, store: Store, base: IcebergView, *scope: object) -> dict[str, frozenset[int]]:
         """Data file -> the rows of it that readers see."""
-        found = dialect.files(store, base, *scope)
-        deletes = scan.delete_files(store, base, found)
+        found = base.files(*scope)
+        deletes = scan.delete_files(store, base.state, found)
         return {
             path: self.rows[path] - frozenset().union(*(self.gone[d.path] for d in gone))
             for path, gone in zip(found.paths.to_pylist(), deletes, strict=True)
@@ -121,7 +127,7 @@ class RowWorld(IcebergWorld):
         rows: dict[int, str] = {}  # Row -> its partition.
         landed = []
         operations = {r.operation.request.id: r.operation for r in reports}
-        for snapshot in metadata.ancestry(final, metadata.current_id(final))[::-1]:
+        for snapshot in metadata.ancestry(final.state, metadata.current_id(final.state))[::-1]:
             id = snapshot["summary"][metadata.OPERATION_ID]
             landed.append(id)
             operation, (new, gone) = operations[id], self.means[id]

@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lakeformat.dialects.paimon import dialect, metadata, scan
+from lakeformat.dialects.paimon import metadata
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.dialects.paimon.metadata import RESTORED_FROM
 from lakeformat.errors import NoSuchFile
 from lakeformat.maintenance import expire, sweep
@@ -21,6 +22,8 @@ from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.store import Store
 from tests.row_conditions import value_of as holds
 from tests.simulation.racing import Report, Told, commit_module
+
+dialect = Paimon()
 
 Live = dict[str, tuple[Any, ...]]  # Path -> (partition, rows)
 
@@ -109,7 +112,7 @@ class PaimonWorld:
                 return Evolve(request=request, changes=changes)
         partition = random.choice(PARTITIONS)
         scope = in_tuples(["dt"], [(partition,)])
-        files = dialect.files(store, base, scope)
+        files = base.files(scope)
         if len(files) < 2:
             return None
         rows = dict(zip(files.paths.to_pylist(), files.entries["_ROW_COUNT"].to_pylist(), strict=True))
@@ -124,12 +127,12 @@ class PaimonWorld:
         if base.version == 0:
             return
         if "restore" in self.asides:
-            expire.remove(store, dialect.replaced_history(store, base.version))
+            expire.remove(store, base.replaced_history(base.version))
         if "tag" in self.asides and random.random() < 0.3:
-            path, data = dialect.tag(store, base, f"t{base.version}", 0, None)
+            path, data = base.tag(f"t{base.version}", 0, None)
             store.create(path, data)
         if "expire" in self.asides and random.random() < (0.8 if self.asks_again is False else 0.5):
-            found = dialect.expiry(store, base, self.retention, 0)
+            found = base.expiry(self.retention, 0)
             store.inner.doomed.update(found.snapshots)  # type: ignore[attr-defined]
             expire.remove(store, found)
 
@@ -254,7 +257,7 @@ def unlike(store: Journal, states: dict[int, Live]) -> list[str]:
     bases += [dialect.at_tag(store, name) for name in metadata.tags(store)]
     for base in bases:
         try:
-            found = scan.files(store, base)
+            found = base.files()
         except NoSuchFile as error:
             wrong.append(f"dangling metadata: snapshot {base.version}: {error}")
             continue

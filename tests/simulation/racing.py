@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -150,7 +151,7 @@ def lands_late(world: World, seen: Callable[[Any], Any], commit: Commit) -> tupl
     assert isinstance(ask(), CommitUnknown), "the first attempt heard an answer"
     lost = ask()
     plain: Any = seen(store)
-    history = world.dialect.history(plain, commit_module.newest(plain, world.dialect))
+    history = commit_module.newest(plain, world.dialect).history()
     return lost, [each.operation_id for each in history].count("again")
 
 
@@ -188,3 +189,24 @@ def without(rule: str, original: str, replacement: str, module: ModuleType = com
     changed = sys.modules[f"{module.__name__} without {rule}"] = ModuleType(f"{module.__name__} without {rule}")
     exec(compile(source.replace(original, replacement), changed.__name__, "exec"), changed.__dict__)
     return changed
+
+
+class Instead:
+    """A format of whose views some functions are others, which get the view first."""
+
+    def __init__(self, format: Any, **functions: Callable[..., Any]) -> None:
+        self._format, self._functions = format, functions
+
+    def load(self, *arguments: Any, **named: Any) -> Any:
+        return _Other(self._format.load(*arguments, **named), self._functions)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._format, name)
+
+
+class _Other:
+    def __init__(self, view: Any, functions: dict[str, Callable[..., Any]]) -> None:
+        self._view, self._functions = view, functions
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._functions[name], self._view) if name in self._functions else getattr(self._view, name)

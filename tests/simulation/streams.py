@@ -20,13 +20,16 @@ from lakeformat import (
     NotFound,
     StoreError,
 )
-from lakeformat.dialects.paimon import dialect, metadata
+from lakeformat.dialects.paimon import metadata
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.streaming import Prepared, WriteSession
 from lakeformat.table import Table, create
 from tests.simulation.paimon import Journal
 from tests.simulation.turns import FaultyStore, Turns, Watched
+
+dialect = Paimon()
 
 Row = tuple[int, str, int, int | None, str | None, str]  # id, dt, n, a, b, kind
 

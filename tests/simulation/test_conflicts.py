@@ -14,12 +14,15 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import AlreadyExists, Conflict, InvalidInput, LakeError, NotFound, OutsideScope
-from lakeformat.dialects.paimon import dialect, manifest, scan
+from lakeformat.dialects.paimon import manifest, scan
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.model import evolution
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+
+dialect = Paimon()
 
 PLAIN = Schema(
     fields=(
@@ -203,11 +206,11 @@ def moments(kind: str, verb: str) -> int:
 def check_whole(store: MemoryFiles) -> None:
     """Keys are there once, on each level above 0 of a bucket too; vectors speak of files that are there; all is counted."""
     table = Table("t", store, dialect)
-    base, found = table._base(), content(table)
-    entries = scan.files(store, base).entries
+    base, found = table._view(), content(table)
+    entries = base.files().entries
     assert table.scan().count() == len(found)
-    assert (base.document or {}).get("totalRecordCount", 0) == sum(entries["_ROW_COUNT"].to_pylist())
-    marked = manifest.vectors(manifest.read_index(store, base.document))["of"].to_pylist()
+    assert (base.state.document or {}).get("totalRecordCount", 0) == sum(entries["_ROW_COUNT"].to_pylist())
+    marked = manifest.vectors(manifest.read_index(store, base.state.document))["of"].to_pylist()
     assert len(set(marked)) == len(marked)
     assert set(marked) <= set(entries["_FILE_NAME"].to_pylist())
     if table.schema.primary_key and len(entries):
@@ -238,7 +241,7 @@ def race(kind: str, verb: str, other: str, moment: int) -> None:
     check_whole(store)
     table = Table("t", store, dialect)
     if not {"roll back", "delete tag"} & {verb, other}:  # Which leave files to the sweep.
-        ours = {each.path for each in dialect.orphans(store, table._base(), 2**62)} - {ORPHAN}
+        ours = {each.path for each in table._view().orphans(2**62)} - {ORPHAN}
         assert not ours, where
     if moment % 2 == 0:
         table.expire_snapshots(retain_last=1)

@@ -13,13 +13,15 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import AlreadyExists, CommitError, LakeError, NotFound, StoreError
-from lakeformat.dialects.paimon import dialect
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.model import evolution
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.failing import AT_ONCE, NthCallFails, Remembered, fail_each_call
+
+dialect = Paimon()
 
 SCHEMA = Schema(
     fields=(

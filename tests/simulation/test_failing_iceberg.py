@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import NotFound
-from lakeformat.dialects.iceberg import dialect, metadata
+from lakeformat.dialects.iceberg import metadata
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model import evolution
 from lakeformat.model.order import SortField
 from lakeformat.model.partition import identity
@@ -20,6 +21,8 @@ from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.failing import AT_ONCE, fail_each_call
 from tests.simulation.test_failing import content, once, rows
+
+dialect = Iceberg()
 
 MERGE_ON_READ = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
 SCHEMA = Schema(
@@ -114,14 +117,14 @@ def swept(store: MemoryFiles) -> Counter[str]:
 
 def seen(table: Table) -> Any:
     """The rows of the table and of each branch, and its version."""
-    base = table._base()
+    base = table._view().state
     names = sorted(metadata.branches(base))
     return content(table), {name: content(table.branch(name)) for name in names}, metadata.format_version(base)
 
 
 def landed(table: Table) -> list[str]:
     """The snapshots of verbs that were asked for by a name of their own, on any branch."""
-    branches = metadata.branches(table._base())
+    branches = metadata.branches(table._view().state)
     found = {s.id: s.operation_id or "" for name in branches for s in table.branch(name).snapshots()}
     return sorted(id for id in found.values() if len(id) < 36)
 

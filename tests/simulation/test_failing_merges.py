@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import LakeError
-from lakeformat.dialects.iceberg import dialect
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
@@ -19,6 +19,8 @@ from lakeformat.table import Table, create
 from tests.contract.in_parts import Workers, by_parts
 from tests.simulation.failing import AT_ONCE, fail_each_call, holding
 from tests.simulation.test_failing import rows
+
+dialect = Iceberg()
 
 MERGE_ON_READ = {"write.merge.mode": "merge-on-read"}
 

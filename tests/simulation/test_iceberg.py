@@ -2,12 +2,15 @@
 
 import pytest
 
-from lakeformat.dialects.iceberg import dialect, plan
+from lakeformat.dialects.iceberg import plan
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.storage import head as head_module
 from tests.simulation.iceberg import IcebergWorld
 from tests.simulation.iceberg_rows import RowWorld
-from tests.simulation.racing import SEEDS, commit_module, lands_late, race, race_for_free_names, without
+from tests.simulation.racing import SEEDS, Instead, commit_module, lands_late, race, race_for_free_names, without
 from tests.simulation.test_loop import OFTEN_NEEDED, RULES
+
+dialect = Iceberg()
 
 HEADS = {"numbered files": False, "a catalog's pointer": True}
 
@@ -68,20 +71,11 @@ def test_rows_that_were_deleted_never_come_back():
         assert race(world, seed, attempts=1 + seed % 3, turns_each=6) == [], "replay it with this seed"
 
 
-class Careless:
-    """The dialect with one function changed."""
-
-    def __init__(self, **changed):
-        self.__dict__.update(changed)
-
-    def __getattr__(self, name):
-        return getattr(dialect, name)
-
-
+_ANEW = without("starting", "conflict.starting_sequence(base, operation)", "None", plan)
 CARELESS = {
-    "what others did is checked": Careless(check=lambda reader, operation, base: None),
-    "compactions count as old as what they read": Careless(
-        plan=without("starting", "conflict.starting_sequence(base, operation)", "None", plan).plan
+    "what others did is checked": Instead(dialect, check=lambda view, operation: None),
+    "compactions count as old as what they read": Instead(
+        dialect, plan=lambda view, operation, stamp: _ANEW.plan(view.reader, operation, view.state, stamp)
     ),
 }
 

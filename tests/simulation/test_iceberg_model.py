@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import dialect, manifest, scan
+from lakeformat.dialects.iceberg import manifest, scan
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.engines import worker
 from lakeformat.model.operation import Request, RowDelta
 from lakeformat.model.partition import identity
@@ -16,6 +17,8 @@ from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.model.work import Content
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+
+dialect = Iceberg()
 
 STEPS = int(os.environ.get("LAKEFORMAT_STEPS", "15"))
 SEEDS = int(os.environ.get("LAKEFORMAT_SEEDS", "150")) // 50
@@ -53,7 +56,7 @@ def delete_keys(t: Table, ids: list[int], dt: str | None) -> None:
     base = dialect.load(store, dialect.head(store).version())
     field = base.schema.field("id")
     layout = replace(
-        dialect.layout(base), fields=(field,), partition_by=(), directory=lambda v, b: "data", stats=(),
+        base.layout(), fields=(field,), partition_by=(), directory=lambda v, b: "data", stats=(),
         content=Content.EQUALITY_DELETES,
     )  # fmt: skip
     (file,) = worker.write(store, iter([pa.record_batch({"id": pa.array(ids)})]), layout)
@@ -107,7 +110,7 @@ def test_any_order_of_changes_by_row_gives_the_rows_of_a_plain_list(seed: int):
             case "drop":
                 t.delete(where)
                 rows = [r for r in rows if r[2] != dt]
-        deletes = manifest.live_entries(t._store, t._base(), content=manifest.ManifestContent.DELETES)
+        deletes = manifest.live_entries(t._store, t._view().state, content=manifest.ManifestContent.DELETES)
         marked = deletes.filter(pa.array(scan.is_vector(deletes)))["referenced_data_file"].to_pylist()
         assert len(marked) == len(set(marked)), f"seed {seed}, step {step}: {verb}"
         found = t.scan().to_arrow()

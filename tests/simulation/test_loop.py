@@ -9,7 +9,7 @@ from tests.simulation.toy import ToyWorld
 # Each rule of the loop, as it stands in the code, and the code without it.
 RULES = {
     "find first": (
-        "if found := settle(store, dialect, operation, base, doubts) or dialect.find(store, operation, base):",
+        "if found := settle(store, operation, view, doubts) or view.find(operation):",
         "if found := None:",
     ),
     "UNKNOWN deletes nothing": ("plan, may_land=True)", "plan, discard(store, plan.files) is None)"),
@@ -18,7 +18,7 @@ RULES = {
         "    if 0:\n        raise unknown(store, id, failure or",
     ),
     "find last": (
-        "        found = settle(store, dialect, operation, base, doubts) or dialect.find(store, operation, base)\n",
+        "        found = settle(store, operation, view, doubts) or view.find(operation)\n",
         "        found = None\n",
     ),
     "cleaning up never raises": (

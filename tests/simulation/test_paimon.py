@@ -6,16 +6,19 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from lakeformat.dialects.paimon import dialect, lineage
+from lakeformat.dialects.paimon import lineage
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.errors import CommitError, StoreError
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage import head as head_module
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.paimon import PaimonWorld
-from tests.simulation.racing import SEEDS, commit_module, lands_late, race, race_for_free_names, without
+from tests.simulation.racing import SEEDS, Instead, commit_module, lands_late, race, race_for_free_names, without
 from tests.simulation.test_loop import OFTEN_NEEDED, RULES
 from tests.simulation.turns import FaultyStore, Turns
+
+dialect = Paimon()
 
 ASIDES = {
     "writers": (),
@@ -42,21 +45,14 @@ def test_the_head_needs_to_look_again_after_it_has_created():
     assert race_for_free_names(PaimonWorld("expire", "free names"), head=mutant.CreateHead)
 
 
-class Credulous:
-    """The dialect, to which every snapshot that is there led to the newest one."""
-
-    lineage = without("strays", "if after is None:", "if True:", lineage)
-
-    def settle(self, *arguments):
-        return self.lineage.settle(*arguments)
-
-    def __getattr__(self, name):
-        return getattr(dialect, name)
-
-
 def test_the_dialect_needs_to_tell_strays_from_history():
     world = PaimonWorld("expire", "free names")
-    world.dialect = Credulous()
+    mutant = without(
+        "strays", "if after is None:", "if True:", lineage
+    )  # Every snapshot that is there led to the newest one.
+    world.dialect = Instead(
+        dialect, settle=lambda view, *asked: mutant.settle(view.reader, asked[0], view.state, *asked[1:])
+    )
     assert race_for_free_names(world)
 
 

@@ -20,9 +20,24 @@ name = "toy"
 
 @dataclass(frozen=True)
 class State:
+    """A view of the toy."""
+
     version: int
     root: dict[str, Any]
     files: tuple[str, ...]
+    reader: Reader
+
+    def find(self, operation: Operation) -> Snapshot | None:
+        return find(self.reader, operation, self)
+
+    def settle(self, operation: Operation, plan: Plan, since: int) -> Outcome:
+        return settle(self.reader, operation, self, plan, since)
+
+    def check(self, operation: Operation) -> None:
+        check(self.reader, operation, self)
+
+    def plan(self, operation: Operation, stamp: Stamp) -> Plan:
+        return plan(self.reader, operation, self, stamp)
 
 
 def head(store: Store) -> Head:
@@ -31,9 +46,9 @@ def head(store: Store) -> Head:
 
 def load(reader: Reader, version: int, known: State | None = None) -> State:
     if version == 0:
-        return State(0, {"schema": 0}, ())
+        return State(0, {"schema": 0}, (), reader)
     root = json.loads(reader.read(f"snapshot/snapshot-{version}"))
-    return State(version, root, tuple(json.loads(reader.read(root["manifest"]))))
+    return State(version, root, tuple(json.loads(reader.read(root["manifest"]))), reader)
 
 
 def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:

@@ -4,12 +4,14 @@ import uuid
 from dataclasses import replace
 
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.engines import worker
 from lakeformat.engines.files import parquet
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.partition import Partitioning, TransformKind
 from lakeformat.model.work import OneFolder
+
+iceberg = Iceberg()
 
 
 def append(table, rows, without=None, partition=None):
@@ -21,8 +23,9 @@ def append(table, rows, without=None, partition=None):
     store, head = table._store, iceberg.head(table._store)
     base = iceberg.load(store, head.version())
     if partition is not None:
-        base = replace(base, schema=replace(base.schema, partitioning=Partitioning()))
-    layout = iceberg.layout(base, store)
+        schema = replace(base.schema, partitioning=Partitioning())
+        base = replace(base, state=replace(base.state, schema=schema))
+    layout = base.layout(from_files=True)
     if without is None:
         without = {p.source for p in layout.partition_by if p.transform.kind is TransformKind.IDENTITY}
     held = parquet.present(layout.fields, list(rows.schema))

@@ -10,9 +10,11 @@ import pytest
 
 from lakeformat import AlreadyExists, Conflict, InvalidInput, Lake, NotFound, UnsupportedFeature
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.operation import Adopt, Request
 from lakeformat.model.work import WrittenFile
+
+iceberg = Iceberg()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("ts", pa.timestamp("us")), ("dt", pa.string())])
 MORNING, NIGHT = datetime.datetime(2024, 1, 1, 8), datetime.datetime(2024, 1, 1, 22)
@@ -253,7 +255,7 @@ def test_who_loses_a_race_deletes_nothing(table, tmp_path):
     """The files are others': neither a conflict nor a repeat may take them."""
     path = file(tmp_path)
     store, head = table._store, iceberg.head(table._store)
-    before = table._base()
+    before = table._view()
     added = (WrittenFile(path, ("a", datetime.date(2024, 1, 1)), 2, Path(path).stat().st_size),)
     request = Request(id="late", schema_id=before.schema.id, partitioning_id=before.schema.partitioning.id)
     table.add_files([path])

@@ -16,7 +16,7 @@ import pytest
 from lakeformat import AlreadyExists, InvalidInput, Lake, LakeError, NotFound, StoreError
 from lakeformat.catalogs.sql import SqlCatalog, SqlEntry
 from lakeformat.codec.arrow import fields_from_arrow
-from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model import evolution
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Schema
@@ -30,6 +30,8 @@ from tests.simulation.failing import NthCallFails
 from tests.simulation.writers import SCHEMA as WRITERS_SCHEMA
 from tests.simulation.writers import write
 from tests.unit.s3_server import S3Server
+
+iceberg = Iceberg()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
 COMMITS = 5

@@ -23,6 +23,7 @@ from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from tests.simulation import toy
+from tests.simulation.racing import Instead
 
 
 def append(id: str = "op") -> Append:
@@ -79,16 +80,6 @@ class Case:
 
     def manifests(self) -> list[str]:
         return [each.path for each in self.store.list("manifest")]
-
-
-class Toy:
-    """The toy with some of its functions replaced."""
-
-    def __init__(self, **functions: Any) -> None:
-        vars(self).update(functions)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(toy, name)
 
 
 @dataclass
@@ -200,7 +191,7 @@ def test_an_answer_that_does_not_tell_is_settled_by_history():
 
 
 def test_a_history_that_was_cut_leaves_an_attempt_in_doubt():
-    case = Case(dialect=Toy(settle=lambda *arguments: Outcome.UNKNOWN))
+    case = Case(dialect=Instead(toy, settle=lambda *arguments: Outcome.UNKNOWN))
 
     def unheard(version: int, plan: Plan) -> Outcome:
         case.lose(version, plan)
@@ -243,7 +234,7 @@ def test_a_race_lost_to_the_same_operation_of_another_caller_is_found():
 
 
 def test_attempts_that_history_rules_out_are_in_doubt_no_more():
-    case = Case(dialect=Toy(check=lambda reader, operation, base: refuse_after(base.version)))
+    case = Case(dialect=Instead(toy, check=lambda view, operation: refuse_after(view.version)))
 
     def refuse_after(version: int) -> None:
         if version:
@@ -275,14 +266,14 @@ def test_files_of_an_attempt_without_an_answer_stay_for_it_may_land_yet(answers:
 
 
 def test_history_tells_of_an_attempt_that_no_search_by_id_finds():
-    case = Case(dialect=Toy(find=lambda *arguments: None))
+    case = Case(dialect=Instead(toy, find=lambda *arguments: None))
     case.answers = [case.publish_unheard]
     made = case.commit(append())
     assert (made.id, made.attempts, case.version()) == (1, 2, 1)
 
 
 def test_the_root_of_an_attempt_that_newer_versions_hide_is_removed():
-    case = Case(dialect=Toy(settle=lambda *arguments: Outcome.LOST, find=lambda *arguments: None))
+    case = Case(dialect=Instead(toy, settle=lambda *arguments: Outcome.LOST, find=lambda *arguments: None))
 
     def hidden(version: int, plan: Plan) -> Outcome:
         case.publish(version, plan)
@@ -295,7 +286,7 @@ def test_the_root_of_an_attempt_that_newer_versions_hide_is_removed():
 
 
 def test_what_a_plan_leaves_unused_is_deleted_once_it_is_published():
-    case = Case(dialect=Toy(plan=lambda *arguments: replace(toy.plan(*arguments), unused=("data/unused",))))
+    case = Case(dialect=Instead(toy, plan=lambda view, *how: replace(view.plan(*how), unused=("data/unused",))))
     case.store.write("data/unused", b"x")
     case.answers = [case.lose]
     case.commit(append())
@@ -326,15 +317,10 @@ def test_a_conflict_discards_what_was_written():
 def test_what_no_longer_fits_after_others_changed_the_table_discards_what_was_written():
     case = Case()
 
-    class Strict:
-        @staticmethod
-        def check(reader: Any, operation: Operation, base: Any) -> None:
-            raise InvalidInput("the number of buckets has changed")
+    def check(view: Any, operation: Operation) -> None:
+        raise InvalidInput("the number of buckets has changed")
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(toy, name)
-
-    case.dialect = Strict()
+    case.dialect = Instead(toy, check=check)
     with pytest.raises(InvalidInput, match="buckets"):
         case.commit(append())
     assert not case.store.exists("data/op")
@@ -345,17 +331,12 @@ def test_what_no_longer_fits_while_an_attempt_may_land_yet_discards_nothing():
     case = Case()
     checks: list[int] = []
 
-    class Strict:
-        @staticmethod
-        def check(reader: Any, operation: Operation, base: Any) -> None:
-            checks.append(base.version)
-            if len(checks) == 2:
-                raise InvalidInput("the number of buckets has changed")
+    def check(view: Any, operation: Operation) -> None:
+        checks.append(view.version)
+        if len(checks) == 2:
+            raise InvalidInput("the number of buckets has changed")
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(toy, name)
-
-    case.answers, case.dialect = [case.never_arrive], Strict()
+    case.answers, case.dialect = [case.never_arrive], Instead(toy, check=check)
     with pytest.raises(CommitUnknown, match="buckets"):
         case.commit(append())
     assert checks == [0, 0]
@@ -485,16 +466,13 @@ def test_storage_that_fails_in_the_last_look_is_no_answer_either():
 
 
 def test_any_other_failure_leaves_every_file():
-    class Dialect:
-        load = staticmethod(toy.load)
-
-        def find(self, *_: Any) -> Snapshot | None:
-            raise CorruptTable("snapshot-2")
+    def find(*_: Any) -> Snapshot | None:
+        raise CorruptTable("snapshot-2")
 
     case = Case()
     case.store.write("data/op", b"x")
     with pytest.raises(CorruptTable):
-        commit(case.store, case, Dialect(), append())
+        commit(case.store, case, Instead(toy, find=find), append())
     assert case.store.exists("data/op")
 
 

@@ -7,11 +7,13 @@ import pytest
 
 from lakeformat import Conflict, InvalidInput, Lake
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.iceberg import manifest
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.operation import Request, Rewrite, RowDelta
 from lakeformat.model.predicate import ALWAYS
+
+iceberg = Iceberg()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 AWAY = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
@@ -50,7 +52,7 @@ def ids(table, **how):
 
 def kinds(table):
     """(content, rows) of the files of deletes that are live."""
-    found = manifest.live_entries(table._store, table._base(), content=manifest.ManifestContent.DELETES)
+    found = manifest.live_entries(table._store, table._view().state, content=manifest.ManifestContent.DELETES)
     return sorted(zip(found["content"].to_pylist(), found["record_count"].to_pylist(), strict=True))
 
 
@@ -112,8 +114,8 @@ def test_nulls_and_columns_that_changed(lake):
 
 def test_a_compaction_meanwhile_never_brings_rows_back(table):
     """It read the table before the keys were deleted, and relies on these to stay."""
-    store, base, engine = table._store, table._base(), ArrowEngine(1)
-    tasks = iceberg.compaction(store, base, True, ALWAYS)
+    store, base, engine = table._store, table._view(), ArrowEngine(1)
+    tasks = base.compaction(True, ALWAYS)
     late = Rewrite(
         request=Request(id="late"),
         removed=tuple(p for t in tasks for r in t.read for p in r.paths),
@@ -130,8 +132,8 @@ def test_a_compaction_meanwhile_never_brings_rows_back(table):
 @pytest.mark.parametrize("meanwhile", ["compact", "overwrite", "convert", "delete", "append", "keys"])
 def test_a_conversion_minds_what_others_did_to_its_files(table, meanwhile):
     delete_keys(table, [(3, "a"), (12, "a")])
-    store, base = table._store, table._base()
-    tasks, gone, files = iceberg.conversion(store, base)
+    store, base = table._store, table._view()
+    tasks, gone, files = base.conversion()
     added = tuple(file for written in ArrowEngine(1).mark(store, tasks) for file in written)
     request = Request(id="late", absent_until=base.version)
     late = RowDelta(
@@ -152,7 +154,7 @@ def test_a_conversion_minds_what_others_did_to_its_files(table, meanwhile):
         case "keys":
             delete_keys(table, [(4, "a")])
     left = ids(table)
-    is_vector = base.document["format-version"] == 3
+    is_vector = base.state.document["format-version"] == 3
     if meanwhile in ("append", "keys") or (meanwhile == "delete" and not is_vector):
         commit(store, iceberg.head(store), iceberg, late)
     else:
@@ -172,7 +174,7 @@ def test_files_of_positions_become_vectors_but_for_data_files_that_have_one(lake
     t.delete("id = 2")
     left = ids(t)
     assert t.rewrite_position_deletes().kind == "compact"
-    found = manifest.live_entries(t._store, t._base(), content=manifest.ManifestContent.DELETES)
+    found = manifest.live_entries(t._store, t._view().state, content=manifest.ManifestContent.DELETES)
     assert found["file_format"].to_pylist() == ["PUFFIN", "PUFFIN"]
     assert len(set(found["referenced_data_file"].to_pylist())) == 2  # One for each data file.
     assert sorted(found["record_count"].to_pylist()) == [2, 2]

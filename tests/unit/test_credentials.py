@@ -12,13 +12,15 @@ import pytest
 from lakeformat import Lake, StoreError, UnsupportedFeature
 from lakeformat.catalogs import vended
 from lakeformat.catalogs.catalog import Found
-from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.credentials import Issued, Lease, Renewing
 from lakeformat.storage.files import open_store
 from lakeformat.table import Table
 from tests.unit.rest_server import RestServer
 from tests.unit.s3_server import S3Server
+
+iceberg = Iceberg()
 
 SCHEMA = pa.schema([("id", pa.int64())])
 HOUR = 3600

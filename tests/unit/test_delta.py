@@ -29,7 +29,7 @@ def rows_of(table):
 
 def contents(table):
     """How many files of each kind the newest snapshot added."""
-    made = table._base().snapshot_document["summary"]
+    made = table._view().state.snapshot_document["summary"]
     names = ("added-data-files", "added-equality-delete-files", "added-position-delete-files")
     return tuple(int(made.get(name, 0)) for name in names)
 

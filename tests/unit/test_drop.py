@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import InvalidInput, Lake, LakeError, NotFound, StoreError, UnsupportedFeature
-from lakeformat.dialects.iceberg import dialect as iceberg
-from lakeformat.dialects.paimon import dialect as paimon
+from lakeformat.dialects.iceberg.dialect import Iceberg
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.maintenance.drop import drop
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
@@ -21,6 +21,10 @@ from tests.simulation.failing import NthCallFails
 from tests.unit.s3_server import S3Server
 from tests.unit.test_catalogs import Counted, FailingEntry
 from tests.unit.test_credentials import catalog as rest_catalog
+
+iceberg = Iceberg()
+
+paimon = Paimon()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
 AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.

@@ -10,11 +10,13 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import UnsupportedFeature
-from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.iceberg import manifest
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table
 from tests.golden import wire
+
+iceberg = Iceberg()
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "iceberg"
 TABLES = sorted(path.stem for path in GOLDEN.glob("*.zip"))
@@ -60,7 +62,7 @@ def test_there_is_a_table_of_each_kind():
 
 def name_manifests_themselves(table):
     """Snapshots as Java wrote them before there were manifest lists (`write.manifest-lists.enabled=false`)."""
-    base = table._base()
+    base = table._view().state
     document = json.loads(json.dumps(base.document))
     for snapshot in document["snapshots"]:
         snapshot["manifests"] = manifest.metas_of(table._store, snapshot)["manifest_path"].to_pylist()
@@ -88,7 +90,7 @@ def test_a_table_of_version_1_goes_on_in_a_later_one(version, lists):
     assert rows(table.scan()) == said(expected["latest"])
     for snapshot_id, answer in expected["snapshots"].items():
         assert rows(table.scan(snapshot_id=int(snapshot_id))) == said(answer), snapshot_id
-    document = table._base().document
+    document = table._view().state.document
     assert document["format-version"] == int(version)
     assert not {"schema", "partition-spec"} & document.keys()
     assert ("next-row-id" in document) == (version == "3")

@@ -12,11 +12,13 @@ import pytest
 from lakeformat import Conflict, CorruptTable, InvalidInput, Lake, NotFound, UnsupportedFeature
 from lakeformat.codec import avro
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.evolution import AddColumn, SetProperties
 from lakeformat.model.operation import Request, Rewrite
 from lakeformat.storage.files import open_store
+
+iceberg = Iceberg()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
 
@@ -186,7 +188,7 @@ def test_a_rewrite_loses_to_whoever_replaced_its_files_and_leaves_none_of_its_ow
         table.append(rows((i, "a")))
     read = tuple(table.inspect.files()["path"].to_pylist())
     store = open_store(table.uri)
-    (written,) = ArrowEngine().write(store, rows((0, "a"), (1, "a"), (2, "a")), iceberg.layout(iceberg.load(store, 4)))
+    (written,) = ArrowEngine().write(store, rows((0, "a"), (1, "a"), (2, "a")), iceberg.load(store, 4).layout())
     table.overwrite_partitions(rows((9, "a")))
     operation = Rewrite(request=Request(id="late"), removed=read, added=(written,))
     with pytest.raises(Conflict, match="3 are no longer in the table"):

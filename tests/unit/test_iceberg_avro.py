@@ -13,11 +13,13 @@ import pytest
 from lakeformat import CorruptFile, Lake
 from lakeformat.codec import avro_fields
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.iceberg import manifest
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.engines import worker
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.work import WrittenFile
+
+iceberg = Iceberg()
 
 SCHEMA = pa.schema(
     [
@@ -47,7 +49,9 @@ def lake(tmp_path):
 
 def files(table, content=manifest.ManifestContent.DATA):
     store = table._store
-    return manifest.live_entries(store, iceberg.load(store, iceberg.head(store).version()), content=content).to_pylist()
+    return manifest.live_entries(
+        store, iceberg.load(store, iceberg.head(store).version()).state, content=content
+    ).to_pylist()
 
 
 def opened(entry):
@@ -300,6 +304,6 @@ def test_places_of_rows_count_over_batches(lake):
     )
     t.append(pa.table({"id": range(100)}))
     t.delete("id in (5, 55, 99)")
-    (task,) = iceberg.scan(t._store, iceberg.load(t._store, iceberg.head(t._store).version()))
+    (task,) = iceberg.load(t._store, iceberg.head(t._store).version()).scan()
     found = [id for batch in worker.read(t._store, task, batch_rows=7) for id in batch["id"].to_pylist()]
     assert found == [i for i in range(100) if i not in (5, 55, 99)]

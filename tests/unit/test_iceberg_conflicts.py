@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from lakeformat.codec import expression
-from lakeformat.dialects.iceberg import conflict, dialect
+from lakeformat.dialects.iceberg import conflict
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound, OutsideScope, UnsupportedFeature
 from lakeformat.model import evolution
 from lakeformat.model.operation import (
@@ -51,7 +52,7 @@ def rows(*ids: int, dt: str = "a") -> pa.Table:
 @pytest.fixture
 def table() -> Table:
     """A row in each of two partitions, a tag on the first snapshot, and a branch that is one ahead."""
-    made = Table("d.t", MemoryFiles(), dialect)
+    made = Table("d.t", MemoryFiles(), Iceberg())
     create(made, SCHEMA)
     made.append(rows(1, 2))
     made.create_tag("kept")
@@ -62,11 +63,11 @@ def table() -> Table:
 
 
 def on(table: Table, text: str) -> Any:
-    return bind(expression.parse(text), table._base().schema.fields)
+    return bind(expression.parse(text), table.schema.fields)
 
 
 def check(table: Table, operation: Operation) -> None:
-    dialect.check(table._store, operation, table._base())
+    table._view().check(operation)
 
 
 def paths(table: Table, dt: str) -> tuple[str, ...]:
@@ -82,7 +83,7 @@ def last(table: Table) -> int:
 def test_nothing_can_be_done_to_a_table_that_is_gone():
     store = MemoryFiles()
     with pytest.raises(NotFound, match="the table is gone"):
-        dialect.check(store, Append(request=REQUEST, added=()), dialect.load(store, 0))
+        Iceberg().load(store, 0).check(Append(request=REQUEST, added=()))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_what_is_asked_of_a_table_as_it_is(table: Table, operation: Any, error: 
     ],
 )
 def test_rows_of_an_earlier_partitioning_are_refused(table: Table, make: Callable[[Request], Operation]):
-    request = replace(REQUEST, partitioning_id=table._base().spec.id)
+    request = replace(REQUEST, partitioning_id=table._view().state.spec.id)
     check(table, make(request))
     table.evolve([evolution.DropPartitionField("dt")])
     table.evolve([evolution.AddPartitionField(identity("id").fields[0])])
@@ -160,7 +161,7 @@ def test_rows_of_an_earlier_partitioning_are_refused(table: Table, make: Callabl
 
 
 def test_deletes_may_be_of_an_earlier_partitioning(table: Table):
-    request = replace(REQUEST, partitioning_id=table._base().spec.id)
+    request = replace(REQUEST, partitioning_id=table._view().state.spec.id)
     table.evolve([evolution.DropPartitionField("dt")])
     check(table, RowDelta(request=request, added=(replace(IN_A, spec_id=0, content=Content.POSITION_DELETES),)))
 
@@ -191,7 +192,7 @@ def test_a_pin_minds_rows_that_come_or_go_inside_the_scope_alone(table: Table, k
 
 
 def test_a_pin_before_the_first_snapshot():
-    table = Table("d.t", MemoryFiles(), dialect)
+    table = Table("d.t", MemoryFiles(), Iceberg())
     create(table, SCHEMA)
     check(table, Overwrite(request=REQUEST, added=(), pinned_to=0))
     table.append(rows(1))
@@ -214,7 +215,7 @@ def test_a_branch_goes_forward_to_what_its_own_snapshots_led_to(table: Table):
 def test_a_snapshot_that_is_in_use_again_does_not_expire(table: Table):
     with pytest.raises(Conflict, match="is in use again"):
         check(table, DropSnapshots(request=REQUEST, snapshots=(last(table), 5)))
-    fresh = Table("d.t", MemoryFiles(), dialect)
+    fresh = Table("d.t", MemoryFiles(), Iceberg())
     create(fresh, SCHEMA)
     check(fresh, DropSnapshots(request=REQUEST, snapshots=(5,)))
 
@@ -284,7 +285,7 @@ def test_what_a_change_by_row_minds(table: Table, kind: str, level: str):
 def test_only_a_compaction_counts_as_of_what_it_read(table: Table):
     read = last(table)
     number = conflict.starting_sequence(
-        table._base(), Rewrite(request=REQUEST, removed=(), added=(), kind="compact", read_at=read)
+        table._view().state, Rewrite(request=REQUEST, removed=(), added=(), kind="compact", read_at=read)
     )
     assert number == 2
     for other in (
@@ -292,4 +293,4 @@ def test_only_a_compaction_counts_as_of_what_it_read(table: Table):
         Rewrite(request=REQUEST, removed=(), added=(), kind="compact"),
         Rewrite(request=REQUEST, removed=(), added=(), kind="compact", read_at=5),
     ):
-        assert conflict.starting_sequence(table._base(), other) is None
+        assert conflict.starting_sequence(table._view().state, other) is None

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeformat import Conflict, InvalidInput, Lake, UnsupportedFeature, row_level
+from lakeformat import Conflict, InvalidInput, Lake, UnsupportedFeature
 from lakeformat.codec import sql_text
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg import conflict, manifest
-from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.engines import worker
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
@@ -24,6 +24,10 @@ from lakeformat.model.schema import Field, Kind, Row, Schema, scalar, walk
 from lakeformat.model.work import Content
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from lakeformat.verbs import delete, overwrite, update
+from lakeformat.verbs.change import Change
+
+iceberg = Iceberg()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 MERGE_ON_READ = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
@@ -90,7 +94,9 @@ def base_of(table):
 
 
 def live_deletes(table):
-    return manifest.live_entries(store_of(table), base_of(table), content=manifest.ManifestContent.DELETES).to_pylist()
+    return manifest.live_entries(
+        store_of(table), base_of(table).state, content=manifest.ManifestContent.DELETES
+    ).to_pylist()
 
 
 def delete_keys(table, values, column="id"):
@@ -98,7 +104,7 @@ def delete_keys(table, values, column="id"):
     store, base = store_of(table), base_of(table)
     field = base.schema.field(column)
     layout = replace(
-        iceberg.layout(base), fields=(field,), partition_by=(), directory=lambda v, b: "data/dt=a", stats=(),
+        base.layout(), fields=(field,), partition_by=(), directory=lambda v, b: "data/dt=a", stats=(),
         content=Content.EQUALITY_DELETES,
     )  # fmt: skip
     (file,) = worker.write(store, iter([pa.record_batch({column: pa.array(values)})]), layout)
@@ -292,8 +298,9 @@ def test_files_of_a_write_that_fails_are_removed(table, monkeypatch):
     store = store_of(table)
     before = {f.path for f in store.list("data")}
     condition = bind(sql_text.parse("id = 3"), table.schema.fields)
+    change = Change(store, base_of(table), Failing(), Request(id="x"))
     with pytest.raises(InvalidInput, match="no"):
-        row_level.update(store, iceberg, Failing(), base_of(table), Request(id="x"), {"v": condition}, condition)
+        update.update(change, {"v": condition}, condition)
     assert {f.path for f in store.list("data")} == before
 
 
@@ -360,20 +367,20 @@ def operation(table, what, isolation):
         **{f"write.{v}.mode": "copy-on-write" if "copy" in what else "merge-on-read" for v in ("delete", "update")},
         **{f"write.{v}.isolation-level": isolation or "snapshot" for v in ("delete", "update")},
     })  # fmt: skip
-    base = replace(base, schema=schema)
+    base = replace(base, state=replace(base.state, schema=schema))
     condition = bind(sql_text.parse(CONDITION), schema.fields)
     request = Request(id="late", absent_until=base.version)
     match what.split()[0]:
         case "append":
-            return Append(request=request, added=tuple(engine.write(store, rows([77], "a"), iceberg.layout(base))))
+            return Append(request=request, added=tuple(engine.write(store, rows([77], "a"), base.layout())))
         case "delete":
-            return row_level.delete(store, iceberg, engine, base, request, condition)
+            return delete.delete(Change(store, base, engine, request), condition)
         case "update":
             assigned = {"v": bind(sql_text.parse("'late'"), schema.fields)}
-            return row_level.update(store, iceberg, engine, base, request, assigned, condition)
+            return update.update(Change(store, base, engine, request), assigned, condition)
         case "overwrite":
-            return row_level.replace_rows(store, iceberg, engine, base, request, condition, (), None)
-    tasks = iceberg.compaction(store, base, True, ALWAYS)
+            return overwrite.replace_rows(Change(store, base, engine, request), condition, (), None)
+    tasks = base.compaction(True, ALWAYS)
     removed = tuple(p for t in tasks for r in t.read for p in r.paths)
     added = tuple(f for written in engine.rewrite(store, tasks) for f in written)
     return Rewrite(request=request, removed=removed, added=added, read_at=base.snapshot.id)
@@ -414,7 +421,7 @@ def test_what_others_do_on_other_branches_breaks_nothing(stored, what):
     audit = stored.create_branch("audit")
     for table, elsewhere in ((stored, audit), (audit, stored)):
         before = ids(table)
-        store, base = store_of(table), table._base()
+        store, base = store_of(table), table._view()
         late = operation(stored, what, "serializable")
         late = replace(late, request=replace(late.request, branch=table._branch, id=f"{what} {table._branch}"))
         if not isinstance(late, Append):
@@ -629,8 +636,8 @@ def vectors(table):
 def lineage(table):
     """Row -> (its id, when it changed)."""
     store, base = store_of(table), base_of(table)
-    fields, _ = iceberg.rewriting(base)
-    tasks = iceberg.tasks(store, base, iceberg.files(store, base), fields)
+    fields, _ = base.rewriting()
+    tasks = base.tasks(base.files(), fields)
     batches = [batch for task in tasks for batch in worker.read(store, task)]
     return {row["id"]: (row["_row_id"], row["_last_updated_sequence_number"]) for b in batches for row in b.to_pylist()}
 
@@ -669,7 +676,7 @@ def test_rows_keep_their_ids_wherever_they_move(vectors):
     assert sorted(row_id for row_id, _ in before.values()) == list(range(41))
     vectors.delete("id = 1")
     vectors.update({"v": "'new'", "dt": "'c'"}, where="id in (2, 100)")
-    changed = base_of(vectors).document["last-sequence-number"]
+    changed = base_of(vectors).state.document["last-sequence-number"]
     vectors.compact(full=True)
     vectors.alter().set_properties({f"write.{v}.mode": "copy-on-write" for v in ("delete", "update")}).commit()
     vectors.delete("id = 3")
@@ -717,7 +724,7 @@ def delete_values(table, rows, **how):
 
     fields = tuple(asked(base.schema.field(each.name), each.type) for each in rows.schema)
     layout = replace(
-        iceberg.layout(base), fields=fields, partition_by=(), directory=lambda v, b: "data", stats=(),
+        base.layout(), fields=fields, partition_by=(), directory=lambda v, b: "data", stats=(),
         content=Content.EQUALITY_DELETES, **how,
     )  # fmt: skip
     (file,) = worker.write(store, iter(rows.to_batches()), layout)
@@ -731,7 +738,7 @@ def delete_values(table, rows, **how):
 def with_deletes(table):
     """For each data file, by its first id, how many files of deletes a scan reads beside it."""
     found = {}
-    for task in iceberg.scan(store_of(table), base_of(table)):
+    for task in base_of(table).scan():
         for place, path in enumerate(task.paths):
             alone = replace(task, paths=(path,), row_counts=(task.row_counts[place],), sizes_bytes=(1,), deletes=())
             (batch, *_) = worker.read(store_of(table), alone)

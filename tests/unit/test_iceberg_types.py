@@ -15,12 +15,14 @@ import pytest
 
 from lakeformat import Field, InvalidInput, Lake, Schema, UnsupportedFeature
 from lakeformat.codec import expression, murmur, single_value, transform
-from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.iceberg import manifest, types
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.partition import Transform, TransformKind
 from lakeformat.model.predicate import bind
 from lakeformat.model.schema import Kind, Scalar, scalar
 from lakeformat.model.type_text import parse_type
+
+iceberg = Iceberg()
 
 FORMATS = ("parquet", "orc", "avro")
 COLUMNS = {
@@ -60,7 +62,9 @@ def data(table, *rows):
 
 def entries(table, content=manifest.ManifestContent.DATA):
     store = table._store
-    return manifest.live_entries(store, iceberg.load(store, iceberg.head(store).version()), content=content).to_pylist()
+    return manifest.live_entries(
+        store, iceberg.load(store, iceberg.head(store).version()).state, content=content
+    ).to_pylist()
 
 
 def test_every_type_comes_back(table):
@@ -184,7 +188,7 @@ def test_a_manifest_of_uuids_of_both_signs_is_not_left_out(tmp_path):
         assert t.scan(where=where).to_arrow()["id"].to_pylist() == [i]
         assert len(t.scan(where=where).plan()) == 1
     # What Java makes of the same partitions: the least is one with a sign.
-    base = t._base()
+    base = t._view().state
     (meta,) = manifest.metas_of(t._store, base.snapshot_document).to_pylist()
     meta["partitions"][0] |= {"lower_bound": uuids[3], "upper_bound": uuids[2]}
     metas = pa.Table.from_pylist([meta], manifest.META)

@@ -8,9 +8,11 @@ import pytest
 
 from lakeformat import CorruptFile, CorruptTable, Lake
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.work import WrittenFile
+
+iceberg = Iceberg()
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("v", pa.string()), ("st", pa.struct([("a", pa.int32()), ("b", pa.string())])),

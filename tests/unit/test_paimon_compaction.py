@@ -12,13 +12,17 @@ import pytest
 from lakeformat import Conflict, InvalidInput, Lake
 from lakeformat.codec import murmur
 from lakeformat.commit import commit
-from lakeformat.dialects.paimon import compaction, dialect, metadata
+from lakeformat.dialects.paimon import compaction, metadata
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.maintenance import compact
 from lakeformat.model.operation import Append, Request, Rewrite
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.model.schema import Kind, Schema, scalar
 from lakeformat.model.work import KeyRange, Upkeep, WrittenFile
+from lakeformat.verbs.change import Change
+
+dialect = Paimon()
 
 RULES = compaction.Rules.of(Schema(fields=()))
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
@@ -273,8 +277,8 @@ def test_files_of_several_schemas_keep_their_order(tmp_path):
 
 
 def totals(table):
-    base = table._base()
-    entries = dialect.files(table._store, base).entries
+    base = table._view()
+    entries = base.files().entries
     return sorted(set(zip(entries["_TOTAL_BUCKETS"].to_pylist(), entries["_BUCKET"].to_pylist(), strict=True)))
 
 
@@ -310,7 +314,7 @@ def test_a_rescaled_partition_takes_no_rows_until_it_is_overwritten(tmp_path):
 def test_a_writer_that_began_before_the_rescaling_still_lands(tmp_path):
     t = make(tmp_path, bucket="2", bucket_key="id")
     t.append(rows(1, 2, 3))
-    base = t._base()
+    base = t._view()
     added = t._write(base, rows(4, 5, 6))
     request, _ = t._asked(base, None, None)
     t.alter().set_properties({"bucket": "4"}).commit()
@@ -339,8 +343,8 @@ class Meddling(ArrowEngine):
 
 
 def run(table, engine, full=True):
-    request, _ = table._asked(table._base(), None, None)
-    return compact.compact(table._store, dialect, engine, request, full, ALWAYS, 5)
+    request, _ = table._asked(table._view(), None, None)
+    return compact.compact(Change(table._store, table._view(), engine, request), dialect, full, ALWAYS)
 
 
 @pytest.mark.parametrize("bucket", ["-1", "2"])
@@ -446,7 +450,7 @@ def test_a_rewrite_that_removes_what_is_gone_is_refused_whole(tmp_path):
     t = make(tmp_path)
     t.append(rows(1))
     t.append(rows(2))
-    base = t._base()
+    base = t._view()
     request = Request(id="r", schema_id=base.schema.id)
     paths = tuple(t.inspect.files()["path"].to_pylist())
     t.delete("id = 2")
@@ -478,4 +482,4 @@ def test_partitions_count_as_small_what_compaction_takes(tmp_path, key, properti
     assert table.inspect.partitions()["small_file_count"].to_pylist() == [2 * small]
     base = dialect.load(store, 2)
     if not key:
-        assert len(dialect.compaction(store, base, True, ALWAYS)) == small
+        assert len(base.compaction(True, ALWAYS)) == small

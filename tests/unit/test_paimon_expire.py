@@ -12,7 +12,8 @@ import pytest
 
 from lakeformat import Conflict, CorruptTable, InvalidInput, Lake, LakeError, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.commit import commit
-from lakeformat.dialects.paimon import dialect, expire, manifest, metadata, plan, scan
+from lakeformat.dialects.paimon import expire, manifest, metadata, plan, scan
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.errors import StoreError
 from lakeformat.maintenance import expire as maintenance
 from lakeformat.maintenance import sweep
@@ -24,6 +25,8 @@ from lakeformat.model.snapshot import Retention, Stamp
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+
+dialect = Paimon()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 ONE = Retention(1, 1)
@@ -142,10 +145,10 @@ class World:
         return made.id
 
     def tidy(self, id):
-        maintenance.remove(self.store, dialect.replaced_history(self.store, id))
+        maintenance.remove(self.store, expire.replaced_history(self.store, id))
 
     def tag(self, name, id):
-        path, content = dialect.tag(self.store, dialect.at(self.store, id), name, self.clock, None)
+        path, content = dialect.at(self.store, id).tag(name, self.clock, None)
         self.store.create(path, content)
 
     def expire(self, retention=ONE):
@@ -165,7 +168,7 @@ class World:
         bases = [dialect.at(self.store, i) for i in metadata.snapshot_ids(self.store)]
         bases += [dialect.at_tag(self.store, name) for name in metadata.tags(self.store)]
         for base in bases:
-            found = set(scan.files(self.store, base).paths.to_pylist())
+            found = set(base.files().paths.to_pylist())
             assert found == self.at[base.version], base.version
             reachable |= found
         missing = {p for p in reachable if not self.store.exists(p)}
@@ -205,7 +208,7 @@ def test_whatever_is_kept_reads_and_whatever_nobody_reaches_is_gone(keep):
     assert world.store.read("snapshot/EARLIEST") == str(13 - keep).encode()
     assert metadata.snapshot_ids(world.store) == list(range(13 - keep, 13))
     # No manifest, list or anything is left over either.
-    assert dialect.orphans(world.store, dialect.load(world.store, 12), 2) == []
+    assert dialect.load(world.store, 12).orphans(2) == []
 
 
 @pytest.mark.parametrize("tagged", range(1, 12))
@@ -215,10 +218,10 @@ def test_tags_keep_their_files_until_they_go(tagged):
     world.tag("t", tagged)
     assert len(world.expire().snapshots) == 11
     world.check(unreachable_gone=True)
-    maintenance.remove(world.store, dialect.expiry_of_tag(world.store, dialect.load(world.store, 12), "t"))
+    maintenance.remove(world.store, dialect.load(world.store, 12).expiry_of_tag("t"))
     assert metadata.tags(world.store) == {}
     world.check(unreachable_gone=True)
-    assert dialect.orphans(world.store, dialect.load(world.store, 12), 2) == []
+    assert dialect.load(world.store, 12).orphans(2) == []
 
 
 def test_two_tags_share_files():
@@ -227,9 +230,9 @@ def test_two_tags_share_files():
     world.tag("one", 3)
     world.tag("two", 4)
     world.expire()
-    maintenance.remove(world.store, dialect.expiry_of_tag(world.store, dialect.load(world.store, 12), "two"))
+    maintenance.remove(world.store, dialect.load(world.store, 12).expiry_of_tag("two"))
     world.check(unreachable_gone=True)
-    maintenance.remove(world.store, dialect.expiry_of_tag(world.store, dialect.load(world.store, 12), "one"))
+    maintenance.remove(world.store, dialect.load(world.store, 12).expiry_of_tag("one"))
     world.check(unreachable_gone=True)
 
 
@@ -248,12 +251,12 @@ def test_an_interrupted_expiry_loses_nothing_and_the_next_finishes():
         except StoreError:
             world.store.left = -1
             for id in (10, 11, 12):
-                assert set(scan.files(world.store, dialect.at(world.store, id)).paths.to_pylist()) == world.at[id]
+                assert set(dialect.at(world.store, id).files().paths.to_pylist()) == world.at[id]
                 assert all(world.store.exists(p) for p in world.at[id] | world.at[2])
             world.expire(Retention(3, 3))
             assert metadata.snapshot_ids(world.store) == [10, 11, 12]
             world.check(unreachable_gone=True)
-            assert dialect.orphans(world.store, dialect.load(world.store, 12), 2) == []
+            assert dialect.load(world.store, 12).orphans(2) == []
             continue
         break
     assert n > 30
@@ -262,7 +265,7 @@ def test_an_interrupted_expiry_loses_nothing_and_the_next_finishes():
 def test_an_unreadable_manifest_of_what_stays_stops_everything():
     world = World()
     story(world)
-    lists = manifest.read_list(world.store, dialect.load(world.store, 12).document["deltaManifestList"])
+    lists = manifest.read_list(world.store, dialect.load(world.store, 12).state.document["deltaManifestList"])
     path = f"manifest/{lists['_FILE_NAME'][0].as_py()}"
     for content in (b"garbage", None):
         held = world.store.read(path)
@@ -285,13 +288,15 @@ def test_a_missing_manifest_of_what_goes_is_no_hindrance():
     world = World()
     story(world)
     base = dialect.at(world.store, 3)
-    lists = manifest.read_list(world.store, base.document["deltaManifestList"])
+    lists = manifest.read_list(world.store, base.state.document["deltaManifestList"])
     gone = {f"manifest/{n}" for n in lists["_FILE_NAME"].to_pylist()} | {
-        f"manifest/{base.document['deltaManifestList']}"
+        f"manifest/{base.state.document['deltaManifestList']}"
     }
     later = {
         f"manifest/{n}"
-        for n in manifest.read_metas(world.store, dialect.load(world.store, 12).document)["_FILE_NAME"].to_pylist()
+        for n in manifest.read_metas(world.store, dialect.load(world.store, 12).state.document)[
+            "_FILE_NAME"
+        ].to_pylist()
     }
     world.store.delete(gone - later)
     other = MemoryFiles(f"{world.store.root}-cold")
@@ -307,16 +312,16 @@ def test_a_file_deleted_and_added_again_is_not_lost():
     world = World()
     world.append("a")
     base = dialect.load(world.store, 1)
-    entries = manifest.live_entries(world.store, base.document, base.schema)
+    entries = manifest.live_entries(world.store, base.state.document, base.schema)
     up = entries.set_column(entries.schema.get_field_index("_LEVEL"), "_LEVEL", pa.array([5], pa.int32()))
     delta = pa.concat_tables([plan._deleted(entries), up])
     made = manifest.emit(delta, base.schema, "manifest-11111111-1111-1111-1111-111111111111")
-    before = manifest.read_metas(world.store, base.document)
+    before = manifest.read_metas(world.store, base.state.document)
     for path, content in made.files.items():
         world.store.write(path, content)
     for name, metas in (("base", before), ("delta", made.metas)):
         world.store.write(f"manifest/manifest-list-{name}", manifest.emit_list(metas, base.schema))
-    document = {**base.document, "id": 2, "baseManifestList": "manifest-list-base", "deltaManifestList": "manifest-list-delta",
+    document = {**base.state.document, "id": 2, "baseManifestList": "manifest-list-base", "deltaManifestList": "manifest-list-delta",
                 "commitKind": "COMPACT", "commitUser": "java"}  # fmt: skip
     world.store.write("snapshot/snapshot-2", metadata.emit_snapshot(document))
     world.at[2] = set(world.live)
@@ -546,13 +551,13 @@ def test_an_interrupted_expiry_loses_no_changelog_and_the_next_finishes():
             assert there >= {*range(5, 13)}
             assert all(world.store.exists(path) for path in world.at[10] | came)
             base = dialect.load(world.store, 12)
-            told = dialect.delta(world.store, base, 6, 7, base.schema.fields)
+            told = base.delta(6, 7, base.schema.fields)
             assert {path for each in told for task in each.tasks for path in task.paths} == came
             world.expire(Retention(3, 3))
         assert metadata.snapshot_ids(world.store) == [10, 11, 12]
         assert metadata.changelog_ids(world.store) == [5, 6, 7, 8, 9]
         assert world.data() == world.check() | came
-        assert dialect.orphans(world.store, base, 2) == []
+        assert base.orphans(2) == []
         (left,) = metadata.read_changelogs(world.store, [7])
         named = [
             left["deltaManifestList"],
@@ -571,10 +576,10 @@ def test_a_tag_that_goes_leaves_what_tells_a_changelog():
     world.expire()
     came = world.at[7] - world.at[6]
     base = dialect.load(world.store, 12)
-    maintenance.release(world.store, dialect, base, dialect.expiry_of_tag(world.store, base, "t"))
+    maintenance.release(world.store, dialect, base, base.expiry_of_tag("t"))
     assert all(world.store.exists(path) for path in came)
-    assert dialect.orphans(world.store, base, 2) == []
-    told = dialect.delta(world.store, base, 6, 7, base.schema.fields)
+    assert base.orphans(2) == []
+    told = base.delta(6, 7, base.schema.fields)
     assert {path for each in told for task in each.tasks for path in task.paths} == came
 
 
@@ -602,11 +607,11 @@ def test_branches_keep_what_they_reach():
         world.store.write(f"branch/branch-b{id}/schema/schema-0", world.store.read("schema/schema-0"))
     world.expire()
     assert all(world.store.exists(p) for id in (3, 5, 12) for p in world.at[id])
-    assert dialect.orphans(world.store, dialect.load(world.store, 12), 2) == []
+    assert dialect.load(world.store, 12).orphans(2) == []
     world.store.delete(["branch/branch-b3/schema/schema-0"])
     world.store.write("dt=a/bucket-0/data-11111111-1111-1111-1111-111111111111-0.parquet", b"orphan")
     with pytest.raises(CorruptTable, match="branch-b3"):
-        dialect.orphans(world.store, dialect.load(world.store, 12), 2)
+        dialect.load(world.store, 12).orphans(2)
 
 
 # --- a model of Java's expiry -----------------------------------------------------------------------------------------
@@ -740,7 +745,7 @@ def test_an_interrupted_removal_of_replaced_history_hides_nothing():
 def test_an_append_that_races_a_rollback_lands_after_it(table):
     for i in (1, 2, 3):
         table.append(rows(i))
-    base = table._base()
+    base = table._view()
     added = table._write(base, rows(9))
     request, _ = table._asked(base, None, None)
     back = table.rollback_to(1)
@@ -970,11 +975,9 @@ def test_partitions_go_by_their_newest_file(table):
         {"partition.expiration-time": "2 s", "partition.expiration-strategy": "update-time"}
     ).commit()
     assert table.expire_partitions() is None
-    base, now_ms = table._base(), int(time.time() * 1000)
-    scope = dialect.expired_partitions(table._store, base, now_ms + 10_000)
-    assert set(scan.files(table._store, base, scope).paths.to_pylist()) == set(
-        table.inspect.files()["path"].to_pylist()
-    )
+    base, now_ms = table._view(), int(time.time() * 1000)
+    scope = base.expired_partitions(now_ms + 10_000)
+    assert set(base.files(scope).paths.to_pylist()) == set(table.inspect.files()["path"].to_pylist())
     table.alter().set_properties({"partition.expiration-strategy": "by-mood"}).commit()
     with pytest.raises(UnsupportedFeature, match="by-mood"):
         table.expire_partitions()

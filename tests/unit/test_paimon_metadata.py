@@ -9,8 +9,11 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import CorruptFile, InvalidInput, Lake, LakeError, NotFound, UnsupportedFeature
-from lakeformat.dialects.paimon import dialect, expire, metadata
+from lakeformat.dialects.paimon import expire, metadata
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.model.schema import Field, Kind, Schema, scalar
+
+dialect = Paimon()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 DAY_MS = 86_400_000
@@ -461,8 +464,8 @@ def test_a_tags_time_is_the_local_clocks_as_javas_is(table, home):
         table.append(rows(1))
         table.create_tag("t", retain=datetime.timedelta(hours=1))
         now_ms = int(time.time() * 1000)
-        assert metadata.expired_tags(table._store, table._base(), now_ms) == []
-        assert metadata.expired_tags(table._store, table._base(), now_ms + 3_700_000) == ["t"]
+        assert metadata.expired_tags(table._store, table._view().state, now_ms) == []
+        assert metadata.expired_tags(table._store, table._view().state, now_ms + 3_700_000) == ["t"]
         newest = table.inspect.partitions()["last_modified_ms"].to_pylist()[0]
         assert abs(newest - now_ms) < 60_000
     finally:
@@ -518,4 +521,4 @@ def test_retention_reads_the_tables_options():
     assert (found.retain_min, found.retain_max, found.older_than_ms, found.limit) == (2, 7, 10_000_000 - 7_200_000, 3)
     found = expire.default_retention(Schema((Field(0, "a", scalar(Kind.INT)),)), 10_000_000)
     assert (found.retain_min, found.retain_max, found.older_than_ms, found.limit) == (10, 2**31 - 1, 6_400_000, 50)
-    assert dialect.attempts(Schema((), properties={"commit.max-retries": "3"})) == 4
+    assert metadata.attempts(Schema((), properties={"commit.max-retries": "3"})) == 4

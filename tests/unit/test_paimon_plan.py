@@ -7,7 +7,8 @@ import pytest
 
 from lakeformat import CorruptFile, Lake, NoSuchFile, NotFound, OutsideScope, UnsupportedFeature
 from lakeformat.codec import avro
-from lakeformat.dialects.paimon import conflict, dialect, manifest, metadata, plan
+from lakeformat.dialects.paimon import conflict, manifest, metadata, plan
+from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.model.operation import Append, Overwrite, Request, Rewrite
 from lakeformat.model.partition import identity
@@ -16,6 +17,8 @@ from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.model.snapshot import Stamp
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage.memory import MemoryFiles
+
+dialect = Paimon()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 
@@ -195,8 +198,8 @@ def test_kinds_totals_and_deltas(table, home, verb, kind, operation):
 def test_entries_say_of_new_files_what_java_says(table):
     table.append(rows(1, 2))
     table.append(rows(3))
-    base = table._base()
-    [entry] = dialect.files(table._store, base).entries.slice(0, 1).to_pylist()
+    base = table._view()
+    [entry] = base.files().entries.slice(0, 1).to_pylist()
     for key, value in {
         "_KIND": 0, "_BUCKET": 0, "_TOTAL_BUCKETS": -1, "_MIN_KEY": bytes(12), "_MAX_KEY": bytes(12), "_MIN_SEQUENCE_NUMBER": 0,
         "_MAX_SEQUENCE_NUMBER": 1, "_LEVEL": 0, "_EXTRA_FILES": [], "_DELETE_ROW_COUNT": 0, "_FILE_SOURCE": 0, "_ROW_COUNT": 2,
@@ -213,7 +216,7 @@ def test_rows_of_a_fixed_bucket_are_numbered_on_from_its_newest(tmp_path):
     table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"], properties=properties)
     for given in (rows(1, 2, 3), rows(4, 5), rows(6, dt="y"), rows(7)):
         table.append(given)
-    live = dialect.files(table._store, table._base()).entries
+    live = table._view().files().entries
     ends = ("_MIN_SEQUENCE_NUMBER", "_MAX_SEQUENCE_NUMBER", "_ROW_COUNT")
     assert sorted(zip(*(live[name].to_pylist() for name in ends), strict=True)) == [
         (0, 0, 1), (0, 2, 3), (3, 4, 2), (5, 5, 1),
@@ -230,10 +233,10 @@ def test_a_file_without_rows_or_without_stats_is_no_trouble():
 
 def test_plans_are_the_same_for_the_same_stamp(table):
     table.append(rows(1))
-    base = table._base()
+    base = table._view()
     added = table._write(base, rows(2))
     operation = Append(request=Request(id="x"), added=added)
-    one, two, other = (dialect.plan(table._store, operation, base, Stamp(5, "n", a)) for a in (0, 0, 1))
+    one, two, other = (base.plan(operation, Stamp(5, "n", a)) for a in (0, 0, 1))
     assert list(one.files) == list(two.files)
     assert (one.root_path, one.root) == (two.root_path, two.root)
     assert not one.files.keys() & other.files.keys()
@@ -241,7 +244,7 @@ def test_plans_are_the_same_for_the_same_stamp(table):
 
 
 def test_files_written_under_an_older_schema_say_so(table, home):
-    base = table._base()
+    base = table._view()
     added = table._write(base, rows(1))
     request, _ = table._asked(base, None, None)
     table.alter().add_column("late", "int").rename_column("v", "w").commit()
@@ -254,7 +257,7 @@ def test_files_written_under_an_older_schema_say_so(table, home):
 
 def test_files_of_unknown_ending_are_refused_by_name(table):
     table.append(rows(1))
-    base = table._base()
+    base = table._view()
     for path in ("dt=x/bucket-0/data-x", "dt=x/bucket-0/data-x.csv.gz", "dt=x/bucket-0/data-x.vortex"):
         file = WrittenFile(path, ("x",), 1, 1)
         made = table._commit(base, Append(request=Request(id=path), added=(file,)))
@@ -315,7 +318,7 @@ def test_declared_partitions_of_every_type(tmp_path, kind):
 
 def test_operations_on_a_table_that_is_gone():
     store = MemoryFiles("memory://gone")
-    base = State(0, Schema((), id=-1))
+    base = State(0, Schema((), id=-1), exists=False)
     for operation in (
         Append(request=Request(id="x"), added=()),
         Overwrite(request=Request(id="x"), added=()),

@@ -16,14 +16,17 @@ from pyroaring import BitMap, BitMap64
 from lakeformat import CommitError, Conflict, CorruptFile, InvalidInput, Lake, StoreError
 from lakeformat.codec import avro, bitmap, vector_file
 from lakeformat.codec.arrow import from_arrow
-from lakeformat.dialects.paimon import dialect, manifest, plan
-from lakeformat.dialects.paimon.dialect import head, load
+from lakeformat.dialects.paimon import manifest, plan
+from lakeformat.dialects.paimon.dialect import Paimon
+from lakeformat.dialects.paimon.metadata import head, load
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Schema
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.failing import NthCallFails
+
+dialect = Paimon()
 
 AT_ONCE = datetime.timedelta(days=-1)
 

@@ -23,7 +23,8 @@ from lakeformat.catalogs.rest import RestCatalog, RestIssuer
 from lakeformat.catalogs.sql import SqlCatalog
 from lakeformat.codec import avro, bitmap, expression, vector_file
 from lakeformat.codec.arrow import fields_from_arrow
-from lakeformat.dialects.iceberg import dialect, manifest, metadata, scan
+from lakeformat.dialects.iceberg import manifest, metadata, scan
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.scan import Files
 from lakeformat.dialects.paimon import manifest as paimon_manifest
 from lakeformat.dialects.paimon import metadata as paimon_metadata
@@ -38,6 +39,8 @@ from lakeformat.storage.head import Pointer
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.unit.rest_server import RestServer
+
+dialect = Iceberg()
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("v", pa.string()), ("dt", pa.string()), ("st", pa.struct([("a", pa.int32())]))]
@@ -218,7 +221,7 @@ def test_iceberg_name_mapping(iceberg, seed):
     mapping = metadata.default_mapping(iceberg.schema.fields)
     text = json.dumps(changed(mapping, chance))
     text = text if chance.random() < 0.7 else flipped(text.encode(), chance).decode(errors="replace")
-    base = iceberg._base()
+    base = iceberg._view().state
     schema = type(base.schema)(**{**{f: getattr(base.schema, f) for f in base.schema.__slots__},
                                   "properties": {metadata.NAME_MAPPING: text}})  # fmt: skip
     try:
@@ -241,7 +244,7 @@ def test_a_name_mapping_that_is_none(tmp_path, text):
 
 def avro_files(table):
     """(a data manifest, a manifest of deletes, a manifest list, its rows)."""
-    base = table._base()
+    base = table._view().state
     path = base.snapshot_document["manifest-list"]
     metas = manifest.parse_list(table._store.read(path), path)
     names = [metas.filter(pa.compute.equal(metas["content"], kind))["manifest_path"][0].as_py() for kind in (0, 1)]
@@ -284,7 +287,7 @@ def test_iceberg_manifests(iceberg, seed):
     else:
         made = flipped(whole, chance)
     own = metas.filter(pa.compute.equal(metas["content"], kind)).slice(0, 1)
-    read_manifest(iceberg._base(), made, own)
+    read_manifest(iceberg._view().state, made, own)
 
 
 @fuzzed(120)
@@ -296,7 +299,7 @@ def test_iceberg_manifest_lists(iceberg, seed):
         if chance.random() < 0.6
         else with_schema(whole, changed(avro.read_head(whole).schema, chance))
     )
-    base = iceberg._base()
+    base = iceberg._view().state
     where = bind(expression.parse("dt = 'a' and id < 2"), base.schema.fields)
     try:
         metas = manifest.parse_list(made, "snap-1.avro")

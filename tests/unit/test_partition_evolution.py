@@ -10,8 +10,10 @@ import pytest
 
 from lakeformat import Conflict, InvalidInput, Lake, NotFound, UnsupportedFeature
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import dialect as iceberg
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.operation import Append, Request
+
+iceberg = Iceberg()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string()), ("ts", pa.timestamp("us"))])
 DAY = datetime.datetime(2020, 1, 1)
@@ -131,7 +133,7 @@ def test_buckets_of_another_number_are_other_buckets(lake):
 
 def test_who_wrote_for_another_spec_starts_over(lake):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["dt"])
-    base = t._base()
+    base = t._view()
     added = t._write(base, rows(row(1)))
     t.alter().drop_partition_field("dt").add_partition_field("truncate(1, dt)").commit()
     request = Request(id="late", partitioning_id=base.schema.partitioning.id)
@@ -187,7 +189,7 @@ def test_columns_of_partitions_and_keys_change_their_names_and_widen(lake):
     t.alter().change_type("key", "bigint").change_type("n", "bigint").commit()
     assert (t.schema.primary_key, t.schema.partitioning.columns) == (("key",), ("day",))
     assert t.schema.partitioning.names == ("dt", "id_bucket", "n_truncate")
-    assert [s["spec-id"] for s in t._base().document["partition-specs"]] == [0]
+    assert [s["spec-id"] for s in t._view().state.document["partition-specs"]] == [0]
     t.append(pa.table({"key": [1 << 40, 3], "day": ["a", "c"], "n": [-(1 << 40), None]}))
     assert sorted(t.scan(["key"], where="day = 'a'").to_arrow()["key"].to_pylist()) == [1, 1 << 40]
     assert len(t.scan(where=f"key = {1 << 40}").plan()) == len(t.scan(where="n = 25").plan()) == 1

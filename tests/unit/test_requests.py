@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeformat.lake import DIALECTS
+from lakeformat.lake import FORMATS
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.storage.cache import Cache
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 
@@ -79,12 +80,12 @@ def world(name: str) -> tuple[Table, Counted]:
     kinds = {"id": Kind.BIGINT, "v": Kind.STRING, "p": Kind.INT}
     fields = tuple(Field(id, name, scalar(kind)) for id, (name, kind) in enumerate(kinds.items()))
     store = MemoryFiles(f"memory://requests/{uuid.uuid4()}")
-    table = Table("t", store, DIALECTS[format])
+    table = Table("t", store, FORMATS[format](Cache()))
     create(table, Schema(fields, partitioning=identity("p"), primary_key=key, properties=options))
     for start in (0, 10, 20):
         table.append(rows(*range(start, start + 10)))
     counted = Counted(store)
-    return Table("t", counted, DIALECTS[format]), counted
+    return Table("t", counted, FORMATS[format](Cache())), counted
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -8,7 +8,7 @@ import pytest
 
 from lakeformat import StoreError
 from lakeformat.catalogs.rest import RestCatalog
-from lakeformat.dialects.iceberg import dialect
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.errors import CommitError, StoreRefused
 from lakeformat.model import evolution
 from lakeformat.model.schema import Field, Kind, Schema, scalar
@@ -17,6 +17,8 @@ from lakeformat.storage.credentials import Renewing
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.unit.rest_server import RestServer
+
+dialect = Iceberg()
 
 SCHEMA = Schema(fields=(Field(0, "id", scalar(Kind.BIGINT)),))
 LOGIN = b"<html>Please log in</html>"

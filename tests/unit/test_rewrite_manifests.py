@@ -5,9 +5,11 @@ import pytest
 
 from lakeformat import Lake, UnsupportedFeature
 from lakeformat.commit import commit
-from lakeformat.dialects.iceberg import dialect as iceberg
 from lakeformat.dialects.iceberg import manifest
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.operation import Request, RewriteManifests
+
+iceberg = Iceberg()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
 APART = {"commit.manifest-merge.enabled": "false"}
@@ -37,7 +39,7 @@ def test_many_become_one_and_rows_stay(table):
     assert made.parent_id == before.id
     assert table.inspect.manifests().num_rows == 1
     assert (content(table), numbered(table)) == ([0, 1, 2, 3, 4, 5], numbers)
-    summary = table._base().snapshot_document["summary"]
+    summary = table._view().state.snapshot_document["summary"]
     assert (summary["operation"], summary["entries-processed"], summary["manifests-replaced"]) == ("replace", "6", "6")
     assert summary["total-data-files"] == "6"
     assert table.rewrite_manifests(id="once").id == made.id
@@ -53,7 +55,7 @@ def test_many_become_one_and_rows_stay(table):
 
 def numbered(table):
     """The sequence number and the snapshot of each file."""
-    entries = manifest.live_entries(table._store, table._base())
+    entries = manifest.live_entries(table._store, table._view().state)
     columns = [entries[n].to_pylist() for n in ("file_path", "sequence_number", "file_sequence_number", "snapshot_id")]
     return sorted(zip(*columns, strict=True))
 
@@ -78,14 +80,14 @@ def test_specs_and_deletes_keep_manifests_of_their_own(table):
 def test_partitions_lie_together(table):
     table.alter().set_properties({"commit.manifest.target-size-bytes": "2500"}).commit()
     assert table.rewrite_manifests() is not None or table.inspect.manifests().num_rows == 6
-    base = table._base()
-    metas = manifest.metas_of(table._store, base.snapshot_document)
-    kept = [len(manifest.prune_metas(metas, base, iceberg.scope_of(base.schema, [(value,)]))) for value in ("a", "b")]
+    base = table._view()
+    metas = manifest.metas_of(table._store, base.state.snapshot_document)
+    kept = [len(manifest.prune_metas(metas, base.state, base.scope_of([(value,)]))) for value in ("a", "b")]
     assert sum(kept) <= len(metas) + 1
 
 
 def test_a_writer_meanwhile_loses_nothing(table):
-    base = table._base()
+    base = table._view()
     request = Request(id="rewrite", absent_until=base.version)
     table.append(rows(7))
     commit(table._store, iceberg.head(table._store), iceberg, RewriteManifests(request=request))

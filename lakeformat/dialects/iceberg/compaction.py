@@ -16,8 +16,7 @@ from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Schema
-from lakeformat.model.work import DeleteFile, DeleteTask, MarkTask, RewriteTask, Upkeep
+from lakeformat.model.work import DeleteFile, DeleteTask, MarkTask, RewriteTask
 from lakeformat.storage.store import Reader
 
 SMALL, LARGE = 0.75, 1.8  # Of the target size: what lies between is left alone.
@@ -69,11 +68,6 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
         files = Files(entries.take(pa.array(part)), found.deletes.take(pa.array(own)))
         result.append(RewriteTask(tuple(scan.tasks(reader, base, files, fields)), write, spreads=True))
     return result
-
-
-def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
-    """None: Iceberg's writers leave compaction to others."""
-    return None
 
 
 def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[DeleteTask]:

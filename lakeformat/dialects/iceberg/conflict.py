@@ -106,7 +106,7 @@ CHECKED: dict[tuple[type, str, str | None], tuple[Check, ...]] = {
 
 def check(reader: Reader, operation: Operation, base: State) -> None:
     """Raise `Conflict` if others changed what `operation` relied on, or what says that it never could be."""
-    if base.schema.id < 0 and not isinstance(operation, Create):
+    if not base.exists and not isinstance(operation, Create):
         raise NotFound(f"{reader.root}: the table is gone")
     base = metadata.on(reader, base, operation.request.branch)
     match operation:

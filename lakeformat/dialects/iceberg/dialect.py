@@ -1,128 +1,62 @@
-"""Apache Iceberg, under the names that every format goes by."""
+"""Apache Iceberg: what makes a table one of this format, and how it is looked at."""
 
-from lakeformat.dialects.iceberg.compaction import (
-    compaction,
-    conversion,
-    delete_compaction,
-    has_many_manifests,
-    sorting,
-    upkeep,
-)
-from lakeformat.dialects.iceberg.conflict import check, isolation
-from lakeformat.dialects.iceberg.expire import (
-    default_retention,
-    due,
-    everything,
-    expired_partitions,
-    expiry,
-    expiry_of_tag,
-    orphans,
-    replaced_history,
-)
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from lakeformat.dialects.dialect import View
+from lakeformat.dialects.iceberg import expire, metadata
 from lakeformat.dialects.iceberg.inspect import INSPECTIONS
-from lakeformat.dialects.iceberg.layout import adoption, delete_layout, delta_layout, layout, rewriting
-from lakeformat.dialects.iceberg.lineage import settle
-from lakeformat.dialects.iceberg.manifest import rows_in, scope_of
-from lakeformat.dialects.iceberg.metadata import (
-    at,
-    at_tag,
-    at_time,
-    attempts,
-    committed,
-    consumer,
-    consumer_path,
-    documents_of_catalogs,
-    expired_tags,
-    head,
-    history,
-    is_table,
-    load,
-    on,
-    progress,
-    require_readable,
-    tag,
-    told,
-    until,
-)
-from lakeformat.dialects.iceberg.plan import changes, find, plan
-from lakeformat.dialects.iceberg.scan import (
-    audit,
-    bounds,
-    chooses_files,
-    complete,
-    count,
-    delta,
-    files,
-    located,
-    matching_wholly,
-    project,
-    scan,
-    tasks,
-)
+from lakeformat.dialects.iceberg.metadata import State
+from lakeformat.dialects.iceberg.view import IcebergView
+from lakeformat.model.snapshot import Expiry
+from lakeformat.storage.cache import Cache, cached
+from lakeformat.storage.head import Head
+from lakeformat.storage.store import Reader, Store
 
-name = "iceberg"
-is_movable = False  # Metadata and manifests name their files by absolute paths.
 
-__all__ = [
-    "INSPECTIONS",
-    "adoption",
-    "at",
-    "at_tag",
-    "at_time",
-    "attempts",
-    "audit",
-    "bounds",
-    "changes",
-    "check",
-    "chooses_files",
-    "committed",
-    "compaction",
-    "complete",
-    "consumer",
-    "consumer_path",
-    "conversion",
-    "count",
-    "default_retention",
-    "delete_compaction",
-    "delete_layout",
-    "delta",
-    "delta_layout",
-    "documents_of_catalogs",
-    "due",
-    "everything",
-    "expired_partitions",
-    "expired_tags",
-    "expiry",
-    "expiry_of_tag",
-    "files",
-    "find",
-    "has_many_manifests",
-    "head",
-    "history",
-    "is_movable",
-    "is_table",
-    "isolation",
-    "layout",
-    "load",
-    "located",
-    "matching_wholly",
-    "name",
-    "on",
-    "orphans",
-    "plan",
-    "progress",
-    "project",
-    "replaced_history",
-    "require_readable",
-    "rewriting",
-    "rows_in",
-    "scan",
-    "scope_of",
-    "settle",
-    "sorting",
-    "tag",
-    "tasks",
-    "told",
-    "until",
-    "upkeep",
-]
+@dataclass(frozen=True, slots=True)
+class Iceberg:
+    """See `dialects.dialect.Format`. Its views keep in `cache` what they have read."""
+
+    cache: Cache = field(default_factory=Cache)
+
+    @property
+    def name(self) -> str:
+        return "iceberg"
+
+    @property
+    def is_movable(self) -> bool:
+        return False  # Metadata and manifests name their files by absolute paths.
+
+    @property
+    def inspections(self) -> Collection[str]:
+        return INSPECTIONS
+
+    def is_table(self, reader: Reader) -> bool:
+        return metadata.is_table(reader)
+
+    def head(self, store: Store) -> Head:
+        return metadata.head(store)
+
+    def load(self, reader: Reader, version: int, known: View[State] | None = None) -> IcebergView:
+        return self._view(reader, metadata.load(reader, version, known.state if known else None))
+
+    def at(self, reader: Reader, snapshot_id: int) -> IcebergView:
+        return self._view(reader, metadata.at(cached(reader, self.cache), snapshot_id))
+
+    def at_tag(self, reader: Reader, name: str) -> IcebergView:
+        return self._view(reader, metadata.at_tag(reader, name))
+
+    def at_time(self, reader: Reader, epoch_ms: int) -> IcebergView:
+        return self._view(reader, metadata.at_time(cached(reader, self.cache), epoch_ms))
+
+    def until(self, reader: Reader, snapshot_id: int) -> IcebergView:
+        return self._view(reader, metadata.until(reader, snapshot_id))
+
+    def everything(self, reader: Reader) -> Expiry:
+        return expire.everything(cached(reader, self.cache))
+
+    def _view(self, reader: Reader, state: State) -> IcebergView:
+        return IcebergView(cached(reader, self.cache), state)

@@ -19,10 +19,9 @@ from lakeformat.dialects.iceberg.manifest import Status
 from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, METADATA_FOLDER, State
 from lakeformat.errors import CorruptTable, NoSuchFile, UnsupportedFeature
 from lakeformat.model.operation import DropBranch, DropSnapshots, DropTag, Request
-from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
-from lakeformat.model.snapshot import Expiry, Retention, Snapshot
-from lakeformat.storage.catalogued import Catalogued
+from lakeformat.model.snapshot import Expiry, Retention
+from lakeformat.storage.cache import in_catalog
 from lakeformat.storage.paths import is_absolute, relative, tables_below
 from lakeformat.storage.store import Listed, Reader
 
@@ -46,11 +45,6 @@ def default_retention(schema: Schema, now_ms: int) -> Retention:
         retain_min=options.integer(given, "history.expire.min-snapshots-to-keep"),
         older_than_ms=now_ms - options.integer(given, "history.expire.max-snapshot-age-ms"),
     )
-
-
-def due(reader: Reader, base: State, made: Snapshot, now_ms: int) -> Retention | None:
-    """None: Iceberg's writers leave expiry to others."""
-    return None
 
 
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
@@ -93,16 +87,6 @@ def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
     return Expiry((), (), operation=drop(request=request, name=name))
 
 
-def replaced_history(reader: Reader, version: int) -> Expiry:
-    """Nothing: a snapshot that a restore undid is in no history, and expires like any that nothing names."""
-    return NOTHING
-
-
-def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression | None:
-    """None: Iceberg's partitions have no time of their own."""
-    return None
-
-
 def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
     """Files that no snapshot names and that are older than `older_than_ms` (epoch). Candidates are listed first, so that
     whatever is committed meanwhile is either among the names read afterwards, or no candidate."""
@@ -116,7 +100,7 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
     if not candidates:
         return []
     now = metadata.newest(reader)
-    if now.schema.id < 0:
+    if not now.exists:
         raise CorruptTable(f"{reader.root} has no metadata; orphans cannot be told from files in use")
     try:
         used = [*_reached(reader, now, list(metadata.snapshots(now).values()))]
@@ -237,7 +221,7 @@ def _is_ours(reader: Reader, path: str) -> bool:
         return True
     if folder == METADATA_FOLDER:
         # Without the catalog that names it nobody can tell whether such a document is somebody's newest.
-        lost = isinstance(reader, Catalogued) and _DOCUMENT_NAME.fullmatch(name)
+        lost = in_catalog(reader) and _DOCUMENT_NAME.fullmatch(name)
         return bool(lost or _METADATA_NAME.fullmatch(name))
     return bool(_DATA_NAME.fullmatch(name))
 

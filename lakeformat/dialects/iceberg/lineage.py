@@ -18,7 +18,7 @@ from lakeformat.storage.store import Reader
 def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since: int) -> Outcome:
     """What became of an attempt whose answer did not tell; see the protocol."""
     request = operation.request
-    if base.schema.id < 0:  # The table is gone.
+    if not base.exists:  # The table is gone.
         return Outcome.LOST
     if isinstance(operation, WithoutSnapshot):
         is_known = metadata.is_known_since(reader, base, request, since)

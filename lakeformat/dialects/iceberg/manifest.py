@@ -7,8 +7,6 @@ and, once it is read through a list, by `_spec` (the spec of its manifest) and `
 from __future__ import annotations
 
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -46,6 +44,7 @@ from lakeformat.model.predicate import (
     starts_with,
 )
 from lakeformat.model.schema import Kind, Scalar, Schema, Type, scalar
+from lakeformat.storage.cache import decoded
 from lakeformat.storage.store import Reader
 
 
@@ -252,18 +251,13 @@ def read_raw(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> 
 def _all_decoded(
     reader: Reader, paths: Sequence[str], parse: Callable[[bytes, str], pa.Table], empty: pa.Table, missing_ok: bool
 ) -> list[pa.Table]:
-    """Files of the metadata folder, read several at a time; `empty` for one that is not there, where that may be."""
-    found = {path: _CACHE.get(path) for path in paths}
-    absent = [path for path, table in found.items() if table is None]
-    for path, data in zip(absent, reader.read_many(absent), strict=True):
-        if data is None:
-            if not missing_ok:
-                raise NoSuchFile(f"{path} is missing: the snapshot that names it expired, or is damaged")
-            found[path] = empty
-            continue
-        found[path] = parse(data, path)
-        _CACHE.put(path, found[path])
-    return [found[path] for path in paths]
+    """Files of the metadata folder; `empty` for one that is not there, where that may be."""
+    tables = []
+    for path, table in zip(paths, decoded(reader, paths, parse), strict=True):
+        if table is None and not missing_ok:
+            raise NoSuchFile(f"{path} is missing: the snapshot that names it expired, or is damaged")
+        tables.append(empty if table is None else table)
+    return tables
 
 
 def live_entries(
@@ -811,32 +805,6 @@ def _codec(schema: Schema) -> str:
     if asked not in known:
         raise UnsupportedFeature(f"write.manifest.compression-codec={asked!r}; known are {', '.join(known)}")
     return known[asked]
-
-
-class _ManifestCache:
-    """Decoded manifests by path, the least recently used dropped beyond `limit_bytes`."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
-        self._tables: OrderedDict[str, pa.Table] = OrderedDict()
-
-    def get(self, path: str) -> pa.Table | None:
-        with self._lock:
-            table = self._tables.get(path)
-            if table is not None:
-                self._tables.move_to_end(path)
-            return table
-
-    def put(self, path: str, table: pa.Table) -> None:
-        with self._lock:
-            if path not in self._tables:
-                self._tables[path] = table
-                self._size += table.nbytes
-            while self._size > self._limit and len(self._tables) > 1:
-                self._size -= self._tables.popitem(last=False)[1].nbytes
-
-
-_CACHE = _ManifestCache(512 << 20)
 
 
 # --- Avro schemas, as Java writes them ---------------------------------------------------------------------------------

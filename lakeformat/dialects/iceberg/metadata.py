@@ -32,7 +32,7 @@ from lakeformat.model.partition import PartitionField, Partitioning, Transform, 
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, Type, children, find_part, walk
 from lakeformat.model.snapshot import Snapshot, Stamp, utc
 from lakeformat.model.work import Named
-from lakeformat.storage.catalogued import Catalogued
+from lakeformat.storage.cache import in_catalog
 from lakeformat.storage.head import CreateHead, Head, Pointer, load_newest
 from lakeformat.storage.store import Reader, Store
 
@@ -97,6 +97,8 @@ class State:
     location: str = ""  # Where the document lies.
     whole: State | None = field(default=None, compare=False, repr=False)  # What was loaded, of a branch or of the past.
 
+    exists: bool = True
+
     @property
     def snapshot(self) -> Snapshot | None:
         return None if self.snapshot_document is None else to_snapshot(self.snapshot_document)
@@ -107,7 +109,7 @@ class State:
         return self.specs[self.document["default-spec-id"]]
 
 
-NOTHING = State(0, Schema(fields=(), id=-1))
+NOTHING = State(0, Schema(fields=(), id=-1), exists=False)
 
 
 _ID_AND_TIME = {"snapshot-id": int, "timestamp-ms": int}
@@ -138,13 +140,14 @@ _MAPPING["?fields"] = [_MAPPING]
 
 
 def head(store: Store) -> Head:
-    return store.head() if isinstance(store, Catalogued) else CreateHead(store, METADATA_FOLDER, "v", _SUFFIXES)
+    place = in_catalog(store)
+    return place.head() if place else CreateHead(store, METADATA_FOLDER, "v", _SUFFIXES)
 
 
 def is_table(reader: Reader) -> bool:
     """Whether there is an Iceberg table of the Hadoop layout at the reader's root, or one that a catalog has there."""
-    if isinstance(reader, Catalogued):
-        return reader.head().version() > 0
+    if place := in_catalog(reader):
+        return place.head().version() > 0
     return bool(_numbered(reader))
 
 
@@ -157,7 +160,7 @@ def documents_of_catalogs(reader: Reader) -> list[str]:
 def others(reader: Reader) -> list[State]:
     """The table as those see it who look elsewhere for its newest document: in the folder of a catalog's table the newest of the
     Hadoop layout, and in that of the Hadoop layout all that a catalog may name."""
-    if isinstance(reader, Catalogued):
+    if in_catalog(reader):
         newest_first = sorted(_numbered(reader).items(), reverse=True)[:1]
         return [parse(reader.read(path), version, reader.location(path)) for version, path in newest_first]
     paths = [f"{METADATA_FOLDER}/{name}" for name in documents_of_catalogs(reader)]
@@ -188,14 +191,14 @@ def next_path(reader: Reader, base: State, properties: Mapping[str, str], nonce:
 
     In the Hadoop layout it follows from the base alone: all who write the next version must contest one name.
     """
-    if isinstance(reader, Catalogued):
+    if in_catalog(reader):
         return f"{METADATA_FOLDER}/{base.version:05d}-{nonce}{_suffix(properties)}"
     return f"{METADATA_FOLDER}/v{base.version + 1}{_suffix(base.schema.properties)}"
 
 
 def hints(reader: Reader, base: State) -> dict[str, bytes]:
     """What readers without a catalog look at first, once the version after the base's is there."""
-    return {} if isinstance(reader, Catalogued) else {HINT: str(base.version + 1).encode()}
+    return {} if in_catalog(reader) else {HINT: str(base.version + 1).encode()}
 
 
 def parse(data: bytes, version: int, where: str) -> State:
@@ -271,7 +274,7 @@ def new_document(schema: Schema, location: str, stamp: Stamp) -> dict[str, Any]:
 def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
     """The base's document as the next version begins: the file of the base joins the log."""
     document = {k: v for k, v in base.document.items() if k not in (DOCUMENT_OPERATION, FOLLOWS)}
-    if DOCUMENT_OPERATION in base.document and not isinstance(reader, Catalogued):
+    if DOCUMENT_OPERATION in base.document and not in_catalog(reader):
         document[FOLLOWS] = base.document[DOCUMENT_OPERATION]
     previous = {"timestamp-ms": document["last-updated-ms"], "metadata-file": base.location}
     kept = max(options.integer(base.schema.properties, "write.metadata.previous-versions-max"), 1)
@@ -284,7 +287,7 @@ def obsolete(reader: Reader, base: State, document: Mapping[str, Any]) -> tuple[
     """The documents that the log of the one after the base's names no more, where the table wants these gone
     (`write.metadata.delete-after-commit.enabled`). Those of a table in a catalog the sweep removes."""
     wanted = options.boolean(base.schema.properties, "write.metadata.delete-after-commit.enabled")
-    if isinstance(reader, Catalogued) or not wanted:
+    if in_catalog(reader) or not wanted:
         return ()
     named = {each["metadata-file"] for each in document["metadata-log"]}
     gone = [
@@ -397,21 +400,6 @@ def default_mapping(fields: tuple[Field, ...]) -> list[dict[str, Any]]:
 
 
 # --- versions ---------------------------------------------------------------------------------------------------------
-
-
-def progress(reader: Reader, consumer: str) -> int | None:
-    """Refused: nothing in an Iceberg table keeps who has read how far."""
-    raise UnsupportedFeature(f"{reader.root}: Iceberg tables have no consumers; keep a snapshot by a tag")
-
-
-def consumer(name: str, next_snapshot: int) -> tuple[str, bytes]:
-    """Refused, as `progress`."""
-    raise UnsupportedFeature(f"consumer {name!r}: Iceberg tables have no consumers; keep a snapshot by a tag")
-
-
-def consumer_path(name: str) -> str:
-    """Refused, as `progress`."""
-    raise UnsupportedFeature(f"consumer {name!r}: Iceberg tables have no consumers; keep a snapshot by a tag")
 
 
 def at(reader: Reader, version: int) -> State:

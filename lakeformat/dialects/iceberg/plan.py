@@ -116,7 +116,7 @@ def changes(reader: Reader, base: State) -> tuple[PartitionChange, ...]:
 
 
 def _create(reader: Reader, request: Request, schema: Schema, base: State, stamp: Stamp) -> Plan:
-    if base.schema.id >= 0:
+    if base.exists:
         raise AlreadyExists(f"{reader.root}: there is a table already; pass if_exists='ignore' to take it as it is")
     declared = metadata.declare(schema, reader.root)
     document = metadata.new_document(declared, reader.root, stamp)

@@ -53,25 +53,12 @@ def scan(
     base: State,
     columns: Sequence[str] | None = None,
     predicate: Expression = ALWAYS,
-    by_bucket: bool = False,
 ) -> list[ReadTask]:
-    """The tasks that together read the rows for which `predicate` (bound to the schema) is true. No rows are merged by key."""
+    """The tasks that together read the rows for which `predicate` (bound to the schema) is true."""
     found = files(reader, base, predicate)
     residual = _residual(base, found, predicate)
     fields = project(base, columns)
     return tasks(reader, base, found, projection.with_columns_of(residual, fields, base.schema.fields), residual)
-
-
-def located(
-    reader: Reader, base: State, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
-) -> list[ReadTask]:
-    """Refused: an Iceberg table knows no buckets of keys."""
-    raise UnsupportedFeature(f"{reader.root}: rows of an Iceberg table are in no bucket of a key; scan reads them")
-
-
-def complete(base: State) -> State:
-    """The table itself: readers see all of its rows."""
-    return base
 
 
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:

@@ -22,9 +22,6 @@ from lakeformat.model.work import (
     SEQUENCE,
     VALUE_KIND,
     Content,
-    DeleteFile,
-    DeleteTask,
-    MarkTask,
     ReadTask,
     RewriteTask,
     Upkeep,
@@ -107,18 +104,6 @@ def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
         hides=options.hides_level_0(given),
         ahead=max(options.integer(given, "num-sorted-run.stop-trigger", trigger + 3) - trigger, 1),
     )
-
-
-def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[DeleteTask]:
-    """None: Paimon has no files of position deletes."""
-    return []
-
-
-def conversion(
-    reader: Reader, base: State, scope: Expression = ALWAYS
-) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
-    """None: Paimon has no equality deletes."""
-    return [], (), ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,10 +420,3 @@ def _neighbours(sizes: np.ndarray, heavy: np.ndarray, small: int, target: int, l
         if i - start >= least or heavy[start:i].any():
             yield np.arange(start, i)
         start, total = (i, int(sizes[i])) if i < len(sizes) and chosen[i] else (i + 1, 0)
-
-
-def has_many_manifests(reader: Reader, base: State) -> bool:
-    """Raises `UnsupportedFeature`: Paimon merges manifests as it commits, by `manifest.merge-min-count` and its like."""
-    raise UnsupportedFeature(
-        f"{reader.root}: the manifests of a Paimon table are merged by its commits; none are rewritten"
-    )

@@ -60,7 +60,7 @@ from lakeformat.storage.store import Reader
 
 def check(reader: Reader, operation: Operation, base: State) -> None:
     """Raise `Conflict` if others changed what `operation` relied on, or what says that it never could be."""
-    if base.schema.id < 0 and isinstance(operation, Append | Overwrite | Rewrite | RowDelta):
+    if not base.exists and isinstance(operation, Append | Overwrite | Rewrite | RowDelta):
         raise NotFound(f"{reader.root}: the table is gone")
     match operation:
         case Append(request=request, added=added):
@@ -99,10 +99,6 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             metadata.on(reader, base, name)
         case _:
             pass
-
-
-def isolation(base: State, kind: str) -> None:
-    """Paimon minds only that the files read are still there."""
 
 
 def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -20,11 +19,9 @@ from lakeformat.model.work import (
     SEQUENCE,
     VALUE_KIND,
     BucketRule,
-    DeltaLayout,
     HashIndex,
     KeyPlaces,
     KeyValues,
-    Named,
     StatsMode,
     WriteTask,
 )
@@ -113,21 +110,6 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
 def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, ...], WriteTask]:
     """(the columns to read, how they are written) where rows that are there move."""
     return base.schema.fields, layout(base, reader)
-
-
-def adoption(base: State) -> tuple[tuple[Named, ...], Mapping[str, str]]:
-    """Refused: a Paimon table's files lie in its own folders, under names and with columns of its own."""
-    raise UnsupportedFeature(
-        "add_files: a Paimon table takes no files where they are: they lie in its own folders; append their rows "
-        "(append(pyarrow.dataset.dataset(paths).to_table())), or use an Iceberg table"
-    )
-
-
-def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayout:
-    """Refused: a table with a primary key takes a changelog as it is."""
-    raise UnsupportedFeature(
-        f"{reader.root}: Paimon has no deletes by key; make the table with a primary key, and upsert the changelog"
-    )
 
 
 def directory(schema: Schema) -> Directory:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -22,6 +20,7 @@ from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, Unsupported
 from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
 from lakeformat.model.schema import Schema, Type
 from lakeformat.model.work import WrittenFile
+from lakeformat.storage.cache import decoded
 from lakeformat.storage.store import Reader
 
 
@@ -170,7 +169,7 @@ def read_index(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
     name = (document or {}).get("indexManifest")
     if not name:
         return INDEX_ENTRY.empty_table()
-    return _decoded(reader, name, parse_index)
+    return _all_decoded(reader, [name], parse_index, INDEX_ENTRY.empty_table())[0]
 
 
 def vectors(entries: pa.Table) -> pa.Table:
@@ -196,17 +195,7 @@ def read_list(reader: Reader, name: str | None) -> pa.Table:
     """The manifests that a manifest list names; none for no list. Decoded lists are kept by name, as manifests are."""
     if not name:
         return EMPTY_METAS
-    return _decoded(reader, name, parse_list)
-
-
-def _decoded(reader: Reader, name: str, parse: Callable[[bytes, str], pa.Table]) -> pa.Table:
-    """A file of the manifest folder; its name is never given twice, so what it holds is kept."""
-    found = _CACHE.get(reader.root, name)
-    if found is None:
-        path = f"{MANIFEST_FOLDER}/{name}"
-        found = parse(reader.read(path), f"{reader.root}/{path}")
-        _CACHE.put(reader.root, name, found)
-    return found
+    return read_lists(reader, [name])[0]
 
 
 def read_metas(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
@@ -242,21 +231,22 @@ def read_lists(reader: Reader, names: Sequence[str], missing_ok: bool = False) -
 
 
 def _all_decoded(
-    reader: Reader, names: Sequence[str], parse: Callable[[bytes, str], pa.Table], empty: pa.Table, missing_ok: bool
+    reader: Reader,
+    names: Sequence[str],
+    parse: Callable[[bytes, str], pa.Table],
+    empty: pa.Table,
+    missing_ok: bool = False,
 ) -> list[pa.Table]:
-    """Files of the manifest folder, read several at a time; `empty` for one that is not there, where that may be."""
-    found = {name: _CACHE.get(reader.root, name) for name in names}
-    absent = [name for name, table in found.items() if table is None]
-    paths = [f"{MANIFEST_FOLDER}/{name}" for name in absent]
-    for name, path, data in zip(absent, paths, reader.read_many(paths), strict=True):
-        if data is None:
-            if not missing_ok:
-                raise NoSuchFile(f"{reader.root}: {path} is missing: the snapshot that names it expired, or is damaged")
-            found[name] = empty
-            continue
-        found[name] = parse(data, f"{reader.root}/{path}")
-        _CACHE.put(reader.root, name, found[name])
-    return [found[name] for name in names]
+    """Files of the manifest folder, whose names are never given twice; `empty` for one that is not there, where that may be."""
+    paths = [f"{MANIFEST_FOLDER}/{name}" for name in names]
+    tables = []
+    for path, table in zip(
+        paths, decoded(reader, paths, lambda data, path: parse(data, f"{reader.root}/{path}")), strict=True
+    ):
+        if table is None and not missing_ok:
+            raise NoSuchFile(f"{reader.root}: {path} is missing: the snapshot that names it expired, or is damaged")
+        tables.append(empty if table is None else table)
+    return tables
 
 
 def fold(tables: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
@@ -668,34 +658,6 @@ def _cast(column: Any, kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(array.type):
         return array.cast(pa.timestamp("ms"), safe=False).cast(pa.int64()).cast(kind)
     return array.cast(kind)
-
-
-class _ManifestCache:
-    """Decoded manifests and lists by table and name, the least recently used dropped beyond `limit_bytes`."""
-
-    TABLE_BYTES = 32 << 10  # About what an Arrow table of so many columns takes before it holds anything.
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
-        self._tables: OrderedDict[tuple[str, str], pa.Table] = OrderedDict()
-
-    def get(self, root: str, name: str) -> pa.Table | None:
-        with self._lock:
-            table = self._tables.get((root, name))
-            if table is not None:
-                self._tables.move_to_end((root, name))
-            return table
-
-    def put(self, root: str, name: str, table: pa.Table) -> None:
-        with self._lock:
-            if (root, name) not in self._tables:
-                self._tables[root, name] = table
-                self._size += table.nbytes + self.TABLE_BYTES
-            while self._size > self._limit and len(self._tables) > 1:
-                self._size -= self._tables.popitem(last=False)[1].nbytes + self.TABLE_BYTES
-
-
-_CACHE = _ManifestCache(512 << 20)
 
 
 # --- Avro schemas, as Java writes them ---------------------------------------------------------------------------------

@@ -80,12 +80,14 @@ class State:
     newest: Schema | None = field(default=None, compare=False, repr=False)  # Today's, of a table as it was.
     is_complete: bool = False  # With the rows that readers do not see before they are compacted.
 
+    exists: bool = True
+
     @property
     def snapshot(self) -> Snapshot | None:
         return None if self.document is None else to_snapshot(self.document)
 
 
-NOTHING = State(0, Schema(fields=(), id=-1))
+NOTHING = State(0, Schema(fields=(), id=-1), exists=False)
 
 
 def head(store: Store) -> CreateHead:

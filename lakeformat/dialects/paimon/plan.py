@@ -103,7 +103,7 @@ def _changes_of(reader: Reader, document: Mapping[str, Any], schema: Schema) -> 
 
 
 def _create(reader: Reader, request: Request, schema: Schema, base: State, stamp: Stamp) -> Plan:
-    if base.schema.id >= 0:
+    if base.exists:
         raise AlreadyExists(f"{reader.root}: there is a table already; pass if_exists='ignore' to take it as it is")
     declared = metadata.declare(schema, reader.root)
     layout.layout(State(0, declared))  # What the first write would refuse is refused now.
@@ -111,7 +111,7 @@ def _create(reader: Reader, request: Request, schema: Schema, base: State, stamp
 
 
 def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
-    if base.schema.id < 0:
+    if not base.exists:
         raise NotFound(f"{reader.root}: the table is gone")
     before = base.schema
     if any(isinstance(change, evolution.SetKey) for change in asked):

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lakeformat.dialects.dialect import Dialect
-from lakeformat.engines.engine import Engine
+from lakeformat.dialects.dialect import AnyView, Keyed
 from lakeformat.model.predicate import ALWAYS, NEVER, Call, Expression, not_
-from lakeformat.model.snapshot import TableState
 from lakeformat.model.work import SEQUENCE, VALUE_KIND, Content, ReadTask, WriteTask, WrittenFile
-from lakeformat.storage.store import Store
+from lakeformat.verbs.change import Change
 
 
-def looking(store: Store, dialect: Dialect, base: TableState, layout: WriteTask, but: Expression = NEVER) -> WriteTask:
+def looking(view: AnyView, layout: WriteTask, but: Expression = NEVER) -> WriteTask:
     """`layout`, so that rows find where their keys are: among all rows but those for which `but` is true. Unchanged where
     keys stay in their partition."""
     if layout.keyed is None or layout.keyed.places is None:
         return layout
+    assert isinstance(view, Keyed), view
     places = layout.keyed.places
     columns = tuple(dict.fromkeys((*places.key, *places.partition)))
-    tasks = () if but == ALWAYS else tuple(dialect.located(store, dialect.complete(base), columns, _not_true(but)))
+    tasks = () if but == ALWAYS else tuple(view.complete().located(columns, _not_true(but)))
     return replace(layout, keyed=replace(layout.keyed, places=replace(places, tasks=tasks)))
 
 
@@ -42,11 +41,10 @@ def after(layout: WriteTask, files: Iterable[WrittenFile]) -> WriteTask:
     return replace(layout, keyed=replace(layout.keyed, first=first, index=index))
 
 
-def remove_elsewhere(
-    store: Store, dialect: Dialect, engine: Engine, base: TableState, added: Sequence[WrittenFile], scope: Expression
-) -> tuple[WrittenFile, ...]:
+def remove_elsewhere(change: Change, added: Sequence[WrittenFile], scope: Expression) -> tuple[WrittenFile, ...]:
     """Files of rows that take away those outside `scope` whose keys `added` has; none where keys stay in their partition."""
-    layout = looking(store, dialect, base, dialect.layout(base, store), but=scope)
+    view = change.view
+    layout = looking(view, view.layout(from_files=True), but=scope)
     if layout.keyed is None or layout.keyed.places is None or not layout.keyed.places.tasks:
         return ()
     keyed = replace(
@@ -55,14 +53,14 @@ def remove_elsewhere(
         kind_column=None,
         changelog_prefix=None,
     )
-    held = (SEQUENCE, VALUE_KIND, *base.schema.fields)
+    held = (SEQUENCE, VALUE_KIND, *view.schema.fields)
     tasks = [
-        ReadTask((f.path,), (f.row_count,), (f.size_bytes,), f.file_format, base.schema.fields, held)
+        ReadTask((f.path,), (f.row_count,), (f.size_bytes,), f.file_format, view.schema.fields, held)
         for f in added
         if f.content is Content.DATA
     ]
-    rows = engine.read(store, tasks, base.schema.fields)
-    return tuple(engine.write(store, rows, replace(layout, keyed=keyed)))
+    rows = change.engine.read(change.store, tasks, view.schema.fields)
+    return tuple(change.engine.write(change.store, rows, replace(layout, keyed=keyed)))
 
 
 def _not_true(condition: Expression) -> Expression:

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from lakeformat.codec import sql_text, waist
 from lakeformat.codec.arrow import from_arrow
 from lakeformat.commit import discard
-from lakeformat.dialects.dialect import Dialect
-from lakeformat.engines.engine import Engine, Spread
+from lakeformat.dialects.dialect import AnyView
+from lakeformat.engines.engine import Spread
 from lakeformat.engines.kernels import assign
 from lakeformat.engines.row_level import outcomes
 from lakeformat.errors import InvalidInput, UnsupportedFeature
@@ -31,7 +31,7 @@ from lakeformat.model.merge import (
     prepare,
     sides_of,
 )
-from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
+from lakeformat.model.operation import Append, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     NEVER,
@@ -53,10 +53,10 @@ from lakeformat.model.predicate import (
     split,
 )
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type
-from lakeformat.model.snapshot import Snapshot, TableState
+from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import LAST_UPDATED, POSITION, RETRACTS, ROW_KIND, WriteTask
-from lakeformat.placing import looking
-from lakeformat.storage.store import Store
+from lakeformat.verbs.change import Change
+from lakeformat.verbs.placing import looking
 
 _VALUES = 10_000  # Of a key, up to which files are chosen by its values; beyond, by the least and the greatest.
 
@@ -178,67 +178,66 @@ class WhenNotMatchedBySource(_When):
 
 
 def plan(
-    store: Store,
-    dialect: Dialect,
-    engine: Engine,
-    base: TableState,
-    request: Request,
+    change: Change,
     asked: MergeInto,
-    grow: Callable[[list[evolution.AddColumn]], TableState],
+    grow: Callable[[list[evolution.AddColumn]], AnyView],
 ) -> Rewrite | RowDelta | Append | None:
     """The operation that a merge becomes on this base; None when nothing changes. `grow` adds columns to the table."""
-    source = engine.stage(store, asked.source, dialect.layout(base), base.schema.fields)
+    source = change.engine.stage(change.store, asked.source, change.view.layout(), change.view.schema.fields)
     try:
         if asked.key:
-            asked = upserting(asked, base.schema.fields, source.fields)
+            asked = upserting(asked, change.view.schema.fields, source.fields)
             source.keep_last(asked.key)
-        if asked.evolve_schema and (new := new_columns(asked, base.schema.fields, source.fields)):
-            base = grow(new)
-            request = replace(request, schema_id=base.schema.id, partitioning_id=base.schema.partitioning.id)
-        layout, fields = dialect.layout(base, store), base.schema.fields
+        if asked.evolve_schema and (new := new_columns(asked, change.view.schema.fields, source.fields)):
+            schema = (view := grow(new)).schema
+            request = replace(change.request, schema_id=schema.id, partitioning_id=schema.partitioning.id)
+            change = replace(change, view=view, request=request)
+        layout, fields = change.view.layout(from_files=True), change.view.schema.fields
         merge = bound(asked, fields, source.fields)
         for _, clause in merge.of(Group.NOT_MATCHED):
             given = {name for name, _ in clause.assignments}
             assign.require_placed(given, fields, layout.partition_by, "the insert")
         condition = candidates(merge, source.spread(merge, _VALUES))
         if layout.keyed is not None:
-            _require_replacing(store.root, merge, base.schema, layout)
+            _require_replacing(change.store.root, merge, change.view.schema, layout)
             key = (*layout.keyed.merge.key, *(each.source for each in layout.partition_by))
             needed = [each.name for each in merge.reading(key)]
-            tasks = dialect.scan(store, dialect.complete(base), needed, condition, by_bucket=True)
-            layout = looking(store, dialect, base, layout)
+            tasks = change.keyed.complete().scan_by_bucket(needed, condition)
+            layout = looking(change.view, layout)
             added = tuple(source.write_by_key(merge, tasks, layout))
-            made = RowDelta(request=request, added=added, read_at=base.version, condition=condition, kind="merge")
+            made = RowDelta(
+                request=change.request, added=added, read_at=change.view.snapshot_id, condition=condition, kind="merge"
+            )
             return made if added else None
-        found = dialect.files(store, base, condition)
-        tasks = dialect.tasks(store, base, found, (*merge.deciding(TARGET), POSITION), alone=True)
+        found = change.view.files(condition)
+        tasks = change.view.tasks(found, (*merge.deciding(TARGET), POSITION), alone=True)
         decided = source.decide(merge, tasks)
         touched = found.filter(pc.is_in(found.paths, value_set=pa.array(sorted(decided.touched), pa.string())))
-        beside = dialect.delete_layout(store, base, touched, "merge")
+        beside = change.view.delete_layout(touched, "merge")
         if len(touched) and (beside is None or any(each.act is Act.UPDATE for each in merge.clauses)):
-            fields, layout = dialect.rewriting(base, store)
-            merge = keeping(merge, fields[len(base.schema.fields) :])
-        tasks = dialect.tasks(
-            store, base, touched, (*(fields if beside is None else merge.surviving), POSITION), alone=True
-        )
+            fields, layout = change.view.rewriting()
+            merge = keeping(merge, fields[len(change.view.schema.fields) :])
+        tasks = change.view.tasks(touched, (*(fields if beside is None else merge.surviving), POSITION), alone=True)
         added = tuple(source.write(merge, decided, tasks, layout, whole=beside is None))
         if beside is not None and len(touched):
             try:
                 added = (*added, *source.mark(merge, decided, beside))
             except BaseException:
-                discard(store, (each.path for each in added))  # No commit has been tried: nobody can know of them.
+                discard(
+                    change.store, (each.path for each in added)
+                )  # No commit has been tried: nobody can know of them.
                 raise
     finally:
         source.close()
     if not added and not len(touched):
         return None
-    isolation = dialect.isolation(base, "merge")
+    isolation = change.view.isolation("merge")
     if isolation != "serializable" and not len(touched):
-        return Append(request=request, added=added)
-    paths, read_at = tuple(touched.paths.to_pylist()), base.snapshot.id if base.snapshot else 0
+        return Append(request=change.request, added=added)
+    paths, read_at = tuple(touched.paths.to_pylist()), change.view.snapshot_id
     if beside is not None:
         return RowDelta(
-            request=request,
+            request=change.request,
             added=added,
             referenced=paths,
             read_at=read_at,
@@ -246,9 +245,9 @@ def plan(
             kind="merge",
             isolation=isolation,
         )
-    scope, _ = split(condition, base.schema.partitioning.columns)
+    scope, _ = split(condition, change.view.schema.partitioning.columns)
     return Rewrite(
-        request=request,
+        request=change.request,
         removed=paths,
         added=added,
         kind="merge",

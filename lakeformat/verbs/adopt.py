@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lakeformat.dialects.dialect import Dialect
-from lakeformat.engines.engine import Engine
-from lakeformat.errors import InvalidInput
-from lakeformat.model.operation import Adopt, Request
-from lakeformat.model.snapshot import TableState
+from lakeformat.dialects.dialect import Adoption
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.operation import Adopt
 from lakeformat.model.work import AdoptTask
-from lakeformat.storage.store import Store
+from lakeformat.verbs.change import Change
 
 
 def plan(
-    store: Store,
-    dialect: Dialect,
-    engine: Engine,
-    base: TableState,
-    request: Request,
+    change: Change,
     paths: Sequence[str],
     partition: Mapping[str, Any] | None,
     may_repeat: bool,
@@ -27,8 +21,14 @@ def plan(
 ) -> Adopt | None:
     """The operation that adds these files; None where they hold no rows. Where files hold no field ids, the table is first made
     to tell how they call its columns."""
-    mapping, properties = dialect.adoption(base)
-    layout, columns = dialect.layout(base), base.schema.partitioning.columns
+    view = change.view
+    if not isinstance(view, Adoption):
+        raise UnsupportedFeature(
+            f"add_files: a {view.format.capitalize()} table takes no files where they are: they lie in its own folders; append their "
+            "rows (append(pyarrow.dataset.dataset(paths).to_table())), or use an Iceberg table"
+        )
+    mapping, properties = view.adoption()
+    layout, columns = view.layout(), view.schema.partitioning.columns
     for name in partition or {}:
         if name not in columns:
             raise InvalidInput(
@@ -39,10 +39,10 @@ def plan(
         twice = next(path for place, path in enumerate(paths) if path in paths[:place])
         raise InvalidInput(f"add_files: {twice} is given twice")
     given = tuple((partition or {}).items())
-    found = engine.adopt(store, [AdoptTask(path, layout, mapping, given) for path in paths])
+    found = change.engine.adopt(change.store, [AdoptTask(path, layout, mapping, given) for path in paths])
     added = tuple(each.file for each in found if each.file is not None)
     if not added:
         return None
     if properties and not all(each.has_ids for each in found):
         set_properties(properties)
-    return Adopt(request=request, added=added, may_repeat=may_repeat)
+    return Adopt(request=change.request, added=added, may_repeat=may_repeat)

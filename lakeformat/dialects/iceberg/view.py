@@ -1,0 +1,196 @@
+"""One Iceberg table at one version: what it holds, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec.pruning import Bounds
+from lakeformat.dialects.iceberg import compaction, conflict, expire, lineage, manifest, metadata
+from lakeformat.dialects.iceberg import inspect as inspections
+from lakeformat.dialects.iceberg import layout as layouts
+from lakeformat.dialects.iceberg import plan as plans
+from lakeformat.dialects.iceberg import scan as scans
+from lakeformat.dialects.iceberg.metadata import State
+from lakeformat.dialects.iceberg.scan import Files
+from lakeformat.model.operation import Operation
+from lakeformat.model.order import Sort
+from lakeformat.model.predicate import ALWAYS, Expression
+from lakeformat.model.schema import Field, Schema
+from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp
+from lakeformat.model.work import (
+    DeleteFile,
+    DeleteTask,
+    Delta,
+    DeltaLayout,
+    MarkTask,
+    Named,
+    ReadTask,
+    RewriteTask,
+    WriteTask,
+)
+from lakeformat.storage.store import Listed, Reader
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergView:
+    """See `dialects.dialect.View`, and for what Iceberg alone has `Adoption`, `Manifests` and `DeletesByKey`."""
+
+    reader: Reader
+    state: State
+
+    @property
+    def format(self) -> str:
+        return "iceberg"
+
+    @property
+    def exists(self) -> bool:
+        return self.state.exists
+
+    @property
+    def version(self) -> int:
+        return self.state.version
+
+    @property
+    def schema(self) -> Schema:
+        return self.state.schema
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return self.state.snapshot
+
+    @property
+    def snapshot_id(self) -> int:
+        snapshot = self.state.snapshot
+        return 0 if snapshot is None else snapshot.id
+
+    def on(self, branch: str | None) -> IcebergView:
+        return replace(self, state=metadata.on(self.reader, self.state, branch))
+
+    def require_readable(self) -> None:
+        metadata.require_readable(self.state, self.reader.root)
+
+    def history(self, after: int = 0) -> list[Snapshot]:
+        return metadata.history(self.reader, self.state, after)
+
+    def committed(self, user: str) -> int | None:
+        return metadata.committed(self.reader, self.state, user)
+
+    def told(self, after: int) -> list[int]:
+        return metadata.told(self.reader, self.state, after)
+
+    def changes(self) -> tuple[PartitionChange, ...]:
+        return plans.changes(self.reader, self.state)
+
+    def scope_of(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        return manifest.scope_of(self.schema, partitions)
+
+    def rows_in(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        return manifest.rows_in(self.schema, partitions)
+
+    def chooses_files(self, scope: Expression) -> bool:
+        return scans.chooses_files(self.reader, self.state, scope)
+
+    def find(self, operation: Operation) -> Snapshot | None:
+        return plans.find(self.reader, operation, self.state)
+
+    def settle(self, operation: Operation, plan: Plan, since: int) -> Outcome:
+        return lineage.settle(self.reader, operation, self.state, plan, since)
+
+    def check(self, operation: Operation) -> None:
+        conflict.check(self.reader, operation, self.state)
+
+    def isolation(self, kind: str) -> str | None:
+        return conflict.isolation(self.state, kind)
+
+    def plan(self, operation: Operation, stamp: Stamp) -> Plan:
+        return plans.plan(self.reader, operation, self.state, stamp)
+
+    def attempts(self) -> int:
+        return metadata.attempts(self.schema)
+
+    def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
+        return scans.project(self.state, columns)
+
+    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> list[ReadTask]:
+        return scans.scan(self.reader, self.state, columns, predicate)
+
+    def files(self, predicate: Expression = ALWAYS) -> Files:
+        return scans.files(self.reader, self.state, predicate)
+
+    def bounds(self, files: Any, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
+        return scans.bounds(self.reader, self.state, files, names)
+
+    def matching_wholly(self, files: Any, predicate: Expression) -> np.ndarray:
+        return scans.matching_wholly(self.reader, self.state, files, predicate)
+
+    def tasks(
+        self, files: Any, fields: tuple[Field, ...], predicate: Expression = ALWAYS, alone: bool = False
+    ) -> list[ReadTask]:
+        return scans.tasks(self.reader, self.state, files, fields, predicate, alone)
+
+    def count(self, predicate: Expression = ALWAYS) -> int | None:
+        return scans.count(self.reader, self.state, predicate)
+
+    def delta(
+        self, since: int, snapshot_id: int, fields: tuple[Field, ...], predicate: Expression = ALWAYS
+    ) -> list[Delta]:
+        return scans.delta(self.reader, self.state, since, snapshot_id, fields, predicate)
+
+    def audit(self, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
+        return scans.audit(self.reader, self.state, fields, predicate)
+
+    def layout(self, from_files: bool = False) -> WriteTask:
+        return layouts.layout(self.state, self.reader if from_files else None)
+
+    def rewriting(self) -> tuple[tuple[Field, ...], WriteTask]:
+        return layouts.rewriting(self.state, self.reader)
+
+    def delete_layout(self, files: Any, verb: str) -> DeleteTask | None:
+        return layouts.delete_layout(self.reader, self.state, files, verb)
+
+    def compaction(self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None) -> list[RewriteTask]:
+        return compaction.compaction(self.reader, self.state, full, scope, now_ms)
+
+    def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
+        return compaction.sorting(self.reader, self.state, scope, sort_by)
+
+    def default_retention(self, now_ms: int) -> Retention:
+        return expire.default_retention(self.schema, now_ms)
+
+    def expiry(self, retention: Retention, now_ms: int) -> Expiry:
+        return expire.expiry(self.reader, self.state, retention, now_ms)
+
+    def expired_tags(self, now_ms: int) -> list[str]:
+        return metadata.expired_tags(self.reader, self.state, now_ms)
+
+    def expiry_of_tag(self, name: str) -> Expiry:
+        return expire.expiry_of_tag(self.reader, self.state, name)
+
+    def orphans(self, older_than_ms: int) -> list[Listed]:
+        return expire.orphans(self.reader, self.state, older_than_ms)
+
+    def tag(self, name: str, now_ms: int, retain_ms: int | None) -> Operation | tuple[str, bytes]:
+        return metadata.tag(self.reader, self.state, name, now_ms, retain_ms)
+
+    def inspect(self, name: str, *how: Any) -> pa.Table:
+        return inspections.INSPECTIONS[name](self.reader, self.state, *how)
+
+    def adoption(self) -> tuple[tuple[Named, ...], Mapping[str, str]]:
+        return layouts.adoption(self.state)
+
+    def has_many_manifests(self) -> bool:
+        return compaction.has_many_manifests(self.reader, self.state)
+
+    def delta_layout(self, key: tuple[str, ...]) -> DeltaLayout:
+        return layouts.delta_layout(self.reader, self.state, key)
+
+    def delete_compaction(self, full: bool, scope: Expression = ALWAYS) -> list[DeleteTask]:
+        return compaction.delete_compaction(self.reader, self.state, full, scope)
+
+    def conversion(self, scope: Expression = ALWAYS) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
+        return compaction.conversion(self.reader, self.state, scope)

@@ -1,0 +1,201 @@
+"""One Paimon table at one version: what it holds, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec.pruning import Bounds
+from lakeformat.dialects.paimon import compaction, conflict, expire, lineage, manifest, metadata
+from lakeformat.dialects.paimon import inspect as inspections
+from lakeformat.dialects.paimon import layout as layouts
+from lakeformat.dialects.paimon import plan as plans
+from lakeformat.dialects.paimon import scan as scans
+from lakeformat.dialects.paimon.metadata import State
+from lakeformat.dialects.paimon.scan import Files
+from lakeformat.model.operation import Operation
+from lakeformat.model.order import Sort
+from lakeformat.model.predicate import ALWAYS, Expression
+from lakeformat.model.schema import Field, Schema
+from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp
+from lakeformat.model.work import DeleteTask, Delta, ReadTask, RewriteTask, Upkeep, WriteTask
+from lakeformat.storage.store import Listed, Reader
+
+
+@dataclass(frozen=True, slots=True)
+class PaimonView:
+    """See `dialects.dialect.View`, and for what Paimon alone has `Keyed`, `Upkept` and `Consumers`."""
+
+    reader: Reader
+    state: State
+
+    @property
+    def format(self) -> str:
+        return "paimon"
+
+    @property
+    def exists(self) -> bool:
+        return self.state.exists
+
+    @property
+    def version(self) -> int:
+        return self.state.version
+
+    @property
+    def schema(self) -> Schema:
+        return self.state.schema
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return self.state.snapshot
+
+    @property
+    def snapshot_id(self) -> int:
+        snapshot = self.state.snapshot
+        return 0 if snapshot is None else snapshot.id
+
+    def on(self, branch: str | None) -> PaimonView:
+        return replace(self, state=metadata.on(self.reader, self.state, branch))
+
+    def require_readable(self) -> None:
+        metadata.require_readable(self.state, self.reader.root)
+
+    def history(self, after: int = 0) -> list[Snapshot]:
+        return metadata.history(self.reader, self.state, after)
+
+    def committed(self, user: str) -> int | None:
+        return metadata.committed(self.reader, self.state, user)
+
+    def told(self, after: int) -> list[int]:
+        return metadata.told(self.reader, self.state, after)
+
+    def changes(self) -> tuple[PartitionChange, ...]:
+        return plans.changes(self.reader, self.state)
+
+    def scope_of(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        return manifest.scope_of(self.schema, partitions)
+
+    def rows_in(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        return manifest.rows_in(self.schema, partitions)
+
+    def chooses_files(self, scope: Expression) -> bool:
+        return scans.chooses_files(self.reader, self.state, scope)
+
+    def find(self, operation: Operation) -> Snapshot | None:
+        return plans.find(self.reader, operation, self.state)
+
+    def settle(self, operation: Operation, plan: Plan, since: int) -> Outcome:
+        return lineage.settle(self.reader, operation, self.state, plan, since)
+
+    def check(self, operation: Operation) -> None:
+        conflict.check(self.reader, operation, self.state)
+
+    def isolation(self, kind: str) -> str | None:
+        return None
+
+    def plan(self, operation: Operation, stamp: Stamp) -> Plan:
+        return plans.plan(self.reader, operation, self.state, stamp)
+
+    def attempts(self) -> int:
+        return metadata.attempts(self.schema)
+
+    def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
+        return scans.project(self.state, columns)
+
+    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> list[ReadTask]:
+        return scans.scan(self.reader, self.state, columns, predicate)
+
+    def files(self, predicate: Expression = ALWAYS) -> Files:
+        return scans.files(self.reader, self.state, predicate)
+
+    def bounds(self, files: Any, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
+        return scans.bounds(self.reader, self.state, files, names)
+
+    def matching_wholly(self, files: Any, predicate: Expression) -> np.ndarray:
+        return scans.matching_wholly(self.reader, self.state, files, predicate)
+
+    def tasks(
+        self, files: Any, fields: tuple[Field, ...], predicate: Expression = ALWAYS, alone: bool = False
+    ) -> list[ReadTask]:
+        return scans.tasks(self.reader, self.state, files, fields, predicate, alone)
+
+    def count(self, predicate: Expression = ALWAYS) -> int | None:
+        return scans.count(self.reader, self.state, predicate)
+
+    def delta(
+        self, since: int, snapshot_id: int, fields: tuple[Field, ...], predicate: Expression = ALWAYS
+    ) -> list[Delta]:
+        return scans.delta(self.reader, self.state, since, snapshot_id, fields, predicate)
+
+    def audit(self, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
+        return scans.audit(self.reader, self.state, fields, predicate)
+
+    def layout(self, from_files: bool = False) -> WriteTask:
+        return layouts.layout(self.state, self.reader if from_files else None)
+
+    def rewriting(self) -> tuple[tuple[Field, ...], WriteTask]:
+        return layouts.rewriting(self.state, self.reader)
+
+    def delete_layout(self, files: Any, verb: str) -> DeleteTask | None:
+        return scans.delete_layout(self.reader, self.state, files, verb)
+
+    def compaction(self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None) -> list[RewriteTask]:
+        return compaction.compaction(self.reader, self.state, full, scope, now_ms)
+
+    def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
+        return compaction.sorting(self.reader, self.state, scope, sort_by)
+
+    def default_retention(self, now_ms: int) -> Retention:
+        return expire.default_retention(self.schema, now_ms)
+
+    def expiry(self, retention: Retention, now_ms: int) -> Expiry:
+        return expire.expiry(self.reader, self.state, retention, now_ms)
+
+    def expired_tags(self, now_ms: int) -> list[str]:
+        return metadata.expired_tags(self.reader, self.state, now_ms)
+
+    def expiry_of_tag(self, name: str) -> Expiry:
+        return expire.expiry_of_tag(self.reader, self.state, name)
+
+    def orphans(self, older_than_ms: int) -> list[Listed]:
+        return expire.orphans(self.reader, self.state, older_than_ms)
+
+    def tag(self, name: str, now_ms: int, retain_ms: int | None) -> Operation | tuple[str, bytes]:
+        return metadata.tag(self.reader, self.state, name, now_ms, retain_ms)
+
+    def inspect(self, name: str, *how: Any) -> pa.Table:
+        return inspections.INSPECTIONS[name](self.reader, self.state, *how)
+
+    def complete(self) -> PaimonView:
+        return replace(self, state=scans.complete(self.state))
+
+    def located(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> list[ReadTask]:
+        return scans.located(self.reader, self.state, columns, predicate)
+
+    def scan_by_bucket(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> list[ReadTask]:
+        return scans.scan(self.reader, self.state, columns, predicate, by_bucket=True)
+
+    def upkeep(self, number: int | None) -> Upkeep | None:
+        return compaction.upkeep(self.schema, number)
+
+    def due(self, made: Snapshot, now_ms: int) -> Retention | None:
+        return expire.due(self.reader, self.state, made, now_ms)
+
+    def expired_partitions(self, now_ms: int) -> Expression | None:
+        return expire.expired_partitions(self.reader, self.state, now_ms)
+
+    def replaced_history(self, version: int) -> Expiry:
+        return expire.replaced_history(self.reader, version)
+
+    def progress(self, consumer: str) -> int | None:
+        return metadata.progress(self.reader, consumer)
+
+    def consumer(self, name: str, next_snapshot: int) -> tuple[str, bytes]:
+        return metadata.consumer(name, next_snapshot)
+
+    def consumer_path(self, name: str) -> str:
+        return metadata.consumer_path(name)

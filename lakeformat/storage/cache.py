@@ -1,0 +1,105 @@
+"""What metadata files hold, decoded: kept as far as memory allows, for readers that ask again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from lakeformat.storage.catalogued import Catalogued
+from lakeformat.storage.store import Listed, Reader
+
+CACHE_BYTES = 512 << 20
+TABLE_BYTES = 32 << 10  # About what an Arrow table of so many columns takes before it holds anything.
+
+
+class Cache:
+    """Decoded files by table and path, the least recently used dropped beyond `limit_bytes`. Only for files whose names are
+    never given twice. Copies in other processes begin empty."""
+
+    def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
+        self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
+        self._tables: OrderedDict[tuple[str, str], pa.Table] = OrderedDict()
+
+    def __reduce__(self) -> tuple[type[Cache], tuple[int]]:
+        return Cache, (self._limit,)
+
+    def get(self, root: str, path: str) -> pa.Table | None:
+        with self._lock:
+            table = self._tables.get((root, path))
+            if table is not None:
+                self._tables.move_to_end((root, path))
+            return table
+
+    def put(self, root: str, path: str, table: pa.Table) -> None:
+        with self._lock:
+            if (root, path) not in self._tables:
+                self._tables[root, path] = table
+                self._size += table.nbytes + TABLE_BYTES
+            while self._size > self._limit and len(self._tables) > 1:
+                self._size -= self._tables.popitem(last=False)[1].nbytes + TABLE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """A Reader beside a cache of what its files hold; see `decoded`."""
+
+    reader: Reader
+    cache: Cache
+
+    @property
+    def root(self) -> str:
+        return self.reader.root
+
+    def location(self, path: str) -> str:
+        return self.reader.location(path)
+
+    def read(self, path: str) -> bytes:
+        return self.reader.read(path)
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        return self.reader.read_many(paths)
+
+    def exists(self, path: str) -> bool:
+        return self.reader.exists(path)
+
+    def folders(self, prefix: str) -> list[str]:
+        return self.reader.folders(prefix)
+
+    def names(self, prefix: str) -> list[str]:
+        return self.reader.names(prefix)
+
+    def open(self, path: str) -> BinaryIO:
+        return self.reader.open(path)
+
+    def list(self, prefix: str) -> list[Listed]:
+        return self.reader.list(prefix)
+
+
+def cached(reader: Reader, cache: Cache) -> Reader:
+    """The reader with this cache, or with its own if it has one."""
+    return reader if isinstance(reader, Cached) else Cached(reader, cache)
+
+
+def decoded(reader: Reader, paths: Sequence[str], parse: Callable[[bytes, str], pa.Table]) -> list[pa.Table | None]:
+    """What files hold, in order, read several at a time; None for one that is not there. Those that a `Cached` reader has
+    given before are not read again."""
+    cache = reader.cache if isinstance(reader, Cached) else None
+    found = {path: cache.get(reader.root, path) if cache else None for path in paths}
+    absent = [path for path, table in found.items() if table is None]
+    for path, data in zip(absent, reader.read_many(absent), strict=True):
+        if data is not None:
+            table = found[path] = parse(data, path)
+            if cache:
+                cache.put(reader.root, path, table)
+    return [found[path] for path in paths]
+
+
+def in_catalog(reader: Reader) -> Catalogued | None:
+    """The table's files with its place in a catalog; None for a table without one."""
+    inner = reader.reader if isinstance(reader, Cached) else reader
+    return inner if isinstance(inner, Catalogued) else None

@@ -1,0 +1,164 @@
+"""What changes by row share.
+
+On tables without keys as the table asks for: whole files written again (copy-on-write), or files of deletes beside them
+(merge-on-read); whole files go without being read where bounds prove it. On tables whose rows are merged by key, rows that say
+what becomes of those there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.operation import Rewrite, RowDelta
+from lakeformat.model.predicate import (
+    ALWAYS,
+    Expression,
+    Literal,
+)
+from lakeformat.model.work import (
+    LAST_UPDATED,
+    DeleteTask,
+    MarkTask,
+    RewriteTask,
+    RowKind,
+    WriteTask,
+    WrittenFile,
+)
+from lakeformat.verbs.change import Change
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The files that a condition touches: those that go whole, and those with other rows as well."""
+
+    whole: Any
+    mixed: Any
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (*self.whole.paths.to_pylist(), *self.mixed.paths.to_pylist())
+
+
+def mark(
+    change: Change,
+    files: Any,
+    condition: Expression,
+    layout: DeleteTask,
+) -> tuple[WrittenFile, ...]:
+    """Files of deletes for the files' rows for which `condition` is true."""
+    targets = {each.path: each for each in layout.targets}
+    tasks = [
+        MarkTask(task, replace(layout, targets=tuple(targets[path] for path in task.paths)))
+        for task in change.view.tasks(files, change.view.schema.fields, condition)
+    ]
+    return tuple(file for written in change.engine.mark(change.store, tasks) for file in written)
+
+
+def touch(change: Change, condition: Expression, whole_files: bool = True) -> Touched:
+    """The files with a row for which `condition` is true. Files that only might have one are looked into."""
+    found = change.view.files(condition)
+    whole = change.view.matching_wholly(found, condition) if whole_files else np.zeros(len(found), bool)
+    rest = found.filter(pa.array(~whole))
+    tasks = change.view.tasks(rest, change.view.schema.fields, condition, alone=True)
+    hits = np.array([count > 0 for count in change.engine.count(change.store, tasks)], bool)
+    return Touched(found.filter(pa.array(whole)), rest.filter(pa.array(hits, pa.bool_())))
+
+
+def rewrite(
+    change: Change,
+    files: Any,
+    delete_where: Expression | None = None,
+    assignments: tuple[tuple[str, Expression], ...] = (),
+    update_where: Expression = ALWAYS,
+    where: Expression = ALWAYS,
+) -> tuple[WrittenFile, ...]:
+    """The files' rows for which `where` is true, changed, in new files."""
+    fields, layout = change.view.rewriting()
+    if assignments and LAST_UPDATED in fields:
+        assignments = (*assignments, (LAST_UPDATED.name, Literal(None)))  # Null is: by the snapshot that this becomes.
+    tasks = [
+        RewriteTask((task,), layout, delete_where, assignments, update_where)
+        for task in change.view.tasks(files, fields, where)
+    ]
+    return tuple(file for written in change.engine.rewrite(change.store, tasks) for file in written)
+
+
+def by_key(
+    change: Change,
+    layout: WriteTask,
+    condition: Expression,
+    kind: str,
+    row_kind: RowKind,
+    assignments: tuple[tuple[str, Expression], ...] = (),
+) -> RowDelta | None:
+    """The rows for which `condition` is true, changed, as rows of `row_kind`."""
+    assert layout.keyed is not None, layout
+    merge = layout.keyed.merge
+    if merge.engine != "deduplicate" and not (row_kind == RowKind.DELETE and merge.remove_on_delete):
+        may = row_kind == RowKind.DELETE and merge.engine in {"partial-update", "aggregation"}
+        raise UnsupportedFeature(
+            f"{change.store.root}: {kind} on a table with merge engine {merge.engine!r}, whose rows would not become what is asked "
+            f"for: not supported" + (f"; set '{merge.engine}.remove-record-on-delete' to 'true'" if may else "")
+        )
+    if row_kind == RowKind.DELETE and merge.ignore_delete:
+        raise UnsupportedFeature(
+            f"{change.store.root}: {kind} of rows on a table with 'ignore-delete', where none can go: not supported; drop or overwrite whole "
+            f"partitions"
+        )
+    there = change.keyed.complete()
+    places, read = layout.keyed.places, there.scan(predicate=condition)
+    if places is not None:  # Rows go where they are, unless they are assigned another partition.
+        stays = not {name for name, _ in assignments} & {*places.partition}
+        places, read = replace(places, is_settled=True), there.located(predicate=condition)
+        places = replace(places, rows={}) if stays else places
+    write = replace(layout, keyed=replace(layout.keyed, kind=row_kind, kind_column=None, places=places))
+    tasks = [RewriteTask((task,), write, None, assignments) for task in read]
+    added = tuple(file for written in change.engine.rewrite(change.store, tasks) for file in written)
+    if not added:
+        return None
+    return RowDelta(
+        request=change.request, added=added, read_at=change.view.snapshot_id, condition=condition, kind=kind
+    )
+
+
+def delta(
+    change: Change,
+    kind: str,
+    condition: Expression,
+    marked: tuple[WrittenFile, ...],
+    rows: tuple[WrittenFile, ...],
+) -> RowDelta:
+    return RowDelta(
+        request=change.request,
+        added=(*rows, *marked),
+        referenced=tuple(path for each in marked for path in each.refers_to),
+        read_at=change.view.snapshot_id,
+        condition=condition,
+        kind=kind,
+        isolation=change.view.isolation(kind),
+    )
+
+
+def replacement(
+    change: Change,
+    kind: str,
+    scope: Expression,
+    condition: Expression,
+    touched: Touched,
+    added: tuple[WrittenFile, ...],
+) -> Rewrite:
+    return Rewrite(
+        request=change.request,
+        removed=touched.paths,
+        added=added,
+        scope=scope,
+        kind=kind,
+        read_at=change.view.snapshot_id,
+        condition=condition,
+        isolation=change.view.isolation(kind),
+    )

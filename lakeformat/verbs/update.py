@@ -1,0 +1,112 @@
+"""Update: assignments to the rows of a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import sql_text
+from lakeformat.commit import discard
+from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.model.operation import Rewrite, RowDelta
+from lakeformat.model.predicate import (
+    ALWAYS,
+    NEVER,
+    Column,
+    Expression,
+    and_,
+    bind,
+    eq_null_safe,
+    gt,
+    is_not_null,
+    is_null,
+    lt,
+    or_,
+    split,
+)
+from lakeformat.model.schema import Field, find_field, spelled
+from lakeformat.model.work import (
+    MergeSpec,
+    RowKind,
+)
+from lakeformat.verbs import rows
+from lakeformat.verbs.change import Change
+
+
+def update(
+    change: Change,
+    assignments: Mapping[str, Expression],
+    condition: Expression,
+) -> Rewrite | RowDelta | None:
+    """The operation that assigns to the rows for which `condition` is true; None when there is none."""
+    layout = change.view.layout(from_files=True)
+    if layout.keyed is not None:
+        if keys := [name for name in assignments if name in change.view.schema.primary_key]:
+            raise InvalidInput(
+                f"{change.store.root}: update of {keys[0]!r}, which is in the primary key; delete the rows and upsert them instead"
+            )
+        _require_newest(change, layout.keyed.merge, assignments, condition)
+        made = tuple(assignments.items())
+        return rows.by_key(change, layout, condition, "update", RowKind.UPDATE_AFTER, made)
+    found = change.view.files(condition)
+    beside = change.view.delete_layout(found, "update")
+    if beside is not None:
+        marked = rows.mark(change, found, condition, beside)
+        hit = pa.array([path for each in marked for path in each.refers_to], pa.string())
+        changing = found.filter(pc.is_in(found.paths, value_set=hit))
+        try:
+            changed = rows.rewrite(change, changing, None, tuple(assignments.items()), ALWAYS, condition)
+        except BaseException:
+            discard(change.store, (each.path for each in marked))  # No commit has been tried: nobody can know of them.
+            raise
+        return rows.delta(change, "update", condition, marked, changed) if marked else None
+    scope, _ = split(condition, change.view.schema.partitioning.columns)
+    touched = rows.touch(change, condition, whole_files=False)
+    if not touched.paths:
+        return None
+    added = rows.rewrite(change, touched.mixed, assignments=tuple(assignments.items()), update_where=condition)
+    return rows.replacement(change, "update", scope, condition, touched, added)
+
+
+def assigned(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Expression]:
+    """What an update says, by the names of the table's columns. Raises `InvalidInput` and `NotFound`."""
+    found: dict[str, Expression] = {}
+    for given, value in values.items():
+        name = find_field(fields, spelled(fields, given)).name
+        if name in found:
+            raise InvalidInput(f"update: column {name!r} is assigned twice")
+        found[name] = sql_text.value(value)
+        try:
+            bind(found[name], fields)
+        except NotFound as error:
+            hint = f"; text is quoted: {{{given!r}: {chr(34)}'...'{chr(34)}}}" if isinstance(value, str) else ""
+            raise NotFound(f"update of {name!r}: {error}{hint}") from error
+    return found
+
+
+def _require_newest(
+    change: Change,
+    merge: MergeSpec,
+    assignments: Mapping[str, Expression],
+    condition: Expression,
+) -> None:
+    """Raise `InvalidInput` where an updated row would count as older than the one that it is to replace."""
+    sequence = [(assignments[name], Column((name,))) for name in merge.sequence if name in assignments]
+    if not sequence or merge.engine != "deduplicate":
+        return
+    is_older: Expression = NEVER
+    for new, old in reversed(sequence):  # Those that stay as they are decide nothing.
+        behind = lt(new, old) if merge.is_ascending else gt(new, old)
+        nulled = and_(is_null(new), is_not_null(old))
+        is_older = or_(nulled, behind, and_(eq_null_safe(new, old), is_older))
+    older = and_(condition, bind(is_older, change.view.schema.fields))
+    count = sum(change.engine.count(change.store, change.keyed.complete().scan(change.view.schema.names[:1], older)))
+    if count:
+        raise InvalidInput(
+            f"{change.store.root}: update of {', '.join(n for n in merge.sequence if n in assignments)}: {count} rows would come before "
+            f"what they are to replace by the table's sequence.field, and change nothing. Leave these rows out, or overwrite "
+            f"their partitions"
+        )
