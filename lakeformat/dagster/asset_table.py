@@ -25,6 +25,7 @@ Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key
                       "refuse" (the default)   nothing
                       "add"                    new columns are added
                       "widen"                  that, and types become wider
+    dagster/column_schema  a `dg.TableSchema`: the descriptions of its columns become the comments of the table's
     lineage           {"column": ["upstream.column", ...], "*": "upstream"}: where each column comes from;
                       "*" is every column that is not named and comes unchanged from one upstream asset
 """
@@ -95,6 +96,7 @@ class AssetTable:
     write: str = "replace"
     evolution: str = "refuse"
     audit: bool = False
+    descriptions: tuple[tuple[str, str], ...] = ()  # Of columns.
     merge: Mapping[str, Any] | None = None
     lineage: Mapping[str, Any] | None = None
     comment: str | None = None
@@ -189,6 +191,7 @@ def declared(
         write=write,
         evolution=evolution,
         audit=bool(metadata.get("audit", False)),
+        descriptions=_descriptions_of(metadata.get("dagster/column_schema")),
         merge=metadata.get("merge"),
         lineage=metadata.get("lineage"),
         comment=comment,
@@ -245,6 +248,24 @@ def _evolve(table: Any, fields: Iterable[Field], how: str) -> None:
         change.commit()
 
 
+def _descriptions_of(columns: Any) -> tuple[tuple[str, str], ...]:
+    schema = columns.schema if isinstance(columns, dg.TableSchemaMetadataValue) else columns
+    if not isinstance(schema, dg.TableSchema):
+        return ()
+    return tuple((column.name, column.description) for column in schema.columns if column.description)
+
+
+def _describe(table: Any, descriptions: Iterable[tuple[str, str]]) -> None:
+    """Give the columns the comments that the asset declares for them; those it says nothing of keep theirs."""
+    there = {field.name: field.comment for field in table.schema.fields}
+    change = table.alter()
+    for name, text in descriptions:
+        if name in there and there[name] != text:
+            change = change.change_comment(name, text)
+    if change.changes:
+        change.commit()
+
+
 def _write_of(asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
     told = {name: str(metadata[name]) for name in ("write", "write_mode") if name in metadata}
     if len(set(told.values())) > 1:
@@ -280,6 +301,7 @@ def write(
     )
     if to.evolution != "refuse":
         _evolve(table, fields, to.evolution)
+    _describe(table, to.descriptions)
     if to.audit:
         branch = branch_of(origin)
         table = _begun(table, branch)

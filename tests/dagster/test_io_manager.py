@@ -900,3 +900,27 @@ def test_a_column_and_hidden_days_beside_it_part_a_table(run, lake, days):
 
     (found,) = materializations(run(orders, key="eu"))
     assert found.metadata["dagster/partition_row_count"].value == 1
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_descriptions_of_columns_become_comments_and_come_back(lake, instance, format):
+    columns = [
+        dg.TableColumn("n", description="How many."),
+        dg.TableColumn("m"),
+        dg.TableColumn("gone", description="x"),
+    ]
+
+    @dg.asset(metadata={"format": format, "dagster/column_schema": dg.TableSchema(columns)})
+    def described() -> pa.Table:
+        seen = pa.field("m", pa.int64(), metadata={"comment": "The frame's own."})
+        return pa.table({"n": [1], "m": [2]}, schema=pa.schema([("n", pa.int64()), seen]))
+
+    for _ in range(2):
+        resources = {"io_manager": LakeIOManager(lake=lake)}
+        result = dg.materialize([described], resources=resources, instance=instance)
+    table = lake.lake.table("nyc.described")
+    comments = {"n": "How many.", "m": "The frame's own."}
+    assert {field.name: field.comment for field in table.schema.fields} == comments
+    told = result.asset_materializations_for_node("described")[0].metadata["dagster/column_schema"].schema
+    assert {column.name: column.description for column in told.columns} == comments
+    assert table.inspect.schemas().num_rows == 2, "a run that describes the same changes no schema"
