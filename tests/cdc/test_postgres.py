@@ -12,6 +12,7 @@ from lakeformat import InvalidInput, Lake, LakeError, NotFound, SourceError, Uns
 from lakeformat.cdc import Postgres, sync_database, sync_table
 from lakeformat.storage.memory import MemoryFiles
 from tests.cdc.following import OneTable, Workload, replay
+from tests.conftest import running_postgres
 from tests.simulation.failing import NthCallFails
 
 FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
@@ -243,28 +244,30 @@ def test_what_is_not_set_up_is_said(server, source, lake, postgres_server):
         Postgres(f"host=/nonexistent dbname={server.info.dbname}").describe("t")
 
 
-def test_a_server_that_restarts_and_one_that_does_not_log_changes(server, source, lake, postgres_server):
-    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    dsn = server.dsn
+def test_a_server_that_restarts_and_one_that_does_not_log_changes(lake):
+    with running_postgres() as server:
+        dsn, source = server.get_uri(), Postgres(server.get_uri())
 
-    def restart(level):
-        with psycopg.connect(dsn, autocommit=True) as admin:
-            admin.execute(f"ALTER SYSTEM SET wal_level = {level}")
-        source.close()
-        postgres_server.stop()
-        postgres_server.start()
+        def execute(statement):
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                connection.execute(statement)
 
-    server.close()
-    restart("replica")
-    with pytest.raises(SourceError, match=r"wal_level is replica.*ALTER SYSTEM SET wal_level = 'logical'"):
-        sync_table(source, "t", lake, "d.t")
-    restart("logical")
-    sync_table(source, "t", lake, "d.t")
-    with psycopg.connect(dsn, autocommit=True) as again:
-        again.execute("INSERT INTO t VALUES (1)")
+        def restart(level):
+            execute(f"ALTER SYSTEM SET wal_level = {level}")
+            source.close()
+            server.stop()
+            server.start()
+
+        execute("CREATE TABLE t (id int PRIMARY KEY)")
+        restart("replica")
+        with pytest.raises(SourceError, match=r"wal_level is replica.*ALTER SYSTEM SET wal_level = 'logical'"):
+            sync_table(source, "t", lake, "d.t")
         restart("logical")
-    assert sync_table(source, "t", lake, "d.t").rows == 1
-    source.drop()
+        sync_table(source, "t", lake, "d.t")
+        execute("INSERT INTO t VALUES (1)")
+        restart("logical")
+        assert sync_table(source, "t", lake, "d.t").rows == 1
+        source.close()
 
 
 @FORMATS
