@@ -230,49 +230,76 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
 def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
     with _blamed(path):
         file = opened(store, path, task.file_format)
-        expected = task.row_counts[place]
-        if file.row_count is not None and file.row_count != expected:
-            raise CorruptFile(f"{path}: the file holds {file.row_count} rows, its table says {expected}")
         held, constants = _known(file, task, place, path)
-        lost = [each.name for each in task.file_fields or () if each.id not in held]
-        if lost:
-            raise CorruptFile(f"{path}: the table says that the file holds column {lost[0]!r}, and it does not")
+        _require_whole(file, task, place, path, held)
         gone = deletes.of(store, path, task.deletes[place] if task.deletes else ())
         taken = deletes.of(store, path, task.taken_by[place]) if task.taken_by else None
-        known_keys = (*gone.keys, *(taken.keys if taken else ()))
-        compared = tuple(each for known in known_keys for each in known.fields)
-        wanted: dict[int, Field] = {}
-        for each in (*task.fields, *compared):
-            if each.id in held and each.id not in constants:
-                wanted[each.id] = _both(wanted.get(each.id, each), each)
-        needed = tuple(_pruned(held[id], each.type) for id, each in wanted.items())
-        pushed = _pushed(task, held, constants)
-        schema = arrow_schema(task.fields)
-        placed = [POSITION] if POSITION in task.fields else []
-        seen = 0
+        compared = (each for known in (*gone.keys, *(taken.keys if taken else ())) for each in known.fields)
+        needed = _needed((*task.fields, *compared), held, constants)
+        pushed, schema, seen = _pushed(task, held, constants), arrow_schema(task.fields), 0
         for position, batch in file.batches(needed, pushed, batch_rows, task.far_as_null):
             seen += batch.num_rows
-            if placed:
-                places = pa.array(np.arange(position, position + batch.num_rows))
-                batch = batch.append_column(POSITION.name, places)
-            given = (*needed, *placed)
-            if task.lineage:
-                batch, given = _descended(batch, given, position, *task.lineage[place])
-            keys = [(known, _keys(batch, given, known, constants)) for known in gone.keys]
-            if taken is None:
-                batch = rows.apply_deletes(batch, position, gone.positions, keys)
-            else:
-                now = [(known, _keys(batch, given, known, constants)) for known in taken.keys]
-                batch = rows.newly_deleted(batch, position, (gone.positions, keys), (taken.positions, now))
-            result = _record_batch(
-                _projected(batch, given, task.fields, constants, task.far_as_null), schema, batch.num_rows
-            )
+            batch, given = _placed(batch, needed, position, task, place)
+            batch = _left(batch, given, position, gone, taken, constants)
+            columns = _projected(batch, given, task.fields, constants, task.far_as_null)
+            result = _record_batch(columns, schema, batch.num_rows)
             if task.predicate != ALWAYS:
                 result = rows.keep(result, expression.mask(task.predicate, result))
             if result.num_rows:
                 yield result
-        if file.row_count is None and pushed is None and seen != expected:
-            raise CorruptFile(f"{path}: the file holds {seen} rows, its table says {expected}")
+        if file.row_count is None and pushed is None:
+            _require_count(seen, task, place, path)
+
+
+def _require_whole(file: Any, task: ReadTask, place: int, path: str, held: dict[int, Field]) -> None:
+    """Raises `CorruptFile` where the file has not the rows (if it counts them) or the columns that its table says."""
+    if file.row_count is not None:
+        _require_count(file.row_count, task, place, path)
+    lost = [each.name for each in task.file_fields or () if each.id not in held]
+    if lost:
+        raise CorruptFile(f"{path}: the table says that the file holds column {lost[0]!r}, and it does not")
+
+
+def _require_count(count: int, task: ReadTask, place: int, path: str) -> None:
+    expected = task.row_counts[place]
+    if count != expected:
+        raise CorruptFile(f"{path}: the file holds {count} rows, its table says {expected}")
+
+
+def _needed(fields: Iterable[Field], held: dict[int, Field], constants: dict[int, Any]) -> tuple[Field, ...]:
+    """What of the file's columns has to be read for `fields`, each once, pruned to the parts that they have."""
+    wanted: dict[int, Field] = {}
+    for each in fields:
+        if each.id in held and each.id not in constants:
+            wanted[each.id] = _both(wanted.get(each.id, each), each)
+    return tuple(_pruned(held[id], each.type) for id, each in wanted.items())
+
+
+def _placed(
+    batch: pa.RecordBatch, needed: tuple[Field, ...], position: int, task: ReadTask, place: int
+) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
+    """(the batch with the columns that follow from where its rows stand in the file, its fields)."""
+    given = needed
+    if POSITION in task.fields:
+        places = pa.array(np.arange(position, position + batch.num_rows))
+        batch, given = batch.append_column(POSITION.name, places), (*given, POSITION)
+    return _descended(batch, given, position, *task.lineage[place]) if task.lineage else (batch, given)
+
+
+def _left(
+    batch: pa.RecordBatch,
+    given: tuple[Field, ...],
+    position: int,
+    gone: deletes.Gone,
+    taken: deletes.Gone | None,
+    constants: dict[int, Any],
+) -> pa.RecordBatch:
+    """The rows that are not `gone`; with `taken`, of those the rows that it takes."""
+    keys = [(known, _keys(batch, given, known, constants)) for known in gone.keys]
+    if taken is None:
+        return rows.apply_deletes(batch, position, gone.positions, keys)
+    now = [(known, _keys(batch, given, known, constants)) for known in taken.keys]
+    return rows.newly_deleted(batch, position, (gone.positions, keys), (taken.positions, now))
 
 
 def _known(file: Any, task: ReadTask, place: int, path: str) -> tuple[dict[int, Field], dict[int, Any]]:
