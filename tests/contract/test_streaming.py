@@ -7,7 +7,6 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from threading import Event, Timer
 
@@ -37,7 +36,7 @@ from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.streaming import Sink
 from lakeformat.table import Table, create
-from tests.simulation.failing import NthCallFails
+from tests.simulation.failing import NthCallFails, calls
 
 iceberg = Iceberg()
 
@@ -356,7 +355,7 @@ def memory_schema(keyed):
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize(("keyed", "format"), [(False, dialect), (True, dialect), (True, iceberg)])
 def test_a_stream_that_dies_anywhere_and_starts_again_writes_each_batch_once(keyed, format, after, keeps_prepared):
-    for n in count(1, 5 if format is iceberg else 1):  # Whose session is the same: a part of the calls is enough.
+    for n in calls(step=5 if format is iceberg else 3 if keyed else 1):  # Their session is the same.
         store = MemoryFiles()
         create(Table("t", store, format), memory_schema(keyed))
         failing, checkpoint = NthCallFails(store, n, after), {}
@@ -436,7 +435,7 @@ def test_a_sink_says_at_once_what_it_cannot_take(tmp_path, table):
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("keyed", [False, True])
 def test_a_sink_that_fails_anywhere_and_is_asked_again_writes_each_batch_once(keyed, after):
-    for n in count(1):
+    for n in calls(step=3 if keyed else 1):
         store = MemoryFiles()
         create(Table("t", store, dialect), memory_schema(keyed))
         failing = NthCallFails(store, n, after)

@@ -2,8 +2,9 @@
 
 import datetime
 import io
+import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lakeformat import LakeError, StoreError
@@ -11,7 +12,15 @@ from lakeformat.dialects.dialect import Format
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.streams import NewFile
 from lakeformat.table import Table
+from tests.simulation.racing import SEEDS
 from tests.simulation.turns import FaultyStore
+
+
+def calls(step: int = 1, first: int = 1) -> Iterator[int]:
+    """The numbers of the calls that are to fail, one a run: where much of a verb is what others do too, every `step`-th is enough for
+    `make test`; `make test-long` takes all."""
+    return itertools.count(1) if SEEDS > 1000 else itertools.count(first, step)
+
 
 AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
 
@@ -114,9 +123,10 @@ def fail_each_call(
     seen: Callable[[Table], Any],
     whole: Callable[[Table], Any],
     after: bool,
+    numbers: Iterator[int],
 ) -> int:
     """After each failure `seen` is as before `act` or as after it, as after it if nothing was raised; and once it was asked
-    again, `whole` is what it is where nothing fails. Returns the number of calls."""
+    again, `whole` is what it is where nothing fails. Returns the number of the last call of `numbers` that was tried."""
 
     def table(store: Any) -> Table:
         return Table("t", store, dialect)
@@ -125,9 +135,7 @@ def fail_each_call(
     old = seen(clean)
     act(clean)
     new, end = seen(clean), whole(clean)
-    n = 0
-    while True:
-        n += 1
+    for n in numbers:
         store = holding(files)
         failing, told = NthCallFails(store, n, after), None
         try:

@@ -251,10 +251,14 @@ def test_copy_makes_the_same_rows_in_another_format_and_goes_on_where_it_was_cut
     assert "choose another name" in cli(*command, code=2)
 
 
-@pytest.mark.parametrize("command", ["ls", "show", "log", "files", "count", "head", "diff"])
+COMMANDS = ["ls", "show", "log", "files", "count", "head", "diff"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_tables_of_another_engine_are_shown(cli, command):
-    lake = Lake(GOLDEN)
-    for name in lake.tables():
+    """Each table by two of the commands."""
+    lake, turn = Lake(GOLDEN), COMMANDS.index(command)
+    for name in sorted({*lake.tables()[turn :: len(COMMANDS)], *lake.tables()[turn + 3 :: len(COMMANDS)]}):
         if command == "diff" and not lake.table(name).snapshots():
             continue
         arguments = [] if command == "ls" else [name]
