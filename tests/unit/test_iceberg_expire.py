@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeformat.dialects.iceberg import dialect
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.errors import CorruptTable
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
@@ -20,6 +20,7 @@ SCHEMA = Schema(
     fields=(Field(0, "id", scalar(Kind.BIGINT)), Field(1, "dt", scalar(Kind.STRING))), partitioning=identity("dt")
 )
 NOW = 1000
+dialect = Iceberg()
 
 
 @pytest.fixture
@@ -34,13 +35,13 @@ def table() -> Table:
 
 def expired(table: Table, retention: Retention, *without: str) -> list[int]:
     """How old those are that go, if the snapshots were made at 100, 200 and 300, and did not say what is in `without`."""
-    base: Any = table._base()
+    base: Any = table._view()
     made = [
         {key: value for key, value in snapshot.items() if key not in without} | {"timestamp-ms": 100 * number}
-        for number, snapshot in enumerate(base.document["snapshots"], 1)
+        for number, snapshot in enumerate(base.state.document["snapshots"], 1)
     ]
-    base = replace(base, document={**base.document, "snapshots": made})
-    gone = dialect.expiry(table._store, base, retention, NOW).snapshots
+    state = replace(base.state, document={**base.state.document, "snapshots": made})
+    gone = replace(base, state=state).expiry(retention, NOW).snapshots
     return [s["timestamp-ms"] for s in made if s["snapshot-id"] in gone]
 
 
@@ -68,7 +69,7 @@ def test_what_a_retention_lets_go(table: Table, retention: Retention, gone: list
 @pytest.mark.parametrize("without", [(), ("sequence-number",)])
 def test_what_is_read_yet_and_all_later_ones_stay(table: Table, without: tuple[str, ...]):
     """Snapshots of version 1 have no sequence number."""
-    ids = [each["snapshot-id"] for each in table._base().document["snapshots"]]
+    ids = [each["snapshot-id"] for each in table._view().state.document["snapshots"]]
     assert expired(table, Retention(1, retain_max=1, keep_from=ids[0]), *without) == []
 
 
@@ -81,8 +82,8 @@ def orphan(table: Table) -> str:
 def test_files_that_nobody_names_are_orphans_once_they_are_old_enough(table: Table):
     path = orphan(table)
     table._store.write("data/dt=a/mine.parquet", b"x")
-    assert dialect.orphans(table._store, table._base(), NOW) == []
-    assert [each.path for each in dialect.orphans(table._store, table._base(), NOW + 1)] == [path]
+    assert table._view().orphans(NOW) == []
+    assert [each.path for each in table._view().orphans(NOW + 1)] == [path]
 
 
 def test_nothing_is_an_orphan_where_a_manifest_list_is_missing(table: Table):
@@ -92,12 +93,12 @@ def test_nothing_is_an_orphan_where_a_manifest_list_is_missing(table: Table):
     document["snapshots"][0]["manifest-list"] = "memory://files/metadata/snap-1-0-gone.avro"
     store.write(path, json.dumps(document).encode())
     with pytest.raises(CorruptTable, match=r"gone\.avro is missing.*orphans cannot be told"):
-        dialect.orphans(store, table._base(), NOW + 1)
-    base = table._base()
+        table._view().orphans(NOW + 1)
+    base = table._view()
     for path in [each.path for each in store.list("metadata")]:
         store.delete([path])
     with pytest.raises(CorruptTable, match="has no metadata"):
-        dialect.orphans(store, base, NOW + 1)
+        base.orphans(NOW + 1)
 
 
 def test_a_table_goes_in_an_order_in_which_it_can_be_asked_for_again(table: Table):
