@@ -25,7 +25,7 @@ from lakeformat.dialects.iceberg import metadata as iceberg
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER
 from lakeformat.dialects.paimon.dialect import Paimon
-from lakeformat.engines.choose import fields_from_spark, is_spark, register
+from lakeformat.engines.choose import attach, fields_from_spark, is_spark, register, require_spark
 from lakeformat.errors import (
     AlreadyExists,
     CorruptFile,
@@ -242,6 +242,24 @@ class Lake:
         """
         register(spark, name, partial(_sink, self))
 
+    def attach(self, spark: Any, tables: Sequence[str] | None = None) -> list[str]:
+        """Make tables (all, unless named) readable by name in a Spark session: `spark.sql("SELECT * FROM nyc.flights")`,
+        `spark.table("nyc.flights")`. Returns their names.
+
+        Each query reads the newest snapshot. Columns, and which tables there are, are those of now: attach again for newer ones;
+        a column that is gone or of another type by then is an error.
+        Spark reads all files and columns of such a table; `sql(text, spark)` leaves out what a query does not need. Read only.
+        Raises `AlreadyExists` for a name that Spark's catalog has, and `UnsupportedFeature` for one that it cannot have.
+        """
+        require_spark(spark)
+        if tables is not None and (isinstance(tables, str) or not all(isinstance(each, str) for each in tables)):
+            raise InvalidInput(f"tables={tables!r}: give a list of names, e.g. ['shop.orders']")
+        names = [self.table(each).name for each in tables] if tables is not None else self.tables()
+        self.register(spark)  # So that USING lakeformat says what to do instead.
+        for each in names:
+            attach(spark, each, self._store.root, partial(_current, self, each))
+        return names
+
     def sql(
         self,
         text: str,
@@ -372,6 +390,11 @@ class Lake:
 
     def _format(self, store: Store) -> str | None:
         return next((format for format, each in self._formats.items() if each.is_table(store)), None)
+
+
+def _current(lake: Lake, name: str) -> Any:
+    """What an attached table is when Spark reads it."""
+    return lake.table(name).scan()
 
 
 def _require_alone(name: str, others: Sequence[str]) -> None:

@@ -23,6 +23,11 @@ def register(session: Any, name: str, sink: Callable[[Mapping[str, str], str | N
     import_module("lakeformat.engines.spark").register(session, name, sink)
 
 
+def attach(session: Any, name: str, lake: str, scan: Callable[[], Any]) -> None:
+    """Make a table readable by name in a Spark session; see the Spark engine."""
+    import_module("lakeformat.engines.spark").attach(session, name, lake, scan)
+
+
 def is_spark(value: Any) -> bool:
     """Whether a value is one of PySpark's, classic or Connect."""
     return type(value).__module__.startswith("pyspark.")

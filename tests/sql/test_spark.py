@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lakeformat import InvalidInput, Lake, UnsupportedFeature
+from lakeformat import AlreadyExists, InvalidInput, Lake, UnsupportedFeature
 from tests.sql.conftest import ORDERS, rows
 
 pytestmark = pytest.mark.spark
@@ -281,3 +281,82 @@ def test_changes_on_spark_are_those_in_process(plain, spark, format):
             plain.sql(text.replace("{t}", name), spark=spark if way == "there" else None, staged=staged)
         found[way] = rows(table), [each.kind for each in table.snapshots()]
     assert found["here"] == found["there"]
+
+
+def test_attached_tables_are_read_by_name_and_fresh(tmp_path, spark):
+    lake = Lake(tmp_path / "attached")
+    for format in ("paimon", "iceberg"):
+        lake.sql(
+            f"CREATE TABLE att.{format}s (id BIGINT NOT NULL, name STRING, dt STRING) USING {format} PARTITIONED BY (dt)"
+        )
+    lake.sql(
+        "INSERT INTO att.paimons VALUES (1, 'a', 'x'), (2, NULL, 'y'); INSERT INTO att.icebergs SELECT * FROM att.paimons"
+    )
+    try:
+        assert lake.attach(spark) == ["att.icebergs", "att.paimons"]
+        both = "SELECT p.id, i.name FROM att.paimons p JOIN att.icebergs i ON p.id = i.id WHERE p.dt <> 'z' ORDER BY 1"
+        assert [tuple(row) for row in spark.sql(both).collect()] == [(1, "a"), (2, None)]
+        lake.sql("DELETE FROM att.icebergs WHERE id = 1; INSERT INTO att.paimons VALUES (3, 'c', 'x')")
+        assert (spark.table("att.icebergs").count(), spark.table("att.paimons").count()) == (1, 3)
+        lake.sql("ALTER TABLE att.paimons ADD COLUMN n INT")
+        assert spark.table("att.paimons").columns == ["id", "name", "dt"]
+        lake.attach(spark, ["att.paimons"])
+        assert spark.table("att.paimons").columns == ["id", "name", "dt", "n"]
+        with pytest.raises(Exception, match="read only"):
+            spark.sql("INSERT INTO att.paimons VALUES (5, 'x', 'x', 1)")
+        spark.sql("CREATE TABLE att.nothing (a INT) USING lakeformat")
+        with pytest.raises(Exception, match=r"lake\.sql\('CREATE TABLE"):
+            spark.sql("SELECT * FROM att.nothing").collect()
+        with pytest.raises(Exception, match=r"lake\.sql\('CREATE TABLE"):
+            spark.sql("CREATE TABLE att.less USING lakeformat")
+        with pytest.raises(Exception, match="TIME_TRAVEL"):
+            spark.sql("SELECT * FROM att.paimons VERSION AS OF 1").collect()
+        lake.sql("CREATE TABLE att.nothing (a INT)")
+        with pytest.raises(AlreadyExists, match=r"att\.nothing: Spark's catalog has another table"):
+            lake.attach(spark)
+        other = Lake(tmp_path / "other")
+        other.sql(
+            "CREATE TABLE att.paimons (id BIGINT); CREATE TABLE att.PAIMONS (id BIGINT); CREATE TABLE att.`a-b` (a INT)"
+        )
+        for name in ("att.paimons", "att.PAIMONS"):
+            with pytest.raises(AlreadyExists, match=f"{name}: Spark's catalog has another table"):
+                other.attach(spark, [name])
+        with pytest.raises(UnsupportedFeature, match=r"att\.a-b: Spark's own catalog has only names"):
+            other.attach(spark, ["att.a-b"])
+        lake.sql("ALTER TABLE att.paimons ALTER COLUMN n TYPE BIGINT")
+        with pytest.raises(Exception, match="column 'n' was int when the table was attached"):
+            spark.table("att.paimons").collect()
+        lake.sql("DROP TABLE att.paimons")
+        with pytest.raises(Exception, match=r"NotFound: no table 'att\.paimons'"):
+            spark.table("att.paimons").collect()
+        lake.sql("CREATE TABLE att.paimons (id BIGINT, name STRING, dt STRING, n INT) USING iceberg")
+        assert spark.table("att.paimons").collect() == []
+    finally:
+        spark.sql("DROP DATABASE IF EXISTS att CASCADE")
+
+
+def test_attached_tables_have_every_type_and_take_nulls_that_come_later(tmp_path, spark):
+    lake = Lake(tmp_path / "typed")
+    lake.sql(
+        "CREATE TABLE att.t (id BIGINT NOT NULL, s STRUCT<a: INT NOT NULL, b: ARRAY<INT>> NOT NULL, m MAP<STRING, TIMESTAMP>, "
+        "ts TIMESTAMP, n TIMESTAMP_NTZ, d DATE, x DECIMAL(10, 2), b BINARY, f FLOAT, y BOOLEAN) USING iceberg"
+    )
+    lake.sql(
+        "INSERT INTO att.t SELECT 1, named_struct('a', 2, 'b', array(1, NULL)), map('k', timestamp '2020-01-01 00:00:00'), "
+        "timestamp '2020-01-01 00:00:00', timestamp_ntz '2020-01-01 00:00:00', date '2020-01-01', 1.5, X'00', 1.5, true"
+    )
+    try:
+        lake.attach(spark)
+        lake.sql("ALTER TABLE att.t ALTER COLUMN s DROP NOT NULL; INSERT INTO att.t (id) VALUES (2)")
+        assert [row.id for row in spark.sql("SELECT id FROM att.t WHERE s IS NULL").collect()] == [2]
+        found, expected = spark.table("att.t"), lake.table("att.t").scan().to_spark(spark)
+        assert sorted(found.collect(), key=str) == sorted(expected.collect(), key=str)
+        spark.sql("DROP DATABASE att CASCADE")
+        spark.sql(f"CREATE DATABASE att LOCATION '{tmp_path}/typed/att.db'")
+        with pytest.raises(
+            InvalidInput, match=r"att\.t: Spark keeps its own tables in .*, where the lake keeps this one"
+        ):
+            lake.attach(spark)
+        spark.sql(f"ALTER DATABASE att SET LOCATION '{tmp_path}/elsewhere'")  # Dropping it would delete the lake's.
+    finally:
+        spark.sql("DROP DATABASE IF EXISTS att CASCADE")

@@ -4,7 +4,7 @@ Public Python API only (DataFrame, `mapInArrow`), so that classic sessions and S
 lakeformat: installed, or sent along by `add_to_session`.
 """
 
-from lakeformat.engines.spark.data_source import register
+from lakeformat.engines.spark.data_source import attach, register
 from lakeformat.engines.spark.engine import NATIVE_SCHEMES, SparkEngine
 from lakeformat.engines.spark.merge import SparkSource
 from lakeformat.engines.spark.session import add_to_session
@@ -15,6 +15,7 @@ __all__ = [
     "SparkEngine",
     "SparkSource",
     "add_to_session",
+    "attach",
     "fields_from_spark",
     "register",
     "spark_schema",
