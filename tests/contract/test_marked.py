@@ -2,10 +2,7 @@
 
 import datetime
 import json
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -168,18 +165,3 @@ def test_streams_of_spark_make_their_rows_seen(spark, tmp_path):
         query.awaitTermination()
     assert {row["id"]: row["v"] for row in table.scan().to_arrow().to_pylist()} == {0: "v2", 1: "v1"}
     assert kinds(table) == ["append", "compact"] * 3
-
-
-@pytest.mark.spark
-def test_spark_connect_does_the_same(tmp_path):
-    files = [__file__, str(Path(__file__).with_name("test_crossing.py"))]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files]
-    chosen = (
-        "spark and not connect and (one_after_the_other and partitions or changes_lead and lookup or streams_of or deduplicate "
-        "and (engines_move or moves_keys))"
-    )
-    environment = {**os.environ, "SPARK_TEST_REMOTE": "local[2]", "SPARK_TESTING": "1"}  # Any free port.
-    run = subprocess.run(
-        [*command, "-k", chosen], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False
-    )
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-2000:]

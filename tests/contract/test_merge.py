@@ -2,10 +2,7 @@
 
 import datetime as dt
 import math
-import os
 import random
-import subprocess
-import sys
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -662,18 +659,3 @@ def test_spark_evaluates_the_source_once(table, spark):
     found = rows_of(table)
     assert len(found) == 20 + 20 + 10
     assert {r["id"] for r in found if r["k"] == "n"} == set(range(0, 60, 2))
-
-
-@pytest.mark.spark
-def test_spark_connect_does_the_same(tmp_path):
-    """Where the way of the rows is another one: through workers and back, into this process, into a data source."""
-    files = [
-        str(Path(__file__).with_name(name)) for name in ("test_merge.py", "test_changelogs.py", "test_streaming.py")
-    ]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files, "-m", "spark"]
-    chosen = "spark and (all_kinds_of_clauses or two_rows_of_the_source or partition_by_partition or appends_to_tables)"
-    environment = {**os.environ, "SPARK_TEST_REMOTE": "local[2]", "SPARK_TESTING": "1"}  # Any free port.
-    run = subprocess.run(
-        [*command, "-k", chosen], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-2000:]

@@ -145,4 +145,4 @@ def check(files: dict[str, bytes], verb: Callable[[Table], object], state: Calla
     def whole(table: Table) -> object:
         return landed(table), swept(table._store), state(table), len(table._store.list("landing"))
 
-    fail_each_call(files, dialect, verb, state, whole, after, calls())
+    fail_each_call(files, dialect, verb, state, whole, after, calls(step=2, first=1 + after))

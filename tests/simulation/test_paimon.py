@@ -1,6 +1,7 @@
 """Paimon's dialect under racing writers, failing storage, and callers who ask again."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -9,14 +10,17 @@ import pytest
 from lakeformat.dialects.paimon import lineage
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.errors import CommitError, StoreError
+from lakeformat.model.operation import Append, Request
 from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.model.snapshot import Outcome, Stamp
+from lakeformat.model.work import WrittenFile
 from lakeformat.storage import head as head_module
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.paimon import PaimonWorld
 from tests.simulation.racing import SEEDS, Instead, commit_module, lands_late, race, race_for_free_names, without
 from tests.simulation.test_loop import OFTEN_NEEDED, RULES
-from tests.simulation.turns import FaultyStore, Turns
+from tests.simulation.turns import FaultyStore, Turns, Watched
 
 dialect = Paimon()
 
@@ -43,6 +47,41 @@ def test_the_head_needs_to_look_again_after_it_has_created():
     """Between the look before and the create, the name can be used by others and freed by expiry."""
     mutant = without("second look", "if is_version and self.version() != version + 1:", "if False:", head_module)
     assert race_for_free_names(PaimonWorld("expire", "free names"), head=mutant.CreateHead)
+
+
+class Expiring(Watched):
+    """A store in which snapshots expire right after `path` was read."""
+
+    def __init__(self, store: MemoryFiles, path: str) -> None:
+        self._store, self._path = store, path
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            answer = getattr(self._store, name)(*arguments)
+            if (name, arguments) == ("read", (self._path,)):
+                self._path = ""
+                Table("t", self._store, dialect).expire_snapshots(retain_last=1)
+            return answer
+
+        return call
+
+
+def test_a_snapshot_that_expires_while_it_is_judged_is_not_taken_for_a_stray():
+    """Its rows were overwritten since, the gap above it is of expiry, and what its lists held is still in memory."""
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    create(table, Schema((Field(0, "id", scalar(Kind.BIGINT)),)))
+    before = dialect.load(store, 0)
+    operation = Append(request=Request(id="slow"), added=(WrittenFile("bucket-0/data-a-0.parquet", (), 1, 1),))
+    plan = before.plan(operation, Stamp(0, "slow", 0))
+    for path, data in (*plan.files.items(), (plan.root_path, plan.root)):
+        store.write(path, data)
+    for id in range(3):
+        table.overwrite(pa.table({"id": [id]}))
+    newest = dialect.load(store, 4)
+    assert newest.settle(operation, plan, 0) is Outcome.PUBLISHED
+    expiring = replace(newest, reader=replace(newest.reader, reader=Expiring(store, plan.root_path)))
+    assert expiring.settle(operation, plan, 0) is Outcome.UNKNOWN
 
 
 def test_the_dialect_needs_to_tell_strays_from_history():

@@ -182,7 +182,7 @@ def test_no_condition_loses_a_row(tmp_path, kind, how):
     assert same(fields, every, rows)
     other = create(tmp_path / "other", fields, metadata__stats_mode="none")
     other.append(every)
-    for value in values:
+    for value in values if how == "unpartitioned" else values[::2]:
         text = literal(kind, value)
         for condition in (
             f"k = {text}", f"k <> {text}", f"k < {text}", f"k >= {text}", f"k <=> {text}", f"not (k > {text})",

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from lakeformat import CorruptFile, CorruptTable, Lake
 from lakeformat.catalogs.rest import RestCatalog, RestIssuer
 from lakeformat.catalogs.sql import SqlCatalog
-from lakeformat.codec import avro, bitmap, expression, vector_file
+from lakeformat.codec import avro, avro_encode, bitmap, expression, vector_file
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.dialects.iceberg import manifest, metadata, scan
 from lakeformat.dialects.iceberg.dialect import Iceberg
@@ -134,9 +134,9 @@ def with_schema(data, schema):
     """An Avro file whose header has another schema."""
     head = avro.read_head(data)
     said = {**head.metadata, "avro.schema": json.dumps(schema).encode()}
-    out = [b"Obj\x01", avro._varint(len(said))]
+    out = [b"Obj\x01", avro_encode.varint(len(said))]
     for name, value in said.items():
-        out += [avro._varint(len(name)), name.encode(), avro._varint(len(value)), value]
+        out += [avro_encode.varint(len(name)), name.encode(), avro_encode.varint(len(value)), value]
     return b"".join([*out, b"\0", head.sync, data[head.size_bytes :]])
 
 

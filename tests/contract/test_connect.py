@@ -1,0 +1,31 @@
+"""Spark Connect, where the way of rows is another one: through workers and back, into this process, into a data source."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+CHOSEN = {
+    "test_marked.py": "one_after_the_other and partitions or changes_lead and lookup or streams_of",
+    "test_crossing.py": "deduplicate and (engines_move or moves_keys)",
+    "test_merge.py": "all_kinds_of_clauses or two_rows_of_the_source and join",
+    "test_changelogs.py": "partition_by_partition",
+    "test_streaming.py": "appends_to_tables",
+}
+
+
+@pytest.mark.spark
+def test_spark_connect_does_the_same():
+    """Tests of other files, in one process, for a process holds one kind of session."""
+    files = [str(HERE / name) for name in CHOSEN]
+    chosen = " or ".join(f"({Path(name).stem} and ({words}))" for name, words in CHOSEN.items())
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
+    environment = {**os.environ, "SPARK_TEST_REMOTE": "local[2]", "SPARK_TESTING": "1"}  # Any free port.
+    run = subprocess.run(
+        [*command, "-m", "spark", "-k", f"spark and ({chosen})"],
+        cwd=HERE.parent.parent, env=environment, capture_output=True, text=True, timeout=1200, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-2000:]
