@@ -20,6 +20,7 @@ from tests.simulation.turns import FaultyStore, LateStore, Turns
 
 SEEDS = int(os.environ.get("LAKEFORMAT_SEEDS", "150"))  # Of each race; 10,000 before a release.
 FREE_NAME_SEEDS = max(SEEDS // 6, 1)  # Of races in which names become free again: these are long.
+ENOUGH = 200  # To find what is wrong where something is: the first one ends it.
 Commit = Callable[..., Snapshot]
 
 
@@ -155,7 +156,7 @@ def lands_late(world: World, seen: Callable[[Any], Any], commit: Commit) -> tupl
     return lost, [each.operation_id for each in history].count("again")
 
 
-def race_for_free_names(world: World, **how: Any) -> list[str]:
+def race_for_free_names(world: World, seeds: int = FREE_NAME_SEEDS, **how: Any) -> list[str]:
     """Races in which a writer is stopped while the others use and free the name it is about to create. Says how many seeds and
     calls of storage it took; ends at the first violation."""
     calls, strays, wrong, seed = 0, 0, [], -1
@@ -167,14 +168,14 @@ def race_for_free_names(world: World, **how: Any) -> list[str]:
         return judge(store, reports)
 
     world.violations = violations  # type: ignore[method-assign]
-    for seed in range(FREE_NAME_SEEDS):
+    for seed in range(seeds):
         told: list[int] = []
         wrong = race(world, seed, 1 + seed % 3, actors=3, turns_each=6, moves=told, **how)
         calls += sum(told)
         if wrong:
             break
     print(f"{seed + 1} seeds, {calls} turns of 3 writers, {strays} names taken again: {wrong[:1] or 'nothing lost'}")
-    assert wrong or strays or FREE_NAME_SEEDS < 20, "no name became free while a writer was stopped: nothing was tested"
+    assert wrong or strays or seeds < 20, "no name became free while a writer was stopped: nothing was tested"
     return wrong
 
 

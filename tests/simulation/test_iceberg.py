@@ -7,7 +7,16 @@ from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.storage import head as head_module
 from tests.simulation.iceberg import IcebergWorld
 from tests.simulation.iceberg_rows import RowWorld
-from tests.simulation.racing import SEEDS, Instead, commit_module, lands_late, race, race_for_free_names, without
+from tests.simulation.racing import (
+    ENOUGH,
+    SEEDS,
+    Instead,
+    commit_module,
+    lands_late,
+    race,
+    race_for_free_names,
+    without,
+)
 from tests.simulation.test_loop import OFTEN_NEEDED, RULES
 
 dialect = Iceberg()
@@ -33,7 +42,7 @@ def test_the_head_needs_to_look_again_after_it_has_created():
     def careless(store):
         return mutant.CreateHead(store, "metadata", "v", (".metadata.json",))
 
-    assert race_for_free_names(IcebergWorld(False, frees_names=True), head=careless)
+    assert race_for_free_names(IcebergWorld(False, frees_names=True), ENOUGH, head=careless)
 
 
 @pytest.mark.parametrize("rule", OFTEN_NEEDED)

@@ -18,7 +18,16 @@ from lakeformat.storage import head as head_module
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.paimon import PaimonWorld
-from tests.simulation.racing import SEEDS, Instead, commit_module, lands_late, race, race_for_free_names, without
+from tests.simulation.racing import (
+    ENOUGH,
+    SEEDS,
+    Instead,
+    commit_module,
+    lands_late,
+    race,
+    race_for_free_names,
+    without,
+)
 from tests.simulation.test_loop import OFTEN_NEEDED, RULES
 from tests.simulation.turns import FaultyStore, Turns, Watched
 
@@ -46,7 +55,7 @@ def test_writers_that_are_stopped_while_names_become_free_lose_nothing():
 def test_the_head_needs_to_look_again_after_it_has_created():
     """Between the look before and the create, the name can be used by others and freed by expiry."""
     mutant = without("second look", "if is_version and self.version() != version + 1:", "if False:", head_module)
-    assert race_for_free_names(PaimonWorld("expire", "free names"), head=mutant.CreateHead)
+    assert race_for_free_names(PaimonWorld("expire", "free names"), ENOUGH, head=mutant.CreateHead)
 
 
 class Expiring(Watched):
@@ -92,7 +101,7 @@ def test_the_dialect_needs_to_tell_strays_from_history():
     world.dialect = Instead(
         dialect, settle=lambda view, *asked: mutant.settle(view.reader, asked[0], view.state, *asked[1:])
     )
-    assert race_for_free_names(world)
+    assert race_for_free_names(world, ENOUGH)
 
 
 @pytest.mark.parametrize("rule", OFTEN_NEEDED)

@@ -14,16 +14,23 @@ ALL = [*sorted(ROOT.glob("*.md")), ROOT / "examples" / "README.md", *sorted((ROO
 IN_A_REPOSITORY = "your-repository.md"  # Runs in tests/dagster/test_your_repository.py.
 PAGES = [p for p in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if "```python" in p.read_text()]
 PAGES = [p for p in PAGES if p.name != IN_A_REPOSITORY]
+
+
+def blocks(page: Path) -> str:
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
+
+
+ON_SPARK = {page for page in PAGES if re.search(r"\bspark\b", blocks(page))}
 REFERENCE = "\n".join(p.read_text() for p in (ROOT / "docs" / "reference").glob("*.md"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, id=p.name, marks=[pytest.mark.spark] if p in ON_SPARK else []) for p in PAGES]
+)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    code = "\n".join(blocks)
-    names = {"spark": request.getfixturevalue("spark")} if re.search(r"\bspark\b", code) else {}
-    exec(compile(code, str(page), "exec"), names)
+    names = {"spark": request.getfixturevalue("spark")} if page in ON_SPARK else {}
+    exec(compile(blocks(page), str(page), "exec"), names)
 
 
 @pytest.mark.parametrize("page", ALL, ids=lambda p: p.name)
