@@ -1,7 +1,7 @@
 """What all tests share: one Spark session a process, started by the first test that asks for it, and which tests are slow.
 
 A test that asks for `spark` is marked so by itself, and goes first. What starts Dagster in other processes is marked `dagster`.
-`make test-fast` leaves out both, and what is `slow`. Of a test that is parametrized by `seed`, as many seeds run as `LAKEFORMAT_SEEDS` asks for: 1 in
+`make test-fast` leaves out both, and what is `slow`: tests of some files, and those in `slow.txt`. Of a test that is parametrized by `seed`, as many seeds run as `LAKEFORMAT_SEEDS` asks for: 1 in
 `make test-fast`, 3 in `make test`, all in `make test-long`, or of a test that is named.
 """
 
@@ -11,9 +11,11 @@ import shutil
 import sys
 import tempfile
 import warnings
+from collections import defaultdict
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from statistics import mean
 
 import pytest
 from hypothesis import settings
@@ -34,24 +36,38 @@ os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
 
 SEEDS = max(int(os.environ.get("LAKEFORMAT_SEEDS", "150")) // 50, 1)  # Of a test that is asked for with each `seed`.
 
-# Files that try all pairs of verbs, or a fault at each call of a verb.
+# Files that try all pairs of verbs, or a fault at each call of a verb; and tests that took long when `LAKEFORMAT_RECORD_SLOW=1 make test`
+# wrote them down.
 SLOW = {"test_conflicts", "test_failing", "test_failing_iceberg", "test_failing_merges", "test_processes"}
+SLOW_TESTS = Path(__file__).with_name("slow.txt")
+SLOW_SECONDS = 0.35
 
 
 @pytest.hookimpl(tryfirst=True)  # Before marks choose among the tests.
 def pytest_collection_modifyitems(config, items):
+    slow = set(SLOW_TESTS.read_text().split())
     if not any("::" in each for each in config.args):
         config.hook.pytest_deselected(items=[item for item in items if _seed(item) >= SEEDS])
         items[:] = [item for item in items if _seed(item) < SEEDS]
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or _runs_on_spark(item):
             item.add_marker("spark")
-        if item.path.stem in SLOW or item.path.parent.name == "package":
+        if item.path.stem in SLOW or item.path.parent.name == "package" or item.nodeid.partition("[")[0] in slow:
             item.add_marker("slow")
         if item.path.parent.name == "dagster" and _starts_processes(item.path):
             item.add_marker("dagster")
     # One process then has most of the tests that need a session, while the other has the rest, and takes of these what is left.
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+def pytest_terminal_summary(terminalreporter):
+    if "LAKEFORMAT_RECORD_SLOW" not in os.environ:
+        return
+    seconds = defaultdict(list)
+    for report in terminalreporter.stats.get("passed", []):
+        seconds[report.nodeid.partition("[")[0]].append(report.duration)
+    slow = sorted(name for name, each in seconds.items() if mean(each) > SLOW_SECONDS)
+    SLOW_TESTS.write_text("\n".join(slow) + "\n")
 
 
 def _runs_on_spark(item):
