@@ -47,10 +47,10 @@ def commit(
 ) -> Snapshot:
     """Make `operation` part of the table, once, whoever else is writing; at most `attempts` tries to publish.
 
-    `known` is what the caller has loaded: of the version that it is, nothing is read twice. The snapshot returned says how many attempts and milliseconds it took. Asking again with the same id is always
-    safe and returns the same snapshot. Raises `Conflict` and `CommitLost`, which mean that nothing landed and that the
-    operation's files are gone; `CommitUnknown`, which means that it may have landed: ask again, delete nothing. Any
-    other exception leaves all files in place and does not tell either.
+    `known` is what the caller has loaded: of the version that it is, nothing is read twice. The snapshot returned says how many
+    attempts and milliseconds it took. Asking again with the same id is always safe and returns the same snapshot. Raises `Conflict`
+    and `CommitLost`, which mean that nothing landed and that the operation's files are gone; `CommitUnknown`, which means that it may
+    have landed: ask again, delete nothing. Any other exception leaves all files in place and does not tell either.
     """
     assert attempts > 0, attempts
     id, started = operation.request.id, clock()
