@@ -20,7 +20,16 @@ from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateR
 
 from lakeformat.cdc import mysql_types
 from lakeformat.cdc.mysql_types import MySqlType
-from lakeformat.cdc.source import Chunk, Emptied, Position, SourceTable, TableChanges, Transactions, TypeOption
+from lakeformat.cdc.source import (
+    Chunk,
+    Emptied,
+    Position,
+    SourceTable,
+    TableChanges,
+    Transactions,
+    TypeOption,
+    chosen_key,
+)
 from lakeformat.codec.waist import row_kinds
 from lakeformat.errors import InvalidInput, NotFound, SourceError, UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field
@@ -116,13 +125,7 @@ class MySql:
             schema,
             table,
         )
-        chosen = tuple(row[0] for row in declared) if key is None else tuple(key)
-        if not chosen:
-            raise InvalidInput(
-                f"{name}: it has no primary key; say which columns tell its rows apart: primary_key=[...]"
-            )
-        if missing := [each for each in chosen if each not in {row[0] for row in columns}]:
-            raise InvalidInput(f"{name}: there is no column {missing[0]!r} for the primary key")
+        chosen = chosen_key(name, [row[0] for row in declared], key, {row[0] for row in columns})
         kept = [row for row in columns if f"{name}.{row[0]}" not in self._excluded]
         types = {
             row[0]: MySqlType(row[1].lower(), row[2].lower() if row[1] not in ("enum", "set") else row[2], *row[3:7])

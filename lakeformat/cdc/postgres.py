@@ -19,7 +19,16 @@ from pyarrow import csv
 
 from lakeformat.cdc import pgoutput, postgres_types
 from lakeformat.cdc.postgres_types import PostgresType
-from lakeformat.cdc.source import Chunk, Emptied, Position, SourceTable, TableChanges, Transactions, TypeOption
+from lakeformat.cdc.source import (
+    Chunk,
+    Emptied,
+    Position,
+    SourceTable,
+    TableChanges,
+    Transactions,
+    TypeOption,
+    chosen_key,
+)
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.waist import row_kinds
 from lakeformat.errors import InvalidInput, NotFound, SourceError, UnsupportedFeature
@@ -119,13 +128,7 @@ class Postgres:
                 oid,
             )
         )
-        chosen = declared if key is None else tuple(key)
-        if not chosen:
-            raise InvalidInput(
-                f"{name}: it has no primary key; say which columns tell its rows apart: primary_key=[...]"
-            )
-        if missing := [each for each in chosen if each not in {row[0] for row in columns}]:
-            raise InvalidInput(f"{name}: there is no column {missing[0]!r} for the primary key")
+        chosen = chosen_key(name, declared, key, {row[0] for row in columns})
         is_full = identity == "f"
         if not is_full and not (identity == "d" and chosen == declared):
             raise SourceError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field
 
 
@@ -47,6 +48,18 @@ class SourceTable:
     def arrow_schema(self) -> pa.Schema:
         """The columns; all nullable, as a row that takes a key away may lack all others."""
         return pa.schema([pa.field(each.name, to_arrow(each.type)) for each in self.fields])
+
+
+def chosen_key(
+    table: str, declared: Sequence[str], asked: Sequence[str] | None, columns: Collection[str]
+) -> tuple[str, ...]:
+    """The columns that tell rows of `table` apart: those that were asked for, or its primary key. Raises `InvalidInput`."""
+    chosen = tuple(declared if asked is None else asked)
+    if not chosen:
+        raise InvalidInput(f"{table}: it has no primary key; say which columns tell its rows apart: primary_key=[...]")
+    if missing := [each for each in chosen if each not in columns]:
+        raise InvalidInput(f"{table}: there is no column {missing[0]!r} for the primary key")
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)

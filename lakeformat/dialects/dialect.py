@@ -7,7 +7,8 @@ partition columns only. What one format alone has is a protocol of its own: ask 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,7 @@ from lakeformat.storage.head import Head
 from lakeformat.storage.store import Listed, Reader, Store
 
 S = TypeVar("S", bound=TableState, covariant=True)
+T = TypeVar("T", bound=TableState)
 
 
 class Files(Protocol):
@@ -198,7 +200,7 @@ class View(Protocol[S]):
         ...
 
     def delete_layout(self, files: Files, verb: str) -> DeleteTask | None:
-        """How rows of these data files that `verb` ("delete", "update", "merge") takes become files of deletes; None where
+        """How rows of these data files that `verb` ("delete", "update", "merge") takes become delete files; None where
         whole files are written again."""
         ...
 
@@ -228,6 +230,35 @@ class View(Protocol[S]):
 
 
 AnyView = View[TableState]
+
+
+@dataclass(frozen=True, slots=True)
+class TableView(Generic[T]):
+    """What a view of either format knows by its state alone."""
+
+    reader: Reader
+    state: T
+
+    @property
+    def exists(self) -> bool:
+        return self.state.exists
+
+    @property
+    def version(self) -> int:
+        return self.state.version
+
+    @property
+    def schema(self) -> Schema:
+        return self.state.schema
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return self.state.snapshot
+
+    @property
+    def snapshot_id(self) -> int:
+        snapshot = self.state.snapshot
+        return 0 if snapshot is None else snapshot.id
 
 
 class Format(Protocol):
@@ -335,7 +366,7 @@ class DeletesByKey(Protocol):
         ...
 
     def delete_compaction(self, full: bool, scope: Expression = ...) -> list[DeleteTask]:
-        """Files of position deletes that are worth writing anew."""
+        """Position delete files that are worth writing anew."""
         ...
 
     def conversion(self, scope: Expression = ...) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:

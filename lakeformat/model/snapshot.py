@@ -96,7 +96,12 @@ class Snapshot:
 
 
 class TableState(Protocol):
-    """What a dialect read at one version. Shared code uses these three; the rest is the dialect's own."""
+    """What a dialect read at one version. Shared code uses these four; the rest is the dialect's own."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        ...
 
     @property
     def version(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Delete: whole partitions by metadata alone, files of deletes, files written again, or rows that take rows away by key."""
+"""Delete: whole partitions by metadata alone, delete files, files written again, or rows that delete by key."""
 
 from __future__ import annotations
 

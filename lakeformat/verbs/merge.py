@@ -1,5 +1,5 @@
 """MERGE INTO: what the user chains, and the operation that it becomes: as the table asks for, files with rows that change
-written again (copy-on-write), or new rows and files of deletes beside them (merge-on-read)."""
+written again (copy-on-write), or new rows and delete files beside them (merge-on-read)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What changes by row share.
 
-On tables without keys as the table asks for: whole files written again (copy-on-write), or files of deletes beside them
+On tables without keys as the table asks for: whole files written again (copy-on-write), or delete files beside them
 (merge-on-read); whole files go without being read where bounds prove it. On tables whose rows are merged by key, rows that say
 what becomes of those there.
 """
@@ -50,7 +50,7 @@ def mark(
     condition: Expression,
     layout: DeleteTask,
 ) -> tuple[WrittenFile, ...]:
-    """Files of deletes for the files' rows for which `condition` is true."""
+    """Delete files for the files' rows for which `condition` is true."""
     targets = {each.path: each for each in layout.targets}
     tasks = [
         MarkTask(task, replace(layout, targets=tuple(targets[path] for path in task.paths)))

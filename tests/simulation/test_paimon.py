@@ -67,7 +67,7 @@ class Expiring(Watched):
     def __getattr__(self, name):
         def call(*arguments):
             answer = getattr(self._store, name)(*arguments)
-            if (name, arguments) == ("read", (self._path,)):
+            if (name, arguments) == ("read_many", ([self._path],)):
                 self._path = ""
                 Table("t", self._store, dialect).expire_snapshots(retain_last=1)
             return answer

@@ -52,14 +52,7 @@ def files(reader: Reader, base: State) -> pa.Table:
     entries = scan.files(reader, base).entries
     return pa.table(
         {
-            "partition": pa.array(_partition_texts(entries, base), pa.string()),
-            "path": entries["file_path"],
-            "file_format": pc.utf8_lower(entries["file_format"]),
-            "spec_id": entries["_spec"],
-            "row_count": entries["record_count"],
-            "size_bytes": entries["file_size_in_bytes"],
-            "sequence_number": entries["sequence_number"],
-            "snapshot_id": entries["snapshot_id"],
+            **_file_columns(entries, base),
             "split_offsets": entries["split_offsets"],
             "sort_order_id": entries["sort_order_id"],
         }
@@ -67,7 +60,7 @@ def files(reader: Reader, base: State) -> pa.Table:
 
 
 def delete_files(reader: Reader, base: State) -> pa.Table:
-    """One row a live file of deletes, in the order of the manifests."""
+    """One row a live delete file, in the order of the manifests."""
     return _files(manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES), base)
 
 
@@ -92,7 +85,7 @@ def all_data_files(reader: Reader, base: State) -> pa.Table:
 
 
 def all_delete_files(reader: Reader, base: State) -> pa.Table:
-    """The files of deletes among `all_files`."""
+    """The delete files among `all_files`."""
     return _files(_all_live(reader, base, manifest.ManifestContent.DELETES), base)
 
 
@@ -308,9 +301,10 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
 
 def _all_metas(reader: Reader, base: State) -> pa.Table:
     """The manifests of all snapshots, each once."""
-    found = pa.concat_tables(
-        [manifest.EMPTY_METAS, *(manifest.metas_of(reader, each) for each in metadata.snapshots(base).values())]
-    )
+    snapshots = metadata.snapshots(base).values()
+    lists = [each["manifest-list"] for each in snapshots if "manifest-list" in each]
+    embedded = [manifest.metas_of(reader, each) for each in snapshots if "manifest-list" not in each]  # Of version 1.
+    found = pa.concat_tables([manifest.EMPTY_METAS, *embedded, *manifest.read_lists(reader, lists)])
     _, first = np.unique(np.asarray(found["manifest_path"], object).astype(str), return_index=True)
     return found.take(pa.array(np.sort(first)))
 
@@ -323,18 +317,24 @@ def _all_live(reader: Reader, base: State, content: manifest.ManifestContent | N
     return found.filter(pc.not_equal(found["status"], int(manifest.Status.DELETED)))
 
 
+def _file_columns(entries: pa.Table, base: State) -> dict[str, Any]:
+    return {
+        "partition": pa.array(_partition_texts(entries, base), pa.string()),
+        "path": entries["file_path"],
+        "file_format": pc.utf8_lower(entries["file_format"]),
+        "spec_id": entries["_spec"],
+        "row_count": entries["record_count"],
+        "size_bytes": entries["file_size_in_bytes"],
+        "sequence_number": entries["sequence_number"],
+        "snapshot_id": entries["snapshot_id"],
+    }
+
+
 def _files(entries: pa.Table, base: State) -> pa.Table:
     return pa.table(
         {
             "content": entries["content"],
-            "partition": pa.array(_partition_texts(entries, base), pa.string()),
-            "path": entries["file_path"],
-            "file_format": pc.utf8_lower(entries["file_format"]),
-            "spec_id": entries["_spec"],
-            "row_count": entries["record_count"],
-            "size_bytes": entries["file_size_in_bytes"],
-            "sequence_number": entries["sequence_number"],
-            "snapshot_id": entries["snapshot_id"],
+            **_file_columns(entries, base),
             "equality_ids": entries["equality_ids"],
             "referenced_data_file": entries["referenced_data_file"],
         }

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.pruning import Bounds
+from lakeformat.dialects.dialect import TableView
 from lakeformat.dialects.iceberg import compaction, conflict, expire, lineage, manifest, metadata
 from lakeformat.dialects.iceberg import inspect as inspections
 from lakeformat.dialects.iceberg import layout as layouts
@@ -20,7 +21,7 @@ from lakeformat.dialects.iceberg.scan import Files
 from lakeformat.model.operation import Operation
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Field, Schema
+from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp
 from lakeformat.model.work import (
     DeleteFile,
@@ -33,40 +34,16 @@ from lakeformat.model.work import (
     RewriteTask,
     WriteTask,
 )
-from lakeformat.storage.store import Listed, Reader
+from lakeformat.storage.store import Listed
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergView:
+class IcebergView(TableView[State]):
     """See `dialects.dialect.View`, and for what Iceberg alone has `Adoption`, `Manifests` and `DeletesByKey`."""
-
-    reader: Reader
-    state: State
 
     @property
     def format(self) -> str:
         return "iceberg"
-
-    @property
-    def exists(self) -> bool:
-        return self.state.exists
-
-    @property
-    def version(self) -> int:
-        return self.state.version
-
-    @property
-    def schema(self) -> Schema:
-        return self.state.schema
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        return self.state.snapshot
-
-    @property
-    def snapshot_id(self) -> int:
-        snapshot = self.state.snapshot
-        return 0 if snapshot is None else snapshot.id
 
     def on(self, branch: str | None) -> IcebergView:
         return replace(self, state=metadata.on(self.reader, self.state, branch))

@@ -23,7 +23,7 @@ from lakeformat.storage.store import Reader
 
 def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since: int) -> Outcome:
     """What became of an attempt whose answer did not tell; see the protocol."""
-    root = _bytes(reader, plan.root_path)
+    (root,) = reader.read_many([plan.root_path])
     if isinstance(operation, Create | Evolve):  # Schemas never expire.
         return Outcome.PUBLISHED if root == plan.root else Outcome.LOST
     own = {path.rpartition("/")[2] for path in (*plan.files, *new_files(operation))}
@@ -32,7 +32,7 @@ def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since:
     if root is not None:
         document = metadata.parse_snapshot(root, f"{reader.root}/{plan.root_path}")
         is_followed = leads_to(reader, document, after)
-        if is_followed is False and _bytes(reader, plan.root_path) != root:
+        if is_followed is False and reader.read_many([plan.root_path]) != [root]:
             is_followed = None  # It expired after it was read: expiry made the gap above it.
         if is_followed and root == plan.root:
             if after is None or not _is_told_by_index_alone(reader, plan, document):
@@ -103,13 +103,6 @@ def at_time(reader: Reader, epoch_ms: int) -> State:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
-
-
-def _bytes(reader: Reader, path: str) -> bytes | None:
-    try:
-        return reader.read(path)
-    except NoSuchFile:
-        return None
 
 
 def _left_files(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

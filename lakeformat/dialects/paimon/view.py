@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.pruning import Bounds
+from lakeformat.dialects.dialect import TableView
 from lakeformat.dialects.paimon import compaction, conflict, expire, lineage, manifest, metadata
 from lakeformat.dialects.paimon import inspect as inspections
 from lakeformat.dialects.paimon import layout as layouts
@@ -20,43 +21,19 @@ from lakeformat.dialects.paimon.scan import Files
 from lakeformat.model.operation import Operation
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Field, Schema
+from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp
 from lakeformat.model.work import DeleteTask, Delta, ReadTask, RewriteTask, Upkeep, WriteTask
-from lakeformat.storage.store import Listed, Reader
+from lakeformat.storage.store import Listed
 
 
 @dataclass(frozen=True, slots=True)
-class PaimonView:
+class PaimonView(TableView[State]):
     """See `dialects.dialect.View`, and for what Paimon alone has `Keyed`, `Upkept` and `Consumers`."""
-
-    reader: Reader
-    state: State
 
     @property
     def format(self) -> str:
         return "paimon"
-
-    @property
-    def exists(self) -> bool:
-        return self.state.exists
-
-    @property
-    def version(self) -> int:
-        return self.state.version
-
-    @property
-    def schema(self) -> Schema:
-        return self.state.schema
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        return self.state.snapshot
-
-    @property
-    def snapshot_id(self) -> int:
-        snapshot = self.state.snapshot
-        return 0 if snapshot is None else snapshot.id
 
     def on(self, branch: str | None) -> PaimonView:
         return replace(self, state=metadata.on(self.reader, self.state, branch))
