@@ -1,11 +1,10 @@
 """`dagster dev` for real: a backfill through GraphQL, sensors ticked by the daemon, and a run that is killed mid-write.
 
-One server for the module; the tests build on each other in their order.
+One server for the module; the tests build on each other in their order. `make test-long` has another, whose instance is in PostgreSQL.
 """
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +24,8 @@ from lakeformat import Lake
 pytestmark = [pytest.mark.spark, pytest.mark.dagster]
 
 ROOT = Path(__file__).parent.parent.parent
+YAML = ROOT / "dagster.yaml"
+STORAGES = ["sqlite", "postgresql"] if int(os.environ.get("LAKEFORMAT_SEEDS", "150")) >= 10_000 else ["sqlite"]
 DAYS = ["2013-01-01", "2013-01-02", "2013-01-03"]
 MAX_SNAPSHOTS = 100  # of lakeformat.dagster.Upkeep
 PATIENCE = 400  # Seconds, of which a busy machine with two cores may need many; nothing is true by waiting alone.
@@ -44,10 +45,10 @@ LOCATIONS = "{ workspaceOrError { ... on Workspace { locationEntries { name loca
 class Server:
     """A running `dagster dev`, its instance and its warehouse."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, yaml: str = YAML.read_text()) -> None:
         self.home = folder / "home"
         self.home.mkdir(exist_ok=True)
-        shutil.copy(ROOT / "dagster.yaml", self.home / "dagster.yaml")
+        (self.home / "dagster.yaml").write_text(yaml)
         self.lake = Lake(str(folder / "warehouse"))
         self.port = free_port()
         self.log = folder / "dagster.log"
@@ -146,9 +147,13 @@ def wait_for(done, what, server=None):
     raise AssertionError(f"waited {PATIENCE} s for {what}\n{log}")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("end_to_end"))
+@pytest.fixture(scope="module", params=STORAGES)
+def server(request, tmp_path_factory):
+    yaml = YAML.read_text()
+    if request.param == "postgresql":
+        yaml, address = request.getfixturevalue("in_postgres")
+        yaml = yaml.replace("{env: DAGSTER_PG_URL}", f"'{address}'")
+    server = Server(tmp_path_factory.mktemp("end_to_end"), yaml)
     yield server
     server.stop()
     server.instance.dispose()
