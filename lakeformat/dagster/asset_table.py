@@ -2,7 +2,7 @@
 
 Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key that is nearly one of these is refused:
 
-    table             "db.name"; without it the asset key, in the resource's database
+    table             "db.name", or "name" in the resource's database; without it the asset key
     partition_by      how Dagster's partitions fall onto the table's partition columns
     partition_expr    the same where it is one column (or one for each dimension), as Dagster's other IO managers call it: of a
                       timestamp the time of the partition, of a date its days, of any other type its key

@@ -22,7 +22,7 @@ from lakeformat.dagster.asset_table import (
     write,
 )
 from lakeformat.dagster.lake import LakeResource, origin_of
-from lakeformat.dagster.tables import pool_of, tables_of
+from lakeformat.dagster.tables import tables_of
 from lakeformat.errors import Conflict, InvalidInput, NotFound
 
 
@@ -43,7 +43,7 @@ def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.Ass
         "partitions_def": audited.partitions_def,
         "backfill_policy": audited.backfill_policy,
         "group_name": audited.specs_by_key[staged.key].group_name,
-        "pool": pool_of(staged.identifier),
+        "pool": staged.pool,
         "description": f"What {staged.name} wrote, once its blocking checks have passed.",
     }
     asset = {**own, **asset, "metadata": {**metadata, "publishes": staged.name, **asset.get("metadata", {})}}

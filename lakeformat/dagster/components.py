@@ -11,12 +11,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
+from lakeformat.dagster.audit import published
 from lakeformat.dagster.checks import checks_for
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
@@ -122,6 +124,11 @@ class DeclaredTable(dg.Component, dg.Model, dg.Resolvable):
     lineage: dict[str, Any] = Field(default={}, description="Where each column comes from.")
     checks: bool = Field(default=True, description="Whether rows, columns, partitions and `unique_key` are checked.")
     unique_key: list[str] = Field(default=[], description="Columns of which no two rows have the same values.")
+    audit: bool = Field(
+        default=False,
+        description="Whether rows go to a branch first: the asset `<table>_audited` writes it, and the table's own publishes it once "
+        "all blocking checks have passed.",
+    )
     maintenance: bool | dict[str, int | float] = Field(
         default=True, description="Whether the lake compacts and expires; limits of its own, e.g. {max_small_files: 4}."
     )
@@ -139,11 +146,12 @@ class DeclaredTable(dg.Component, dg.Model, dg.Resolvable):
 
     @property
     def key(self) -> dg.AssetKey:
-        """The asset's key."""
+        """The table's asset key: of the asset that fills it, or, where it is audited, that publishes it."""
         return dg.AssetKey(self.table.split("."))
 
     def options(self) -> dict[str, Any]:
         """What `dg.asset` is told of the table."""
+        *database, name = self.key.path
         declared = {
             "partition_by": self.partition_by,
             "layout": self.layout,
@@ -153,10 +161,12 @@ class DeclaredTable(dg.Component, dg.Model, dg.Resolvable):
             "lineage": self.lineage,
             "unique_key": self.unique_key,
             "maintenance": self.maintenance if isinstance(self.maintenance, dict) else None,
+            "audit": self.audit,
+            "table": self.audit and (f"{'_'.join(database)}.{name}" if database else name),
         }
         common = {"format": self.format, "write": self.write, "schema_evolution": self.schema_evolution}
         return {
-            "key": self.key,
+            "key": dg.AssetKey([*database, f"{name}_audited"]) if self.audit else self.key,
             "partitions_def": None if self.partitions is None else self.partitions.definition(),
             **(
                 {"backfill_policy": dg.BackfillPolicy.multi_run(at_most)}
@@ -176,14 +186,23 @@ class DeclaredTable(dg.Component, dg.Model, dg.Resolvable):
 
     @abstractmethod
     def asset(self) -> dg.AssetsDefinition:
-        """The asset that fills the table."""
+        """The asset whose rows the table gets."""
+
+    def assets(self) -> list[dg.AssetsDefinition]:
+        """That asset, and the one that publishes what it wrote, where it is audited."""
+        written = self.asset()
+        if not self.audit:
+            return [written]
+        names = ("owners", "tags", "kinds", "automation_condition", "retry_policy")
+        same = {name: value for name, value in self.options().items() if name in names}
+        return [written, published(written, key=self.key, **same)]
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The asset and its checks; what it declares is checked. Raises `InvalidInput`."""
         with _betas_allowed():
-            assets = [self.asset()]
+            assets = self.assets()
             tables_of(assets)
-            return dg.Definitions(assets=assets, asset_checks=checks_for(assets) if self.checks else [])
+            return dg.Definitions(assets=assets, asset_checks=checks_for(assets[:1]) if self.checks else [])
 
 
 def _function(context: dg.ResolutionContext, path: str) -> Callable[..., Any]:
@@ -281,7 +300,7 @@ class LakeTableComponent(DeclaredTable):
     inputs: dict[str, str] = Field(default={}, description="Argument -> upstream table, where it has another name.")
 
     def asset(self) -> dg.AssetsDefinition:
-        """The asset that fills the table."""
+        """The asset whose rows the table gets."""
         ins = {name: dg.AssetIn(key=table.split(".")) for name, table in self.inputs.items()}
         one_run = {"backfill_policy": dg.BackfillPolicy.single_run()} if self.partitions else {}
         return dg.asset(ins=ins, **{**one_run, **self.options()})(self.rows)
@@ -338,7 +357,7 @@ class LakeSqlComponent(DeclaredTable):
     on_spark: bool = Field(default=False, description="Whether Spark answers the query; else this process.")
 
     def asset(self) -> dg.AssetsDefinition:
-        """The asset that fills the table."""
+        """The asset whose rows the table gets."""
         keys = {name: key and dg.AssetKey.from_user_string(key) for name, key in self.upstream.items()}
         options = {**self.options(), "kinds": {self.format, "sql"}}
         if self.description is None:
@@ -401,14 +420,16 @@ class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
         spark = SparkResource(**self.spark)
         declared = context.component_tree.get_all_components(of_type=DeclaredTable)
         with _betas_allowed():
-            assets = [each.asset() for each in declared]
+            of_each = [each.assets() for each in declared]
+        assets = [asset for several in of_each for asset in several]
         own = dg.Definitions(
             jobs=[rerun_partitions(assets)] if assets else [],
             sensors=[foreign_commits(assets)] if assets else [],
             resources={"lake": lake, "spark": spark, "io_manager": LakeIOManager(lake=lake, spark=spark)},
             executor=dg.in_process_executor if self.in_process else None,
         )
-        kept = [asset for each, asset in zip(declared, assets, strict=True) if each.maintenance is not False]
+        is_kept = [each.maintenance is not False for each in declared]
+        kept = [asset for several in compress(of_each, is_kept) for asset in several]
         if not (self.maintenance and kept):
             return own
         upkeep = maintenance(kept, upkeep=Upkeep(**self.upkeep), sweep_cron=self.sweep_cron)

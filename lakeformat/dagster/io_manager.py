@@ -89,7 +89,7 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
         step, metadata = dg.OpExecutionContext.get(), _metadata(context)
         key = _op_table(context, metadata)
         with as_dagster_failures(key, []):
-            table = declared(key, str(metadata["table"]), None, metadata)
+            table = declared(key, self.lake.table_name(key, metadata), None, metadata)
             written = write(self.lake.lake, table, obj, [], origin_of(step, context.step_key))
         context.add_output_metadata({**written.table, **written.commit})
 
@@ -97,7 +97,7 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
         metadata = dict(upstream.definition_metadata or {})
         key = _op_table(upstream, metadata)
         with as_dagster_failures(key, []):
-            table = declared(key, str(metadata["table"]), None, metadata)
+            table = declared(key, self.lake.table_name(key, metadata), None, metadata)
             pin, columns = pin_of(f"input {context.name}", context.definition_metadata or {})
             found, _ = scan(self.lake.lake, table, None, pin, columns)
             return to_read(found, context.dagster_type.typing_type, self.spark)

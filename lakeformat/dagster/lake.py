@@ -134,9 +134,10 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
         return declared(asset, self.table_name(asset, metadata), definition.partitions_def, metadata)
 
     def table_name(self, asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
-        """The table of an asset: its metadata's `table`, else its key, in `database` where the key has one part."""
+        """The table of an asset: its metadata's `table`, else its key; in `database` where that has one part."""
         if "table" in metadata:
-            return str(metadata["table"])
+            name = str(metadata["table"])
+            return name if "." in name else f"{self.database}.{name}"
         path = asset.path if len(asset.path) > 1 else [self.database, *asset.path]
         return f"{'_'.join(path[:-1])}.{path[-1]}"
 

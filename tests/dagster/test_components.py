@@ -21,6 +21,10 @@ def events(context) -> pa.Table:
     keys = [key.keys_by_dimension for key in context.partition_keys]
     return pa.table({"day": [key["day"] for key in keys], "region": [key["region"] for key in keys], "n": range(len(keys))})
 
+def prices(context) -> pa.Table:
+    days = [day for day in context.partition_keys for _ in range(2)]
+    return pa.table({"day": days, "n": [0 if day == "2026-01-02" else place for place, day in enumerate(days)]})
+
 def totals(of_day: pa.Table) -> pa.Table:
     return of_day.group_by("day").aggregate([("n", "sum")])
 """
@@ -148,11 +152,42 @@ def test_a_project_in_yaml_runs_ranges_and_reruns(load, instance):
     assert [len(lake.table(name).snapshots()) for name in ("shop.events", "nyc.doubled")] == [2, 2]
 
 
+def test_an_audited_table_in_yaml_is_published_once_its_checks_have_passed(load, instance):
+    prices = {
+        "table": "prices",
+        "rows": ".rows.prices",
+        "format": "iceberg",
+        "audit": True,
+        "unique_key": ["day", "n"],
+        "partitions": DAILY,
+        "partition_by": {"date": "day"},
+        "owners": ["team:shop"],
+    }
+    lake = {"warehouse": "warehouse", "database": "nyc"}
+    defs, _ = load(prices=prices, lake=lake, doubled={**FIELDS["doubled"], "upstream": {"shop.totals": "prices"}})
+    graph = defs.resolve_asset_graph()
+    written, shown, after = (dg.AssetKey(key) for key in ("prices_audited", "prices", ["nyc", "doubled"]))
+    assert graph.get(shown).parent_keys == {written}
+    assert graph.get(after).parent_keys == {shown}
+    assert [graph.get(key).owners for key in (written, shown)] == [["team:shop"]] * 2
+    assert "maintain_prices_audited" not in {job.name for job in defs.get_repository_def().get_all_jobs()}
+    job = defs.resolve_implicit_global_asset_job_def()
+
+    def run(day):
+        options = {"asset_selection": [written, shown], "partition_key": day, "raise_on_error": False}
+        return job.execute_in_process(instance=instance, **options).success
+
+    assert [run("2026-01-01"), run("2026-01-02"), run("2026-01-03")] == [True, False, True]
+    table = defs.resources["lake"].lake.table("nyc.prices")
+    assert sorted(table.scan(["day"]).to_arrow()["day"].to_pylist()) == ["2026-01-01"] * 2 + ["2026-01-03"] * 2
+    assert instance.get_materialized_partitions(shown) == {"2026-01-01", "2026-01-03"}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"rows": ".row.events"}, "there is no"),
-        ({"rows": ".rows.event"}, "has no function event, it has events, totals"),
+        ({"rows": ".rows.event"}, "has no function event, it has events, prices, totals"),
         ({"rows": "events"}, "give '.module.function'"),
         ({"sql": "row.sql", "rows": None}, "there is no file"),
         ({"format": "delta"}, "'paimon' or 'iceberg'"),
