@@ -9,7 +9,7 @@ from typing import Any
 from lakeformat.dialects.dialect import AnyView, DeletesByKey
 from lakeformat.engines.row_level.delta import DeltaFiles
 from lakeformat.errors import CommitUnknown, InvalidInput, UnsupportedFeature
-from lakeformat.model.operation import Request, RowDelta
+from lakeformat.model.operation import OperationKind, Request, RowDelta
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import DeltaLayout
 from lakeformat.storage.store import Store
@@ -87,7 +87,7 @@ class DeltaWriter:
                 return None
             told = {**(properties or {}), STREAM: self._name, CHECKPOINT: str(id)}
             request = self._request(self._view, f"{self._name}/{id}", told)
-            self._pending = id, RowDelta(request=request, added=added, kind="append", isolation=None)
+            self._pending = id, RowDelta(request=request, added=added, kind=OperationKind.APPEND, isolation=None)
         elif self._pending[0] != id:
             raise InvalidInput(f"checkpoint {self._pending[0]} may or may not have landed: ask for it again first")
         try:
@@ -119,7 +119,7 @@ def delta_layout(view: AnyView, key: tuple[str, ...]) -> DeltaLayout:
     """How a changelog of rows known by `key` becomes files. Raises `UnsupportedFeature` where none delete by key."""
     if not isinstance(view, DeletesByKey):
         raise UnsupportedFeature(
-            f"{view.reader.root}: {view.format.capitalize()} has no deletes by key; make the table with a primary key, and upsert "
+            f"{view.reader.root}: {view.format.capitalize()} has no equality deletes; make the table with a primary key, and upsert "
             "the changelog"
         )
     return view.delta_layout(key)

@@ -22,7 +22,7 @@ from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import DeltaFiles
 from lakeformat.errors import CommitLost, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.maintenance import compact, expire
-from lakeformat.model.operation import Append, Request, RowDelta
+from lakeformat.model.operation import Append, OperationKind, Request, RowDelta
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import Content, WrittenFile
@@ -189,7 +189,7 @@ class WriteSession:
         )
         operation: Append | RowDelta = Append(request=request, added=prepared.files)
         if any(file.content in _DELETES for file in prepared.files):
-            operation = RowDelta(request=request, added=prepared.files, kind="append", isolation=None)
+            operation = RowDelta(request=request, added=prepared.files, kind=OperationKind.APPEND, isolation=None)
         self._tried.add(prepared.identifier)
         try:
             made = commit(self.store, self.format.head(self.store), self.format, operation, view.attempts(), known=view)

@@ -37,6 +37,7 @@ from lakeformat.model.operation import (
     Evolve,
     FastForward,
     Operation,
+    OperationKind,
     Overwrite,
     Request,
     Restore,
@@ -349,7 +350,7 @@ class Table:
         """Remove all rows."""
         view = self._view()
         request, landed = self._asked(view, id, properties)
-        return landed or self._commit(view, Overwrite(request=request, added=(), kind="truncate"))
+        return landed or self._commit(view, Overwrite(request=request, added=(), kind=OperationKind.TRUNCATE))
 
     def drop_partitions(
         self,
@@ -557,7 +558,7 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Write files of position deletes anew where a partition has five, or with `full` all: as the table's granularity says,
+        """Write position delete files anew where a partition has five, or with `full` all: as the table's granularity says,
         and without what tells of data files that are gone. None when nothing is worth it. `where` chooses partitions."""
         view = self._view()
         scope = self._chosen("rewrite_position_deletes", view, where)
@@ -573,7 +574,7 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Make deletes by value deletes by place: files of position deletes, or deletion vectors in a table of version 3, so that
+        """Turn equality deletes into position deletes: position delete files, or deletion vectors in a table of version 3, so that
         readers compare no values and those that know no equality deletes read the table. No data is touched. None where there
         are none. `where` chooses partitions; what also applies elsewhere stays."""
         view = self._view()

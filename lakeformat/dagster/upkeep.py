@@ -39,7 +39,7 @@ class Upkeep(KnownFields, dg.ConfigurableResource):
         default=8, description="Compact when a partition has this many files far below target."
     )
     max_deleted_share: float = Field(
-        default=0.2, description="Compact when this share of a partition's rows is deleted by files of deletes."
+        default=0.2, description="Compact when this share of a partition's rows is deleted by delete files."
     )
     max_snapshots: int = Field(default=100, description="Expire when there are more snapshots than this.")
     retain_snapshots: int = Field(default=20, description="Expiry leaves at least this many.")

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.pruning import Bounds
-from lakeformat.model.operation import Operation
+from lakeformat.model.operation import Operation, OperationKind
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Schema
@@ -135,7 +135,7 @@ class View(Protocol[S]):
         """Raise `Conflict` if others changed what `operation` relied on."""
         ...
 
-    def isolation(self, kind: str) -> str | None:
+    def isolation(self, kind: OperationKind) -> str | None:
         """What a change by row ("delete", "update", "merge") minds of what others did since it read: "serializable" their new
         rows, "snapshot" their deletes; None: only that the files it read are still there."""
         ...
@@ -199,7 +199,7 @@ class View(Protocol[S]):
         own columns."""
         ...
 
-    def delete_layout(self, files: Files, verb: str) -> DeleteTask | None:
+    def delete_layout(self, files: Files, verb: OperationKind) -> DeleteTask | None:
         """How rows of these data files that `verb` ("delete", "update", "merge") takes become delete files; None where
         whole files are written again."""
         ...
@@ -359,7 +359,7 @@ class Consumers(Protocol):
 
 @runtime_checkable
 class DeletesByKey(Protocol):
-    """Files that delete rows by the values of columns, and files of position deletes that are worth fewer."""
+    """Files that delete rows by the values of columns, and position delete files that are worth fewer."""
 
     def delta_layout(self, key: tuple[str, ...]) -> DeltaLayout:
         """How a changelog of rows known by `key` becomes files."""

@@ -66,7 +66,7 @@ class ArrowEngine:
         return self._each(store, partial(lookup.rewrite, store), tasks)
 
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
-        """The files of deletes that each task wrote; when one fails, what the others wrote is deleted too."""
+        """The delete files that each task wrote; when one fails, what the others wrote is deleted too."""
         return self._each(store, partial(marks.mark, store), tasks)
 
     def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:

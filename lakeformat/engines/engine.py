@@ -43,7 +43,7 @@ class Engine(Protocol):
         ...
 
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
-        """The files of deletes that each task wrote, in the order of the tasks."""
+        """The delete files that each task wrote, in the order of the tasks."""
         ...
 
     def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:
@@ -88,7 +88,7 @@ class Source(Protocol):
         ...
 
     def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:
-        """Files of deletes for the rows that a clause decides about."""
+        """Delete files for the rows that a clause decides about."""
         ...
 
     def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:

@@ -12,7 +12,7 @@ from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format, Upkept
 from lakeformat.errors import CommitLost, Conflict, LakeError, StoreError
 from lakeformat.maintenance.progress import track
-from lakeformat.model.operation import Append, Request, Rewrite, RowDelta
+from lakeformat.model.operation import Append, OperationKind, Request, Rewrite, RowDelta
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.snapshot import Snapshot
@@ -167,7 +167,7 @@ def _scope(view: AnyView, upkeep: Upkeep, made: Snapshot) -> Expression:
 
 
 def compact_deletes(change: Change, format: Format, full: bool, scope: Expression) -> Snapshot | None:
-    """Files of position deletes become fewer, in one snapshot, without what tells of data files that are gone; None when there
+    """position delete files become fewer, in one snapshot, without what tells of data files that are gone; None when there
     is nothing worth it. Raises `Conflict` when others were faster three times.
     """
 
@@ -181,7 +181,7 @@ def compact_deletes(change: Change, format: Format, full: bool, scope: Expressio
             removed=tuple({gone for task in tasks for target in task.targets for gone in target.replaced}),
             referenced=tuple(target.path for task in tasks for target in task.targets),
             read_at=now.view.snapshot_id,
-            kind="compact",
+            kind=OperationKind.COMPACT,
             isolation=None,
         )
 
@@ -202,7 +202,7 @@ def convert_deletes(change: Change, format: Format, scope: Expression) -> Snapsh
             removed=gone,
             referenced=files,
             read_at=now.view.snapshot_id,
-            kind="convert",
+            kind=OperationKind.CONVERT,
             isolation=None,
         )
 

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.work import DeleteFile, WrittenFile
+
+
+class OperationKind(StrEnum):
+    """What a change of rows is for: snapshots say it, and what conflicts with it depends on it."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    TRUNCATE = "truncate"
+    DELETE = "delete"
+    UPDATE = "update"
+    MERGE = "merge"
+    REPLACE = "replace"  # Rows give way to others.
+    COMPACT = "compact"
+    CONVERT = "convert"  # Equality deletes become position deletes.
+    RESTORE = "restore"
+    REWRITE_MANIFESTS = "rewrite manifests"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +95,7 @@ class Overwrite:
     added: tuple[WrittenFile, ...]
     scope: Expression = ALWAYS
     pinned_to: int | None = None
-    kind: str = "overwrite"  # or "truncate", "delete"
+    kind: OperationKind = OperationKind.OVERWRITE  # Or TRUNCATE, DELETE.
     is_dynamic: bool = False  # The scope is the partitions of `added`, whatever else they are.
 
 
@@ -95,7 +112,7 @@ class Rewrite:
     request: Request
     removed: tuple[str, ...]  # Paths relative to the table's location.
     added: tuple[WrittenFile, ...]
-    kind: str = "compact"  # "compact", "delete", "update", "overwrite"
+    kind: OperationKind = OperationKind.COMPACT  # Or DELETE, UPDATE, MERGE, OVERWRITE.
     scope: Expression = ALWAYS
     pinned_to: int | None = None
     read_at: int | None = None
@@ -106,8 +123,8 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowDelta:
-    """Rows come and rows go, in one snapshot: `added` holds data files and files of deletes; these take the place of the
-    files of deletes that they say they replace, and of those in `removed`.
+    """Rows come and rows go, in one snapshot: `added` holds data files and delete files; these take the place of the
+    delete files that they say they replace, and of those in `removed`.
 
     What was read is frozen: a data file of `referenced` (whose rows deletes name by position) that is no longer live is a
     `Conflict`. So is, by `isolation`, what others did since `read_at` where rows satisfy `condition`: with "snapshot" new
@@ -120,7 +137,7 @@ class RowDelta:
     referenced: tuple[str, ...] = ()
     read_at: int | None = None
     condition: Expression = ALWAYS
-    kind: str = "delete"  # "delete", "update", "merge", "append" (a changelog), "replace" (rows give way to others)
+    kind: OperationKind = OperationKind.DELETE  # Or UPDATE, MERGE, REPLACE, COMPACT, CONVERT; APPEND: a changelog.
     isolation: str | None = "serializable"
     pinned_to: int | None = None  # Others' changes after that snapshot where `condition` may hold are conflicts too.
 

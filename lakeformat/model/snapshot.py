@@ -66,7 +66,7 @@ class Snapshot:
 
     @property
     def files_added(self) -> int | None:
-        """Data files and files of deletes; this and the other figures are None where they are not known."""
+        """Data files and delete files; this and the other figures are None where they are not known."""
         return self._figure("files_added")
 
     @property

@@ -93,6 +93,15 @@ class SequenceGroup:
     removes_record: bool = False  # A -D that is not older removes the row as a whole.
 
 
+class MergeEngine(StrEnum):
+    """Paimon's `merge-engine`: what becomes of rows with the same key."""
+
+    DEDUPLICATE = "deduplicate"  # The newest stays.
+    PARTIAL_UPDATE = "partial-update"  # Columns that are not null take the place of older ones.
+    AGGREGATION = "aggregation"
+    FIRST_ROW = "first-row"
+
+
 @dataclass(frozen=True, slots=True)
 class MergeSpec:
     """How rows of one key become one row. Primary-key tables and key-value files only.
@@ -102,7 +111,7 @@ class MergeSpec:
     """
 
     key: tuple[str, ...]  # Columns; within one partition.
-    engine: str = "deduplicate"  # Paimon's `merge-engine`: also "partial-update", "aggregation", "first-row".
+    engine: MergeEngine = MergeEngine.DEDUPLICATE
     sequence: tuple[str, ...] = ()  # Paimon's `sequence.field`.
     is_ascending: bool = True  # `sequence.field.sort-order`: whether the greatest of `sequence` is the newest.
     ignore_delete: bool = False  # Rows taken back are as if never written.
@@ -114,7 +123,7 @@ class MergeSpec:
     @property
     def replaces(self) -> bool:
         """Whether a row that came later takes the place of those before, whatever they hold."""
-        return self.engine == "deduplicate" and not self.sequence
+        return self.engine is MergeEngine.DEDUPLICATE and not self.sequence
 
     def needed(self, columns: Iterable[str]) -> tuple[str, ...]:
         """`columns`, and those without which they cannot be merged."""
@@ -367,9 +376,9 @@ class WrittenFile:
     split_offsets: tuple[int, ...] = ()
     created_ms: int = 0
     keys: KeyRange | None = None
-    refers_to: tuple[str, ...] = ()  # Files of deletes: the data files that they tell of, as the read tasks named them.
+    refers_to: tuple[str, ...] = ()  # Delete files: the data files that they tell of, as the read tasks named them.
     sort_order_id: int = 0  # What the table calls the order that its rows are in; 0: none.
-    spec_id: int | None = None  # Files of deletes: the partition spec that `partition` is of.
+    spec_id: int | None = None  # Delete files: the partition spec that `partition` is of.
     offset: int | None = None  # Deletion vectors: where in `path` the vector begins,
     vector_bytes: int | None = None  # and how long the table says that it is.
     replaces: tuple[DeleteFile, ...] = ()  # Earlier deletes of the same data files, which are all in this one.
@@ -421,22 +430,22 @@ class Upkeep:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A data file of which rows may go: where files of deletes about it belong, and what there is of them."""
+    """A data file of which rows may go: where delete files about it belong, and what there is of them."""
 
     path: str  # As in `ReadTask.paths`.
     partition: tuple[Any, ...] = ()
     spec_id: int | None = None
     folder: str = ""
-    deletes: tuple[DeleteFile, ...] = ()  # Positions that new files of deletes take in.
+    deletes: tuple[DeleteFile, ...] = ()  # Positions that new delete files take in.
     replaced: tuple[DeleteFile, ...] = ()  # Those of `deletes` that tell of this file alone: new ones take their place.
     bucket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTask:
-    """How rows, named by `FILE` and `POSITION`, become files of deletes, each in the folder of its data files.
+    """How rows, named by `FILE` and `POSITION`, become delete files, each in the folder of its data files.
 
-    Position deletes are sorted by file and position. With `per_file`, a file of deletes tells of one data file; else of
+    Position deletes are sorted by file and position. With `per_file`, a delete file tells of one data file; else of
     all in its partition.
     """
 

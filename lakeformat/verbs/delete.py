@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeformat.model.operation import Overwrite, Rewrite, RowDelta
+from lakeformat.model.operation import OperationKind, Overwrite, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     Expression,
@@ -19,18 +19,20 @@ def delete(change: Change, condition: Expression) -> Overwrite | Rewrite | RowDe
     """The operation that removes the rows for which `condition` is true; None when there is none."""
     layout = change.view.layout(from_files=True)
     if layout.keyed is not None:
-        return rows.by_key(change, layout, condition, "delete", RowKind.DELETE)
+        return rows.by_key(change, layout, condition, OperationKind.DELETE, RowKind.DELETE)
     scope, rest = split(condition, change.view.schema.partitioning.columns)
     if rest == ALWAYS and change.view.chooses_files(scope):
         found = change.view.files(condition)
-        return Overwrite(request=change.request, added=(), scope=scope, kind="delete") if len(found) else None
+        return (
+            Overwrite(request=change.request, added=(), scope=scope, kind=OperationKind.DELETE) if len(found) else None
+        )
     found = change.view.files(condition)
-    beside = change.view.delete_layout(found, "delete")
+    beside = change.view.delete_layout(found, OperationKind.DELETE)
     if beside is not None and not change.view.matching_wholly(found, condition).all():
         marked = rows.mark(change, found, condition, beside)
-        return rows.delta(change, "delete", condition, marked, ()) if marked else None
+        return rows.delta(change, OperationKind.DELETE, condition, marked, ()) if marked else None
     touched = rows.touch(change, condition)
     if not touched.paths:
         return None
     added = rows.rewrite(change, touched.mixed, delete_where=condition)
-    return rows.replacement(change, "delete", scope, condition, touched, added)
+    return rows.replacement(change, OperationKind.DELETE, scope, condition, touched, added)

@@ -31,7 +31,7 @@ from lakeformat.model.merge import (
     prepare,
     sides_of,
 )
-from lakeformat.model.operation import Append, Rewrite, RowDelta
+from lakeformat.model.operation import Append, OperationKind, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     NEVER,
@@ -54,7 +54,7 @@ from lakeformat.model.predicate import (
 )
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.model.work import LAST_UPDATED, POSITION, RETRACTS, ROW_KIND, WriteTask
+from lakeformat.model.work import LAST_UPDATED, POSITION, RETRACTS, ROW_KIND, MergeEngine, WriteTask
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.placing import looking
 
@@ -206,14 +206,18 @@ def plan(
             layout = looking(change.view, layout)
             added = tuple(source.write_by_key(merge, tasks, layout))
             made = RowDelta(
-                request=change.request, added=added, read_at=change.view.snapshot_id, condition=condition, kind="merge"
+                request=change.request,
+                added=added,
+                read_at=change.view.snapshot_id,
+                condition=condition,
+                kind=OperationKind.MERGE,
             )
             return made if added else None
         found = change.view.files(condition)
         tasks = change.view.tasks(found, (*merge.deciding(TARGET), POSITION), alone=True)
         decided = source.decide(merge, tasks)
         touched = found.filter(pc.is_in(found.paths, value_set=pa.array(sorted(decided.touched), pa.string())))
-        beside = change.view.delete_layout(touched, "merge")
+        beside = change.view.delete_layout(touched, OperationKind.MERGE)
         if len(touched) and (beside is None or any(each.act is Act.UPDATE for each in merge.clauses)):
             fields, layout = change.view.rewriting()
             merge = keeping(merge, fields[len(change.view.schema.fields) :])
@@ -231,7 +235,7 @@ def plan(
         source.close()
     if not added and not len(touched):
         return None
-    isolation = change.view.isolation("merge")
+    isolation = change.view.isolation(OperationKind.MERGE)
     if isolation != "serializable" and not len(touched):
         return Append(request=change.request, added=added)
     paths, read_at = tuple(touched.paths.to_pylist()), change.view.snapshot_id
@@ -242,7 +246,7 @@ def plan(
             referenced=paths,
             read_at=read_at,
             condition=condition,
-            kind="merge",
+            kind=OperationKind.MERGE,
             isolation=isolation,
         )
     scope, _ = split(condition, change.view.schema.partitioning.columns)
@@ -250,7 +254,7 @@ def plan(
         request=change.request,
         removed=paths,
         added=added,
-        kind="merge",
+        kind=OperationKind.MERGE,
         scope=scope,
         read_at=read_at,
         condition=condition,
@@ -336,9 +340,9 @@ def _require_replacing(where: str, merge: Merge, schema: Schema, layout: WriteTa
     assert layout.keyed is not None, layout
     merge.require_by_key(schema.primary_key)
     engine = layout.keyed.merge.engine
-    if engine != "deduplicate" and (merge.of(Group.MATCHED) or merge.of(Group.NOT_MATCHED_BY_SOURCE)):
+    if engine is not MergeEngine.DEDUPLICATE and (merge.of(Group.MATCHED) or merge.of(Group.NOT_MATCHED_BY_SOURCE)):
         raise UnsupportedFeature(
-            f"{where}: merge_into that changes rows on a table with merge-engine {engine!r}, where a new row does not take the "
+            f"{where}: merge_into that changes rows on a table with merge-engine '{engine}', where a new row does not take the "
             "place of the old one; upsert, or insert only (when_not_matched)"
         )
     if layout.keyed.merge.ignore_delete and any(each.act is Act.DELETE for each in merge.clauses):

@@ -8,7 +8,7 @@ from typing import Any
 
 from lakeformat.commit import discard
 from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.operation import Overwrite, Rewrite, RowDelta
+from lakeformat.model.operation import OperationKind, Overwrite, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     Expression,
@@ -42,7 +42,7 @@ def replace_rows(
         added=(*added, *kept),
         scope=scope,
         pinned_to=pinned_to,
-        kind="overwrite",
+        kind=OperationKind.OVERWRITE,
         read_at=change.view.snapshot_id,
     )
 
@@ -62,7 +62,7 @@ def replace_by_key(
             f"{change.store.root}: overwrite(where=...) by more than partition columns on a table with a sequence.field, which could "
             f"take an old row for a newer one: not supported; delete the rows, then upsert"
         )
-    deletion = rows.by_key(change, layout, condition, "overwrite", RowKind.DELETE)
+    deletion = rows.by_key(change, layout, condition, OperationKind.OVERWRITE, RowKind.DELETE)
     gone = deletion.added if deletion else ()
     try:
         write = after(looking(change.view, layout, but=condition), gone)
@@ -75,7 +75,7 @@ def replace_by_key(
         added=(*gone, *added),
         read_at=change.view.snapshot_id,
         condition=condition,
-        kind="replace",
+        kind=OperationKind.REPLACE,
         pinned_to=pinned_to,
     )
 

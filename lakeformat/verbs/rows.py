@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.operation import Rewrite, RowDelta
+from lakeformat.model.operation import OperationKind, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     Expression,
@@ -24,6 +24,7 @@ from lakeformat.model.work import (
     LAST_UPDATED,
     DeleteTask,
     MarkTask,
+    MergeEngine,
     RewriteTask,
     RowKind,
     WriteTask,
@@ -92,17 +93,17 @@ def by_key(
     change: Change,
     layout: WriteTask,
     condition: Expression,
-    kind: str,
+    kind: OperationKind,
     row_kind: RowKind,
     assignments: tuple[tuple[str, Expression], ...] = (),
 ) -> RowDelta | None:
     """The rows for which `condition` is true, changed, as rows of `row_kind`."""
     assert layout.keyed is not None, layout
     merge = layout.keyed.merge
-    if merge.engine != "deduplicate" and not (row_kind == RowKind.DELETE and merge.remove_on_delete):
-        may = row_kind == RowKind.DELETE and merge.engine in {"partial-update", "aggregation"}
+    if merge.engine is not MergeEngine.DEDUPLICATE and not (row_kind == RowKind.DELETE and merge.remove_on_delete):
+        may = row_kind == RowKind.DELETE and merge.engine in {MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION}
         raise UnsupportedFeature(
-            f"{change.store.root}: {kind} on a table with merge engine {merge.engine!r}, whose rows would not become what is asked "
+            f"{change.store.root}: {kind} on a table with merge engine '{merge.engine}', whose rows would not become what is asked "
             f"for: not supported" + (f"; set '{merge.engine}.remove-record-on-delete' to 'true'" if may else "")
         )
     if row_kind == RowKind.DELETE and merge.ignore_delete:
@@ -128,7 +129,7 @@ def by_key(
 
 def delta(
     change: Change,
-    kind: str,
+    kind: OperationKind,
     condition: Expression,
     marked: tuple[WrittenFile, ...],
     rows: tuple[WrittenFile, ...],
@@ -146,7 +147,7 @@ def delta(
 
 def replacement(
     change: Change,
-    kind: str,
+    kind: OperationKind,
     scope: Expression,
     condition: Expression,
     touched: Touched,

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import sql_text
 from lakeformat.commit import discard
 from lakeformat.errors import InvalidInput, NotFound
-from lakeformat.model.operation import Rewrite, RowDelta
+from lakeformat.model.operation import OperationKind, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     NEVER,
@@ -29,6 +29,7 @@ from lakeformat.model.predicate import (
 )
 from lakeformat.model.schema import Field, find_field, spelled
 from lakeformat.model.work import (
+    MergeEngine,
     MergeSpec,
     RowKind,
 )
@@ -50,9 +51,9 @@ def update(
             )
         _require_newest(change, layout.keyed.merge, assignments, condition)
         made = tuple(assignments.items())
-        return rows.by_key(change, layout, condition, "update", RowKind.UPDATE_AFTER, made)
+        return rows.by_key(change, layout, condition, OperationKind.UPDATE, RowKind.UPDATE_AFTER, made)
     found = change.view.files(condition)
-    beside = change.view.delete_layout(found, "update")
+    beside = change.view.delete_layout(found, OperationKind.UPDATE)
     if beside is not None:
         marked = rows.mark(change, found, condition, beside)
         hit = pa.array([path for each in marked for path in each.refers_to], pa.string())
@@ -62,13 +63,13 @@ def update(
         except BaseException:
             discard(change.store, (each.path for each in marked))  # No commit has been tried: nobody can know of them.
             raise
-        return rows.delta(change, "update", condition, marked, changed) if marked else None
+        return rows.delta(change, OperationKind.UPDATE, condition, marked, changed) if marked else None
     scope, _ = split(condition, change.view.schema.partitioning.columns)
     touched = rows.touch(change, condition, whole_files=False)
     if not touched.paths:
         return None
     added = rows.rewrite(change, touched.mixed, assignments=tuple(assignments.items()), update_where=condition)
-    return rows.replacement(change, "update", scope, condition, touched, added)
+    return rows.replacement(change, OperationKind.UPDATE, scope, condition, touched, added)
 
 
 def assigned(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Expression]:
@@ -95,7 +96,7 @@ def _require_newest(
 ) -> None:
     """Raise `InvalidInput` where an updated row would count as older than the one that it is to replace."""
     sequence = [(assignments[name], Column((name,))) for name in merge.sequence if name in assignments]
-    if not sequence or merge.engine != "deduplicate":
+    if not sequence or merge.engine is not MergeEngine.DEDUPLICATE:
         return
     is_older: Expression = NEVER
     for new, old in reversed(sequence):  # Those that stay as they are decide nothing.

@@ -1,4 +1,4 @@
-"""Changes by row beside the data, on either engine: the same rows, the same files of deletes."""
+"""Changes by row beside the data, on either engine: the same rows, the same delete files."""
 
 import datetime
 

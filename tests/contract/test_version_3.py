@@ -58,7 +58,7 @@ def sequence(table):
 
 
 def vectors(table):
-    """(data files that have one, files of deletes), by metadata alone."""
+    """(data files that have one, delete files), by metadata alone."""
     deletes = [by for task in table.scan().plan() for each in task.deletes for by in each]
     return len(deletes), {by.content for by in deletes}
 

@@ -1,4 +1,4 @@
-"""Files of deletes: Iceberg's own runtime on Spark, pyiceberg and DuckDB read ours row for row, we read Spark's, and the two
+"""Delete files: Iceberg's own runtime on Spark, pyiceberg and DuckDB read ours row for row, we read Spark's, and the two
 continue each other's tables.
 
 Known mistakes of the judges: pyiceberg 0.12 reads no equality deletes; DuckDB 1.5.5 applies equality deletes in partitions

@@ -121,7 +121,7 @@ def test_a_table_of_version_1_that_spark_made_goes_on(engines: dict, sql: Sql, l
 
 
 def test_changes_are_those_of_spark_s_changelog_view(sql: Sql, lake: Lake) -> None:
-    """Without the rows that a copy-on-write took over as they were, which the view leaves out; it reads no files of deletes."""
+    """Without the rows that a copy-on-write took over as they were, which the view leaves out; it reads no delete files."""
     name = fresh()
     schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
     t = lake.create_table(f"d.{name}", schema, format="iceberg", partition_by=["dt"])

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from lakeformat import Lake
-from lakeformat.model.work import Aggregation, MergeSpec, SequenceGroup
+from lakeformat.model.work import Aggregation, MergeEngine, MergeSpec, SequenceGroup
 from lakeformat.table import Table
 from tests.unit import row_model
 
@@ -184,7 +184,14 @@ def cases(draw: Any) -> Case:
         options["data-file.thin-mode"] = "true"
     return Case(
         MergeSpec(
-            ("id",), engine, sequence, is_ascending, ignore, removing, aggregations=tuple(rules), groups=tuple(groups)
+            ("id",),
+            MergeEngine(engine),
+            sequence,
+            is_ascending,
+            ignore,
+            removing,
+            aggregations=tuple(rules),
+            groups=tuple(groups),
         ),
         columns,
         options,

@@ -51,7 +51,7 @@ def ids(table, **how):
 
 
 def kinds(table):
-    """(content, rows) of the files of deletes that are live."""
+    """(content, rows) of the delete files that are live."""
     found = manifest.live_entries(table._store, table._view().state, content=manifest.ManifestContent.DELETES)
     return sorted(zip(found["content"].to_pylist(), found["record_count"].to_pylist(), strict=True))
 

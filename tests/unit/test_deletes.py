@@ -1,4 +1,4 @@
-"""Files of deletes: which apply to which data files, how they are written and read, and what is left of the rows."""
+"""Delete files: which apply to which data files, how they are written and read, and what is left of the rows."""
 
 import json
 import struct

@@ -273,7 +273,7 @@ def test_what_a_change_by_row_minds(table: Table, kind: str, level: str):
     if kind == "delete":
         check(table, change("id = 2000"))
     else:
-        with pytest.raises(Conflict, match="added files of deletes"):
+        with pytest.raises(Conflict, match="added delete files"):
             check(table, change("dt = 'a' and id < 9"))
     table.compact(full=True)
     with pytest.raises(

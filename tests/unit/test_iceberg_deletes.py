@@ -152,7 +152,7 @@ def test_summaries_of_changes_by_row_are_complete(table):
     table.update({"v": "'new'"}, where="id = 4")
     found = summary(table)
     assert (found["operation"], found["added-data-files"], found["added-records"]) == ("overwrite", "1", "1")
-    # The positions of the same data file are in one file of deletes again.
+    # The positions of the same data file are in one delete file again.
     assert (found["added-position-deletes"], found["removed-position-deletes"], found["total-position-deletes"]) == (
         "2", "1", "3",
     )  # fmt: skip
@@ -736,7 +736,7 @@ def delete_values(table, rows, **how):
 
 
 def with_deletes(table):
-    """For each data file, by its first id, how many files of deletes a scan reads beside it."""
+    """For each data file, by its first id, how many delete files a scan reads beside it."""
     found = {}
     for task in base_of(table).scan():
         for place, path in enumerate(task.paths):

@@ -14,7 +14,8 @@ from lakeformat.engines.keyed import roaring64
 from lakeformat.engines.keyed.aggregate import FUNCTIONS
 from lakeformat.engines.keyed.merge import merge, merge_in_batches
 from lakeformat.errors import InvalidInput, UnsupportedFeature
-from lakeformat.model.work import Aggregation, MergeSpec, NullKeys, SequenceGroup
+from lakeformat.lake import Lake
+from lakeformat.model.work import Aggregation, MergeEngine, MergeSpec, NullKeys, SequenceGroup
 from tests.unit import row_model
 
 KINDS = st.sampled_from([0, 0, 0, 2, 1, 3])
@@ -85,7 +86,7 @@ def check(rows, schema, spec, types=None, pieces=1, shown=lambda rows: rows):
         },
         most=24,
     ),
-    engine=st.sampled_from(["deduplicate", "first-row"]),
+    engine=st.sampled_from([MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW]),
     key=st.sampled_from([("k1",), ("k2",), ("k1", "k2")]),
     sequence=st.sampled_from([(), ("s1",), ("s2", "s1")]),
     is_ascending=st.booleans(),
@@ -218,7 +219,7 @@ def test_aggregation(function, kind, data):
     schema = pa.schema([pa.field("k", pa.int64(), False), *SYSTEM, pa.field("v", type), pa.field("s", pa.int64())])
     spec = MergeSpec(
         ("k",),
-        "aggregation",
+        MergeEngine.AGGREGATION,
         data.draw(st.sampled_from([(), ("s",)])),
         remove_on_delete=data.draw(st.booleans()),
         aggregations=(aggregations(function, data),),
@@ -236,7 +237,7 @@ def test_partial_update_aggregates_inside_sequence_groups(function, kind, data):
     schema = pa.schema([pa.field("k", pa.int64(), False), *SYSTEM, *fields])
     sequence = data.draw(st.sampled_from([("g1",), ("g2", "g1")]))
     group = SequenceGroup(sequence, ("v",), removes_record=data.draw(st.booleans()))
-    spec = MergeSpec(("k",), "partial-update", aggregations=(aggregations(function, data),), groups=(group,))
+    spec = MergeSpec(("k",), MergeEngine.PARTIAL_UPDATE, aggregations=(aggregations(function, data),), groups=(group,))
     compared(rows, schema, spec, {"v": kind})
 
 
@@ -250,7 +251,7 @@ def nested_rows(function, *events, **how):
         for n, (g, inside) in enumerate(events)
     ]
     how = Aggregation("v", function, **how)
-    spec = MergeSpec(("k",), "partial-update", aggregations=(how,), groups=(SequenceGroup(("g",), ("v",)),))
+    spec = MergeSpec(("k",), MergeEngine.PARTIAL_UPDATE, aggregations=(how,), groups=(SequenceGroup(("g",), ("v",)),))
     [row] = merge(table_of(rows, schema, 2), spec).to_pylist()
     return [tuple(each.values()) for each in row["v"]]
 
@@ -304,7 +305,7 @@ def test_partial_update(rows, groups, sequence, ignore_delete, remove_on_delete,
         remove_on_delete = False
     spec = MergeSpec(
         ("k",),
-        "partial-update",
+        MergeEngine.PARTIAL_UPDATE,
         sequence,
         ignore_delete=ignore_delete,
         remove_on_delete=remove_on_delete and not ignore_delete,
@@ -328,14 +329,15 @@ def test_of_equal_sequence_numbers_the_later_file_wins():
     assert merge(table_of(rows, pieces=3), MergeSpec(("k1",))).column("v").to_pylist() == ["c"]
 
 
-def test_an_engine_nobody_knows_is_refused_by_name():
-    with pytest.raises(UnsupportedFeature, match="'last-row'"):
-        merge(SCHEMA.empty_table(), MergeSpec(("k1",), "last-row"))
+def test_an_engine_nobody_knows_is_refused_by_name(tmp_path):
+    schema, properties = pa.schema({"id": pa.int64()}), {"merge-engine": "last-row"}
+    with pytest.raises(UnsupportedFeature, match="'last-row'; known are deduplicate"):
+        Lake(str(tmp_path)).create_table("d.t", schema, format="paimon", primary_key=["id"], properties=properties)
 
 
 def test_a_projection_keeps_what_merging_needs():
     groups = (SequenceGroup(("g",), ("a", "b")), SequenceGroup(("h",), ("c",), removes_record=True))
-    spec = MergeSpec(("k",), "partial-update", ("s",), groups=groups)
+    spec = MergeSpec(("k",), MergeEngine.PARTIAL_UPDATE, ("s",), groups=groups)
     assert spec.needed(["a"]) == ("a", "s", "g", "h")
     assert spec.needed(["z"]) == ("z", "s", "h")
 
@@ -350,7 +352,10 @@ def test_a_removed_row_keeps_what_cannot_be_null():
         for n, (kind, v) in enumerate([(0, 7), (3, 5)])
     ]
     spec = MergeSpec(
-        ("k",), "aggregation", remove_on_delete=True, aggregations=(Aggregation("v", "sum"), Aggregation("w", "sum"))
+        ("k",),
+        MergeEngine.AGGREGATION,
+        remove_on_delete=True,
+        aggregations=(Aggregation("v", "sum"), Aggregation("w", "sum")),
     )
     assert merge(table_of(rows, schema), spec).to_pylist() == [{**rows[1], "v": 5, "w": None}]
     rows.append({"k": 1, "_SEQUENCE_NUMBER": 2, "_VALUE_KIND": 0, "v": 1, "w": 1})
@@ -368,7 +373,9 @@ def test_a_removed_row_keeps_what_cannot_be_null():
 def test_what_cannot_be_null_is_that_of_the_newest_row_where_nothing_is_left(function, type, values):
     schema = pa.schema([pa.field("k", pa.int64(), False), *SYSTEM, pa.field("v", type, False)])
     rows = [{"k": 1, "_SEQUENCE_NUMBER": n, "_VALUE_KIND": 1, "v": v} for n, v in enumerate(values)]
-    found = merge(table_of(rows, schema), MergeSpec(("k",), "aggregation", aggregations=(Aggregation("v", function),)))
+    found = merge(
+        table_of(rows, schema), MergeSpec(("k",), MergeEngine.AGGREGATION, aggregations=(Aggregation("v", function),))
+    )
     found.validate(full=True)
     assert found["v"].null_count == 0
     assert function == "sum" or found["v"].to_pylist() == values[1:]
@@ -382,18 +389,18 @@ def test_floats_are_added_one_after_the_other():
     total = 0.0
     for value in values:
         total += value
-    spec = MergeSpec(("k",), "aggregation", aggregations=(Aggregation("v", "sum"),))
+    spec = MergeSpec(("k",), MergeEngine.AGGREGATION, aggregations=(Aggregation("v", "sum"),))
     assert merge(table_of(rows, schema), spec).column("v").to_pylist() == [total] != [math.fsum(values)]
 
 
 def test_what_cannot_be_taken_back_names_the_column_and_the_way_out():
     schema = pa.schema([pa.field("k", pa.int64(), False), *SYSTEM, pa.field("v", pa.int64())])
     rows = [{"k": 1, "_SEQUENCE_NUMBER": n, "_VALUE_KIND": kind, "v": 1} for n, kind in enumerate([0, 3])]
-    spec = MergeSpec(("k",), "aggregation", aggregations=(Aggregation("v", "max"),))
+    spec = MergeSpec(("k",), MergeEngine.AGGREGATION, aggregations=(Aggregation("v", "max"),))
     with pytest.raises(UnsupportedFeature, match=r"column 'v'.*'max'.*fields\.v\.ignore-retract"):
         merge(table_of(rows, schema), spec)
     with pytest.raises(UnsupportedFeature, match=r"partial-update\.remove-record-on-delete"):
-        merge(table_of(rows, schema), MergeSpec(("k",), "partial-update"))
+        merge(table_of(rows, schema), MergeSpec(("k",), MergeEngine.PARTIAL_UPDATE))
 
 
 def test_decimals_that_get_too_large_are_null_and_begin_anew():
@@ -401,17 +408,17 @@ def test_decimals_that_get_too_large_are_null_and_begin_anew():
     rows = [
         {"k": 1, "_SEQUENCE_NUMBER": n, "_VALUE_KIND": 0, "v": Decimal(v)} for n, v in enumerate(["99.0", "2.0", "5.5"])
     ]
-    spec = MergeSpec(("k",), "aggregation", aggregations=(Aggregation("v", "sum"),))
+    spec = MergeSpec(("k",), MergeEngine.AGGREGATION, aggregations=(Aggregation("v", "sum"),))
     assert merge(table_of(rows, schema), spec).column("v").to_pylist() == [Decimal("5.5")]
 
 
-@pytest.mark.parametrize("engine", ["deduplicate", "first-row", "partial-update"])
+@pytest.mark.parametrize("engine", [MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW, MergeEngine.PARTIAL_UPDATE])
 @FEW
 @given(data=st.data())
 def test_batches_of_a_merge_are_the_merge(engine, data):
     with_retracts, size = data.draw(st.booleans()), data.draw(st.integers(1, 5))
     rows = data.draw(rows_of({"v": st.none() | st.text(max_size=2)}, keys=6))
-    spec = MergeSpec(("k",), engine, ignore_delete=engine != "deduplicate")
+    spec = MergeSpec(("k",), engine, ignore_delete=engine != MergeEngine.DEDUPLICATE)
     schema = pa.schema([("k", pa.int64()), *SYSTEM, ("v", pa.string())])
     expected = merge(table_of(rows, schema, 3), spec)
     if not with_retracts:

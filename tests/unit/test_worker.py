@@ -40,7 +40,6 @@ from lakeformat.model.work import (
     BucketRule,
     Content,
     DeleteFile,
-    MergeSpec,
     ReadTask,
     RewriteTask,
     StatsMode,
@@ -638,13 +637,11 @@ def test_rows_can_be_counted_without_any_column(store):
 # --- What cannot be read ---
 
 
-def test_deletes_that_are_not_there_and_merges_are_refused(store):
+def test_deletes_that_are_not_there_are_refused(store):
     files = write(store, sample(3))
     gone = (DeleteFile("index/1", Content.DELETION_VECTORS),)
-    with pytest.raises(CorruptFile, match="index/1: the table lists this file of deletes, and it is not there"):
+    with pytest.raises(CorruptFile, match="index/1: the table lists this delete file, and it is not there"):
         read(store, reading(files, deletes=(gone,)))
-    with pytest.raises(UnsupportedFeature, match="newest-first"):
-        read(store, reading(files, merge=MergeSpec(("id",), "newest-first"), parts=(reading(files),)))
 
 
 def test_a_missing_file_is_named(store):

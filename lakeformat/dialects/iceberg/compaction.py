@@ -71,7 +71,7 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
 
 
 def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[DeleteTask]:
-    """Files of position deletes that are written anew together, without what tells of data files that are gone: those of a
+    """position delete files that are written anew together, without what tells of data files that are gone: those of a
     partition, where there are five; with `full`, wherever there is one. From version 3 on all of them become deletion vectors;
     these have nothing to gain.
     """

@@ -44,6 +44,7 @@ from lakeformat.model.operation import (
     DropTag,
     FastForward,
     Operation,
+    OperationKind,
     Overwrite,
     Request,
     Restore,
@@ -60,7 +61,7 @@ class Check(Enum):
     """What others may not have done since an operation read the table."""
 
     ADDED_DATA = "added data files in which rows may satisfy the condition"
-    ADDED_DELETES = "added files of deletes that may tell of rows which satisfy the condition"
+    ADDED_DELETES = "added delete files that may tell of rows which satisfy the condition"
     DELETES_FOR_REMOVED = "deleted rows of a file that is replaced"
     POSITIONS_FOR_REMOVED = "deleted rows, by position, of a file that is replaced"
     REFERENCED_REPLACED = "replaced a data file whose rows are deleted"
@@ -81,26 +82,23 @@ LOOKS_AT = {
 _COPY = (Check.DELETES_FOR_REMOVED,)
 _DELETE = (Check.REFERENCED_REPLACED, Check.ADDED_VECTORS)
 _CHANGE = (Check.REFERENCED_REMOVED, Check.ADDED_DELETES, Check.ADDED_VECTORS)
+_BY_ROW = (OperationKind.DELETE, OperationKind.UPDATE, OperationKind.MERGE, OperationKind.OVERWRITE)
 # What is checked: by operation, kind and isolation. New data that a compaction writes counts as old as what was read, so that
 # equality deletes that came meanwhile still apply to it.
 CHECKED: dict[tuple[type, str, str | None], tuple[Check, ...]] = {
-    (Rewrite, "compact", None): (Check.POSITIONS_FOR_REMOVED,),
+    (Rewrite, OperationKind.COMPACT, None): (Check.POSITIONS_FOR_REMOVED,),
+    **{(Rewrite, kind, level): _COPY for kind in _BY_ROW for level in (None, "snapshot")},
+    **{(Rewrite, kind, "serializable"): (*_COPY, Check.ADDED_DATA) for kind in _BY_ROW},
+    (RowDelta, OperationKind.APPEND, None): (),
+    (RowDelta, OperationKind.COMPACT, None): _DELETE,
+    (RowDelta, OperationKind.CONVERT, None): _DELETE,
+    (RowDelta, OperationKind.DELETE, "snapshot"): _DELETE,
+    (RowDelta, OperationKind.DELETE, "serializable"): (*_DELETE, Check.ADDED_DATA),
+    **{(RowDelta, kind, "snapshot"): _CHANGE for kind in (OperationKind.UPDATE, OperationKind.MERGE)},
     **{
-        (Rewrite, kind, level): _COPY
-        for kind in ("delete", "update", "merge", "overwrite")
-        for level in (None, "snapshot")
+        (RowDelta, kind, "serializable"): (*_CHANGE, Check.ADDED_DATA)
+        for kind in (OperationKind.UPDATE, OperationKind.MERGE)
     },
-    **{
-        (Rewrite, kind, "serializable"): (*_COPY, Check.ADDED_DATA)
-        for kind in ("delete", "update", "merge", "overwrite")
-    },
-    (RowDelta, "append", None): (),
-    (RowDelta, "compact", None): _DELETE,
-    (RowDelta, "convert", None): _DELETE,
-    (RowDelta, "delete", "snapshot"): _DELETE,
-    (RowDelta, "delete", "serializable"): (*_DELETE, Check.ADDED_DATA),
-    **{(RowDelta, kind, "snapshot"): _CHANGE for kind in ("update", "merge")},
-    **{(RowDelta, kind, "serializable"): (*_CHANGE, Check.ADDED_DATA) for kind in ("update", "merge")},
 }
 
 
@@ -201,13 +199,13 @@ def overwritten(reader: Reader, base: State, scope: Expression) -> pa.Table:
 
 
 def useless(reader: Reader, base: State, scope: Expression) -> pa.Table:
-    """The files of deletes in the scope of an Overwrite: what they tell of is gone."""
+    """The delete files in the scope of an Overwrite: what they tell of is gone."""
     found = manifest.live_entries(reader, base, scope, ManifestContent.DELETES)
     return manifest.in_scope(found, base, scope, unknown=False)
 
 
 def replaced(reader: Reader, base: State, operation: RowDelta) -> pa.Table:
-    """The live entries of the files of deletes that a RowDelta takes the place of. One that is gone is a `Conflict`, but
+    """The live entries of the delete files that a RowDelta takes the place of. One that is gone is a `Conflict`, but
     where only rows go: those of it are in the new one."""
     wanted = {(d.path, d.offset) for f in operation.added for d in f.replaces} | {
         (d.path, d.offset) for d in operation.removed
@@ -217,9 +215,9 @@ def replaced(reader: Reader, base: State, operation: RowDelta) -> pa.Table:
         return entries.slice(0, 0)
     names = [path if offset is None else f"{path}#{offset}" for path, offset in wanted]
     found = entries.filter(pc.is_in(manifest.keys(entries), value_set=pa.array(names, pa.string())))
-    if len(found) < len(names) and operation.kind != "delete":
+    if len(found) < len(names) and operation.kind != OperationKind.DELETE:
         raise Conflict(
-            f"{reader.root}: {operation.kind} read {len(names)} files of deletes, of which {len(names) - len(found)} are no "
+            f"{reader.root}: {operation.kind} read {len(names)} delete files, of which {len(names) - len(found)} are no "
             f"longer in the table at version {base.version}; somebody replaced them. Nothing was changed: run it again"
         )
     return found
@@ -227,7 +225,7 @@ def replaced(reader: Reader, base: State, operation: RowDelta) -> pa.Table:
 
 def starting_sequence(base: State, operation: Rewrite) -> int | None:
     """As of which sequence number new data counts: a compaction's as of what it read."""
-    if operation.kind != "compact" or operation.read_at is None:
+    if operation.kind != OperationKind.COMPACT or operation.read_at is None:
         return None
     found = metadata.snapshots(base).get(operation.read_at)
     return None if found is None else found.get("sequence-number", 0)

@@ -146,7 +146,7 @@ def _manifests(metas: pa.Table) -> pa.Table:
 
 def partitions(reader: Reader, base: State, small_file_bytes: int | None = None) -> pa.Table:
     """One row a partition of the current spec that holds files: its fields, then `file_count`, `small_file_count` (below
-    `small_file_bytes`, by default 75 % of the target size), `row_count`, `deleted_row_count` (what files of deletes hold, of
+    `small_file_bytes`, by default 75 % of the target size), `row_count`, `deleted_row_count` (what delete files hold, of
     which data files may have fewer), `size_bytes` and `last_modified_ms` (epoch milliseconds, of the snapshot that wrote the
     newest file)."""
     spec = base.spec

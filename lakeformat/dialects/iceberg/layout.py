@@ -19,6 +19,7 @@ from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, Spec, State
 from lakeformat.dialects.iceberg.scan import PATH_ID, POSITION_ID, Files
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.operation import OperationKind
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import NEVER
 from lakeformat.model.schema import Field, Kind, Scalar, Type, scalar
@@ -137,8 +138,8 @@ def adoption(base: State) -> tuple[tuple[Named, ...], Mapping[str, str]]:
     return metadata.name_mapping(replace(base, schema=replace(base.schema, properties=told))), told
 
 
-def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> DeleteTask | None:
-    """How rows of the data files `found` that `verb` ("delete", "update", "merge") takes become files of deletes; None where
+def delete_layout(reader: Reader, base: State, found: Files, verb: OperationKind) -> DeleteTask | None:
+    """How rows of the data files `found` that `verb` ("delete", "update", "merge") takes become delete files; None where
     whole files are written again (`write.<verb>.mode=copy-on-write`)."""
     given = base.schema.properties
     if options.mode(given, verb) == "copy-on-write":
@@ -148,7 +149,7 @@ def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> Delet
 
 
 def beside(reader: Reader, base: State, found: Files) -> DeleteTask:
-    """How rows of the data files `found` become files of deletes, which take in what told of their positions before."""
+    """How rows of the data files `found` become delete files, which take in what told of their positions before."""
     earlier: Sequence[tuple[DeleteFile, ...]] = ((),) * len(found)
     alone: Sequence[tuple[DeleteFile, ...]] = earlier
     if _is_per_file(base) and len(found.deletes):
@@ -160,7 +161,7 @@ def beside(reader: Reader, base: State, found: Files) -> DeleteTask:
 
 
 def rewritten_deletes(reader: Reader, base: State, found: Files) -> DeleteTask:
-    """How what the files of deletes `found.deletes` tell of the data files `found` is written anew."""
+    """How what the delete files `found.deletes` tell of the data files `found` is written anew."""
     earlier = scan.delete_files(reader, base, found)
     return _delete_task(base, found, earlier, earlier)
 
@@ -185,7 +186,7 @@ def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayo
     specs = np.asarray(manifest.live_entries(reader, base)["_spec"])
     if (specs != base.spec.id).any() and not base.spec.is_unpartitioned:
         raise UnsupportedFeature(
-            f"{reader.root}: files under an earlier partition spec, where deletes by key do not reach; compact the table first"
+            f"{reader.root}: files under an earlier partition spec, where equality deletes do not reach; compact the table first"
         )
     delete_format = options.delete_format(schema.properties)
     compression, level = options.compression(schema.properties, delete_format, deletes=True)
@@ -208,7 +209,7 @@ def _has_vectors(base: State) -> bool:
 
 
 def _is_per_file(base: State) -> bool:
-    """Whether a file of position deletes, or a vector, tells of one data file alone."""
+    """Whether a position delete file, or a vector, tells of one data file alone."""
     return _has_vectors(base) or options.granularity(base.schema.properties) == "file"
 
 

@@ -267,7 +267,7 @@ def live_entries(
     content: ManifestContent = ManifestContent.DATA,
     predicate: Expression = ALWAYS,
 ) -> pa.Table:
-    """The live data files, or files of deletes, in partitions that satisfy `scope`, and those of which their spec cannot
+    """The live data files, or delete files, in partitions that satisfy `scope`, and those of which their spec cannot
     tell; without those whose partition proves that no row satisfies `predicate`."""
     metas = metas_of(reader, base.snapshot_document)
     metas = prune_metas(metas.filter(pc.equal(metas["content"], int(content))), base, scope, predicate)

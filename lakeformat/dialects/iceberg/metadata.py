@@ -542,7 +542,7 @@ def _figures(summary: Mapping[str, str]) -> dict[str, int]:
     for verb in ("added", "removed"):
         if f"{verb}-files-size" in summary or not found[f"files_{verb}"]:
             found[f"bytes_{verb}"] = sums(f"{verb}-files-size")
-    # Where files of deletes went, their rows went with data files, or are there again, or were gone before.
+    # Where delete files went, their rows went with data files, or are there again, or were gone before.
     if "removed-delete-files" not in summary and ("added-delete-files" not in summary or "bytes_added" in found):
         found["rows_removed"] = sums("deleted-records", "added-position-deletes")
     return found

@@ -12,7 +12,7 @@ from lakeformat.model.work import StatsMode
 
 Options = Mapping[str, str]
 
-FORMATS = ("parquet", "orc", "avro")  # Of data files and of files of deletes.
+FORMATS = ("parquet", "orc", "avro")  # Of data files and of delete files.
 _COMPRESSIONS = {"parquet": "zstd", "orc": "zlib", "avro": "gzip"}  # Unless the table says another.
 
 # Names that engines give a meaning of their own; a table cannot have them (TableProperties.RESERVED_PROPERTIES).
@@ -64,7 +64,7 @@ DOCUMENTED = Documented.of(
 # What a table may ask for that a write would not do: (key, does the value ask for it, what to say).
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("write.format.default", lambda v: v.lower() not in FORMATS, "data files in {value}"),
-    ("write.delete.format.default", lambda v: v.lower() not in FORMATS, "files of deletes in {value}"),
+    ("write.delete.format.default", lambda v: v.lower() not in FORMATS, "delete files in {value}"),
     ("write.object-storage.enabled", lambda v: v.lower() == "true", "the object store layout"),
     ("write.location-provider.impl", bool, "location providers"),
     ("write.data.path", bool, "data files outside the table's folder"),
@@ -198,7 +198,7 @@ def delete_format(options: Options) -> str:
 
 
 def compression(options: Options, format: str, deletes: bool = False) -> tuple[str, int | None]:
-    """(codec, level) of data files, or of files of deletes, which are compressed alike unless the table says otherwise."""
+    """(codec, level) of data files, or of delete files, which are compressed alike unless the table says otherwise."""
     prefixes = ("write.delete", "write") if deletes else ("write",)
     codec, level = (
         next((key for prefix in prefixes if (key := f"{prefix}.{format}.compression-{what}") in options), None)
@@ -214,7 +214,7 @@ def compresses_metadata(options: Options) -> bool:
 
 
 def granularity(options: Options) -> str:
-    """Whether files of deletes tell of one data file, or of all in a partition. Spark's default is the file."""
+    """Whether delete files tell of one data file, or of all in a partition. Spark's default is the file."""
     return one_of(options, "write.delete.granularity", ("file", "partition"))
 
 

@@ -30,6 +30,7 @@ from lakeformat.model.operation import (
     Evolve,
     FastForward,
     Operation,
+    OperationKind,
     Overwrite,
     Request,
     Restore,
@@ -47,7 +48,7 @@ from lakeformat.storage.store import Reader
 RESTORED_FROM = "lakeformat.restored-from"
 
 # Verb -> Iceberg's operation, whatever came and went; others go by that.
-_OPERATIONS = {"append": "append", "compact": "replace", "restore": "overwrite"}
+_OPERATIONS = {OperationKind.APPEND: "append", OperationKind.COMPACT: "replace", OperationKind.RESTORE: "overwrite"}
 _TOTALS = {
     "total-data-files": ("added-data-files", "deleted-data-files"),
     "total-records": ("added-records", "deleted-records"),
@@ -73,7 +74,7 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
         case Evolve(request=request, changes=changes):
             return _evolve(reader, request, changes, base, stamp)
         case Append(request=request, added=added) | Adopt(request=request, added=added):
-            return _commit(reader, request, "append", base, stamp, added)
+            return _commit(reader, request, OperationKind.APPEND, base, stamp, added)
         case Overwrite(request=request, added=added, scope=scope, kind=kind, is_dynamic=is_dynamic):
             gone = conflict.overwritten(reader, base, scope)
             useless = conflict.useless(reader, base, scope)
@@ -276,7 +277,17 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
     summary = {k: v for k, v in (target.get("summary") or {}).items() if k in _TOTALS}
     summary |= {RESTORED_FROM: str(operation.snapshot_id), "changed-partition-count": "0"}
     return _snapshot(
-        reader, operation.request, "restore", base, stamp, metas, {}, summary, (), operation.snapshot_id, "overwrite"
+        reader,
+        operation.request,
+        OperationKind.RESTORE,
+        base,
+        stamp,
+        metas,
+        {},
+        summary,
+        (),
+        operation.snapshot_id,
+        "overwrite",
     )
 
 
@@ -308,13 +319,15 @@ def _rewrite_manifests(reader: Reader, request: Request, base: State, stamp: Sta
     }
     parent = metadata.current_id(base)
     table = pa.concat_tables(metas)
-    return _snapshot(reader, request, "rewrite manifests", base, stamp, table, files, summary, (), parent, "replace")
+    return _snapshot(
+        reader, request, OperationKind.REWRITE_MANIFESTS, base, stamp, table, files, summary, (), parent, "replace"
+    )
 
 
 def _commit(
     reader: Reader,
     request: Request,
-    kind: str,
+    kind: OperationKind,
     base: State,
     stamp: Stamp,
     added: tuple[WrittenFile, ...],
@@ -323,7 +336,7 @@ def _commit(
     added_as: int | None = None,
     is_dynamic: bool = False,
 ) -> Plan:
-    """A snapshot in which the data files `gone` and the files of deletes `useless` are no more, and `added` are; new data
+    """A snapshot in which the data files `gone` and the delete files `useless` are no more, and `added` are; new data
     counts as of the sequence number `added_as`, if there is one. `is_dynamic`: see `Overwrite`."""
     metadata.require_writable(base, reader.root)
     snapshot_id, sequence_number = _snapshot_id(base, stamp), base.document["last-sequence-number"] + 1
@@ -380,9 +393,15 @@ def _emitted(base: State, fresh: pa.Table, name: str, snapshot_id: int, sequence
 
 
 def _idle(
-    reader: Reader, base: State, metas: pa.Table, kind: str, deleted: pa.Table, new: Manifests, fresh: pa.Table
+    reader: Reader,
+    base: State,
+    metas: pa.Table,
+    kind: OperationKind,
+    deleted: pa.Table,
+    new: Manifests,
+    fresh: pa.Table,
 ) -> pa.Table:
-    """Files of deletes that apply to nothing once the entries `deleted` are gone: about a data file among them, or older than
+    """Delete files that apply to nothing once the entries `deleted` are gone: about a data file among them, or older than
     all data there is. After a compaction also those that are older than all data of their partition."""
     there = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
     about = scan.referenced(there)
@@ -394,7 +413,7 @@ def _idle(
     oldest = pc.min(metas.filter(is_data)["min_sequence_number"]).as_py()
     sequences = np.asarray(there["sequence_number"])
     idle |= (sequences > 0) & ((oldest is None) | (sequences < (oldest or 0)))
-    if kind == "compact":
+    if kind == OperationKind.COMPACT:
         data = manifest.live_entries(reader, base)
         data = data.filter(pc.invert(pc.is_in(data["file_path"], value_set=deleted["file_path"].combine_chunks())))
         own = fresh.filter(pc.equal(fresh["content"], int(FileContent.DATA)))
@@ -501,7 +520,7 @@ def _runs(rows: np.ndarray, sizes: np.ndarray, target: int) -> list[list[int]]:
 def _snapshot(
     reader: Reader,
     request: Request,
-    kind: str,
+    kind: OperationKind,
     base: State,
     stamp: Stamp,
     metas: pa.Table,
@@ -515,7 +534,7 @@ def _snapshot(
     now_ms = _now(base, stamp)
     snapshot_id, sequence_number = _snapshot_id(base, stamp), base.document["last-sequence-number"] + 1
     path = f"{metadata.METADATA_FOLDER}/snap-{snapshot_id}-{stamp.attempt + 1}-{_derived(stamp, 'commit')}.avro"
-    own = {OPERATION_ID: request.id} | ({VERB: kind} if kind != operation else {})
+    own = {OPERATION_ID: request.id} | ({VERB: str(kind)} if kind != operation else {})
     if request.watermark is not None:
         own["lakeformat.watermark"] = str(request.watermark)
     clash = sorted(filter(metadata.is_own, request.properties))

@@ -27,7 +27,7 @@ PATH_ID, POSITION_ID = 2147483546, 2147483545  # The columns of a position-delet
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Live data files of one snapshot, and the files of deletes that may tell of them: rows of `manifest.ENTRY` with their
+    """Live data files of one snapshot, and the delete files that may tell of them: rows of `manifest.ENTRY` with their
     partition columns."""
 
     entries: pa.Table
@@ -88,7 +88,7 @@ def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
 
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
     """The number of rows for which `predicate` is true, where metadata alone can tell it exactly; else None. A deletion
-    vector says how many rows it takes; other files of deletes may tell of a row twice, or of none."""
+    vector says how many rows it takes; other delete files may tell of a row twice, or of none."""
     found = files(reader, base, predicate)
     if _residual(base, found, predicate) != ALWAYS and not bool(matching_wholly(reader, base, found, predicate).all()):
         return None
@@ -168,10 +168,10 @@ def tasks(
 
 
 def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """(rows of `entries`, rows of `deletes`): each pair of a data file and a file of deletes that applies to it, in the order
+    """(rows of `entries`, rows of `deletes`): each pair of a data file and a delete file that applies to it, in the order
     of the data files (spec, Scan Planning; core/DeleteFileIndex.java).
 
-    Files of deletes apply in their own spec and partition: to data as old as they are where they name positions, to older
+    Delete files apply in their own spec and partition: to data as old as they are where they name positions, to older
     data where they name values, unless its bounds prove that it holds none of these. Those of values under an unpartitioned
     spec apply everywhere. A deletion vector stands for all other positions of its data file.
     """
@@ -216,12 +216,12 @@ def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndar
 
 
 def is_vector(deletes: pa.Table) -> np.ndarray:
-    """Which files of deletes are deletion vectors."""
+    """Which delete files are deletion vectors."""
     return np.asarray(pc.equal(pc.utf8_lower(deletes["file_format"]), "puffin"))
 
 
 def referenced(deletes: pa.Table) -> pa.Array:
-    """The one data file whose positions a file of deletes names; null where it may name several, or values.
+    """The one data file whose positions a delete file names; null where it may name several, or values.
 
     Said outright, or by bounds of the path that are equal. Some writers cut bounds short, so that two of them may look
     equal: only what ends like a file is taken for one (core/ContentFileUtil.java).
@@ -237,7 +237,7 @@ def referenced(deletes: pa.Table) -> pa.Array:
 
 
 def delete_files(reader: Reader, base: State, found: Files) -> tuple[tuple[DeleteFile, ...], ...]:
-    """For each data file the files of deletes that apply to it, as the waist has them."""
+    """For each data file the delete files that apply to it, as the waist has them."""
     left, right = attached(base, found.entries, found.deletes)
     if not len(left):
         return ((),) * len(found)
@@ -249,7 +249,7 @@ def delete_files(reader: Reader, base: State, found: Files) -> tuple[tuple[Delet
 
 
 def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[DeleteFile]:
-    """Files of deletes, as the waist has them, in order."""
+    """Delete files, as the waist has them, in order."""
     vectors = is_vector(deletes).tolist()
     known: dict[tuple[int, ...], tuple[Field, ...]] = {}
     names = (
@@ -272,7 +272,7 @@ def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[Del
         format = format.lower()
         if format not in options.FORMATS:
             raise UnsupportedFeature(
-                f"{path}: files of deletes in {format}: lakeformat reads Parquet, ORC and Avro in Iceberg tables; let the engine that "
+                f"{path}: delete files in {format}: lakeformat reads Parquet, ORC and Avro in Iceberg tables; let the engine that "
                 "wrote them rewrite the data files"
             )
         if content == FileContent.POSITION_DELETES:
@@ -367,7 +367,7 @@ def _older(
 
 
 def _apart(base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Of which pairs of a data file and a file of deletes by value no row can be equal, by what manifests tell of a column."""
+    """Of which pairs of a data file and an equality delete file no row can be equal, by what manifests tell of a column."""
     found = np.zeros(len(left), bool)
     ids = deletes["equality_ids"].combine_chunks()
     for id in pc.unique(ids.flatten()).to_pylist():

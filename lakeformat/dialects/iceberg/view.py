@@ -18,7 +18,7 @@ from lakeformat.dialects.iceberg import plan as plans
 from lakeformat.dialects.iceberg import scan as scans
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
-from lakeformat.model.operation import Operation
+from lakeformat.model.operation import Operation, OperationKind
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field
@@ -81,7 +81,7 @@ class IcebergView(TableView[State]):
     def check(self, operation: Operation) -> None:
         conflict.check(self.reader, operation, self.state)
 
-    def isolation(self, kind: str) -> str | None:
+    def isolation(self, kind: OperationKind) -> str | None:
         return conflict.isolation(self.state, kind)
 
     def plan(self, operation: Operation, stamp: Stamp) -> Plan:
@@ -127,7 +127,7 @@ class IcebergView(TableView[State]):
     def rewriting(self) -> tuple[tuple[Field, ...], WriteTask]:
         return layouts.rewriting(self.state, self.reader)
 
-    def delete_layout(self, files: Any, verb: str) -> DeleteTask | None:
+    def delete_layout(self, files: Any, verb: OperationKind) -> DeleteTask | None:
         return layouts.delete_layout(self.reader, self.state, files, verb)
 
     def compaction(self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None) -> list[RewriteTask]:

@@ -47,6 +47,7 @@ from lakeformat.model.operation import (
     DropBranch,
     FastForward,
     Operation,
+    OperationKind,
     Overwrite,
     Request,
     Rewrite,
@@ -91,7 +92,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             _require_marked_as_read(reader, base, kind, added, operation.read_at)
             if base.schema.primary_key:
                 _require_room(reader, base, operation, gone)
-            if kind != "compact":  # Which keeps the buckets of what it reads.
+            if kind != OperationKind.COMPACT:  # Which keeps the buckets of what it reads.
                 _require_same_buckets(reader, base, request, added)
             if pinned_to is not None:
                 _require_untouched(reader, base, scope, pinned_to)
@@ -118,7 +119,7 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
 
 
 def _require_marked_as_read(
-    reader: Reader, base: State, kind: str, added: tuple[WrittenFile, ...], read_at: int | None
+    reader: Reader, base: State, kind: OperationKind, added: tuple[WrittenFile, ...], read_at: int | None
 ) -> None:
     """Raise `Conflict` if a file of which `added` marks rows is gone, or lost other rows since it was read."""
     marking = [f for f in added if f.content is Content.DELETION_VECTORS]

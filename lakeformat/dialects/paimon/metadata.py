@@ -18,10 +18,11 @@ from lakeformat.codec import murmur, parsing
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import options, types
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
-from lakeformat.model.operation import Create, Evolve, Operation, Request, Rewrite
+from lakeformat.model.operation import Create, Evolve, Operation, OperationKind, Request, Rewrite
 from lakeformat.model.partition import identity, require_identity
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, scalar, walk
 from lakeformat.model.snapshot import Snapshot, utc
+from lakeformat.model.work import MergeEngine
 from lakeformat.storage.head import CreateHead
 from lakeformat.storage.store import Reader, Store
 
@@ -432,17 +433,17 @@ def require_writable(schema: Schema, where: str) -> None:
         spec = options.merging(schema, where)
         if options.has_vectors(schema.properties):
             _require_vectors_fit(schema, spec.engine, where)
-        if crosses_partitions(schema) and spec.ignore_delete and spec.engine == "deduplicate":
+        if crosses_partitions(schema) and spec.ignore_delete and spec.engine is MergeEngine.DEDUPLICATE:
             raise UnsupportedFeature(
                 f"{where}: 'ignore-delete' on a table whose keys may change partitions cannot be written: the row in the old "
                 f"partition could not be taken away; set it to 'false', or add {', '.join(_beside_key(schema))} to primary_key"
             )
 
 
-def _require_vectors_fit(schema: Schema, engine: str, where: str) -> None:
+def _require_vectors_fit(schema: Schema, engine: MergeEngine, where: str) -> None:
     """As Paimon's own writers: deletion vectors take the older rows of a key when level 0 is compacted."""
     producer = options.changelog_producer(schema.properties)
-    if engine == "first-row":
+    if engine is MergeEngine.FIRST_ROW:
         raise InvalidInput(
             f"{where}: deletion vectors with merge engine 'first-row', which deletes no row; leave them out"
         )
@@ -562,7 +563,7 @@ def find(reader: Reader, operation: Operation, base: State) -> dict[str, Any] | 
     if base.version <= request.absent_until:
         return None
     user, identifier = commit_identity(request)
-    is_compaction = isinstance(operation, Rewrite) and operation.kind == "compact"
+    is_compaction = isinstance(operation, Rewrite) and operation.kind == OperationKind.COMPACT
     ids = [i for i in snapshot_ids(reader) if request.absent_until < i <= base.version]
     for document in _backwards(reader, ids):
         # A session may compact under the number of its commit: then their kinds tell them apart.

@@ -11,12 +11,11 @@ from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model import option_keys
 from lakeformat.model.option_keys import Documented
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Schema, Type
-from lakeformat.model.work import Aggregation, MergeSpec, NullKeys, SequenceGroup
+from lakeformat.model.work import Aggregation, MergeEngine, MergeSpec, NullKeys, SequenceGroup
 
 Options = Mapping[str, str]
 
 ACCEPTED = "lakeformat.accepted-options"
-MERGE_ENGINES = ("deduplicate", "partial-update", "aggregation", "first-row")
 
 # The keys of CoreOptions, of Paimon's Flink and Spark connectors and of its Iceberg compatibility. A `*` stands for a name.
 DOCUMENTED = Documented.of(
@@ -639,9 +638,7 @@ def merging(schema: Schema, where: str) -> MergeSpec:
     """What the options of a table with a primary key say of merging. Raises `InvalidInput` for what cannot be, and
     `UnsupportedFeature` for functions that are not known here (SchemaValidation, *MergeFunction.Factory)."""
     given = schema.properties
-    engine = text(given, "merge-engine").strip().lower()
-    if engine not in MERGE_ENGINES:
-        raise UnsupportedFeature(f"{where}: merge engine {engine!r}; known are {', '.join(MERGE_ENGINES)}")
+    engine = _merge_engine(given, where)
     sequence = names(given, "sequence.field")
     _require_columns(schema, sequence, "sequence.field", where)
     if repeated := [name for name in sequence if sequence.count(name) > 1]:
@@ -650,20 +647,25 @@ def merging(schema: Schema, where: str) -> MergeSpec:
     if order not in {"ascending", "descending"}:
         raise InvalidInput(f"{where}: sequence.field.sort-order is {order!r}; it must be 'ascending' or 'descending'")
     producer = changelog_producer(given)
-    if engine == "first-row" and producer not in {"none", "lookup"}:
+    if engine is MergeEngine.FIRST_ROW and producer not in {"none", "lookup"}:
         raise InvalidInput(f"{where}: merge engine 'first-row' has changelog-producer none or lookup, not {producer}")
-    if engine == "first-row" and sequence:
+    if engine is MergeEngine.FIRST_ROW and sequence:
         raise InvalidInput(f"{where}: merge engine 'first-row' keeps the first row that came; it has no sequence.field")
-    groups = _groups(schema, where) if engine == "partial-update" else ()
+    groups = _groups(schema, where) if engine is MergeEngine.PARTIAL_UPDATE else ()
     ignore = next((boolean(given, key) for key in _IGNORE_DELETE if key in given), False)
     removing = f"{engine}.remove-record-on-delete"
-    remove = engine in {"partial-update", "aggregation"} and bool(boolean(given, removing))
+    remove = engine in {MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION} and bool(boolean(given, removing))
     aggregations = (
-        _aggregations(schema, engine, sequence, groups, where) if engine in {"partial-update", "aggregation"} else ()
+        _aggregations(schema, engine, sequence, groups, where)
+        if engine in {MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION}
+        else ()
     )
     for clashes, with_what in (
         (ignore and remove, "ignore-delete"),
-        (remove and any(each.ignore_retract for each in aggregations) and engine == "aggregation", "ignore-retract"),
+        (
+            remove and any(each.ignore_retract for each in aggregations) and engine is MergeEngine.AGGREGATION,
+            "ignore-retract",
+        ),
         (remove and groups, "a sequence-group"),
     ):
         if clashes:
@@ -683,6 +685,14 @@ def merging(schema: Schema, where: str) -> MergeSpec:
         groups=groups,
         partition=schema.partitioning.names,
     )
+
+
+def _merge_engine(given: Options, where: str) -> MergeEngine:
+    name = text(given, "merge-engine").strip().lower()
+    try:
+        return MergeEngine(name)
+    except ValueError:
+        raise UnsupportedFeature(f"{where}: merge engine {name!r}; known are {', '.join(MergeEngine)}") from None
 
 
 def _groups(schema: Schema, where: str) -> tuple[SequenceGroup, ...]:
@@ -718,7 +728,7 @@ def _aggregations(
     ordering = {*(name for group in groups for name in group.sequence)}
     # Where keys change partitions, rows of one partition have the same in its columns. A sequence field may be in a group.
     unordered = {*ordering, *schema.primary_key, *schema.partitioning.names}
-    unordered |= {*sequence} if engine == "aggregation" else set()
+    unordered |= {*sequence} if engine is MergeEngine.AGGREGATION else set()
     for key in given:
         column = key[len("fields.") : -len(".aggregate-function")]
         if key.startswith("fields.") and key.endswith(".aggregate-function"):
@@ -735,7 +745,7 @@ def _aggregations(
             continue
         function = _FUNCTION_NAMES.get(function.strip(), function.strip())
         _require_function(function, field, where)
-        if engine == "partial-update" and field.name not in grouped:
+        if engine is MergeEngine.PARTIAL_UPDATE and field.name not in grouped:
             if function != "last_non_null_value":
                 raise InvalidInput(
                     f"{where}: column {field.name!r} has the aggregate function {function!r} and no sequence group; with merge "

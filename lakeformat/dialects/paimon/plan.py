@@ -20,7 +20,18 @@ from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSo
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import AlreadyExists, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model import evolution
-from lakeformat.model.operation import Append, Create, Evolve, Operation, Overwrite, Request, Restore, Rewrite, RowDelta
+from lakeformat.model.operation import (
+    Append,
+    Create,
+    Evolve,
+    Operation,
+    OperationKind,
+    Overwrite,
+    Request,
+    Restore,
+    Rewrite,
+    RowDelta,
+)
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Scalar, Schema, Type
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
@@ -31,17 +42,17 @@ _KEY_STATS_LENGTH = 128  # Characters.
 
 # Operation kind -> (commitKind, operation)
 _KINDS = {
-    "append": ("APPEND", "WRITE"),
-    "overwrite": ("OVERWRITE", "OVERWRITE"),
-    "truncate": ("OVERWRITE", "TRUNCATE"),
-    "delete": ("OVERWRITE", "DELETE"),
-    "update": ("OVERWRITE", "UPDATE"),
-    "merge": ("OVERWRITE", "MERGE"),
-    "replace": ("OVERWRITE", "OVERWRITE"),
-    "compact": ("COMPACT", None),
-    "restore": ("OVERWRITE", None),
+    OperationKind.APPEND: ("APPEND", "WRITE"),
+    OperationKind.OVERWRITE: ("OVERWRITE", "OVERWRITE"),
+    OperationKind.TRUNCATE: ("OVERWRITE", "TRUNCATE"),
+    OperationKind.DELETE: ("OVERWRITE", "DELETE"),
+    OperationKind.UPDATE: ("OVERWRITE", "UPDATE"),
+    OperationKind.MERGE: ("OVERWRITE", "MERGE"),
+    OperationKind.REPLACE: ("OVERWRITE", "OVERWRITE"),
+    OperationKind.COMPACT: ("COMPACT", None),
+    OperationKind.RESTORE: ("OVERWRITE", None),
 }
-_BY_ROW = {"delete", "update", "merge", "replace"}
+_BY_ROW = {OperationKind.DELETE, OperationKind.UPDATE, OperationKind.MERGE, OperationKind.REPLACE}
 
 
 def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Plan:
@@ -52,7 +63,7 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
         case Evolve(request=request, changes=changes):
             return _evolve(reader, request, changes, base, stamp)
         case Append(request=request, added=added):
-            return _commit(reader, request, "append", base, stamp, EMPTY_ENTRIES, added)
+            return _commit(reader, request, OperationKind.APPEND, base, stamp, EMPTY_ENTRIES, added)
         case Overwrite(request=request, added=added, scope=scope, kind=kind):
             gone = manifest.live_entries(reader, base.document, base.schema, scope)
             index = _index_without(reader, base, scope, stamp)
@@ -175,7 +186,7 @@ def _schema_plan(schema: Schema, request: Request, base: State, stamp: Stamp, ki
 def _commit(
     reader: Reader,
     request: Request,
-    kind: str,
+    kind: OperationKind,
     base: State,
     stamp: Stamp,
     gone: pa.Table,
@@ -310,7 +321,7 @@ def _deleted(entries: pa.Table) -> pa.Table:
 
 
 def _added(
-    reader: Reader, request: Request, kind: str, base: State, gone: pa.Table, added: tuple[WrittenFile, ...]
+    reader: Reader, request: Request, kind: OperationKind, base: State, gone: pa.Table, added: tuple[WrittenFile, ...]
 ) -> pa.Table:
     """New files as rows of `manifest.ENTRY`. `gone`: the entries of those that they replace."""
     if not added:
@@ -321,14 +332,14 @@ def _added(
     row_counts = np.array([f.row_count for f in added], np.int64)
     partitions = manifest.partition_rows([f.partition for f in added], schema)
     first, totals = np.zeros(count, np.int64), np.full(count, buckets, np.int32)
-    if schema.primary_key and kind == "compact":
+    if schema.primary_key and kind == OperationKind.COMPACT:
         of_bucket = dict(zip(_buckets_of(gone), gone["_TOTAL_BUCKETS"].to_pylist(), strict=True))
         totals = np.array(
             [of_bucket[p, f.bucket] for p, f in zip(partitions.to_pylist(), added, strict=True)], np.int32
         )
     elif schema.primary_key:
         pass
-    elif buckets > 0 and kind == "compact":
+    elif buckets > 0 and kind == OperationKind.COMPACT:
         lost = scan.deleted_rows(reader, base, scan.Files(gone, scan.paths(gone, base.schema)))
         first, totals = _in_place_of(gone, lost, added, partitions.to_pylist())
     elif buckets > 0:
@@ -354,7 +365,9 @@ def _added(
         "_EXTRA_FILES": [[]] * count,
         "_CREATION_TIME": [metadata.local_ms(f.created_ms) for f in added],
         "_DELETE_ROW_COUNT": np.zeros(count, np.int64),
-        "_FILE_SOURCE": np.full(count, int(FileSource.COMPACT if kind == "compact" else FileSource.APPEND), np.int32),
+        "_FILE_SOURCE": np.full(
+            count, int(FileSource.COMPACT if kind == OperationKind.COMPACT else FileSource.APPEND), np.int32
+        ),
         "_VALUE_STATS_COLS": pa.array([stats_columns] * count, pa.list_(pa.string())),
     }
     if schema.primary_key:
@@ -368,7 +381,7 @@ def _added(
         for f in manifest.ENTRY
     ]
     entries = pa.Table.from_arrays(arrays, schema=manifest.ENTRY)
-    return _settled(entries, schema) if schema.primary_key and kind == "overwrite" else entries
+    return _settled(entries, schema) if schema.primary_key and kind == OperationKind.OVERWRITE else entries
 
 
 def _settled(entries: pa.Table, schema: Schema) -> pa.Table:

@@ -20,6 +20,7 @@ from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model import projection
+from lakeformat.model.operation import OperationKind
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, find_field
 from lakeformat.model.work import (
@@ -32,6 +33,7 @@ from lakeformat.model.work import (
     DeleteFile,
     DeleteTask,
     Delta,
+    MergeEngine,
     MergeSpec,
     ReadTask,
     RowKind,
@@ -308,7 +310,7 @@ def _of_key_values(made: Sequence[ReadTask]) -> list[ReadTask]:
     return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in made]
 
 
-def delete_layout(reader: Reader, base: State, found: Files, verb: str) -> DeleteTask | None:
+def delete_layout(reader: Reader, base: State, found: Files, verb: OperationKind) -> DeleteTask | None:
     """How rows of the data files `found` become deletion vectors; None where whole files are written again."""
     schema = base.schema
     if schema.primary_key or not options.has_vectors(schema.properties):
@@ -603,7 +605,7 @@ def _without_needless(reader: Reader, base: State, sections: Sections, predicate
     if _residual(base.schema, predicate) == ALWAYS:
         return whole, rest
     whole = whole.filter(_may_match(reader, base, whole.entries, predicate))
-    if len(rest) and options.merging(base.schema, reader.root).engine == "deduplicate":
+    if len(rest) and options.merging(base.schema, reader.root).engine is MergeEngine.DEDUPLICATE:
         may = np.asarray(_may_match(reader, base, rest.files.entries, predicate))
         rest = rest.filter(np.logical_or.reduceat(may, rest.starts))
     return whole, rest

@@ -24,6 +24,7 @@ from lakeformat.model.work import (
     VALUE_KIND,
     KeyPlaces,
     KeyValues,
+    MergeEngine,
     MergeSpec,
     ReadTask,
     RowKind,
@@ -52,14 +53,14 @@ def settle(batch: pa.RecordBatch, was: Was, places: KeyPlaces, spec: MergeSpec) 
     takes another away for it."""
     own = [batch.column(name) for name in places.partition]
     moves = was.known & ~_same(own, was.columns)
-    removes = spec.engine == "deduplicate" or (places.only_removes and spec.remove_on_delete)
+    removes = spec.engine is MergeEngine.DEDUPLICATE or (places.only_removes and spec.remove_on_delete)
     removes = removes and not (places.only_removes and places.removes_late)
     if places.only_removes and not removes and moves.any():
         where = {
             name: column[int(np.flatnonzero(moves)[0])].as_py()
             for name, column in zip(places.partition, was.columns, strict=True)
         }
-        why = f"merge engine {spec.engine!r} does not let them go"
+        why = f"merge engine '{spec.engine}' does not let them go"
         if places.removes_late:
             why = "rows that take them away would only count once they are compacted (deletion vectors)"
         raise OutsideScope(
@@ -79,7 +80,7 @@ def settle(batch: pa.RecordBatch, was: Was, places: KeyPlaces, spec: MergeSpec) 
         return both.take(pa.array(order)) if len(chosen) else both
     if places.only_removes:
         return batch.slice(0, 0)
-    if spec.engine == "first-row":
+    if spec.engine is MergeEngine.FIRST_ROW:
         return rows.keep(_in_bucket(batch, _at_home(own, was)), pa.array(~moves))
     known = pa.array(was.known)
     there = [pc.if_else(known, old, new) for old, new in zip(was.columns, own, strict=True)]
@@ -155,7 +156,7 @@ class Placer:
         order = np.argsort(slots, kind="stable")
         begins = np.append(True, slots[order][1:] != slots[order][:-1])
         was = np.empty(len(own), np.int64)
-        if self._spec.engine == "deduplicate":  # The row of a key is where the last one went.
+        if self._spec.engine is MergeEngine.DEDUPLICATE:  # The row of a key is where the last one went.
             was[order] = np.where(begins, self._current[slots[order]], np.roll(own[order], 1))
             ends = np.append(begins[1:], True)
             self._current[slots[order[ends]]] = own[order[ends]]

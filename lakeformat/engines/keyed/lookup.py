@@ -19,7 +19,7 @@ from lakeformat.engines.row_level import marks
 from lakeformat.errors import LakeError
 from lakeformat.model.predicate import ALWAYS, Expression, between, is_in
 from lakeformat.model.schema import Field, Kind, Scalar, find_field
-from lakeformat.model.work import FILE, POSITION, MergeSpec, ReadTask, RewriteTask, WrittenFile
+from lakeformat.model.work import FILE, POSITION, MergeEngine, MergeSpec, ReadTask, RewriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 _FEW = 1000  # Keys that files are asked for one by one.
@@ -76,7 +76,7 @@ def _settled(store: Store, task: RewriteTask, told: list[pa.RecordBatch]) -> Ite
             for one in (each, earlier)
         )
         if older and (found := _under(store, older, new, before, each.merge)).num_rows:
-            if each.merge.engine == "first-row":  # Which are there already, and stay where they are.
+            if each.merge.engine is MergeEngine.FIRST_ROW:  # Which are there already, and stay where they are.
                 key = tuple(find_field(older[0].fields, name) for name in each.merge.key)
                 new = new.filter(pa.array(~_key_set(key, found).contains(_key_columns(key, new))))
             else:

@@ -15,7 +15,17 @@ import pyarrow.compute as pc
 from lakeformat.engines.kernels import equality, ranks
 from lakeformat.engines.keyed.aggregate import FUNCTIONS, Events, Result, aggregate, last, last_non_null
 from lakeformat.errors import InvalidInput, UnsupportedFeature
-from lakeformat.model.work import BUCKET, RETRACTS, SEQUENCE, VALUE_KIND, Aggregation, MergeSpec, RowKind, SequenceGroup
+from lakeformat.model.work import (
+    BUCKET,
+    RETRACTS,
+    SEQUENCE,
+    VALUE_KIND,
+    Aggregation,
+    MergeEngine,
+    MergeSpec,
+    RowKind,
+    SequenceGroup,
+)
 
 
 def merge(rows: pa.Table, spec: MergeSpec) -> pa.Table:
@@ -24,9 +34,6 @@ def merge(rows: pa.Table, spec: MergeSpec) -> pa.Table:
     `rows` hold the key's columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND` and values, those of older files first. Survivors
     that are -D (or -U) stay, with their kind. Raises `UnsupportedFeature` for rows that the engine cannot take back.
     """
-    if spec.engine not in _ENGINES and spec.engine not in _CHOICES:
-        known = ", ".join((*_CHOICES, *_ENGINES))
-        raise UnsupportedFeature(f"merge engine {spec.engine!r} is not known; known are {known}")
     if spec.ignore_delete:
         taken_back = retracts(rows)
         if taken_back.any():
@@ -63,15 +70,15 @@ def require_acceptable(rows: pa.Table, spec: MergeSpec) -> None:
     """Raise `InvalidInput` for rows that, once written, nobody could merge: such as take back what the engine cannot."""
     kinds = set(pc.unique(rows.column(VALUE_KIND.name)).to_pylist()) & set(RETRACTS)
     if spec.remove_on_delete:
-        kinds -= {RowKind.DELETE, *([RowKind.UPDATE_BEFORE] if spec.engine == "partial-update" else [])}
+        kinds -= {RowKind.DELETE, *([RowKind.UPDATE_BEFORE] if spec.engine is MergeEngine.PARTIAL_UPDATE else [])}
     if not kinds or spec.ignore_delete:
         return
     fixed = [a for a in spec.aggregations if not (FUNCTIONS[a.function][1] or a.ignore_retract)]
-    if spec.engine == "first-row" or (spec.engine == "partial-update" and not spec.groups) or fixed:
+    if spec.engine is MergeEngine.FIRST_ROW or (spec.engine is MergeEngine.PARTIAL_UPDATE and not spec.groups) or fixed:
         shown = ", ".join(RowKind(kind).short for kind in sorted(kinds))
         what = f"the aggregate function {fixed[0].function!r} of column {fixed[0].column!r}" if fixed else "it"
         raise InvalidInput(
-            f"rows of kind {shown} for a table with merge engine {spec.engine!r}: {what} cannot take rows back. Leave these "
+            f"rows of kind {shown} for a table with merge engine '{spec.engine}': {what} cannot take rows back. Leave these "
             f"rows out, or set the table's 'ignore-delete' to 'true'"
         )
 
@@ -379,8 +386,11 @@ def _unchunked(columns: list[pa.ChunkedArray]) -> list[pa.ChunkedArray | pa.Arra
 
 
 # Engines for which one of a key's rows survives as it is: which ones.
-_CHOICES: dict[str, Callable[[pa.Table, Keyed], np.ndarray]] = {"deduplicate": _deduplicate, "first-row": _first_row}
-_ENGINES: dict[str, Callable[[pa.Table, Keyed, MergeSpec], pa.Table]] = {
-    "partial-update": _partial_update,
-    "aggregation": _aggregation,
+_CHOICES: dict[MergeEngine, Callable[[pa.Table, Keyed], np.ndarray]] = {
+    MergeEngine.DEDUPLICATE: _deduplicate,
+    MergeEngine.FIRST_ROW: _first_row,
+}
+_ENGINES: dict[MergeEngine, Callable[[pa.Table, Keyed, MergeSpec], pa.Table]] = {
+    MergeEngine.PARTIAL_UPDATE: _partial_update,
+    MergeEngine.AGGREGATION: _aggregation,
 }

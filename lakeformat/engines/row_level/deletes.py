@@ -1,4 +1,4 @@
-"""Files of deletes -> what they tell of a data file. Each is read once, and kept by name while there is room."""
+"""Delete files -> what they tell of a data file. Each is read once, and kept by name while there is room."""
 
 from __future__ import annotations
 
@@ -148,9 +148,7 @@ def _table(store: Reader, file: DeleteFile, wanted: dict[int, pa.DataType]) -> p
     opened = formats.opened(store, file.path, file.file_format)
     held = {each.id: each for each in opened.fields(None)}
     if not wanted.keys() <= held.keys():
-        raise CorruptFile(
-            f"{file.path}: no file of position deletes; its columns are {[f.name for f in held.values()]}"
-        )
+        raise CorruptFile(f"{file.path}: no position delete file; its columns are {[f.name for f in held.values()]}")
     needed = tuple(held[id] for id in wanted)
     schema = pa.schema([(held[id].name, kind) for id, kind in wanted.items()])
     batches = [batch.select(schema.names).cast(schema) for _, batch in opened.batches(needed, None, _BATCH_ROWS)]
@@ -158,7 +156,7 @@ def _table(store: Reader, file: DeleteFile, wanted: dict[int, pa.DataType]) -> p
 
 
 class _Cache:
-    """What files of deletes hold, the least recently used dropped beyond `limit_bytes`."""
+    """What delete files hold, the least recently used dropped beyond `limit_bytes`."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
@@ -198,11 +196,11 @@ def _told(store: Reader, file: DeleteFile, read: Callable[[Reader, DeleteFile], 
     try:
         return read(store, file)
     except NoSuchFile as error:
-        raise CorruptFile(f"{file.path}: the table lists this file of deletes, and it is not there") from error
+        raise CorruptFile(f"{file.path}: the table lists this delete file, and it is not there") from error
     except CorruptFile:
         raise
     except (pa.ArrowException, KeyError, ValueError) as error:
-        raise CorruptFile(f"{file.path}: a file of deletes that cannot be read: {error}") from error
+        raise CorruptFile(f"{file.path}: a delete file that cannot be read: {error}") from error
 
 
 _CACHE = _Cache(256 << 20)

@@ -1,4 +1,4 @@
-"""A changelog -> data files, deletes by key of what is older, and deletes by place of what the same commit wrote."""
+"""A changelog -> data files, equality deletes of older rows, and position deletes of rows that the same commit wrote."""
 
 from __future__ import annotations
 

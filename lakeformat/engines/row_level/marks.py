@@ -1,4 +1,4 @@
-"""Rows that go, named by file and position -> files of deletes."""
+"""Rows that go, named by file and position -> delete files."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _POSITION_COLUMN = 2147483645  # The reserved id of `_pos`, which a deletion vec
 
 
 def mark(store: Store, task: MarkTask) -> list[WrittenFile]:
-    """Files of deletes for the rows that satisfy the predicate of `task.read`; see `MarkTask`."""
+    """Delete files for the rows that satisfy the predicate of `task.read`; see `MarkTask`."""
     named = columns_of(task.read.predicate)
     fields = (*(each for each in task.read.fields if each.name in named), FILE, POSITION)
     return write(store, worker.read(store, replace(task.read, fields=fields)), task.write)
 
 
 def write(store: Store, batches: Iterable[pa.RecordBatch], task: DeleteTask) -> list[WrittenFile]:
-    """Rows with the columns `FILE` and `POSITION`, in any order, -> files of deletes; none for a file without new ones.
+    """Rows with the columns `FILE` and `POSITION`, in any order, -> delete files; none for a file without new ones.
 
     Files of a write that fails are deleted as far as storage lets. Raises `InvalidInput` for a file that is no target.
     """
@@ -148,7 +148,7 @@ def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: 
 
 
 def _between(paths: list[str], file: WrittenFile, column: int) -> tuple[str, ...]:
-    """Those of `paths` that a file of deletes can tell of, by its bounds."""
+    """Those of `paths` that a delete file can tell of, by its bounds."""
     bounds = file.stats[column]
     return tuple(each for each in paths if bounds.minimum is None or bounds.minimum <= each <= bounds.maximum)
 

@@ -33,6 +33,7 @@ from lakeformat.model.work import (
     DeleteTask,
     KeyPlaces,
     MarkTask,
+    MergeEngine,
     ReadTask,
     RewriteTask,
     WriteTask,
@@ -105,7 +106,7 @@ class SparkEngine:
         return written
 
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
-        """The files of deletes that each task wrote; one Spark task for each."""
+        """The delete files that each task wrote; one Spark task for each."""
         return jobs.each(self.spark, store, tasks, marks.mark)
 
     def rewrite_deletes(self, store: Store, tasks: Sequence[DeleteTask]) -> list[list[WrittenFile]]:
@@ -148,7 +149,7 @@ class SparkEngine:
         was = []
         for i, name in enumerate(places.partition):
             own, home = F.col(quoted(name)), F.col(f"{OURS}home{i}")
-            if task.keyed.merge.engine == "deduplicate":
+            if task.keyed.merge.engine is MergeEngine.DEDUPLICATE:
                 before = F.when(is_first, home).otherwise(F.lag(own).over(of_key))
             else:
                 before = F.when(has_home, home).otherwise(F.first(own).over(of_key))
