@@ -214,19 +214,35 @@ def _embedded(reader: Reader, snapshot: Mapping[str, Any]) -> pa.Table:
         spec_id = avro.read_head(data).metadata.get("partition-spec-id", b"0")
         if not spec_id.isdigit():
             raise CorruptFile(f"{path}: partition-spec-id is {spec_id!r}")
-        entries = parse(data, path)
-        status, counts = np.asarray(entries["status"]), np.asarray(entries["record_count"])
-        of = {name: status == int(Status[name]) for name in ("ADDED", "EXISTING", "DELETED")}
         rows.append(
             {
                 "manifest_path": path, "manifest_length": len(data), "partition_spec_id": int(spec_id),
                 "content": int(ManifestContent.DATA), "sequence_number": 0, "min_sequence_number": 0,
-                "added_snapshot_id": snapshot["snapshot-id"],
-                **{f"{name.lower()}_files_count": int(chosen.sum()) for name, chosen in of.items()},
-                **{f"{name.lower()}_rows_count": int(counts[chosen].sum()) for name, chosen in of.items()},
+                "added_snapshot_id": snapshot["snapshot-id"], **_counts(parse(data, path)),
             }
         )  # fmt: skip
     return pa.Table.from_pylist(rows, META)
+
+
+def counted(reader: Reader, metas: pa.Table) -> pa.Table:
+    """`metas` with the counts of their entries, which lists of version 1 may lack and those of later versions hold."""
+    names = [name for name in META.names if name.endswith("_count")]
+    if not any(metas[name].null_count for name in names):
+        return metas
+    rows = metas.to_pylist()
+    unknown = [row for row in rows if None in (row[name] for name in names)]
+    for row, entries in zip(unknown, read_raw(reader, [row["manifest_path"] for row in unknown]), strict=True):
+        row |= _counts(entries)
+    return pa.Table.from_pylist(rows, META)
+
+
+def _counts(entries: pa.Table) -> dict[str, int]:
+    """The files and rows of each status, as a manifest list counts them."""
+    status, rows = np.asarray(entries["status"]), np.asarray(entries["record_count"])
+    of = {each.name.lower(): status == each for each in Status}
+    return {f"{name}_files_count": int(chosen.sum()) for name, chosen in of.items()} | {
+        f"{name}_rows_count": int(rows[chosen].sum()) for name, chosen in of.items()
+    }
 
 
 def read_all(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
@@ -756,10 +772,7 @@ def _meta(
     snapshot_id: int,
     sequence_number: int,
 ) -> pa.Table:
-    status, rows = np.asarray(entries["status"]), np.asarray(entries["record_count"])
-    files = {s: int((status == s).sum()) for s in Status}
-    counts = {s: int(rows[status == s].sum()) for s in Status}
-    live = entries.filter(pa.array(status != Status.DELETED))
+    live = entries.filter(pc.not_equal(entries["status"], int(Status.DELETED)))
     least = pc.min(pc.fill_null(live["sequence_number"], sequence_number)).as_py()
     row = {
         "manifest_path": path,
@@ -769,12 +782,7 @@ def _meta(
         "sequence_number": sequence_number,
         "min_sequence_number": sequence_number if least is None else least,
         "added_snapshot_id": snapshot_id,
-        "added_files_count": files[Status.ADDED],
-        "existing_files_count": files[Status.EXISTING],
-        "deleted_files_count": files[Status.DELETED],
-        "added_rows_count": counts[Status.ADDED],
-        "existing_rows_count": counts[Status.EXISTING],
-        "deleted_rows_count": counts[Status.DELETED],
+        **_counts(entries),
         "partitions": [
             _summary(entries[f"p{id}"].combine_chunks(), kind)
             for id, kind in zip(spec.field_ids, spec.types, strict=True)

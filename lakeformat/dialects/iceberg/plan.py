@@ -273,7 +273,7 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
     target = metadata.snapshots(base).get(operation.snapshot_id)
     if target is None:
         raise NotFound(f"{reader.root}: snapshot {operation.snapshot_id} is not there any more")
-    metas = manifest.metas_of(reader, target)
+    metas = manifest.counted(reader, manifest.metas_of(reader, target))
     summary = {k: v for k, v in (target.get("summary") or {}).items() if k in _TOTALS}
     summary |= {RESTORED_FROM: str(operation.snapshot_id), "changed-partition-count": "0"}
     return _snapshot(
@@ -340,9 +340,8 @@ def _commit(
     counts as of the sequence number `added_as`, if there is one. `is_dynamic`: see `Overwrite`."""
     metadata.require_writable(base, reader.root)
     snapshot_id, sequence_number = _snapshot_id(base, stamp), base.document["last-sequence-number"] + 1
-    before = manifest.metas_of(reader, base.snapshot_document)
-    alive = pc.add(pc.fill_null(before["added_files_count"], 1), pc.fill_null(before["existing_files_count"], 1))
-    kept = before.filter(pc.greater(alive, 0))
+    before = manifest.counted(reader, manifest.metas_of(reader, base.snapshot_document))
+    kept = before.filter(pc.greater(pc.add(before["added_files_count"], before["existing_files_count"]), 0))
     name = _derived(stamp, "commit")
     fresh = _added(base, added, snapshot_id, reader, added_as)
     new = _emitted(base, fresh, name, snapshot_id, sequence_number, reader.root)
