@@ -127,6 +127,12 @@ def test_nothing_can_be_done_to_a_table_that_is_gone():
             "'serializable' or 'snapshot'",
         ),
         (RowDelta(request=REQUEST, added=(), kind="delete", isolation="snapshot"), None, ""),
+        (RowDelta(request=REQUEST, added=(), kind="append", isolation=None, read_at=5), None, ""),
+        (
+            RowDelta(request=REQUEST, added=(), kind="compact", isolation=None, read_at=5),
+            Conflict,
+            "history .* not complete",
+        ),
     ],
 )
 def test_what_is_asked_of_a_table_as_it_is(table: Table, operation: Any, error: Any, says: str):
@@ -264,7 +270,9 @@ def test_what_a_change_by_row_minds(table: Table, kind: str, level: str):
 
     table.append(rows(9))
     if level == "serializable":
-        with pytest.raises(Conflict, match="added data files in which rows may satisfy"):
+        with pytest.raises(
+            Conflict, match=rf"{kind} \(.*'a'\)+: snapshot \d+ added data files in which rows may satisfy"
+        ):
             check(table, change("dt = 'a'"))
     else:
         check(table, change("dt = 'a'"))
@@ -282,12 +290,34 @@ def test_what_a_change_by_row_minds(table: Table, kind: str, level: str):
         check(table, change("dt = 'a' and id < 9"))
 
 
+def test_delete_files_go_with_an_overwrite_of_their_partition(table: Table):
+    table.delete("id = 1")
+    view = table._view()
+    for dt, count in (("a", 1), ("b", 0)):
+        assert len(conflict.useless(table._store, view.state, on(table, f"dt = '{dt}'"))) == count
+
+
+def test_an_overwrite_leaves_files_of_an_earlier_partition_spec_alone(table: Table):
+    """Their spec does not say whether they lie inside the scope."""
+    table.delete("id = 1")
+    table.evolve([evolution.DropPartitionField("dt"), evolution.AddPartitionField(identity("id").fields[0])])
+    view, scope = table._view(), on(table, "id = 2")
+    assert len(conflict.useless(table._store, view.state, scope)) == 0
+    with pytest.raises(UnsupportedFeature, match="files under an earlier partition spec"):
+        conflict.overwritten(table._store, view.state, scope)
+
+
 def test_only_a_compaction_counts_as_of_what_it_read(table: Table):
     read = last(table)
     number = conflict.starting_sequence(
         table._view().state, Rewrite(request=REQUEST, removed=(), added=(), kind="compact", read_at=read)
     )
     assert number == 2
+    state = table._view().state
+    snapshots = [{k: v for k, v in s.items() if k != "sequence-number"} for s in state.document["snapshots"]]
+    old = replace(state, document={**state.document, "snapshots": snapshots})  # As version 1 has them.
+    compaction = Rewrite(request=REQUEST, removed=(), added=(), kind="compact", read_at=read)
+    assert conflict.starting_sequence(old, compaction) == 0
     for other in (
         Rewrite(request=REQUEST, removed=(), added=(), kind="delete", read_at=read),
         Rewrite(request=REQUEST, removed=(), added=(), kind="compact"),

@@ -8,11 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakeformat.commit import commit
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.errors import CorruptTable
+from lakeformat.model.operation import Append, Request
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.model.snapshot import Retention
+from lakeformat.model.work import WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 
@@ -33,14 +36,17 @@ def table() -> Table:
     return made
 
 
-def expired(table: Table, retention: Retention, *without: str) -> list[int]:
-    """How old those are that go, if the snapshots were made at 100, 200 and 300, and did not say what is in `without`."""
+def expired(table: Table, retention: Retention, *without: str, **main: int) -> list[int]:
+    """How old those are that go, if the snapshots were made at 100, 200 and 300, and did not say what is in `without`. `main`
+    is what the branch says that it keeps."""
     base: Any = table._view()
     made = [
         {key: value for key, value in snapshot.items() if key not in without} | {"timestamp-ms": 100 * number}
         for number, snapshot in enumerate(base.state.document["snapshots"], 1)
     ]
-    state = replace(base.state, document={**base.state.document, "snapshots": made})
+    refs = base.state.document["refs"]
+    refs = {**refs, "main": {**refs["main"], **{key.replace("_", "-"): value for key, value in main.items()}}}
+    state = replace(base.state, document={**base.state.document, "snapshots": made, "refs": refs})
     gone = replace(base, state=state).expiry(retention, NOW).snapshots
     return [s["timestamp-ms"] for s in made if s["snapshot-id"] in gone]
 
@@ -57,6 +63,7 @@ def expired(table: Table, retention: Retention, *without: str) -> list[int]:
         (Retention(1, retain_max=1), [100, 200]),
         (Retention(1, retain_max=2), [100]),
         (Retention(1, retain_max=2, older_than_ms=301), [100, 200]),
+        (Retention(1, retain_max=1, older_than_ms=50), [100, 200]),  # However young.
         (Retention(1, retain_max=1, limit=1), [100]),
         (Retention(1, retain_max=1, limit=0), []),
         (Retention(0, retain_max=0), [100, 200]),
@@ -73,10 +80,67 @@ def test_what_is_read_yet_and_all_later_ones_stay(table: Table, without: tuple[s
     assert expired(table, Retention(1, retain_max=1, keep_from=ids[0]), *without) == []
 
 
+@pytest.mark.parametrize(
+    ("retention", "main", "gone"),
+    [
+        (Retention(1, older_than_ms=301), {"min_snapshots_to_keep": 2}, [100]),
+        (Retention(3, older_than_ms=301), {"min_snapshots_to_keep": 1}, [100, 200]),
+        (Retention(1, retain_max=1), {"min_snapshots_to_keep": 2}, [100]),
+        (Retention(1, retain_max=2), {"min_snapshots_to_keep": 1}, [100]),
+        (Retention(1, older_than_ms=301), {"max_snapshot_age_ms": NOW - 250}, [100]),
+        (Retention(1, retain_max=1), {"max_snapshot_age_ms": NOW - 250}, [100]),
+    ],
+)
+def test_what_a_branch_keeps_comes_before_what_is_asked(
+    table: Table, retention: Retention, main: dict[str, int], gone: list[int]
+):
+    assert expired(table, retention, **main) == gone
+
+
+@pytest.mark.parametrize(
+    ("retention", "gone"),
+    [
+        (Retention(1), [400]),
+        (Retention(1, older_than_ms=400), [100, 200]),  # It is as old as itself.
+        (Retention(1, older_than_ms=401), [100, 200, 400]),
+        (Retention(3, older_than_ms=401), [400]),
+        (Retention(1, retain_max=1), [100, 200, 400]),
+    ],
+)
+def test_snapshots_that_no_branch_holds_expire_by_their_own_age(table: Table, retention: Retention, gone: list[int]):
+    without_branch(table)
+    assert expired(table, retention) == gone
+
+
+@pytest.mark.parametrize("without", [(), ("sequence-number",)])
+def test_a_snapshot_that_no_branch_holds_stays_if_it_is_later_than_what_is_read_yet(
+    table: Table, without: tuple[str, ...]
+):
+    without_branch(table)
+    ids = [each["snapshot-id"] for each in table._view().state.document["snapshots"]]
+    assert expired(table, Retention(1, retain_max=1, keep_from=ids[1]), *without) == [100]
+
+
+def without_branch(table: Table) -> None:
+    """A fourth snapshot, of a branch that was dropped."""
+    table.create_branch("dropped")
+    table.branch("dropped").append(pa.table({"id": pa.array([9], pa.int64()), "dt": ["a"]}))
+    table.delete_branch("dropped")
+
+
 def orphan(table: Table) -> str:
     path = f"data/dt=a/{uuid.uuid4()}.parquet"
     table._store.write(path, b"x")
     return path
+
+
+def test_an_expiry_that_was_cut_short_goes_on(table: Table):
+    """The first time it got as far as the manifest lists."""
+    lists = [each["manifest-list"] for each in table._view().state.document["snapshots"]]
+    table._store.delete(lists[:1])
+    assert len(table.expire_snapshots(retain_last=1).snapshots) == 2
+    assert not table._store.exists(lists[1])
+    assert table.scan().count() == 3
 
 
 def test_files_that_nobody_names_are_orphans_once_they_are_old_enough(table: Table):
@@ -84,6 +148,39 @@ def test_files_that_nobody_names_are_orphans_once_they_are_old_enough(table: Tab
     table._store.write("data/dt=a/mine.parquet", b"x")
     assert table._view().orphans(NOW) == []
     assert [each.path for each in table._view().orphans(NOW + 1)] == [path]
+
+
+ID = "0190a5f2-7d3b-7c4e-8a9b-0123456789ab"
+OURS = [
+    f"data/.{ID}.tmp",
+    f"metadata/.snap.{ID}.tmp",
+    f"metadata/{ID}.metadata.json",  # Before it is renamed.
+    f"metadata/snap-1-0-{ID}.avro",
+    f"metadata/{ID}-m0.avro",
+    *(f"data/dt=a/0-{ID}-1.{kind}" for kind in ("parquet", "orc", "avro", "puffin")),
+]
+OF_OTHERS = ["metadata/mine.avro", f"metadata/stats-{ID}.puffin", "data/mine.orc", f"data/{ID}.csv"]
+
+
+def test_orphans_have_names_that_engines_give(table: Table):
+    for path in (*OURS, *OF_OTHERS):
+        table._store.write(path, b"x")
+    assert {each.path for each in table._view().orphans(NOW + 1)} == set(OURS)
+    assert set(OURS) <= {path for wave in dialect.everything(table._store).waves for path in wave}
+
+
+def test_files_that_a_document_of_a_catalog_names_are_no_orphans(table: Table):
+    """Such a document in the folder may be a catalog's newest; some of its snapshots may have expired."""
+    table.append(pa.table({"id": pa.array([4], pa.int64()), "dt": ["a"]}))
+    store, newest = table._store, table._view().state.location
+    document = json.loads(store.read(newest))
+    document["snapshots"][0]["manifest-list"] = f"memory://files/metadata/snap-1-0-{ID}.avro"
+    store.write(f"metadata/00004-{ID}.metadata.json", json.dumps(document).encode())
+    store.delete([newest])  # The folder's own newest names less.
+    assert table.scan().count() == 3
+    assert table._view().orphans(NOW + 1) == []
+    store.delete([f"metadata/00004-{ID}.metadata.json"])
+    assert len(table._view().orphans(NOW + 1)) == 3
 
 
 def test_nothing_is_an_orphan_where_a_manifest_list_is_missing(table: Table):
@@ -113,3 +210,55 @@ def test_a_table_goes_in_an_order_in_which_it_can_be_asked_for_again(table: Tabl
     assert all(path.endswith((".avro", "version-hint.text")) for path in named)
     assert len(found.folders) == len(set(found.folders)) == 4 - ("data" not in found.folders)
     assert all(not later.startswith(f"{f}/") for i, f in enumerate(found.folders) for later in found.folders[i:])
+
+
+def add_file(table: Table, path: str) -> None:
+    view, store = table._view(), table._store
+    file = WrittenFile(path, ("a",), 1, 1)
+    commit(
+        store, dialect.head(store), dialect, Append(request=Request(id=path, absent_until=view.version), added=(file,))
+    )
+
+
+def test_a_table_goes_with_its_files_in_other_folders_even_if_a_manifest_list_is_missing(
+    table: Table, caplog: pytest.LogCaptureFixture
+):
+    """Files outside its location stay."""
+    for path in ("other/foreign.parquet", "inner/metadata/v1.metadata.json"):
+        table._store.write(path, b"x")
+    for path in ("other/file.parquet", "other/deep/file.parquet"):
+        table._store.write(path, b"x")
+        add_file(table, path)
+    state = table._view().state
+    first = state.document["snapshots"][0]
+    outside = {"snapshot-id": first["snapshot-id"], "statistics-path": "s3://elsewhere/stats.puffin"}
+    table._store.write(state.location, json.dumps({**state.document, "statistics": [outside]}).encode())
+    table._store.delete([first["manifest-list"]])
+    found = dialect.everything(table._store)
+    there = {each.path for each in table._store.list("")}
+    stays = {
+        "other/foreign.parquet",
+        "inner/file.parquet",
+        "inner/deep/file.parquet",
+        "inner/metadata/v1.metadata.json",
+    }
+    assert {path for wave in found.waves for path in wave} == there - stays
+    assert found.folders.index("other/deep") < found.folders.index("other")
+    assert "1 files outside the table stay, e.g. s3://elsewhere/stats.puffin" in caplog.text
+
+
+def test_a_table_whose_metadata_cannot_be_read_goes_by_the_names_of_its_files(
+    table: Table, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    table._store.write("data/dt=a/mine.parquet", b"x")
+    newest = "metadata/v4.metadata.json"
+    table._store.delete([newest])
+    table._store.write(newest, b"{")
+    found = dialect.everything(table._store)
+    there = {each.path for each in table._store.list("")}
+    assert {path for wave in found.waves for path in wave} == there - {"data/dt=a/mine.parquet"}
+    assert set(found.waves[-1]) == {path for path in there if path.startswith("metadata/v")} | {
+        "metadata/version-hint.text"
+    }
+    assert "known by their names alone" in caplog.text

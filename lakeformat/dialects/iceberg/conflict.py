@@ -211,8 +211,6 @@ def replaced(reader: Reader, base: State, operation: RowDelta) -> pa.Table:
         (d.path, d.offset) for d in operation.removed
     }
     entries = manifest.live_entries(reader, base, content=ManifestContent.DELETES)
-    if not wanted:
-        return entries.slice(0, 0)
     names = [path if offset is None else f"{path}#{offset}" for path, offset in wanted]
     found = entries.filter(pc.is_in(manifest.keys(entries), value_set=pa.array(names, pa.string())))
     if len(found) < len(names) and operation.kind != OperationKind.DELETE:
@@ -278,7 +276,7 @@ def _validate(reader: Reader, base: State, operation: Rewrite | RowDelta) -> Non
             if len(found) and len(scan.attached(base, removed(reader, base, operation), found)[0]):
                 raise _broken(reader, operation, Check.DELETES_FOR_REMOVED, None)
         return
-    if not checks or metadata.current_id(base) == read_at:
+    if not checks:
         return
     since = _since(reader, base, read_at)
     for each in checks:
@@ -311,7 +309,6 @@ def _breaks(
                 [p for f in added if f.content is Content.DELETION_VECTORS for p in f.refers_to], pa.string()
             )
             entries = manifest.own(reader, base, snapshot, ManifestContent.DELETES, Status.ADDED)
-            entries = entries.filter(pa.array(scan.is_vector(entries)))
             return bool(pc.any(pc.is_in(entries["referenced_data_file"], value_set=about)).as_py())
     raise AssertionError((check, operation))
 
