@@ -1,5 +1,11 @@
-"""Real Apache Paimon and Apache Iceberg tables from Python: PyArrow here, PySpark on a cluster, no JVM connector."""
+"""Real Apache Paimon and Apache Iceberg tables from Python: PyArrow here, PySpark on a cluster, no JVM connector.
 
+What takes long to import loads with the first name that needs it: `import lakeformat` loads the errors alone.
+"""
+
+from typing import TYPE_CHECKING
+
+from lakeformat import lazy
 from lakeformat.errors import (
     AlreadyExists,
     CommitError,
@@ -17,12 +23,14 @@ from lakeformat.errors import (
     StoreError,
     UnsupportedFeature,
 )
-from lakeformat.lake import Lake
-from lakeformat.model.schema import Field, Schema
-from lakeformat.model.snapshot import Snapshot
-from lakeformat.opened import open_table
-from lakeformat.scan import Scan
-from lakeformat.table import Table
+
+if TYPE_CHECKING:
+    from lakeformat.lake import Lake
+    from lakeformat.model.schema import Field, Schema
+    from lakeformat.model.snapshot import Snapshot
+    from lakeformat.opened import open_table
+    from lakeformat.scan import Scan
+    from lakeformat.table import Table
 
 __version__ = "0.1.0"
 
@@ -51,3 +59,20 @@ __all__ = [
     "__version__",
     "open_table",
 ]
+
+__getattr__ = lazy.names(
+    __name__,
+    {
+        "Field": "model.schema",
+        "Lake": "lake",
+        "Scan": "scan",
+        "Schema": "model.schema",
+        "Snapshot": "model.snapshot",
+        "Table": "table",
+        "open_table": "opened",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,7 +11,7 @@ SOURCES = sorted(p for top in PROJECT for p in (ROOT / top).rglob("*.py"))
 
 # Lower layers first; a module imports from its own folder or from a lower layer.
 LAYERS = [
-    {"lakeformat.redact"},
+    {"lakeformat.redact", "lakeformat.lazy"},
     {"lakeformat.errors"},
     {"lakeformat.model", "lakeformat.arguments"},
     {"lakeformat.codec", "lakeformat.storage"},

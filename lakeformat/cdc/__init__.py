@@ -1,9 +1,26 @@
 """Change data capture: tables that follow those of a database, by bounded micro-batches that happen once."""
 
-from lakeformat.cdc.follow import Report
-from lakeformat.cdc.mysql import MySql
-from lakeformat.cdc.postgres import Postgres
-from lakeformat.cdc.source import TypeOption
-from lakeformat.cdc.sync import sync_database, sync_table
+from typing import TYPE_CHECKING
+
+from lakeformat import lazy
+
+if TYPE_CHECKING:
+    from lakeformat.cdc.follow import Report
+    from lakeformat.cdc.mysql import MySql
+    from lakeformat.cdc.postgres import Postgres
+    from lakeformat.cdc.sync import sync_database, sync_table
+    from lakeformat.cdc.type_option import TypeOption
 
 __all__ = ["MySql", "Postgres", "Report", "TypeOption", "sync_database", "sync_table"]
+
+__getattr__ = lazy.names(
+    __name__,
+    {
+        "MySql": "mysql",
+        "Postgres": "postgres",
+        "Report": "follow",
+        "TypeOption": "type_option",
+        "sync_database": "sync",
+        "sync_table": "sync",
+    },
+)

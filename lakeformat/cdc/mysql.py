@@ -27,9 +27,9 @@ from lakeformat.cdc.source import (
     SourceTable,
     TableChanges,
     Transactions,
-    TypeOption,
     chosen_key,
 )
+from lakeformat.cdc.type_option import TypeOption
 from lakeformat.codec.waist import row_kinds
 from lakeformat.errors import InvalidInput, NotFound, SourceError, UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pymysqlreplication.constants import FIELD_TYPE
 
-from lakeformat.cdc.source import TypeOption
+from lakeformat.cdc.type_option import TypeOption
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Kind, Scalar, Type, scalar

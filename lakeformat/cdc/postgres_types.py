@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.cdc.source import TypeOption
+from lakeformat.cdc.type_option import TypeOption
 from lakeformat.codec import spans
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput, UnsupportedFeature

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
@@ -14,17 +13,6 @@ import pyarrow as pa
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field
-
-
-class TypeOption(StrEnum):
-    """How column types are mapped, by the names of Paimon's `type_mapping`."""
-
-    TINYINT1_NOT_BOOL = "tinyint1-not-bool"  # TINYINT(1) and BIT(1) stay numbers.
-    TO_NULLABLE = "to-nullable"  # No column but the key is NOT NULL.
-    TO_STRING = "to-string"  # Every column is a STRING.
-    CHAR_TO_STRING = "char-to-string"  # CHAR(n) and VARCHAR(n) are STRING.
-    LONGTEXT_TO_BYTES = "longtext-to-bytes"  # LONGTEXT is BYTES.
-    BIGINT_UNSIGNED_TO_BIGINT = "bigint-unsigned-to-bigint"  # Instead of DECIMAL(20, 0).
 
 
 @dataclass(frozen=True, slots=True, order=True)

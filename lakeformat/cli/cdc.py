@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import signal
 from threading import Event
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
 from lakeformat import InvalidInput
-from lakeformat.cdc import MySql, Postgres, Report, TypeOption, sync_database, sync_table
-from lakeformat.cdc.source import Source
+from lakeformat import cdc as capture
+from lakeformat.cdc import TypeOption
 from lakeformat.cli.session import grid, of
+
+if TYPE_CHECKING:
+    from lakeformat.cdc import Report
+    from lakeformat.cdc.source import Source
 
 
 def cdc(
@@ -59,9 +63,11 @@ def cdc(
         if all:
             if restart or primary_key:
                 raise InvalidInput("--all goes without --restart and --key; name the table they are for")
-            reports = sync_database(found, session.lake, target, including=tables, **how)
+            reports = capture.sync_database(found, session.lake, target, including=tables, **how)
         else:
-            made = sync_table(found, tables, session.lake, target, primary_key=primary_key, restart=restart, **how)
+            made = capture.sync_table(
+                found, tables, session.lake, target, primary_key=primary_key, restart=restart, **how
+            )
             reports = {tables: made}
     finally:
         found.close()
@@ -72,9 +78,9 @@ def cdc(
 
 def _source(url: str, slot: str, options: list[TypeOption], exclude: list[str]) -> Source:
     if url.startswith(("mysql://", "mariadb://")):
-        return MySql(url, type_options=options, exclude_columns=exclude)
+        return capture.MySql(url, type_options=options, exclude_columns=exclude)
     if url.startswith(("postgresql://", "postgres://")):
-        return Postgres(url, slot, options, exclude)
+        return capture.Postgres(url, slot, options, exclude)
     raise InvalidInput("the source is no address that is known; give postgresql://... or mysql://...")
 
 

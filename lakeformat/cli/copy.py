@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from lakeformat import InvalidInput, Lake, LakeError, Scan, Table
+import lakeformat
+from lakeformat import InvalidInput, LakeError, lazy
 from lakeformat.cli.session import counted, of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakeformat import Lake, Scan, Table
+else:
+    pa = lazy.library("pyarrow")
 
 
 def copy(
@@ -26,7 +33,7 @@ def copy(
     """Copy a table. Each commit has an id, so that the same command again goes on where it was cut off."""
     session = of(context)
     found = session.lake.table(source)
-    lake = session.lake if to is None else Lake(to)
+    lake = session.lake if to is None else lakeformat.Lake(to)
     scan = found.scan()
     format = format or found.format
     total = scan.count()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat import InvalidInput, Scan, Table
+from lakeformat import InvalidInput
 from lakeformat.cli.session import Size, data_grid, grid, of
+
+if TYPE_CHECKING:
+    from lakeformat import Scan, Table
 
 _COLORS = {"+I": "green", "+U": "green", "-U": "red", "-D": "red"}
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime
 from statistics import median
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat import LakeError, Table
+from lakeformat import LakeError
 from lakeformat.cli.session import of, size
+
+if TYPE_CHECKING:
+    from lakeformat import Table
 
 _SMALL = 8  # Small files in one partition, from which on readers notice.
 _DELETED = 0.2  # Of a table's rows.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat import Snapshot, Table
 from lakeformat.cli.session import Session, Size, counted, grid, size
+
+if TYPE_CHECKING:
+    from lakeformat import Snapshot, Table
 
 _SHOWN = 50
 

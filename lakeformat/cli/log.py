@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat import Snapshot, Table
 from lakeformat.cli.session import of, size, time
+
+if TYPE_CHECKING:
+    from lakeformat import Snapshot, Table
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.*")
 

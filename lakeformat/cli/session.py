@@ -6,14 +6,17 @@ import datetime
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lakeformat import InvalidInput, Lake, Table
+from lakeformat import InvalidInput
+
+if TYPE_CHECKING:
+    from lakeformat import Lake, Table
 
 _AGE = re.compile(r"(\d+)\s*(s|m|h|d|w)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
-from lakeformat import InvalidInput, Lake, LakeError, NotFound
+from lakeformat import InvalidInput, LakeError, NotFound
 from lakeformat.cli.session import Session, data_grid, of
 from lakeformat.cli.warehouses import user_file
+
+if TYPE_CHECKING:
+    from lakeformat import Lake
 
 _SHOWN = 1000  # Rows.
 _ACROSS = 8  # Columns of a single row; more of them go down the page.

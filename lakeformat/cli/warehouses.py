@@ -7,9 +7,13 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lakeformat import InvalidInput, Lake
+import lakeformat
+from lakeformat import InvalidInput
+
+if TYPE_CHECKING:
+    from lakeformat import Lake
 
 HERE = Path("lakeformat.toml")
 KEYS = {"uri", "catalog", "catalog_options", "options"}
@@ -35,7 +39,7 @@ def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], c
     if name not in named:
         if warehouse is None:
             raise InvalidInput(f"{path}: default = {name!r}, and there is no [warehouses.{name}]")
-        return Lake(name, catalog=catalog, **given)
+        return lakeformat.Lake(name, catalog=catalog, **given)
     entry = dict(named[name])
     if unknown := sorted(entry.keys() - KEYS):
         raise InvalidInput(f"{path}: [warehouses.{name}] has {unknown[0]!r}; it may have {', '.join(sorted(KEYS))}")
@@ -43,7 +47,7 @@ def chosen(warehouse: str | None, catalog: str | None, options: Sequence[str], c
         raise InvalidInput(f"{path}: [warehouses.{name}] has no uri")
     where = f"{path}: [warehouses.{name}"
     catalog_options = _filled(entry.get("catalog_options", {}), f"{where}.catalog_options]")
-    return Lake(
+    return lakeformat.Lake(
         _value("uri", entry["uri"], f"{where}]"),
         catalog=catalog or entry.get("catalog"),
         catalog_options=catalog_options or None,

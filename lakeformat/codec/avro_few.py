@@ -13,11 +13,13 @@ import itertools
 from functools import lru_cache
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 
+from lakeformat import lazy
 from lakeformat.codec.avro_encode import varint
 from lakeformat.codec.avro_schema import Array, Choice, Leaf, Map, Node, Record, arrow_type, min_bytes
+
+fastavro = lazy.library("fastavro")
 
 READ_BYTES = 6_000
 WRITE_BYTES = 6_000

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-import sqlglot
-from sqlglot import expressions as exp
-from sqlglot.errors import SqlglotError
-
+from lakeformat import lazy
 from lakeformat.codec import transform
 from lakeformat.errors import InvalidInput
 from lakeformat.model.order import Sort, SortField, ZOrder
 from lakeformat.model.partition import Transform, TransformKind, parse_field
 from lakeformat.model.schema import Field, Scalar, find_part, spelled, spelled_path
+
+sqlglot = lazy.library("sqlglot")
+exp = lazy.library("sqlglot.expressions")
 
 
 def parse(texts: Iterable[str], columns: tuple[Field, ...], what: str) -> tuple[SortField, ...]:
@@ -67,7 +68,7 @@ def _sort(text: str, columns: tuple[Field, ...], what: str) -> Sort:
         return SortField((name,))
     try:
         found = sqlglot.parse_one(text, into=exp.Ordered, read="spark")
-    except SqlglotError as error:
+    except sqlglot.errors.SqlglotError as error:
         raise InvalidInput(
             f"{what} {text!r}: write a column or a transform, then ASC or DESC, then NULLS FIRST or NULLS LAST"
         ) from error
@@ -87,14 +88,14 @@ def _sort(text: str, columns: tuple[Field, ...], what: str) -> Sort:
     return SortField(_path(source, columns), function, descending, not found.args.get("nulls_first"))
 
 
-def _path(source: exp.Column | exp.Dot, columns: tuple[Field, ...]) -> tuple[str, ...]:
+def _path(source: Any, columns: tuple[Field, ...]) -> tuple[str, ...]:
     path = tuple(part.name for part in source.parts)
     whole = spelled(columns, ".".join(path))
     return (whole,) if any(each.name == whole for each in columns) else spelled_path(columns, path)
 
 
-def _column(text: str) -> exp.Expression | None:
+def _column(text: str) -> Any:
     try:
         return sqlglot.parse_one(text, read="spark")
-    except SqlglotError:
+    except sqlglot.errors.SqlglotError:
         return None

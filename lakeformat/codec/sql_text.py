@@ -8,19 +8,23 @@ import itertools
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import sqlglot
-from sqlglot import expressions as exp
-from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
 
+from lakeformat import lazy
 from lakeformat.errors import InvalidInput
 from lakeformat.model import casing, predicate
 from lakeformat.model.predicate import FUNCTIONS, Call, Column, Expression, Literal, and_, call, described, not_, or_
 from lakeformat.model.schema import Scalar
 from lakeformat.model.type_text import parse_type
+
+if TYPE_CHECKING:
+    from sqlglot.errors import SqlglotError
+    from sqlglot.tokens import Token
+
+sqlglot = lazy.library("sqlglot")
+exp = lazy.library("sqlglot.expressions")
 
 
 def parse(text: str | Expression, qualifiers: Collection[str] = ()) -> Expression:
@@ -45,7 +49,7 @@ def parse(text: str | Expression, qualifiers: Collection[str] = ()) -> Expressio
             raise InvalidInput(
                 f"{text!r}: expected one SQL expression, found {'none' if not text.strip() else 'several'}"
             )
-    except SqlglotError as error:
+    except sqlglot.errors.SqlglotError as error:
         raise InvalidInput(f"{text!r}: {_position(error)}") from error
     except RecursionError as error:
         raise _too_deep(text) from error
@@ -56,7 +60,7 @@ def read(node: Any, text: str, qualifiers: Collection[str] = ()) -> Expression:
     """The expression of a tree of sqlglot's that was read from `text`; otherwise as `parse`."""
     try:
         return _Reading(text, {q.casefold(): q for q in qualifiers}).expression(node)
-    except SqlglotError as error:
+    except sqlglot.errors.SqlglotError as error:
         raise InvalidInput(f"{text!r}: {_position(error)}") from error
     except KeyError as error:
         raise InvalidInput(f"{text!r}: a function lacks its argument {error}") from error
@@ -68,7 +72,7 @@ def doubled_quotes(text: str, tokens: Iterable[Token]) -> Iterator[int]:
     """Where a text's own quote is written twice, as in `'it''s'`; sqlglot takes that for two texts, and a backslash for the
     first of both quotes as Spark means it."""
     for here, after in itertools.pairwise(tokens):
-        both = here.token_type is TokenType.STRING is after.token_type
+        both = here.token_type is sqlglot.TokenType.STRING is after.token_type
         if both and after.start == here.end + 1 and text[here.end] == text[after.start]:
             yield here.end
 

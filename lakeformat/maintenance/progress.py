@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from tqdm import tqdm
+from lakeformat import lazy
 
+tqdm = lazy.library("tqdm")
 log = logging.getLogger("lakeformat")
 T = TypeVar("T")
 _QUIET_SECONDS = 5.0
@@ -18,7 +19,7 @@ _QUIET_SECONDS = 5.0
 def track(items: Iterable[T], what: str, total: int) -> Iterator[T]:
     """The items, one by one; says how far it is, in a log at most every five seconds."""
     if sys.stderr.isatty():
-        yield from tqdm(items, desc=what, total=total, leave=False)
+        yield from tqdm.tqdm(items, desc=what, total=total, leave=False)
         return
     said = time.monotonic()
     for done, item in enumerate(items):

@@ -1,7 +1,17 @@
-"""SQL over a lake: statements -> verbs of tables, queries -> DuckDB in this process, or Spark."""
+"""SQL over a lake: statements -> verbs of tables, queries -> DuckDB in this process, or Spark.
 
-from lakeformat.sql.result import Result
-from lakeformat.sql.router import run, tables
-from lakeformat.sql.session import Session
+The statements, and the parser below them, load with the first of these names that is asked for.
+"""
+
+from typing import TYPE_CHECKING
+
+from lakeformat import lazy
+
+if TYPE_CHECKING:
+    from lakeformat.sql.result import Result
+    from lakeformat.sql.router import run, tables
+    from lakeformat.sql.session import Session
 
 __all__ = ["Result", "Session", "run", "tables"]
+
+__getattr__ = lazy.names(__name__, {"Result": "result", "Session": "session", "run": "router", "tables": "router"})

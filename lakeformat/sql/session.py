@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from lakeformat.errors import InvalidInput, NotFound
-from lakeformat.sql.text import Script
 from lakeformat.table import Table
+
+if TYPE_CHECKING:
+    from lakeformat.sql.text import Script
 
 OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 MERGE_SCHEMA = "spark.paimon.write.merge-schema"  # INSERT adds the columns that a table lacks.

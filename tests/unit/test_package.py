@@ -1,6 +1,9 @@
 """What pip installs: `lakeformat` and nothing else. `make package` builds it and installs it for real."""
 
+import subprocess
+import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -30,3 +33,30 @@ def test_types_are_told_and_the_version_stands_once():
 def test_the_dagster_extra_does_not_bring(package):
     extra = PROJECT["project"]["optional-dependencies"]["dagster"]
     assert not [each for each in extra if each.startswith(package) or "[" in each]
+
+
+HEAVY = ("pyarrow", "numpy", "sqlglot", "duckdb", "fastavro", "pyspark", "pandas", "polars", "sqlalchemy", "requests")
+
+
+@pytest.mark.parametrize(
+    ("code", "loaded"),
+    [
+        ("import lakeformat", []),
+        ("import lakeformat.cdc, lakeformat.sql", []),
+        ("from lakeformat import Lake; Lake('file:///tmp/none')", ["numpy", "pyarrow"]),
+        ("from lakeformat.cli.app import run; assert run(['sql', '--help']) == run(['cdc', '--help']) == 0", []),
+    ],
+)
+def test_importing_loads_no_library_before_it_is_needed(code, loaded):
+    """Counted in modules, since times depend on the machine. Together those left out take half a second and more."""
+    program = f"import sys\n{code}\nprint(*sorted(set(sys.modules) & set({HEAVY!r})), sep=',')"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert [each for each in run.stdout.splitlines()[-1].split(",") if each] == loaded
+
+
+@pytest.mark.parametrize("package", ["lakeformat", "lakeformat.cdc", "lakeformat.sql"])
+def test_every_public_name_is_found_when_it_is_asked_for(package):
+    module = import_module(package)
+    assert all(getattr(module, name) is not None for name in module.__all__)
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Nothing'"):
+        _ = module.Nothing
