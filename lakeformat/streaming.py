@@ -8,30 +8,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from threading import Thread
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
-from lakeformat.changelog import delta_layout
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.commit import commit, discard, newest
-from lakeformat.dialects.dialect import AnyView, Format
+from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import DeltaFiles
-from lakeformat.errors import CommitLost, Conflict, InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.errors import CommitLost, CommitUnknown, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.maintenance import compact, expire
 from lakeformat.model.operation import Append, OperationKind, Request, RowDelta
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.model.work import Content, WrittenFile
+from lakeformat.model.work import Content, DeltaLayout, WrittenFile
 from lakeformat.storage.store import Store
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.placing import after, looking
 
 _STARTS = 3
 _DELETES = {Content.EQUALITY_DELETES, Content.POSITION_DELETES, Content.DELETION_VECTORS}
+STREAM, CHECKPOINT = "stream.name", "stream.checkpoint-id"  # In the properties of a changelog's snapshots.
 _LARGEST = 2**63 - 2  # One below what Paimon gives to commits that belong to no stream.
 
 
@@ -114,9 +115,16 @@ class WriteSession:
         else:
             layout = after(looking(view, layout), chain.from_iterable(waiting.values()))
             files = tuple(self._engine.write(self.store, data, layout))
+        return self._hold(view, identifier, files, watermark)
+
+    def _hold(
+        self, view: AnyView, identifier: int, files: tuple[WrittenFile, ...], watermark: int | None = None
+    ) -> Prepared:
+        """Files that were written for the table as `view` has it, to be committed after those that are prepared already."""
+        follows = tuple(each for each in self._waiting if each != identifier)
         self._waiting[identifier] = files
         self._tried.discard(identifier)
-        made_on = view.schema.id, watermark, view.version, tuple(waiting), view.schema.partitioning.id
+        made_on = view.schema.id, watermark, view.version, follows, view.schema.partitioning.id
         return Prepared(self.user, identifier, files, *made_on)
 
     def _upserted(self, view: AnyView, data: Any) -> tuple[WrittenFile, ...]:
@@ -276,6 +284,7 @@ class WriteSession:
             self.settle()
 
     def _forget(self, identifier: int) -> None:
+        """Let a prepared commit go that failed or is there already; its files are left as they are."""
         self._waiting.pop(identifier, None)
         self._tried.discard(identifier)
 
@@ -293,6 +302,94 @@ class WriteSession:
 
     def _view(self) -> AnyView:
         return newest(self.store, self.format).on(self.branch)
+
+
+class DeltaWriter:
+    """Writes a changelog to a table without rows merged by key: `write` frames, then `checkpoint`.
+
+    What a stream of this `name` has committed is found in the table's history when the writer is made: a checkpoint that
+    is there already is not written again. Leaving a `with` deletes what no checkpoint holds.
+    """
+
+    def __init__(
+        self, session: WriteSession, key: tuple[str, ...], upsert: bool, max_keys: int, buffer_bytes: int
+    ) -> None:
+        self._session, self._key, self._upsert = session, key, upsert
+        self._max_keys, self._buffer_bytes = max_keys, buffer_bytes
+        self._view = session._view()
+        delta_layout(self._view, key)  # What it refuses, it refuses before the first row.
+        self._files: DeltaFiles | None = None
+        self._prepared: Prepared | None = None  # A commit that may or may not have landed.
+        self.last_checkpoint = session.last_committed()
+
+    @property
+    def key_count(self) -> int:
+        """How many keys are known since the last checkpoint."""
+        return len(self._files.keys) if self._files else 0
+
+    @property
+    def key_bytes(self) -> int:
+        """The memory that those keys take."""
+        return self._files.keys.nbytes if self._files else 0
+
+    def write(self, data: Any) -> None:
+        """Rows in the order they happened, with a column `rowkind`: "+I", "-U", "+U" or "-D" (null, or no column: "+I").
+
+        A Spark DataFrame comes partition by partition, in its order.
+        """
+        self._require_settled()
+        if self._files is None:
+            self._view = self._session._view()
+            layout = delta_layout(self._view, self._key)
+            self._files = DeltaFiles(self._session.store, layout, self._upsert, self._max_keys, self._buffer_bytes)
+        self._files.write(data)
+
+    def checkpoint(self, id: int, properties: Mapping[str, str] | None = None) -> Snapshot | None:
+        """Commit what was written since the last checkpoint, in one snapshot; None where there is nothing, or where this or a
+        later checkpoint has been committed before: then what was written is dropped."""
+        if not isinstance(id, int) or isinstance(id, bool) or id < 0:
+            raise InvalidInput(f"checkpoint({id!r}): give a whole number that grows")
+        self._require_settled(id)
+        if self._prepared is None:
+            if self.last_checkpoint is not None and id <= self.last_checkpoint:
+                self.close()
+                return None
+            added = tuple(self._files.finish()) if self._files else ()
+            self._files = None
+            if not added:
+                return None
+            self._prepared = self._session._hold(self._view, id, added)
+        own = {STREAM: self._session.user, CHECKPOINT: str(id)}
+        try:
+            made = self._session.commit(self._prepared, properties={**(properties or {}), **own})
+        except CommitUnknown:
+            raise
+        except BaseException:
+            self._session._forget(id)  # Its rows may come again, or with a later checkpoint.
+            self._prepared = None
+            raise
+        self._prepared, self.last_checkpoint = None, id
+        return made
+
+    def close(self) -> None:
+        """Drop what no checkpoint holds."""
+        if self._files is not None:
+            self._files.abandon()
+            self._files = None
+
+    def _require_settled(self, id: int | None = None) -> None:
+        if self._prepared is not None and self._prepared.identifier != id:
+            raise InvalidInput(
+                f"checkpoint {self._prepared.identifier} may or may not have landed: ask for it again first"
+            )
+
+    def __enter__(self) -> DeltaWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,3 +442,13 @@ class Sink:
 def _check(identifier: Any) -> None:
     if isinstance(identifier, bool) or not isinstance(identifier, int) or not 0 <= identifier <= _LARGEST:
         raise InvalidInput(f"identifier {identifier!r}: it must be a whole number of at least 0")
+
+
+def delta_layout(view: AnyView, key: tuple[str, ...]) -> DeltaLayout:
+    """How a changelog of rows known by `key` becomes files. Raises `UnsupportedFeature` where none delete by key."""
+    if not isinstance(view, DeletesByKey):
+        raise UnsupportedFeature(
+            f"{view.reader.root}: {view.format.capitalize()} has no equality deletes; make the table with a primary key, and upsert "
+            "the changelog"
+        )
+    return view.delta_layout(key)

@@ -16,7 +16,6 @@ import pyarrow as pa
 from lakeformat import arguments
 from lakeformat.alter import Alteration
 from lakeformat.arguments import Age, Moment
-from lakeformat.changelog import DeltaWriter
 from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.codec import order, sql_text
 from lakeformat.commit import commit, discard, newest
@@ -52,7 +51,7 @@ from lakeformat.scan import Scan
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.rehearsal import Rehearsal, RehearsedHead, RehearsedPlace
 from lakeformat.storage.store import Listed, Store
-from lakeformat.streaming import WriteSession
+from lakeformat.streaming import DeltaWriter, WriteSession
 from lakeformat.verbs import adopt, delete, merge, overwrite, placing, update
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.merge import MergeInto
@@ -451,11 +450,8 @@ class Table:
             raise InvalidInput(f"{self.name}: the table has no identifier fields; give the key of the changelog")
         for each in chosen:
             schema.field(each)
-
-        def request(view: AnyView, id: str, properties: Mapping[str, str]) -> Request:
-            return self._asked(view, id, properties)[0]
-
-        return DeltaWriter(self._store, self._view, self._commit, request, name, chosen, upsert, max_keys, buffer_bytes)
+        session = WriteSession(self._store, self._format, name, self._branch)
+        return DeltaWriter(session, chosen, upsert, max_keys, buffer_bytes)
 
     # --- schema ---
 

@@ -18,7 +18,7 @@ LAYERS = [
     {"lakeformat.dialects", "lakeformat.engines", "lakeformat.catalogs"},
     {"lakeformat.commit", "lakeformat.explain"},
     {"lakeformat.verbs", "lakeformat.scan"},
-    {"lakeformat.maintenance", "lakeformat.changelog", "lakeformat.changes"},
+    {"lakeformat.maintenance", "lakeformat.changes"},
     {"lakeformat.streaming"},
     {"lakeformat.alter", "lakeformat.inspect"},
     {"lakeformat.table"},
