@@ -43,37 +43,34 @@ LOCATIONS = "{ workspaceOrError { ... on Workspace { locationEntries { name loca
 
 
 class Server:
-    """A running `dagster dev`, its instance and its warehouse."""
+    """A running `dagster dev` (of this project, unless `loads` says another), its instance and its warehouse."""
 
-    def __init__(self, folder: Path, yaml: str = YAML.read_text()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        yaml: str = YAML.read_text(),
+        loads: tuple[str, ...] = ("-w", "workspace.yaml"),
+        within: Path = ROOT,
+        **environment: str,
+    ) -> None:
         self.home = folder / "home"
         self.home.mkdir(exist_ok=True)
         (self.home / "dagster.yaml").write_text(yaml)
         self.lake = Lake(str(folder / "warehouse"))
         self.port = free_port()
         self.log = folder / "dagster.log"
-        environment = {
+        variables = {
             **os.environ,
             "DAGSTER_HOME": str(self.home),
             "DAGSTER_DISABLE_TELEMETRY": "1",
             "LAKE_WAREHOUSE": str(folder / "warehouse"),
             "LAKE_SCHEDULES": "off",  # At their hours they would run beside what is tested.
+            **environment,
         }
-        command = [
-            sys.executable,
-            "-m",
-            "dagster",
-            "dev",
-            "-w",
-            "workspace.yaml",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(self.port),
-        ]
+        command = [sys.executable, "-m", "dagster", "dev", *loads, "-h", "127.0.0.1", "-p", str(self.port)]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
+                command, cwd=within, env=variables, stdout=log, stderr=log, start_new_session=True
             )
         wait_for(self.is_up, "dagster dev to load the project", self)
         self.instance = dg.DagsterInstance.from_config(str(self.home))

@@ -3,7 +3,7 @@
     python tests/dagster/ui.py [FOLDER FOR PICTURES]          needs `chromium` on the path
 
 Runs the demo into a fresh warehouse, starts `dagster dev` on it, backfills three days of flights through the dialog,
-and checks that this was one run and one snapshot. The pictures are for people to look at.
+and checks that this was one run and one snapshot. The pictures are for people to look at: those in docs/images/ are from here.
 """
 
 import os
@@ -11,14 +11,34 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import dagster as dg
 from browser import Browser
 from test_end_to_end import ROOT, Server, finished, wait_for
 
+sys.path.insert(0, str(ROOT))
+
+from tests.dagster.transcript import commands, run
+
 DAYS = ["2013-02-01", "2013-02-02", "2013-02-03"]
 GROUPS = ("source", "raw", "fleet", "joined", "marts", "bookings")
+VIEWS = {
+    "catalog": "/assets",
+    "partitions": f"/assets/flights?view=partitions&partition={DAYS[0]}",
+    "checks": "/assets/flights?view=checks",
+    "plots": "/assets/flights?view=plots",
+    "upkeep": "/assets/flights?view=events",
+    "jobs": "/jobs",
+    "automation": "/automation",
+    "sensor": "/locations/lake/sensors/compaction",
+    "schedule": "/locations/lake/schedules/late_data",
+}
+OF_COMPONENTS = {
+    "component": "/locations/shop.definitions/components/library/packages/lakeformat/lakeformat.dagster.LakeTableComponent",
+    "components": "/locations/shop.definitions/components",
+}
 
 
 def main(pictures: Path) -> None:
@@ -29,16 +49,17 @@ def main(pictures: Path) -> None:
         subprocess.run(
             [sys.executable, "-m", "pipelines.demo", str(folder / "warehouse")], cwd=ROOT, env=environment, check=True
         )
-        server = Server(folder)
+        server = Server(folder, LAKE_SCHEDULES="on")
         try:
             with Browser(2000, 2300) as browser:
                 take_picture_of_lineage(server, browser, pictures)
             with Browser() as browser:
                 launch_backfill(server, browser, pictures)
-                take_pictures(server, browser, pictures)
+                take_pictures(server, browser, pictures, VIEWS)
         finally:
             server.stop()
             server.instance.dispose()
+    take_pictures_of_components(pictures)
     print(f"one run and one snapshot; pictures in {pictures}")
 
 
@@ -72,13 +93,23 @@ def take_picture_of_lineage(server: Server, browser: Browser, pictures: Path) ->
     browser.screenshot(pictures / "lineage.png", left=600, top=112, right=70)
 
 
-def take_pictures(server: Server, browser: Browser, pictures: Path) -> None:
-    views = {
-        "partitions": f"/assets/flights?view=partitions&partition={DAYS[0]}",
-        "checks": "/assets/flights?view=checks",
-        "jobs": "/jobs",
-        "automation": "/automation",
-    }
+def take_pictures_of_components(pictures: Path) -> None:
+    """Of the project that docs/components.md makes."""
+    with tempfile.TemporaryDirectory() as name:
+        project = Path(name) / "project"
+        project.mkdir()
+        for command, _ in commands(ROOT / "docs" / "components.md"):
+            run(command, project)
+        server = Server(Path(name), loads=("-m", "shop.definitions"), within=project)
+        try:
+            with Browser() as browser:
+                take_pictures(server, browser, pictures, OF_COMPONENTS)
+        finally:
+            server.stop()
+            server.instance.dispose()
+
+
+def take_pictures(server: Server, browser: Browser, pictures: Path, views: Mapping[str, str]) -> None:
     for name, path in views.items():
         browser.open(address(server) + path)
         time.sleep(10)
