@@ -102,43 +102,62 @@ class DeclaredTable(dg.Component, dg.Model, dg.Resolvable):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     table: str = Field(description="The table, 'db.name', or 'name' in the database of the lake. The asset's key too.")
-    format: Literal["paimon", "iceberg"] = "paimon"
-    partitions: Partitions | None = Field(default=None, description="The asset's partitions.")
-    partition_by: str | dict[str, Any] | None = Field(
-        default=None, description="How partitions fall onto columns, e.g. {date: day}."
-    )
-    layout: list[str] = Field(default=[], description="The table's partition columns where they are others.")
-    primary_key: list[str] = Field(default=[], description="The columns of the primary key.")
-    write: Literal["replace", "upsert", "merge", "append"] = Field(
-        default="replace", description="How a run changes the table."
-    )
-    merge: Annotated[dict[str, Any] | None, dg.Resolver.passthrough()] = Field(
-        default=None, description="The clauses, where `write` is merge."
-    )
-    schema_evolution: Literal["refuse", "add", "widen"] = Field(
-        default="refuse", description="What a frame may change about the columns."
-    )
-    table_properties: dict[str, str | bool | int | float] = Field(
-        default={}, description="The options of a table that is created."
-    )
-    lineage: dict[str, Any] = Field(default={}, description="Where each column comes from.")
-    checks: bool = Field(default=True, description="Whether rows, columns, partitions and `unique_key` are checked.")
-    unique_key: list[str] = Field(default=[], description="Columns of which no two rows have the same values.")
-    audit: bool = Field(
-        default=False,
-        description="Whether rows go to a branch first: the asset `<table>_audited` writes it, and the table's own publishes it once "
-        "all blocking checks have passed.",
-    )
-    maintenance: bool | dict[str, int | float] = Field(
-        default=True, description="Whether the lake compacts and expires; limits of its own, e.g. {max_small_files: 4}."
-    )
-    max_partitions_per_run: int | None = Field(
-        default=None, description="Splits backfills; without it a range is one run and one snapshot."
-    )
-    description: str | None = None
-    group_name: str | None = None
-    owners: list[str] = []
-    tags: dict[str, str | bool | int | float] = {}
+    format: Annotated[
+        Literal["paimon", "iceberg"], dg.Resolver.default(description="The format of a table that is created.")
+    ] = "paimon"
+    partitions: Annotated[Partitions | None, dg.Resolver.default(description="The asset's partitions.")] = None
+    partition_by: Annotated[
+        str | dict[str, Any] | None,
+        dg.Resolver.default(description="How partitions fall onto columns, e.g. {date: day}."),
+    ] = None
+    layout: Annotated[
+        list[str], dg.Resolver.default(description="The table's partition columns where they are others.")
+    ] = []
+    primary_key: Annotated[list[str], dg.Resolver.default(description="The columns of the primary key.")] = []
+    write: Annotated[
+        Literal["replace", "upsert", "merge", "append"], dg.Resolver.default(description="How a run changes the table.")
+    ] = "replace"
+    merge: Annotated[
+        dict[str, Any] | None, dg.Resolver.passthrough(description="The clauses, where `write` is merge.")
+    ] = None
+    schema_evolution: Annotated[
+        Literal["refuse", "add", "widen"], dg.Resolver.default(description="What a frame may change about the columns.")
+    ] = "refuse"
+    table_properties: Annotated[
+        dict[str, str | bool | int | float], dg.Resolver.default(description="The options of a table that is created.")
+    ] = {}
+    lineage: Annotated[dict[str, Any], dg.Resolver.default(description="Where each column comes from.")] = {}
+    checks: Annotated[
+        bool, dg.Resolver.default(description="Whether rows, columns, partitions and `unique_key` are checked.")
+    ] = True
+    unique_key: Annotated[
+        list[str], dg.Resolver.default(description="Columns of which no two rows have the same values.")
+    ] = []
+    audit: Annotated[
+        bool,
+        dg.Resolver.default(
+            description="Whether rows go to a branch first: the asset `<table>_audited` writes it, and the table's own publishes it once "
+            "all blocking checks have passed."
+        ),
+    ] = False
+    maintenance: Annotated[
+        bool | dict[str, int | float],
+        dg.Resolver.default(
+            description="Whether the lake compacts and expires; limits of its own, e.g. {max_small_files: 4}."
+        ),
+    ] = True
+    max_partitions_per_run: Annotated[
+        int | None, dg.Resolver.default(description="Splits backfills; without it a range is one run and one snapshot.")
+    ] = None
+    description: Annotated[
+        str | None,
+        dg.Resolver.default(
+            description="The asset's, and the table's comment; else the docstring, or the query's first comment."
+        ),
+    ] = None
+    group_name: Annotated[str | None, dg.Resolver.default(description="The asset's group.")] = None
+    owners: Annotated[list[str], dg.Resolver.default(description="The asset's owners, e.g. 'team:shop'.")] = []
+    tags: Annotated[dict[str, str | bool | int | float], dg.Resolver.default(description="The asset's tags.")] = {}
     automation_condition: Annotated[
         dg.AutomationCondition | None,
         dg.Resolver.default(model_field_type=str, description="e.g. '{{ dg.AutomationCondition.eager() }}'."),
@@ -285,19 +304,23 @@ class TableScaffolder(dg.Scaffolder[TableParams]):
 class LakeTableComponent(DeclaredTable):
     """A table whose rows a Python function returns.
 
+    ```yaml
     type: lakeformat.dagster.LakeTableComponent
     attributes:
       table: shop.orders
       rows: .rows.orders
       partitions: {type: daily, start_date: "2026-01-01"}
       partition_by: {date: day}
+    ```
     """
 
     rows: Annotated[Callable[..., Any], dg.Resolver(_function, model_field_type=str)] = Field(
         description="The function: '.module.function' beside this file, or 'package.module.function'. As of any asset, its "
         "arguments are `context`, resources and upstream tables, and it returns a frame."
     )
-    inputs: dict[str, str] = Field(default={}, description="Argument -> upstream table, where it has another name.")
+    inputs: Annotated[
+        dict[str, str], dg.Resolver.default(description="Argument -> upstream table, where it has another name.")
+    ] = {}
 
     def asset(self) -> dg.AssetsDefinition:
         """The asset whose rows the table gets."""
@@ -337,24 +360,32 @@ class SqlScaffolder(dg.Scaffolder[SqlParams]):
 class LakeSqlComponent(DeclaredTable):
     """A table whose rows are those of a SELECT, of the tables that it names.
 
+    ```yaml
     type: lakeformat.dagster.LakeSqlComponent
     attributes:
       table: shop.days
       sql: rows.sql
       partitions: {type: daily, start_date: "2026-01-01"}
       partition_by: {date: day}
+    ```
     """
 
     sql: Annotated[Path, dg.Resolver(_file, model_field_type=str)] = Field(
         description="The file of the SELECT, beside this one. Each table that it names is upstream; it may name :partition_key, "
         ":partition_start and :partition_end."
     )
-    upstream: dict[str, str | None] = Field(
-        default={},
-        description="Name in the query -> the asset's key ('raw/orders'), or null: a table that is no asset.",
-    )
-    params: dict[str, str | bool | int | float | None] = Field(default={}, description="Values of :name in the query.")
-    on_spark: bool = Field(default=False, description="Whether Spark answers the query; else this process.")
+    upstream: Annotated[
+        dict[str, str | None],
+        dg.Resolver.default(
+            description="Name in the query -> the asset's key ('raw/orders'), or null: a table that is no asset."
+        ),
+    ] = {}
+    params: Annotated[
+        dict[str, str | bool | int | float | None], dg.Resolver.default(description="Values of :name in the query.")
+    ] = {}
+    on_spark: Annotated[
+        bool, dg.Resolver.default(description="Whether Spark answers the query; else this process.")
+    ] = False
 
     def asset(self) -> dg.AssetsDefinition:
         """The asset whose rows the table gets."""
@@ -389,24 +420,39 @@ class LakeScaffolder(dg.Scaffolder[LakeParams]):
 class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
     """A warehouse: the resources of all assets, and what keeps the tables of the project's components healthy.
 
+    ```yaml
     type: lakeformat.dagster.LakeComponent
     attributes:
       warehouse: s3://bucket/warehouse
       storage_options: {region: eu-west-1, access_key_id: {env: S3_KEY}, secret_access_key: {env: S3_SECRET}}
+    ```
     """
 
     warehouse: Text = Field(description="A URI or a path (from the project's root); {env: NAME} reads the environment.")
-    database: str = Field(default="default", description="The database of tables whose name has none.")
-    storage_options: dict[str, Text] = Field(default={}, description="What the storage needs; keys as {env: NAME}.")
-    catalog: Text | None = Field(default=None, description="Where Iceberg tables are named; see lakeformat.Lake.")
-    catalog_options: dict[str, Text] = Field(default={}, description="What the catalog needs; keys as {env: NAME}.")
-    spark: dict[str, Any] = Field(default={}, description="Fields of SparkResource: master, remote, conf ...")
-    maintenance: bool = Field(default=True, description="Whether the tables are compacted, expired and swept.")
-    upkeep: dict[str, int | float] = Field(
-        default={}, description="Fields of Upkeep: when, and how much of the past is kept."
-    )
-    sweep_cron: str = "0 4 * * 0"
-    in_process: bool = Field(default=True, description="Whether a run's steps share its process (and Spark session).")
+    database: Annotated[str, dg.Resolver.default(description="The database of tables whose name has none.")] = "default"
+    storage_options: Annotated[
+        dict[str, Text], dg.Resolver.default(description="What the storage needs; keys as {env: NAME}.")
+    ] = {}
+    catalog: Annotated[
+        Text | None, dg.Resolver.default(description="Where Iceberg tables are named; see lakeformat.Lake.")
+    ] = None
+    catalog_options: Annotated[
+        dict[str, Text], dg.Resolver.default(description="What the catalog needs; keys as {env: NAME}.")
+    ] = {}
+    spark: Annotated[
+        dict[str, Any], dg.Resolver.default(description="Fields of SparkResource: master, remote, conf ...")
+    ] = {}
+    maintenance: Annotated[
+        bool, dg.Resolver.default(description="Whether the tables are compacted, expired and swept.")
+    ] = True
+    upkeep: Annotated[
+        dict[str, int | float],
+        dg.Resolver.default(description="Fields of Upkeep: when, and how much of the past is kept."),
+    ] = {}
+    sweep_cron: Annotated[str, dg.Resolver.default(description="When orphan files are removed.")] = "0 4 * * 0"
+    in_process: Annotated[
+        bool, dg.Resolver.default(description="Whether a run's steps share its process (and Spark session).")
+    ] = True
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The resources, and maintenance, observation and reruns of the tables."""

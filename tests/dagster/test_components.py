@@ -210,6 +210,8 @@ def test_dg_finds_the_components_by_the_entry_point():
     for component in (LakeComponent, LakeSqlComponent, LakeTableComponent):
         assert getattr(module, component.__name__) is component
         assert component.get_spec().description or component.__doc__
+        fields = component.get_model_cls().model_json_schema()["properties"]
+        assert [name for name, field in fields.items() if not field.get("description")] == []
 
 
 @pytest.mark.slow
