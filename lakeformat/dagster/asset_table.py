@@ -32,6 +32,7 @@ Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key
 
 import difflib
 import hashlib
+import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -74,6 +75,7 @@ OF_ASSETS = frozenset(
 )  # fmt: skip
 AT_RUN_TIME = ("write", "write_mode", "merge")  # Metadata of an output that takes the place of its asset's.
 OF_INPUTS = frozenset(("columns", "snapshot_id", "tag", "as_of"))
+ASSET = "dagster/asset"  # On a snapshot: the asset that wrote it.
 AUDIT_KEPT = timedelta(days=7)
 MEASURES = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
 
@@ -158,9 +160,9 @@ def declared(
     name: str,
     partitions: dg.PartitionsDefinition | None,
     metadata: Mapping[str, Any],
-    comment: str | None = None,
+    description: str | None = None,
 ) -> AssetTable:
-    """The table that an asset declares by its metadata."""
+    """The table that an asset declares by its metadata, and by its description."""
     refuse_near(f"{asset.to_user_string()}: metadata", metadata, OF_ASSETS)
     partition_by, write = metadata.get("partition_by"), _write_of(asset, metadata)
     expression = metadata.get("partition_expr") if partitions is not None and partition_by is None else None
@@ -194,7 +196,7 @@ def declared(
         descriptions=_descriptions_of(metadata.get("dagster/column_schema")),
         merge=metadata.get("merge"),
         lineage=metadata.get("lineage"),
-        comment=comment,
+        comment=None if "publishes" in metadata else inspect.cleandoc(description or "") or None,
     )
 
 
@@ -255,13 +257,19 @@ def _descriptions_of(columns: Any) -> tuple[tuple[str, str], ...]:
     return tuple((column.name, column.description) for column in schema.columns if column.description)
 
 
-def _describe(table: Any, descriptions: Iterable[tuple[str, str]]) -> None:
-    """Give the columns the comments that the asset declares for them; those it says nothing of keep theirs."""
+def _describe(table: Any, to: AssetTable) -> None:
+    """Give the table and its columns the comments that the asset declares; what it says nothing of keeps its own, and so does a
+    table that another asset wrote last."""
     there = {field.name: field.comment for field in table.schema.fields}
     change = table.alter()
-    for name, text in descriptions:
+    for name, text in to.descriptions:
         if name in there and there[name] != text:
             change = change.change_comment(name, text)
+    if to.comment and table.schema.comment != to.comment:
+        last = table.current_snapshot()
+        asset = to.asset.to_user_string()
+        if table.schema.comment is None or last is None or last.properties.get(ASSET, asset) == asset:
+            change = change.set_comment(to.comment)
     if change.changes:
         change.commit()
 
@@ -301,7 +309,7 @@ def write(
     )
     if to.evolution != "refuse":
         _evolve(table, fields, to.evolution)
-    _describe(table, to.descriptions)
+    _describe(table, to)
     if to.audit:
         branch = branch_of(origin)
         table = _begun(table, branch)
@@ -548,7 +556,7 @@ def has_branch(table: Any, branch: str) -> bool:
 def _properties(to: AssetTable, keys: Sequence[str], origin: Origin, branch: str | None) -> dict[str, str]:
     """What the snapshot remembers about its origin."""
     found = {
-        "dagster/asset": to.asset.to_user_string(),
+        ASSET: to.asset.to_user_string(),
         "dagster/run_id": origin.run_id,
         "dagster/backfill": origin.backfill,
         "dagster/partitions": _shown(keys, MAX_KEYS_IN_PROPERTIES),

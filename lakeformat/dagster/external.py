@@ -44,6 +44,7 @@ def _external(lake: LakeResource, name: str, cron: str | None, group: str | None
             "dagster/uri": table.uri,
             "dagster/storage_kind": table.format,
             "dagster/column_schema": column_schema(table.schema),
+            **({"lake/comment": table.schema.comment} if table.schema.comment else {}),
         }
         if snapshot is None:
             return dg.ObserveResult(metadata=found)

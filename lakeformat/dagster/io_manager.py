@@ -62,7 +62,7 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
         keys = list(context.asset_partition_keys) if context.has_asset_partitions else []
         step = dg.AssetExecutionContext.get()
         with as_dagster_failures(context.asset_key, keys):
-            table = self._declared(context, _metadata(context))
+            table = self._declared(context, _metadata(context), context.asset_spec.description)
             written = write(self.lake.lake, table, obj, keys, origin_of(step, context.step_key))
         if written.snapshot:
             step.set_data_version(table.asset, dg.DataVersion(str(written.snapshot.id)))
@@ -102,10 +102,12 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
             found, _ = scan(self.lake.lake, table, None, pin, columns)
             return to_read(found, context.dagster_type.typing_type, self.spark)
 
-    def _declared(self, context: dg.InputContext | dg.OutputContext, metadata: Any) -> AssetTable:
+    def _declared(
+        self, context: dg.InputContext | dg.OutputContext, metadata: Any, description: str | None = None
+    ) -> AssetTable:
         partitions = context.asset_partitions_def if context.has_asset_partitions else None
         name = self.lake.table_name(context.asset_key, metadata)
-        return declared(context.asset_key, name, partitions, metadata)
+        return declared(context.asset_key, name, partitions, metadata, description)
 
     def _configured(self, context: dg.InputContext) -> Pin | None:
         found = self.read_at.get(context.asset_key.to_user_string())

@@ -131,7 +131,8 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
     ) -> AssetTable:
         """The table of an asset, from the asset's definition and the metadata of its output."""
         metadata = at_run_time(definition.metadata_by_key.get(asset) or {}, output)
-        return declared(asset, self.table_name(asset, metadata), definition.partitions_def, metadata)
+        description = definition.specs_by_key[asset].description
+        return declared(asset, self.table_name(asset, metadata), definition.partitions_def, metadata, description)
 
     def table_name(self, asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
         """The table of an asset: its metadata's `table`, else its key; in `database` where that has one part."""

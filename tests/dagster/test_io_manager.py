@@ -912,6 +912,10 @@ def test_descriptions_of_columns_become_comments_and_come_back(lake, instance, f
 
     @dg.asset(metadata={"format": format, "dagster/column_schema": dg.TableSchema(columns)})
     def described() -> pa.Table:
+        """What there is.
+
+        And how much of it.
+        """
         seen = pa.field("m", pa.int64(), metadata={"comment": "The frame's own."})
         return pa.table({"n": [1], "m": [2]}, schema=pa.schema([("n", pa.int64()), seen]))
 
@@ -924,3 +928,44 @@ def test_descriptions_of_columns_become_comments_and_come_back(lake, instance, f
     told = result.asset_materializations_for_node("described")[0].metadata["dagster/column_schema"].schema
     assert {column.name: column.description for column in told.columns} == comments
     assert table.inspect.schemas().num_rows == 2, "a run that describes the same changes no schema"
+    assert table.schema.comment == "What there is.\n\nAnd how much of it."
+
+
+def test_an_assets_description_is_the_comment_of_its_table(lake, instance):
+    """Each time it changes, however the asset writes; of two assets with one table, the one that made the table describes it."""
+
+    def run(*assets):
+        resources = {"io_manager": LakeIOManager(lake=lake), "lake": lake}
+        assert dg.materialize(list(assets), resources=resources, instance=instance).success
+        return lake.lake.table("nyc.events").schema.comment
+
+    def returning(name, description):
+        @dg.asset(name=name, description=description, metadata={"table": "events", "write": "append"})
+        def events() -> pa.Table:
+            return pa.table({"n": [1]})
+
+        return events
+
+    @dg.op
+    def one() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    @dg.graph_asset(name="events", description="By a graph.", metadata={"table": "events", "write": "append"})
+    def graphed():
+        return one()
+
+    @dg.asset(name="events", metadata={"table": "events"})
+    def writing(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:
+        """Written in its body."""
+        return lake.write(context, pa.table({"n": [1]}))
+
+    lake.lake.create_table("nyc.events", pa.schema([("n", pa.int64())]))
+    assert run(returning("events", None)) is None
+    assert run(returning("events", "Clicks.")) == "Clicks."
+    assert run(returning("events", "Clicks and views.")) == "Clicks and views."
+    assert run(returning("others", "Views.")) == "Clicks and views."
+    assert run(returning("events", "Clicks again.")) == "Clicks and views.", "another asset wrote last"
+    assert run(returning("events", "Clicks again.")) == "Clicks again."
+    assert run(returning("events", None)) == "Clicks again.", "nothing is said of it"
+    assert run(graphed) == "By a graph."
+    assert run(writing) == "Written in its body."
