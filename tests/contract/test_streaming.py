@@ -36,7 +36,7 @@ from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.streaming import Sink
 from lakeformat.table import Table, create
-from tests.simulation.failing import NthCallFails, calls
+from tests.simulation.failing import NthCallFails, faults
 
 iceberg = Iceberg()
 
@@ -355,10 +355,16 @@ def memory_schema(keyed):
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize(("keyed", "format"), [(False, dialect), (True, dialect), (True, iceberg)])
 def test_a_stream_that_dies_anywhere_and_starts_again_writes_each_batch_once(keyed, format, after, keeps_prepared):
-    for n in calls(step=5 if format is iceberg else 3 if keyed else 1):  # Their session is the same.
+    def empty():
         store = MemoryFiles()
         create(Table("t", store, format), memory_schema(keyed))
-        failing, checkpoint = NthCallFails(store, n, after), {}
+        return store
+
+    run(counting := NthCallFails(empty(), 0, after), {}, format)
+    assert counting.made.total() > 10
+    for n, kind in faults(counting.made, after):
+        store = empty()
+        failing, checkpoint = NthCallFails(store, n, after, kind=kind), {}
         try:
             run(failing, checkpoint, format)
         except (StoreError, CommitError):
@@ -371,9 +377,6 @@ def test_a_stream_that_dies_anywhere_and_starts_again_writes_each_batch_once(key
             expected -= Counter([(10, "v1", "y"), (10, "v2", "y")])
         assert held(table) == expected, failing.failed
         assert [s.operation_id for s in table.snapshots()] == ["job/1", "job/2", "job/3"], failing.failed
-        if failing.failed is None:
-            break
-    assert n > 10
 
 
 # --- written by tasks -------------------------------------------------------------------------------------------------
@@ -435,37 +438,39 @@ def test_a_sink_says_at_once_what_it_cannot_take(tmp_path, table):
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("keyed", [False, True])
 def test_a_sink_that_fails_anywhere_and_is_asked_again_writes_each_batch_once(keyed, after):
-    for n in calls(step=3 if keyed else 1):
+    def batch(held_in, number, tasks):
+        sink = Sink(partial(Table("t", held_in, dialect).stream, "job"))
+        written = [None] * len(tasks)
+        try:
+            for i, task in enumerate(tasks):
+                written[i] = sink.write(task.to_batches())
+            sink.commit(written, number)
+        except (StoreError, CommitError):
+            with suppress(StoreError):
+                sink.abort(written, number)
+            raise
+
+    def stream(n, kind):
         store = MemoryFiles()
         create(Table("t", store, dialect), memory_schema(keyed))
-        failing = NthCallFails(store, n, after)
-
-        def batch(held_in, number, tasks):
-            sink = Sink(partial(Table("t", held_in, dialect).stream, "job"))
-            written = [None] * len(tasks)
-            try:
-                for i, task in enumerate(tasks):
-                    written[i] = sink.write(task.to_batches())
-                sink.commit(written, number)
-            except (StoreError, CommitError):
-                with suppress(StoreError):
-                    sink.abort(written, number)
-                raise
-
+        failing = NthCallFails(store, n, after, kind=kind)
         for number in range(3):
             tasks = [rows((number, "a", "x")), rows((number + 10, "b", "y"))]
             try:
                 batch(failing, number, tasks)
             except (StoreError, CommitError):
                 batch(store, number, tasks)
+        return store, failing
+
+    made = stream(0, None)[1].made
+    assert made.total() > 10
+    for n, kind in faults(made, after):
+        store, failing = stream(n, kind)
         table = Table("t", store, dialect)
         expected = {(number, "a", "x"): 1 for number in range(3)} | {(number + 10, "b", "y"): 1 for number in range(3)}
         assert held(table) == expected, failing.failed
-        made = [s.operation_id for s in table.snapshots() if s.kind == "append"]  # Six sorted runs are compacted.
-        assert made == ["job/0", "job/1", "job/2"], failing.failed
-        if failing.failed is None:
-            break
-    assert n > 10
+        landed = [s.operation_id for s in table.snapshots() if s.kind == "append"]  # Six sorted runs are compacted.
+        assert landed == ["job/0", "job/1", "job/2"], failing.failed
 
 
 # --- compaction beside a stream ---------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
-from tests.simulation.failing import AT_ONCE, calls, fail_each_call
+from tests.simulation.failing import AT_ONCE, fail_each_call
 from tests.simulation.test_failing import content, once, rows
 
 dialect = Iceberg()
@@ -145,4 +145,4 @@ def check(files: dict[str, bytes], verb: Callable[[Table], object], state: Calla
     def whole(table: Table) -> object:
         return landed(table), swept(table._store), state(table), len(table._store.list("landing"))
 
-    fail_each_call(files, dialect, verb, state, whole, after, calls(step=2, first=1 + after))
+    fail_each_call(files, dialect, verb, state, whole, after)

@@ -17,7 +17,7 @@ from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.contract.in_parts import Workers, by_parts
-from tests.simulation.failing import AT_ONCE, calls, fail_each_call, holding
+from tests.simulation.failing import AT_ONCE, fail_each_call, holding
 from tests.simulation.test_failing import rows
 
 dialect = Iceberg()
@@ -99,7 +99,7 @@ def each_call_fails_once(verb, after):
     def whole(table):
         return content(table), swept(table._store)
 
-    assert fail_each_call(before(verb), dialect, VERBS[verb][1], content, whole, after, calls()) > 5
+    assert fail_each_call(before(verb), dialect, VERBS[verb][1], content, whole, after) > 5
 
 
 def test_rows_that_do_not_fit_leave_no_file():
