@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING
 from lakeformat import lazy
 
 if TYPE_CHECKING:
+    from lakeformat.cdc.address import open_source
     from lakeformat.cdc.follow import Report
+    from lakeformat.cdc.lag import lag_seconds
     from lakeformat.cdc.mysql import MySql
     from lakeformat.cdc.postgres import Postgres
     from lakeformat.cdc.sync import sync_database, sync_table
     from lakeformat.cdc.type_option import TypeOption
 
-__all__ = ["MySql", "Postgres", "Report", "TypeOption", "sync_database", "sync_table"]
+__all__ = ["MySql", "Postgres", "Report", "TypeOption", "lag_seconds", "open_source", "sync_database", "sync_table"]
 
 __getattr__ = lazy.names(
     __name__,
@@ -20,6 +22,8 @@ __getattr__ = lazy.names(
         "Postgres": "postgres",
         "Report": "follow",
         "TypeOption": "type_option",
+        "lag_seconds": "lag",
+        "open_source": "address",
         "sync_database": "sync",
         "sync_table": "sync",
     },

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +45,7 @@ class Report:
     lag_seconds: float | None = None  # From the last transaction's commit to its commit here; None: none came.
     snapshots: tuple[int, ...] = ()
     schema_changes: tuple[str, ...] = ()
+    is_complete: bool = False  # Whether the snapshot has been read to its end.
     error: LakeError | None = None  # Why this table stopped, while others of a database went on; nothing of it is lost.
 
 
@@ -51,8 +53,17 @@ class Follower:
     """A table, and how far it follows `source_table`. Every commit of it tells where in the source it stands, and succeeds only if
     no other did since: what a process finds in the table is what it goes on from."""
 
-    def __init__(self, source: Source, source_table: SourceTable, table: Table, restart: bool = False) -> None:
+    def __init__(
+        self,
+        source: Source,
+        source_table: SourceTable,
+        table: Table,
+        restart: bool | str = False,
+        snapshot_properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.source, self.source_table, self.table = source, source_table, table
+        self._extra = {**snapshot_properties, **({progress.RESTART: restart} if isinstance(restart, str) else {})}
+        restart = bool(restart) and not (isinstance(restart, str) and progress.has_restarted(table, restart))
         self._follows = f"{source.name}/{source_table.name}"
         self._session = table.stream(_USER)
         self._number = 0
@@ -108,7 +119,7 @@ class Follower:
     def _empty_table(self, position: Position) -> None:
         """Begin anew, in a commit that removes all rows and says so."""
         self.progress, self._restart = Progress(position.text), False
-        made = self.table.truncate(properties=self.progress.properties(self._follows))
+        made = self.table.truncate(properties={**self._extra, **self.progress.properties(self._follows)})
         self._number = self._next_number()
         if made is None:
             self._commit(None, self.progress)
@@ -250,11 +261,12 @@ class Follower:
 
     def settle(self) -> Report:
         self._session.settle()
-        position = self.covered.text if self.progress is not None else None
-        return replace(self.report, position=position)
+        if self.progress is None:
+            return self.report
+        return replace(self.report, position=self.covered.text, is_complete=self.progress.is_complete)
 
     def _commit(self, rows: pa.Table | None, next_: Progress, told: Mapping[str, str] | None = None) -> None:
-        properties = {**next_.properties(self._follows), **(told or {})}
+        properties = {**self._extra, **next_.properties(self._follows), **(told or {})}
         if rows is None:
             rows = self._empty()
         for start in range(_TRIES):

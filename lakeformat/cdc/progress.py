@@ -11,6 +11,7 @@ from lakeformat.errors import CorruptTable
 from lakeformat.table import Table
 
 SOURCE, POSITION, SNAPSHOT, COMMITTED = "cdc.source", "cdc.position", "cdc.snapshot", "cdc.committed-ms"
+RESTART = "cdc.restart"  # The name of the restart that a snapshot is of.
 _RESTORED = "lakeformat.restored-from"  # In the snapshot that a rollback makes: the one whose rows it has again.
 
 
@@ -59,6 +60,11 @@ def read(table: Table) -> tuple[str, Progress] | None:
         if origin := properties.get(_RESTORED):
             at = int(origin)
     return None
+
+
+def has_restarted(table: Table, name: str) -> bool:
+    """Whether the table was taken anew under that name."""
+    return any(each.properties.get(RESTART) == name for each in table.snapshots())
 
 
 def _parse(properties: Mapping[str, str], name: str) -> Progress:

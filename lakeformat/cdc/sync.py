@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from lakeformat.cdc.follow import Follower, Report
@@ -52,7 +53,8 @@ def sync_table(
     primary_key: Sequence[str] | None = None,
     partition_by: Iterable[str] = (),
     properties: Mapping[str, Any] | None = None,
-    restart: bool = False,
+    snapshot_properties: Mapping[str, str] | None = None,
+    restart: bool | str = False,
     until: str = "now",
     max_rows: int | None = None,
     max_seconds: float | None = None,
@@ -63,13 +65,16 @@ def sync_table(
     """Bring `table` up to `source_table`, from where it stands: first the rows that are there, then what changes.
 
     The table is made where it is not there, with the source's columns and key (`primary_key`: where that declares none, or another).
-    `restart` empties it and begins anew. `until`: "now", or "stopped": until `stop()` is true. Whatever ends a call, the next one goes
+    `restart` empties it and begins anew; a restart with a name does so once, and a second call with that name goes on.
+    `snapshot_properties` are kept in each snapshot. `until`: "now", or "stopped": until `stop()` is true. Whatever ends a call, the next one goes
     on where the table stands. Raises `SourceError` where the database is not set up, `NotFound` where it no longer has the
     changes, `Conflict` where another process follows into the table.
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
     declared = source.describe(source_table, primary_key)
-    follower = _follower(source, declared, lake, table, format, partition_by, properties, restart)
+    follower = _follower(
+        source, declared, lake, table, format, partition_by, properties, restart, snapshot_properties or {}
+    )
     return _run(source, [follower], limits, is_alone=True)[0]
 
 
@@ -104,7 +109,7 @@ def sync_database(
     for each, target in targets.items():
         try:
             declared = source.describe(each)
-            followers[each] = _follower(source, declared, lake, target, format, (), properties, False)
+            followers[each] = _follower(source, declared, lake, target, format, (), properties)
         except LakeError as error:
             failed[each] = Report(target, error=error)
     reports = _run(source, list(followers.values()), limits, is_alone=False) if followers else []
@@ -125,7 +130,8 @@ def _follower(
     format: str,
     partition_by: Iterable[str],
     properties: Mapping[str, Any] | None,
-    restart: bool,
+    restart: bool | str = False,
+    snapshot_properties: Mapping[str, str] = MappingProxyType({}),
 ) -> Follower:
     made = lake.create_table(
         table,
@@ -141,7 +147,7 @@ def _follower(
         raise InvalidInput(
             f"{table}: its primary key is ({', '.join(made.schema.primary_key)}), that of {declared.name} ({', '.join(declared.key)})"
         )
-    return Follower(source, declared, made, restart)
+    return Follower(source, declared, made, restart, snapshot_properties)
 
 
 def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bool) -> list[Report]:

@@ -17,7 +17,6 @@ from lakeformat.cli.session import grid, of
 
 if TYPE_CHECKING:
     from lakeformat.cdc import Report
-    from lakeformat.cdc.source import Source
 
 
 def cdc(
@@ -47,7 +46,7 @@ def cdc(
 ) -> None:
     """Bring tables up to those of a PostgreSQL or MySQL database. Each call goes on where the tables stand."""
     session = of(context)
-    found = _source(source, slot, type_option or [], exclude or [])
+    found = capture.open_source(source, slot=slot, type_options=type_option or [], exclude_columns=exclude or [])
     stopped = Event()
     if follow:
         signal.signal(signal.SIGINT, lambda number, frame: stopped.set())
@@ -74,14 +73,6 @@ def cdc(
     session.answer([_told(name, each) for name, each in reports.items()], lambda: _drawn(reports))
     if any(each.error is not None for each in reports.values()):
         raise typer.Exit(1)
-
-
-def _source(url: str, slot: str, options: list[TypeOption], exclude: list[str]) -> Source:
-    if url.startswith(("mysql://", "mariadb://")):
-        return capture.MySql(url, type_options=options, exclude_columns=exclude)
-    if url.startswith(("postgresql://", "postgres://")):
-        return capture.Postgres(url, slot, options, exclude)
-    raise InvalidInput("the source is no address that is known; give postgresql://... or mysql://...")
 
 
 def _told(name: str, report: Report) -> dict[str, Any]:

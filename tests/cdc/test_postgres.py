@@ -114,7 +114,11 @@ def test_a_sync_goes_on_where_the_table_stands(server, source, lake, format):
     table.rollback_to(before.id)
     with pytest.raises(NotFound, match=r"rolled back.*restart=True"):
         sync_table(source, "t", lake, "d.t", format)
-    assert sync_table(source, "t", lake, "d.t", format, restart=True).snapshot_rows == 20
+    told = {"by": "a test"}
+    for expected in (20, 0):  # A restart with a name happens once.
+        report = sync_table(source, "t", lake, "d.t", format, restart="again", snapshot_properties=told)
+        assert (report.snapshot_rows, report.is_complete) == (expected, True)
+    assert lake.table("d.t").current_snapshot().properties["by"] == "a test"
     assert rows_of(table) == rows_in(server, "t")
 
 

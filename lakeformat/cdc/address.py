@@ -1,0 +1,32 @@
+"""An address -> the source behind it; of its client only what that source needs is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from lakeformat import cdc
+from lakeformat.cdc.source import Source
+from lakeformat.cdc.type_option import TypeOption
+from lakeformat.errors import InvalidInput
+
+_POSTGRES, _MYSQL = ("postgresql", "postgres"), ("mysql", "mariadb")
+
+
+def open_source(
+    url: str,
+    *,
+    slot: str = "lakeformat",
+    type_options: Collection[TypeOption | str] = (),
+    exclude_columns: Collection[str] = (),
+) -> Source:
+    """The database at `url`: `postgresql://user:password@host/database` or `mysql://user:password@host:port`. `slot` is
+    PostgreSQL's replication slot. Raises `InvalidInput` for another address, and where the client is not installed."""
+    scheme = url.partition("://")[0]
+    try:
+        if scheme in _POSTGRES:
+            return cdc.Postgres(url, slot, type_options, exclude_columns)
+        if scheme in _MYSQL:
+            return cdc.MySql(url, type_options=type_options, exclude_columns=exclude_columns)
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"{scheme}://... needs the package {error.name}: pip install 'lakeformat[cdc]'") from error
+    raise InvalidInput("the source is no address that is known; give postgresql://... or mysql://...")
