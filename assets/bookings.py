@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 
 from assets.nycflights13 import read_days
 from assets.raw import SOURCE
-from assets.table import DAILY, FOLLOW_UPSTREAM, table
-from lakeformat.dagster import SparkResource
+from assets.table import DAILY, FOLLOW_UPSTREAM, OWNER, table
+from lakeformat.dagster import SparkResource, cdc_assets
+from resources import BOOKING_SYSTEM, booking_system
 
 SEED = 2013
 MOST_DAYS_AHEAD = 30
@@ -134,6 +135,28 @@ def bookings(booking_events: DataFrame) -> DataFrame:
     return latest(booking_events)
 
 
+def followed_bookings() -> dg.AssetsDefinition:
+    """Every booking as it is now in the booking system's own database, each change once; deleted ones go."""
+    (asset,) = cdc_assets(
+        BOOKING_SYSTEM,
+        {"public.bookings": "bookings"},
+        format="iceberg",
+        metadata={"unique_key": ["booking_id"]},
+        group_name="bookings",
+        owners=[OWNER],
+        tags={"domain": "flights"},
+        automation_condition=dg.AutomationCondition.on_cron("*/5 * * * *"),
+    )
+    return asset
+
+
+if booking_system():  # Each of its changes may be of any day, so `route_revenue` is left to its schedule.
+    bookings = followed_bookings()
+    FOLLOW_FLIGHTS = FOLLOW_UPSTREAM.ignore(dg.AssetSelection.assets("bookings"))
+else:
+    FOLLOW_FLIGHTS = FOLLOW_UPSTREAM
+
+
 @table(
     group="bookings",
     partitions=DAILY,
@@ -148,7 +171,7 @@ def bookings(booking_events: DataFrame) -> DataFrame:
         "cancelled": ["bookings.op"],
         "revenue": ["bookings.fare", "bookings.op"],
     },
-    automation_condition=FOLLOW_UPSTREAM,
+    automation_condition=FOLLOW_FLIGHTS,
 )
 def route_revenue(flights: DataFrame, bookings: DataFrame) -> DataFrame:
     """What each route earns, by day of flight: a Paimon table out of a Paimon and an Iceberg table."""

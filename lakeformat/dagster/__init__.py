@@ -1,8 +1,9 @@
 """Paimon and Iceberg tables as Dagster assets, for any repository: `pip install 'lakeformat[dagster]'`."""
 
 from lakeformat.dagster.audit import published
+from lakeformat.dagster.cdc import CdcRun, CdcSource, cdc_assets, lag_checks, lag_sensor
 from lakeformat.dagster.checks import checks_for
-from lakeformat.dagster.components import LakeComponent, LakeSqlComponent, LakeTableComponent
+from lakeformat.dagster.components import LakeCdcComponent, LakeComponent, LakeSqlComponent, LakeTableComponent
 from lakeformat.dagster.external import external_tables
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
@@ -14,6 +15,9 @@ from lakeformat.dagster.sql_table import sql_table
 from lakeformat.dagster.upkeep import Upkeep
 
 __all__ = [
+    "CdcRun",
+    "CdcSource",
+    "LakeCdcComponent",
     "LakeComponent",
     "LakeIOManager",
     "LakeResource",
@@ -21,9 +25,12 @@ __all__ = [
     "LakeTableComponent",
     "SparkResource",
     "Upkeep",
+    "cdc_assets",
     "checks_for",
     "external_tables",
     "foreign_commits",
+    "lag_checks",
+    "lag_sensor",
     "maintenance",
     "published",
     "rerun_partitions",

@@ -10,8 +10,8 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from importlib import import_module
-from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
 from lakeformat.dagster.audit import published
+from lakeformat.dagster.cdc import CdcSource, cdc_assets, lag_checks, lag_sensor
 from lakeformat.dagster.checks import checks_for
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
@@ -96,10 +97,23 @@ Text = str | FromEnv
 Partitions = TimePartitions | StaticPartitions | DynamicPartitions | MultiPartitions
 
 
-class DeclaredTable(dg.Component, dg.Model, dg.Resolvable):
-    """What the components of tables have in common: the table and how Dagster treats it."""
+class DeclaredAssets(dg.Component, dg.Model, dg.Resolvable):
+    """A component whose assets are tables: a lake keeps those of its project healthy."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    @abstractmethod
+    def assets(self) -> list[dg.AssetsDefinition]:
+        """The assets that fill the tables."""
+
+    @property
+    @abstractmethod
+    def is_maintained(self) -> bool:
+        """Whether the lake compacts and expires the tables."""
+
+
+class DeclaredTable(DeclaredAssets):
+    """What the components of one table have in common: the table and how Dagster treats it."""
 
     table: str = Field(description="The table, 'db.name', or 'name' in the database of the lake. The asset's key too.")
     format: Annotated[
@@ -215,6 +229,11 @@ class DeclaredTable(dg.Component, dg.Model, dg.Resolvable):
         names = ("owners", "tags", "kinds", "automation_condition", "retry_policy")
         same = {name: value for name, value in self.options().items() if name in names}
         return [written, published(written, key=self.key, **same)]
+
+    @property
+    def is_maintained(self) -> bool:
+        """Whether the lake compacts and expires the table."""
+        return self.maintenance is not False
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The asset and its checks; what it declares is checked. Raises `InvalidInput`."""
@@ -396,6 +415,118 @@ class LakeSqlComponent(DeclaredTable):
         return sql_table(self.sql, upstream=keys, params=self.params, spark=self.on_spark, **options)
 
 
+class CdcParams(BaseModel):
+    """What a scaffolded database is told on the command line."""
+
+    source_table: str = Field(description="The first table to follow, 'schema.table'.")
+    table: str = Field(description="The table that follows it, 'db.name', or 'name' in the database of the lake.")
+    url_env: str = Field(default="DATABASE_URL", description="The environment variable with the database's address.")
+
+
+class CdcScaffolder(dg.Scaffolder[CdcParams]):
+    """A database's YAML."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[CdcParams]:
+        """The options of the command."""
+        return CdcParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[CdcParams]) -> None:
+        """Write defs.yaml."""
+        params = request.params
+        attributes = {
+            "url": {"env": params.url_env},
+            "tables": {params.source_table: params.table},
+            "schedule": "*/5 * * * *",
+        }
+        dg.scaffold_component(request, attributes)
+
+
+@dg.scaffold_with(CdcScaffolder)
+class LakeCdcComponent(DeclaredAssets):
+    """Tables that follow those of a PostgreSQL or MySQL database, each change once.
+
+    type: lakeformat.dagster.LakeCdcComponent
+    attributes:
+      url: {env: SHOP_DSN}
+      tables: {public.orders: shop.orders, public.customers: shop.customers}
+      schedule: "*/5 * * * *"
+    """
+
+    url: Text = Field(description="postgresql://... or mysql://...; {env: NAME} reads the environment.")
+    tables: dict[str, str] = Field(description="The database's table -> 'db.name', or 'name' in the lake's database.")
+    source: str = Field(default="database", description="The name of the resource, where a project has several.")
+    format: Literal["paimon", "iceberg"] = "paimon"
+    slot: str = Field(default="lakeformat", description="What names of PostgreSQL's replication slots begin with.")
+    type_options: list[str] = Field(default=[], description="How types are mapped: to-string, to-nullable ...")
+    exclude_columns: list[str] = Field(default=[], description="'schema.table.column', as the database names them.")
+    primary_keys: dict[str, list[str]] = Field(default={}, description="Of tables that declare none.")
+    partition_by: dict[str, list[str]] = Field(default={}, description="How tables are partitioned, by source table.")
+    table_properties: dict[str, str | bool | int | float] = Field(default={}, description="Of tables that are created.")
+    schedule: str | None = Field(default=None, description="When micro-batches run, as cron writes it.")
+    timezone: str = "UTC"
+    run_at_lag_seconds: float | None = Field(
+        default=None, description="A sensor asks for a run of a table that is so far behind."
+    )
+    max_lag_seconds: float | None = Field(default=None, description="A check fails for a table that is so far behind.")
+    checks: bool = Field(default=True, description="Whether rows, columns and the key are checked.")
+    maintenance: bool = Field(default=True, description="Whether the lake compacts and expires.")
+    group_name: str | None = None
+    owners: list[str] = []
+    tags: dict[str, str | bool | int | float] = {}
+
+    @property
+    def is_maintained(self) -> bool:
+        """Whether the lake compacts and expires the tables."""
+        return self.maintenance
+
+    def assets(self) -> list[dg.AssetsDefinition]:
+        """An asset for each table."""
+        return cdc_assets(
+            self.source,
+            self.tables,
+            format=self.format,
+            primary_keys=self.primary_keys,
+            partition_by=self.partition_by,
+            table_properties={name: _text(value) for name, value in self.table_properties.items()},
+            group_name=self.group_name,
+            owners=self.owners or None,
+            tags={name: _text(value) for name, value in self.tags.items()},
+        )
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The database, its tables, and what asks for their runs."""
+        with _betas_allowed():
+            assets = self.assets()
+            checks = checks_for(assets) if self.checks else []
+        if self.max_lag_seconds is not None:
+            checks += lag_checks(assets, timedelta(seconds=self.max_lag_seconds))
+        schedules, sensors = list[dg.ScheduleDefinition](), list[dg.SensorDefinition]()
+        if self.schedule is not None:
+            schedules.append(
+                dg.ScheduleDefinition(
+                    name=f"follow_{self.source}",
+                    target=assets,
+                    cron_schedule=self.schedule,
+                    execution_timezone=self.timezone,
+                    default_status=dg.DefaultScheduleStatus.RUNNING,
+                )
+            )
+        if self.run_at_lag_seconds is not None:
+            sensors.append(
+                lag_sensor(assets, timedelta(seconds=self.run_at_lag_seconds), name=f"follow_{self.source}_at_lag")
+            )
+        source = CdcSource(
+            url=_value(self.url),
+            slot=self.slot,
+            type_options=self.type_options,
+            exclude_columns=self.exclude_columns,
+        )
+        return dg.Definitions(
+            assets=assets, asset_checks=checks, schedules=schedules, sensors=sensors, resources={self.source: source}
+        )
+
+
 class LakeParams(BaseModel):
     """What a scaffolded lake is told on the command line."""
 
@@ -464,18 +595,17 @@ class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
             catalog_options={name: _value(each) for name, each in self.catalog_options.items()},
         )
         spark = SparkResource(**self.spark)
-        declared = context.component_tree.get_all_components(of_type=DeclaredTable)
+        declared = context.component_tree.get_all_components(of_type=DeclaredAssets)
         with _betas_allowed():
-            of_each = [each.assets() for each in declared]
-        assets = [asset for several in of_each for asset in several]
+            made = [(each, asset) for each in declared for asset in each.assets()]
+        assets = [asset for _, asset in made]
         own = dg.Definitions(
             jobs=[rerun_partitions(assets)] if assets else [],
             sensors=[foreign_commits(assets)] if assets else [],
             resources={"lake": lake, "spark": spark, "io_manager": LakeIOManager(lake=lake, spark=spark)},
             executor=dg.in_process_executor if self.in_process else None,
         )
-        is_kept = [each.maintenance is not False for each in declared]
-        kept = [asset for several in compress(of_each, is_kept) for asset in several]
+        kept = [asset for each, asset in made if each.is_maintained]
         if not (self.maintenance and kept):
             return own
         upkeep = maintenance(kept, upkeep=Upkeep(**self.upkeep), sweep_cron=self.sweep_cron)

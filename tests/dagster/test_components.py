@@ -9,7 +9,7 @@ import pytest
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
-from lakeformat.dagster import LakeComponent, LakeSqlComponent, LakeTableComponent
+from lakeformat.dagster import LakeCdcComponent, LakeComponent, LakeSqlComponent, LakeTableComponent
 from tests.dagster.transcript import commands, matches, run
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "components.md"
@@ -207,7 +207,7 @@ def test_dg_finds_the_components_by_the_entry_point():
         each for each in metadata.entry_points(group="dagster_dg_cli.registry_modules") if each.name == "lakeformat"
     ]
     module = found.load()
-    for component in (LakeComponent, LakeSqlComponent, LakeTableComponent):
+    for component in (LakeCdcComponent, LakeComponent, LakeSqlComponent, LakeTableComponent):
         assert getattr(module, component.__name__) is component
         assert component.get_spec().description or component.__doc__
         fields = component.get_model_cls().model_json_schema()["properties"]

@@ -1,0 +1,296 @@
+"""Tables of a database as assets: change data capture by micro-batches that Dagster asks for.
+
+    orders, customers = cdc_assets("shop_database", {"public.orders": "shop.orders", "public.customers": "shop.customers"})
+    defs = dg.Definitions(
+        assets=[orders, customers],
+        asset_checks=lag_checks([orders, customers], timedelta(minutes=10)),
+        sensors=[lag_sensor([orders, customers], timedelta(minutes=1))],
+        resources={"shop_database": CdcSource(url=dg.EnvVar("SHOP_DSN")), "lake": LakeResource(...)},
+    )
+
+The first run of an asset reads the rows that are there, each later one what has changed since. A run that finds no change makes no
+materialization, so that nothing downstream runs for it; an observation tells that it looked.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+from pydantic import ConfigDict, Field
+
+from lakeformat import Lake
+from lakeformat.cdc import Report, lag_seconds, open_source, sync_table
+from lakeformat.cdc.progress import COMMITTED, POSITION, SNAPSHOT
+from lakeformat.cdc.source import Source
+from lakeformat.dagster.asset_table import as_dagster_failures, metadata_of
+from lakeformat.dagster.fields import KnownFields
+from lakeformat.dagster.lake import SECRET, LakeResource
+from lakeformat.dagster.sensors import EVERY_SECONDS, snapshots_after
+from lakeformat.dagster.tables import RETRY, TableAsset, pool_of, tables_of
+from lakeformat.dagster.upkeep import IN_FLIGHT
+from lakeformat.errors import InvalidInput, LakeError
+
+SOURCE_TABLE, SOURCE = "cdc/source_table", "cdc/source"  # Metadata of an asset: what it follows, and by which resource.
+LAG = "lag"
+_SLOT_LENGTH = 63
+
+
+class CdcSource(KnownFields, dg.ConfigurableResource):
+    """A database whose tables are followed: PostgreSQL or MySQL, by its address.
+
+    Each table has a replication slot of its own, `<slot>_<schema>_<table>`, so that tables are independent; `open(table).drop()`
+    removes it when the table is no longer followed.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    url: str = Field(
+        description="`postgresql://user:password@host/database` or `mysql://user:password@host:port`, by `EnvVar`.",
+        repr=False,
+        json_schema_extra=SECRET,
+    )
+    slot: str = Field(default="lakeformat", description="What the names of PostgreSQL's replication slots begin with.")
+    type_options: list[str] = Field(default=[], description="How types are mapped: `to-string`, `to-nullable` ...")
+    exclude_columns: list[str] = Field(default=[], description="`schema.table.column`, as the source names them.")
+
+    def open(self, table: str) -> Source:
+        """The source, for one table of it; the caller closes it."""
+        return open_source(
+            self.url, slot=self._slot_of(table), type_options=self.type_options, exclude_columns=self.exclude_columns
+        )
+
+    def _slot_of(self, table: str) -> str:
+        plain = f"{self.slot}_{table.replace('.', '_')}"
+        if re.fullmatch(r"[a-z0-9.]+", table) and len(plain) <= _SLOT_LENGTH:
+            return plain
+        digest = hashlib.sha256(table.encode()).hexdigest()[:8]
+        return f"{re.sub('[^a-z0-9_]', '_', plain.lower())[: _SLOT_LENGTH - 9]}_{digest}"
+
+
+class CdcRun(KnownFields, dg.Config):
+    """What one run of a followed table does."""
+
+    restart: bool = Field(default=False, description="Empty the table and read the source's rows anew.")
+    max_rows: int | None = Field(default=None, description="End after about so many rows; the next run goes on.")
+    max_seconds: float | None = Field(default=None, description="End after about so long; the next run goes on.")
+
+
+def cdc_assets(
+    source: str,
+    tables: Mapping[str, str],
+    *,
+    format: str = "paimon",
+    primary_keys: Mapping[str, Sequence[str]] | None = None,
+    partition_by: Mapping[str, Sequence[str]] | None = None,
+    table_properties: Mapping[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    **asset: Any,
+) -> list[dg.AssetsDefinition]:
+    """An asset for each of `tables` (name in the database -> the asset's key, "db.name", or "name" in the lake's database), which follows it by
+    `sync_table`. `source` names a resource that is a `CdcSource`; the other resource is `lake`.
+
+    `primary_keys` and `partition_by`: by the database's names, where the table declares no key, and how a table that is created
+    is partitioned. `asset`: what `dg.asset` takes: `group_name`, `owners`, `tags`, `automation_condition`
+    (`dg.AutomationCondition.on_cron("*/5 * * * *")` is a schedule) ...
+
+    Runs of a table wait for each other by its pool. `CdcRun` configures one: `restart: true` takes the table anew, once also where the step
+    is retried.
+    """
+    keys, partitions = dict(primary_keys or {}), dict(partition_by or {})
+    for what, given in (("primary_keys", keys), ("partition_by", partitions)):
+        if unknown := sorted(given.keys() - tables.keys()):
+            raise InvalidInput(f"{what} names {unknown[0]!r}; the tables are {', '.join(tables)}")
+    common = {"format": format, "table_properties": dict(table_properties or {}), **(metadata or {})}
+    return [
+        _followed(source, each, target, keys.get(each), partitions.get(each, ()), common, dict(asset))
+        for each, target in tables.items()
+    ]
+
+
+def lag_checks(assets: Iterable[Any], max_lag: timedelta) -> list[dg.AssetChecksDefinition]:
+    """A check `lag` of each followed table among `assets`: the oldest change that is not in the table was committed less than `max_lag`
+    ago. It asks the database, so it also holds for a table that has not changed for days, and fails where no run came. A snapshot that is not complete fails it."""
+    return [_lag_check(asset, max_lag) for asset in _followed_among(assets)]
+
+
+def lag_sensor(
+    assets: Iterable[Any],
+    max_lag: timedelta,
+    *,
+    name: str = "cdc_lag",
+    status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
+) -> dg.SensorDefinition:
+    """A sensor that asks for a run of each followed table among `assets` whose oldest missing change was committed longer than
+    `max_lag` ago, or whose snapshot is not complete."""
+    followed = _followed_among(assets)
+
+    @dg.sensor(
+        name=name,
+        target=[each.definition for each in followed],
+        minimum_interval_seconds=EVERY_SECONDS,
+        default_status=status,
+        required_resource_keys={"lake", *(str(each.metadata[SOURCE]) for each in followed)},
+        description="Asks for a run of each table that is behind its database.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        runs, reasons = list[dg.RunRequest](), list[str]()
+        for each in followed:
+            try:
+                lag = _lag(context.resources, each)
+            except LakeError as error:
+                context.log.warning(f"{each.name}: {error}")
+                reasons.append(f"{each.name}: {error}")
+                continue
+            if busy := _at_work(context.instance, each):
+                reasons.append(f"{each.name}: run {busy[:8]} is at work")
+            elif lag is None or lag >= max(max_lag.total_seconds(), 1e-9):
+                runs.append(dg.RunRequest(asset_selection=[each.key], tags={SOURCE_TABLE: each.name}))
+                reasons.append(f"{each.name}: {'no complete snapshot' if lag is None else f'{lag:.0f} s behind'}")
+            else:
+                reasons.append(f"{each.name}: {lag:.0f} s behind")
+        return dg.SensorResult(run_requests=runs) if runs else dg.SensorResult(skip_reason="; ".join(reasons))
+
+    return sensor
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _followed(
+    source: str,
+    source_table: str,
+    target: str,
+    primary_key: Sequence[str] | None,
+    partition_by: Sequence[str],
+    common: Mapping[str, Any],
+    asset: dict[str, Any],
+) -> dg.AssetsDefinition:
+    key = dg.AssetKey(target.split("."))
+    declared = {
+        **common,
+        "write": "upsert",
+        "primary_key": list(primary_key or ()),
+        "layout": list(partition_by),
+        SOURCE: source,
+        SOURCE_TABLE: source_table,
+    }
+    asset.setdefault("pool", pool_of(key.to_python_identifier()))
+    asset.setdefault("retry_policy", RETRY)
+    asset.setdefault("kinds", {"cdc", str(common["format"])})
+    asset.setdefault("description", f"The table {source_table} of the database {source!r}.")
+
+    @dg.asset(
+        key=key,
+        metadata={name: value for name, value in declared.items() if value},
+        required_resource_keys={"lake", source},
+        output_required=False,
+        **asset,
+    )
+    def followed(context: dg.AssetExecutionContext, config: CdcRun) -> Iterator[dg.MaterializeResult]:
+        lake: LakeResource = context.resources.lake
+        to = lake.declared(key, context.assets_def)
+        found = getattr(context.resources, source).open(source_table)
+        try:
+            with as_dagster_failures(key, []):
+                report = sync_table(
+                    found,
+                    source_table,
+                    lake.lake,
+                    to.name,
+                    to.format,
+                    primary_key=primary_key,
+                    partition_by=partition_by,
+                    properties=dict(to.properties),
+                    # A retry, and a re-execution, go on with the restart that the run began.
+                    restart=(context.run.root_run_id or context.run.run_id) if config.restart else False,
+                    snapshot_properties={
+                        "dagster/asset": to.asset.to_user_string(),
+                        "dagster/run_id": context.run.run_id,
+                    },
+                    max_rows=config.max_rows,
+                    max_seconds=config.max_seconds,
+                )
+        finally:
+            found.close()
+        table = lake.lake.table(to.name)
+        told = {**metadata_of(table, to), **_told(report)}
+        newest = table.current_snapshot()
+        if report.is_complete and newest is not None and _has_changed(context.instance, key, table):
+            yield dg.MaterializeResult(
+                asset_key=key,
+                metadata={**told, "lake/snapshot_id": newest.id, "dagster/row_count": table.scan().count()},
+                data_version=dg.DataVersion(str(newest.id)),
+            )
+        else:
+            context.log_event(dg.AssetObservation(key, metadata=told))
+
+    return followed
+
+
+def _told(report: Report) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "cdc/position": report.position,
+        "cdc/lag_seconds": report.lag_seconds,
+        "cdc/snapshot_rows": report.snapshot_rows,
+        "cdc/snapshot_is_complete": report.is_complete,
+        "cdc/rows": report.rows,
+        **{f"cdc/rows {kind}": count for kind, count in sorted(report.rows_by_kind.items())},
+        "cdc/commits": len(report.snapshots),
+        "cdc/schema_changes": ", ".join(report.schema_changes) or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _has_changed(instance: dg.DagsterInstance, key: dg.AssetKey, table: Any) -> bool:
+    """Whether the table has commits of rows since the last materialization; also those of a run that died before it said so."""
+    event = instance.get_latest_materialization_event(key)
+    last = event and event.asset_materialization and event.asset_materialization.metadata.get("lake/snapshot_id")
+    if not last:
+        return True
+    return any(
+        POSITION in each.properties and (COMMITTED in each.properties or SNAPSHOT in each.properties)
+        for each in snapshots_after(table, int(str(last.value)))
+    )
+
+
+def _followed_among(assets: Iterable[Any]) -> list[TableAsset]:
+    return [each for each in tables_of(assets).values() if SOURCE_TABLE in each.metadata]
+
+
+def _lag(resources: Any, asset: TableAsset) -> float | None:
+    source_table, source = str(asset.metadata[SOURCE_TABLE]), getattr(resources, str(asset.metadata[SOURCE]))
+    lake: Lake = resources.lake.lake
+    found = source.open(source_table)
+    try:
+        return lag_seconds(found, source_table, lake, asset.table(resources.lake).name)
+    finally:
+        found.close()
+
+
+def _lag_check(asset: TableAsset, max_lag: timedelta) -> dg.AssetChecksDefinition:
+    source = str(asset.metadata[SOURCE])
+
+    @dg.asset_check(
+        asset=asset.key,
+        name=LAG,
+        description=f"The oldest change that is not in the table was committed less than {max_lag} ago.",
+        required_resource_keys={"lake", source},
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        with as_dagster_failures(asset.key, []):
+            lag = _lag(context.resources, asset)
+        if lag is None:
+            return dg.AssetCheckResult(passed=False, metadata={"cdc/snapshot_is_complete": False})
+        return dg.AssetCheckResult(passed=lag < max_lag.total_seconds(), metadata={"cdc/lag_seconds": lag})
+
+    return check
+
+
+def _at_work(instance: dg.DagsterInstance, asset: TableAsset) -> str | None:
+    """The run of the sensor's that is queued or running for a table, if there is one."""
+    wanted = dg.RunsFilter(tags={SOURCE_TABLE: asset.name}, statuses=IN_FLIGHT)
+    found = instance.get_runs(wanted, limit=1)
+    return found[0].run_id if found else None

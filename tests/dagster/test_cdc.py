@@ -1,0 +1,182 @@
+"""Tables of a database as assets, with the real server: micro-batches, lag, a table taken anew; in Python and in YAML."""
+
+import random
+from datetime import timedelta
+
+import dagster as dg
+import psycopg
+import pytest
+import yaml
+from dagster.components.testing import create_defs_folder_sandbox
+
+from assets.bookings import EVENT, followed_bookings
+from lakeformat import InvalidInput
+from lakeformat.dagster import CdcSource, cdc_assets, checks_for, foreign_commits, lag_checks, lag_sensor
+from resources import BOOKING_SYSTEM
+
+ORDERS, NOTES = dg.AssetKey(["shop", "orders"]), dg.AssetKey("notes")
+TABLES = {"public.orders": "shop.orders", "public.notes": "notes"}
+
+
+@pytest.fixture
+def server(postgres_server):
+    name = f"d{random.getrandbits(40):x}"
+    with psycopg.connect(postgres_server.get_uri(), autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    dsn = postgres_server.get_uri(name)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.dsn, connection.slot = dsn, name
+        connection.execute("CREATE TABLE orders (id bigint PRIMARY KEY, amount int)")
+        connection.execute("CREATE TABLE notes (id int PRIMARY KEY, text text)")
+        connection.execute("INSERT INTO orders VALUES (1, 10), (2, 20); INSERT INTO notes VALUES (1, 'a')")
+        yield connection
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
+        )
+
+
+@pytest.fixture
+def project(server, lake):
+    assets = cdc_assets("shop", TABLES, format="paimon", table_properties={"bucket": "1"}, group_name="shop")
+    return dg.Definitions(
+        assets=assets,
+        asset_checks=[*checks_for(assets), *lag_checks(assets, timedelta(hours=1))],
+        sensors=[lag_sensor(assets, timedelta(0)), foreign_commits(assets)],
+        resources={"lake": lake, "shop": CdcSource(url=server.dsn, slot=server.slot)},
+        executor=dg.in_process_executor,
+    )
+
+
+@pytest.fixture
+def run(project, instance):
+    def run(*keys, **config):
+        job = project.resolve_implicit_global_asset_job_def()
+        ops = {key.to_python_identifier(): {"config": config} for key in keys} if config else {}
+        return job.execute_in_process(
+            instance=instance, asset_selection=keys or None, run_config={"ops": ops}, raise_on_error=False
+        )
+
+    return run
+
+
+@pytest.fixture
+def sense(project, instance, lake):
+    def sense(name):
+        context = dg.build_sensor_context(instance, resources=project.resources, definitions=project)
+        return project.resolve_sensor_def(name).evaluate_tick(context)
+
+    return sense
+
+
+def test_first_the_rows_that_are_there_then_micro_batches(server, run, lake, instance, sense):
+    assert {tuple(each.asset_selection) for each in sense("cdc_lag").run_requests} == {(ORDERS,), (NOTES,)}
+    first = run()
+    assert first.success
+    assert all(each.passed for each in first.get_asset_check_evaluations())
+    (made,) = first.asset_materializations_for_node(ORDERS.to_python_identifier())
+    assert made.metadata["cdc/snapshot_rows"].value == 2
+    assert made.metadata["cdc/snapshot_is_complete"].value
+    assert made.metadata["dagster/column_schema"].schema.columns[0].name == "id"
+    assert sense("cdc_lag").skip_message == "shop/orders: 0 s behind; notes: 0 s behind"
+
+    server.execute("ALTER TABLE orders ADD note text; DELETE FROM orders WHERE id = 1")
+    server.execute("UPDATE orders SET amount = 21, note = 'dear' WHERE id = 2")
+    assert [each.asset_selection for each in sense("cdc_lag").run_requests] == [[ORDERS]]
+    second = run()
+    assert not second.asset_materializations_for_node(NOTES.to_python_identifier()), "nothing changed in it"
+    (made,) = second.asset_materializations_for_node(ORDERS.to_python_identifier())
+    told = {name: each.value for name, each in made.metadata.items() if name.startswith("cdc/")}
+    assert (told["cdc/rows"], told["cdc/rows -D"], told["cdc/rows +U"]) == (2, 1, 1)
+    assert told["cdc/schema_changes"] == "AddColumn note"
+    table = lake.lake.table("shop.orders")
+    assert table.scan().to_arrow().to_pylist() == [{"id": 2, "amount": 21, "note": "dear"}]
+    assert told["cdc/position"] == table.current_snapshot().properties["cdc.position"]
+    assert table.current_snapshot().properties["dagster/run_id"] == second.run_id
+    assert "new snapshots" in sense("foreign_commits").skip_message, "none of them is foreign"
+
+
+def test_a_table_is_taken_anew_once_and_the_others_go_on(server, run, lake):
+    run()
+    before = len(lake.lake.table("nyc.notes").snapshots())
+    server.execute("TRUNCATE orders; INSERT INTO orders SELECT i, i FROM generate_series(1, 5) i")
+    made = run(ORDERS, restart=True)
+    assert made.success
+    (told,) = made.asset_materializations_for_node(ORDERS.to_python_identifier())
+    assert told.metadata["cdc/snapshot_rows"].value == 5
+    table = lake.lake.table("shop.orders")
+    assert table.scan().count() == 5
+    assert {each.properties.get("cdc.restart") for each in table.snapshots()} == {None, made.run_id}
+    assert len(lake.lake.table("nyc.notes").snapshots()) == before
+
+
+def test_a_snapshot_that_is_cut_short_goes_on_and_is_told_once_it_is_complete(server, run, sense, instance):
+    assert not run(ORDERS, max_seconds=1e-6).asset_materializations_for_node(ORDERS.to_python_identifier())
+    (check,) = [each for each in run(NOTES).get_asset_check_evaluations() if each.check_name == "lag"]
+    assert check.passed
+    assert [each.asset_selection for each in sense("cdc_lag").run_requests] == [[ORDERS]]
+    (made,) = run(ORDERS).asset_materializations_for_node(ORDERS.to_python_identifier())
+    assert made.metadata["dagster/row_count"].value == 2
+
+
+def test_what_is_wrong_is_said(server, run, instance, lake):
+    with pytest.raises(InvalidInput, match=r"primary_keys names 'orders'; the tables are public\.orders"):
+        cdc_assets("shop", {"public.orders": "orders"}, primary_keys={"orders": ["id"]})
+    server.execute("ALTER TABLE orders DROP CONSTRAINT orders_pkey")
+    failed = run(ORDERS)
+    (failure,) = [each for each in failed.all_events if each.is_step_failure]
+    assert "primary_key=" in failure.step_failure_data.user_failure_data.description
+    assert not [each for each in failed.all_events if each.is_step_up_for_retry], "a second try says the same"
+    slots = {CdcSource(url="postgresql://x").open(name)._slot for name in ("a.b", "a_b", "A.b", "a." + "b" * 70)}
+    assert len(slots) == 4
+    assert all(len(each) <= 63 for each in slots)
+
+
+def test_bookings_of_the_demo_come_from_its_database(server, lake, instance):
+    server.execute(
+        "CREATE TABLE bookings (booking_id text PRIMARY KEY, event_at timestamptz, op text, booked_at timestamptz, flight_date date, "
+        "carrier text, flight int, origin text, dest text, cabin text, fare numeric(10, 2))"
+    )
+    server.execute(
+        "INSERT INTO bookings SELECT 'b' || i, now(), 'booked', now(), '2013-03-01', 'UA', i, 'JFK', 'LAX', 'economy', i FROM generate_series(1, 3) i"
+    )
+    bookings, source = followed_bookings(), CdcSource(url=server.dsn, slot=server.slot)
+    made = dg.materialize([bookings], resources={"lake": lake, BOOKING_SYSTEM: source}, instance=instance)
+    assert made.success
+    rows = lake.lake.table("nyc.bookings").scan().to_arrow()
+    assert set(EVENT) - {"event_date"} == set(rows.schema.names)
+    assert (rows.num_rows, bookings.partitions_def) == (3, None)
+
+
+def test_yaml_follows_a_database(server, instance, monkeypatch):
+    monkeypatch.setenv("SHOP_DSN", server.dsn)
+    fields = {
+        "lake": ("LakeComponent", {"warehouse": "warehouse", "database": "nyc"}),
+        "shop": (
+            "LakeCdcComponent",
+            {
+                "url": {"env": "SHOP_DSN"},
+                "tables": TABLES,
+                "slot": server.slot,
+                "format": "iceberg",
+                "schedule": "*/5 * * * *",
+                "run_at_lag_seconds": 60,
+                "max_lag_seconds": 600,
+            },
+        ),
+    }
+    with create_defs_folder_sandbox() as sandbox:
+        for name, (kind, attributes) in fields.items():
+            folder = sandbox.defs_folder_path / name
+            folder.mkdir()
+            contents = {"type": f"lakeformat.dagster.{kind}", "attributes": attributes}
+            (folder / "defs.yaml").write_text(yaml.safe_dump(contents))
+        with sandbox.build_all_defs() as defs:
+            repository = defs.get_repository_def()
+            assert {each.name for each in repository.schedule_defs} == {"follow_database", "sweep"}
+            assert "follow_database_at_lag" in {each.name for each in repository.sensor_defs}
+            assert {job.name for job in repository.get_all_jobs()} >= {"maintain_shop__orders", "maintain_notes"}
+            job = defs.resolve_implicit_global_asset_job_def()
+            assert job.execute_in_process(instance=instance).success
+            lake = defs.resources["lake"].lake
+            assert lake.table("nyc.notes").scan().to_arrow().to_pylist() == [{"id": 1, "text": "a"}]
