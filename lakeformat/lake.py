@@ -190,17 +190,30 @@ class Lake:
         return sorted(found | set(self._catalog.namespaces() if self._catalog else ()))
 
     def tables(self, namespace: str | None = None) -> list[str]:
-        """Full names of the tables, of one namespace or of all, sorted. Raises `NotFound` for one that is not there."""
+        """Full names of the tables, of one namespace or of all, sorted. Raises `NotFound` for one that is not there. Folders of
+        Iceberg tables that only a catalog can name are logged."""
         known = self.namespaces()
         if namespace is not None and namespace not in known:
             raise NotFound(f"no namespace {namespace!r} in {self.uri}; there are: {', '.join(known) or 'none'}")
-        found = set()
+        found, unnamed = set(), []
         for each in known if namespace is None else [namespace]:
             if self._catalog:
                 found |= set(self._catalog.tables(each))
             for folder in () if "." in each else self._store.folders(f"{each}{_DATABASE}"):
-                if _NAME.fullmatch(folder) and self._format(self._table_store(f"{each}.{folder}")) is not None:
+                if not _NAME.fullmatch(folder):
+                    continue
+                store = self._table_store(f"{each}.{folder}")
+                if self._format(store) is not None:
                     found.add(f"{each}.{folder}")
+                elif self._catalog is None and refers_to_catalog(store):
+                    unnamed.append(store.root)
+        if unnamed:
+            log.warning(
+                "%s: %d folders hold Iceberg tables of a catalog, which are not listed, e.g. %s; open Lake(..., catalog=...)",
+                self.uri,
+                len(unnamed),
+                unnamed[0],
+            )
         return sorted(found)
 
     def create_namespace(self, name: str) -> None:

@@ -99,12 +99,14 @@ def test_tables_in_object_storage_take_its_options():
         assert ids(lakeformat.open_table(document, **server.options)) == [1]
 
 
-def test_a_folder_of_a_catalogs_metadata_says_so(tmp_path):
+def test_a_folder_of_a_catalogs_metadata_says_so(tmp_path, caplog):
     table = Lake(tmp_path / "w", catalog="sql").create_table("a.t", SCHEMA, format="iceberg")
     table.append(rows(1))
     newest = sorted(folder(table).glob("metadata/*.json"))[-1]
     says = rf"in a catalog.*open_table\('file://{newest}'\)"
     lake = Lake(tmp_path / "w")
+    assert lake.tables() == []
+    assert f"1 folders hold Iceberg tables of a catalog, which are not listed, e.g. {table.uri}" in caplog.text
     with pytest.raises(NotFound, match=says):
         lakeformat.open_table(table.uri)
     with pytest.raises(NotFound, match=says):
