@@ -273,7 +273,7 @@ def test_a_consumer_may_protect_changelogs_alone(lake):
 
 
 def test_producers_have_names(lake):
-    with pytest.raises(InvalidInput, match="must be none, input, lookup or full-compaction"):
+    with pytest.raises(InvalidInput, match="must be 'none', 'input', 'lookup' or 'full-compaction'"):
         make(lake, keyed=True, **{"changelog-producer": "all"})
 
 

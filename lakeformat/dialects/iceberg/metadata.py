@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from lakeformat.codec import document as documents
 from lakeformat.codec import order, parsing, transform
-from lakeformat.dialects.iceberg import options, types
+from lakeformat.dialects.iceberg import option_rules, options, types
 from lakeformat.errors import (
     CorruptFile,
     CorruptTable,
@@ -733,7 +733,7 @@ def require_writable(base: State, where: str, version: int | None = None) -> Non
             f"{where}: Iceberg format version {version} is read, not written; "
             f"alter().set_properties({{'{FORMAT_VERSION}': '2'}}) makes it one that is"
         )
-    options.require_writable(base.schema.properties, where)
+    option_rules.require_writable(base.schema.properties, where)
 
 
 def format_version(base: State) -> int:
@@ -779,8 +779,8 @@ def declare(schema: Schema, where: str) -> Schema:
     numbered, last = evolution.number(fields, 0, collections_have_ids=True)
     check_partitions(schema.partitioning.fields, numbered, where)
     partition = [replace(f, id=_FIRST_PARTITION_ID + i) for i, f in enumerate(schema.partitioning.fields)]
-    options.check_new({k: v for k, v in schema.properties.items() if k != FORMAT_VERSION}, where)
-    options.require_writable(schema.properties, where)
+    option_rules.check_new({k: v for k, v in schema.properties.items() if k != FORMAT_VERSION}, where)
+    option_rules.require_writable(schema.properties, where)
     partitioning = Partitioning(tuple(partition), 0)
     order.check(schema.sort_order.fields, numbered, where)
     sort_order = SortOrder(schema.sort_order.fields, 1 if schema.sort_order else 0)

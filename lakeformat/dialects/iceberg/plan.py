@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import order, single_value, waist
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dialects.iceberg import conflict, layout, manifest, metadata, options, scan, types
+from lakeformat.dialects.iceberg import conflict, layout, manifest, metadata, option_rules, options, scan, types
 from lakeformat.dialects.iceberg.manifest import ENTRY, FileContent, ManifestContent, Manifests, Status
 from lakeformat.dialects.iceberg.metadata import FORMAT_VERSION, MAIN, OPERATION_ID, VERB, Spec, State
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
@@ -139,8 +139,8 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
         version = metadata.check_version(properties.pop(FORMAT_VERSION), version, reader.root)
     metadata.require_writable(base, reader.root, version)
     types.check_supported(fields, version)
-    options.check_new({k: v for k, v in properties.items() if before.properties.get(k) != v}, reader.root)
-    options.require_writable(properties, reader.root)
+    option_rules.check_new({k: v for k, v in properties.items() if before.properties.get(k) != v}, reader.root)
+    option_rules.require_writable(properties, reader.root)
     document = metadata.next_document(reader, base, _now(base, stamp))
     if version > metadata.format_version(base):
         document = metadata.upgraded(document, version)

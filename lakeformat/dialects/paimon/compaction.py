@@ -43,13 +43,13 @@ def compaction(
     if base.schema.primary_key:
         return _of_keys(reader, base, full, scope, now_ms)
     found = scan.files(reader, base, scope)
-    given = base.schema.properties
-    target, small = options.target_file_bytes(base.schema), options.small_file_bytes(base.schema)
-    least = _IDLE_MINIMUM if full else max(options.integer(given, "compaction.min.file-num"), 2)
-    ordered = options.integer(given, "bucket") > 0
+    given = options.of(base.schema)
+    target, small = options.of(base.schema).target_file_bytes, options.of(base.schema).small_file_bytes
+    least = _IDLE_MINIMUM if full else max(given.compaction_min_file_num, 2)
+    ordered = given.bucket > 0
     write = layout(base)
     lost = scan.deleted_rows(reader, base, found)
-    enough = 0.0 if full else options.share(given, "compaction.delete-ratio-threshold")
+    enough = 0.0 if full else given.compaction_delete_ratio_threshold
     heavy = lost > enough * np.asarray(found.entries["_ROW_COUNT"])
     result = []
     for rows in _buckets(found, base, ordered):
@@ -72,7 +72,7 @@ def compaction(
 
 def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
     """All files of each partition, to be sorted (Paimon's `sort_compact`): of append tables without buckets only."""
-    if base.schema.primary_key or options.integer(base.schema.properties, "bucket") > 0:
+    if base.schema.primary_key or options.of(base.schema).bucket > 0:
         raise UnsupportedFeature(
             f"{reader.root}: compact(sort_by=...) of a table with a primary key or fixed buckets: the rows of its buckets have "
             "an order of their own; compact() without sort_by"
@@ -90,19 +90,17 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
 def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
     """Of tables with a primary key without `write-only`: what the sorted runs ask for, or by `full-compaction.delta-commits`
     all. That counts the commits of a stream; where there is no `number`, every write counts (as in Paimon on Spark)."""
-    given = schema.properties
-    if not schema.primary_key or options.boolean(given, "write-only"):
+    given = options.of(schema)
+    if not schema.primary_key or given.write_only:
         return None
-    producer = options.changelog_producer(given)
-    every = options.integer(given, "full-compaction.delta-commits", 1 if producer == "full-compaction" else 0)
-    trigger = options.integer(given, "num-sorted-run.compaction-trigger")
+    every = given.delta_commits
+    trigger = given.num_sorted_run_compaction_trigger
     return Upkeep(
         full=every > 0 and (number is None or (number + 1) % every == 0),
         everywhere=every > 1 and number is not None,
-        waits=options.boolean(given, "commit.force-compact")
-        or (options.lifts_level_0(given) and options.boolean(given, "lookup-wait")),
-        hides=options.hides_level_0(given),
-        ahead=max(options.integer(given, "num-sorted-run.stop-trigger", trigger + 3) - trigger, 1),
+        waits=given.commit_force_compact or (given.lifts_level_0 and given.lookup_wait),
+        hides=given.hides_level_0,
+        ahead=max(given.stop_trigger - trigger, 1),
     )
 
 
@@ -122,17 +120,17 @@ class Rules:
 
     @classmethod
     def of(cls, schema: Schema, now_ms: int | None = None) -> Rules:
-        given = schema.properties
+        given = options.of(schema)
         return cls(
-            levels=options.level_count(given),
-            trigger=options.integer(given, "num-sorted-run.compaction-trigger"),
-            size_ratio=options.integer(given, "compaction.size-ratio") + _off_peak(schema, now_ms),
-            amplification=options.integer(given, "compaction.max-size-amplification-percent"),
-            full_below_bytes=options.size(given, "compaction.total-size-threshold"),
-            full_above_bytes=options.size(given, "compaction.incremental-size-threshold"),
-            full_after_ms=options.duration(given, "compaction.optimization-interval"),
-            large_bytes=options.small_file_bytes(schema),
-            lifts_level_0=options.lifts_level_0(given),
+            levels=given.level_count,
+            trigger=given.num_sorted_run_compaction_trigger,
+            size_ratio=given.compaction_size_ratio + _off_peak(schema, now_ms),
+            amplification=given.compaction_max_size_amplification_percent,
+            full_below_bytes=given.compaction_total_size_threshold,
+            full_above_bytes=given.compaction_incremental_size_threshold,
+            full_after_ms=given.compaction_optimization_interval,
+            large_bytes=options.of(schema).small_file_bytes,
+            lifts_level_0=given.lifts_level_0,
         )
 
 
@@ -181,13 +179,13 @@ def _growing(levels: np.ndarray, sizes: np.ndarray, taken: int, rules: Rules) ->
 
 def _off_peak(schema: Schema, now_ms: int | None) -> int:
     """Percent that `compaction.offpeak-ratio` adds to the size ratio between two hours of the day, by the local clock."""
-    given = schema.properties
-    start, end = (options.integer(given, f"compaction.offpeak.{each}.hour") for each in ("start", "end"))
+    given = options.of(schema)
+    start, end = given.compaction_offpeak_start_hour, given.compaction_offpeak_end_hour
     if now_ms is None or start == end:
         return 0
     hour = metadata.local_ms(now_ms) // 3_600_000 % 24
     is_inside = start <= hour < end if start < end else hour >= start or hour < end
-    return options.integer(given, "compaction.offpeak-ratio") if is_inside else 0
+    return given.compaction_offpeak_ratio if is_inside else 0
 
 
 def _is_due(created_ms: np.ndarray, levels: np.ndarray, rules: Rules, now_ms: int | None) -> bool:
@@ -207,18 +205,18 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
         return []
     given = write.keyed
     assert given is not None, write
-    producer = options.changelog_producer(schema.properties)
+    producer = options.of(schema).changelog_producer
     entries = sections.files.entries
     places = scan.bucket_codes(entries)
     levels, sizes = np.asarray(entries["_LEVEL"]), np.asarray(entries["_FILE_SIZE"])
     newest = np.asarray(entries["_MAX_SEQUENCE_NUMBER"])
     created = np.asarray(pc.fill_null(entries["_CREATION_TIME"], 0), np.int64)
     lost = scan.deleted_rows(reader, base, sections.files)
-    enough = 0.0 if full else options.share(schema.properties, "compaction.delete-ratio-threshold")
+    enough = 0.0 if full else options.of(schema).compaction_delete_ratio_threshold
     worn = lost > enough * np.asarray(entries["_ROW_COUNT"])
     worn_names = entries["_FILE_NAME"].filter(pa.array(worn)).combine_chunks()
-    marked, first = options.has_vectors(schema.properties), options.keeps_first_row(schema.properties)
-    looks_up = first or options.looks_up(schema.properties)
+    marked, first = options.of(schema).has_vectors, options.of(schema).keeps_first_row
+    looks_up = first or options.of(schema).looks_up
     # Readers of others add up what stands on several levels (pypaimon, pypaimon-rust): then there is only one.
     sums_up = bool(given.merge.aggregations)
     result: list[RewriteTask] = []
@@ -327,7 +325,7 @@ def _unit(
     """
     assert write.keyed is not None, write
     level, fields = write.keyed.level, (*base.schema.fields, SEQUENCE, VALUE_KIND)
-    producer = options.changelog_producer(base.schema.properties)
+    producer = options.of(base.schema).changelog_producer
     entries, starts = sections.files.entries, sections.starts
     alone = sections.sizes == 1
     sizes = np.asarray(entries["_FILE_SIZE"])[starts]
@@ -356,14 +354,14 @@ def _unit(
                 task,
                 changelog=_log(base, write) if producer in {"lookup", "full-compaction"} else None,
                 before=_before(reader, base, part, known, fields),
-                compared=options.compared(base.schema),
+                compared=options.of(base.schema).compared,
             )
         yield task
 
 
 def _log(base: State, write: WriteTask) -> WriteTask:
     assert write.keyed is not None, write
-    prefix = options.text(base.schema.properties, "changelog-file.prefix")
+    prefix = options.of(base.schema).changelog_file_prefix
     return replace(write, content=Content.CHANGELOG, name_prefix=prefix, keyed=replace(write.keyed, level=0))
 
 

@@ -196,7 +196,7 @@ def require_inside(added: tuple[WrittenFile, ...], schema: Schema, scope: Expres
 def _require_same_buckets(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
     """A partition keeps the number of buckets it was written with, until it is overwritten."""
     schema = metadata.schema_at(reader, base, request.schema_id)
-    buckets = options.integer(schema.properties, "bucket")
+    buckets = options.of(schema).bucket
     if buckets <= 0 or base.schema.id == 0 or not added:
         return
     entries = manifest.live_entries(
@@ -214,7 +214,7 @@ def _require_same_buckets(reader: Reader, base: State, request: Request, added: 
 def _require_same_index(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
     """Raise `Conflict` if others gave keys of the partitions of `added` buckets since these rows were given theirs."""
     schema, since = base.schema, request.absent_until
-    is_dynamic = schema.primary_key and options.integer(schema.properties, "bucket") == -1
+    is_dynamic = schema.primary_key and options.of(schema).bucket == -1
     if not is_dynamic or metadata.crosses_partitions(schema) or not added or since == base.version:
         return
     scope = manifest.scope_of(schema, {f.partition for f in added})
@@ -265,7 +265,7 @@ def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to
 
 def _require_all_seen(reader: Reader, base: State, scope: Expression) -> None:
     """Raise `Conflict` if rows wait on level 0 that no reader has seen."""
-    if not base.schema.primary_key or not options.hides_level_0(base.schema.properties):
+    if not base.schema.primary_key or not options.of(base.schema).hides_level_0:
         return
     levels = manifest.live_entries(reader, base.document, base.schema, scope)["_LEVEL"]
     if waiting := pc.sum(pc.equal(levels, 0)).as_py():

@@ -55,8 +55,8 @@ _HINTS = {"LATEST", "EARLIEST"}
 
 def default_retention(schema: Schema, now_ms: int) -> Retention:
     """What the table's own options ask for (`snapshot.num-retained.*`, `snapshot.time-retained`)."""
-    least, most, kept_ms = options.snapshots_kept(schema.properties)
-    limit = options.integer(schema.properties, "snapshot.expire.limit")
+    least, most, kept_ms = options.of(schema).snapshots_kept
+    limit = options.of(schema).snapshot_expire_limit
     return Retention(retain_min=least, retain_max=most, older_than_ms=now_ms - kept_ms, limit=limit)
 
 
@@ -74,7 +74,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
     kept = [documents[i] for i in ids if i not in expired | strays]
     gone = [documents[i] for i in ids if i in expired - strays]
     left = {d["id"]: d for d in metadata.read_changelogs(reader, metadata.changelog_ids(reader))}
-    if options.outlives_snapshots(base.schema.properties):
+    if options.of(base.schema).outlives_snapshots:
         left = {d["id"]: d for d in gone if d["id"] not in replaced} | left
     over = _over(reader, base.schema, left, documents, ids, now_ms)
     logs = [left[i] for i in sorted(left.keys() - over)]
@@ -83,7 +83,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
         return NOTHING
     keepers = [*kept, *metadata.tags(reader).values(), *_branch_documents(reader)]
     found = _unreachable(reader, base, gone, kept, keepers, silent, logs)
-    clean = options.boolean(base.schema.properties, "snapshot.clean-empty-directories")
+    clean = options.of(base.schema).snapshot_clean_empty_directories
     hints = {f"{metadata.SNAPSHOT_FOLDER}/EARLIEST": str(kept[0]["id"]).encode()}
     if logs:
         ends = zip(("EARLIEST", "LATEST"), (logs[0]["id"], logs[-1]["id"]), strict=True)
@@ -105,7 +105,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
 def due(reader: Reader, base: State, made: Snapshot, now_ms: int) -> Retention | None:
     """What is kept after the commit `made` on `base`, where the table asks for expiry with its commits and one listing of the
     snapshots, which tells how old they are, shows one that may go; else None."""
-    if made.id <= base.version or not options.expires_with_commits(base.schema.properties):
+    if made.id <= base.version or not options.of(base.schema).expires_with_commits:
         return None
     kept = default_retention(base.schema, now_ms)
     least = max(kept.retain_min, 1)
@@ -151,8 +151,8 @@ def replaced_history(reader: Reader, version: int) -> Expiry:
 def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression | None:
     """The partitions older than `partition.expiration-time`, by their value or by their newest file; at most
     `partition.expiration-max-num` (100) of them, oldest first. None when there is none, or no such option."""
-    given = base.schema.properties
-    kept_ms = options.duration(given, "partition.expiration-time")
+    given = options.of(base.schema)
+    kept_ms = given.partition_expiration_time
     if kept_ms is None or not base.schema.partitioning:
         return None
     now = metadata.local_ms(now_ms)  # Files and partitions are dated by the local clock.
@@ -160,7 +160,7 @@ def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression |
     codes, values = manifest.partitions(entries, base.schema)
     tuples = manifest.partition_values(values, base.schema)
     moments: list[int | None]
-    match options.text(given, "partition.expiration-strategy"):
+    match given.partition_expiration_strategy:
         case "values-time":
             moments = [_moment(base.schema, v) for v in tuples]
         case "update-time":
@@ -170,7 +170,7 @@ def expired_partitions(reader: Reader, base: State, now_ms: int) -> Expression |
         case other:
             raise UnsupportedFeature(f"{reader.root}: partition.expiration-strategy={other}: not supported")
     over = sorted((m, i) for i, m in enumerate(moments) if m is not None and m < now - kept_ms)
-    chosen = over[: options.integer(given, "partition.expiration-max-num")]
+    chosen = over[: given.partition_expiration_max_num]
     return manifest.scope_of(base.schema, [tuples[i] for _, i in chosen]) if chosen else None
 
 
@@ -261,8 +261,8 @@ def _old(
 ) -> list[int]:
     """The ids that a retention lets go: a run from the oldest on. A snapshot is as old as its successor, for until then it
     was the current one (ExpireSnapshotsImpl)."""
-    given = schema.properties
-    waits = not (options.outlives_snapshots(given) and options.boolean(given, "consumer.changelog-only"))
+    given = options.of(schema)
+    waits = not (given.outlives_snapshots and given.consumer_changelog_only)
     consumed = min(metadata.consumers(reader).values(), default=None) if waits else None
     if consumed is not None and consumed in documents and _is_told_by_rows(documents[consumed]):
         consumed -= 1
@@ -293,12 +293,12 @@ def _over(
 ) -> set[int]:
     """The changelogs among `left` that the table's options let go (ExpireChangelogImpl). They are counted with the snapshots
     after them, and each lasts until its successor is too old; without options of their own, they go as snapshots do."""
-    given = schema.properties
+    given = options.of(schema)
     latest = ids[-1] if ids else 0
-    least, most, kept_ms = options.changelogs_kept(given)
+    least, most, kept_ms = given.changelogs_kept
     old_ms = now_ms - kept_ms
     consumed = min(metadata.consumers(reader).values(), default=None)
-    limit = options.integer(given, "snapshot.expire.limit")
+    limit = given.snapshot_expire_limit
     every = {**documents, **left}
     successor = dict(itertools.pairwise(sorted(every)))
     over: set[int] = set()

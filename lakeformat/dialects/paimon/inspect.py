@@ -105,7 +105,7 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
     count = len(values)
     sizes = np.asarray(entries["_FILE_SIZE"], np.int64)
     if small_file_bytes is None:
-        small_file_bytes = options.small_file_bytes(schema)
+        small_file_bytes = options.of(schema).small_file_bytes
     small = sizes < small_file_bytes
     created = np.asarray(pc.fill_null(entries["_CREATION_TIME"], 0), np.int64)
     newest = np.zeros(count, np.int64)

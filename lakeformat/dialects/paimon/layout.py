@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from lakeformat.dialects.paimon import manifest, metadata, options, types
+from lakeformat.dialects.paimon import manifest, merging, metadata, options, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type
@@ -78,31 +78,31 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     """
     schema = base.schema
     metadata.require_writable(schema, f"table at schema {schema.id}")
-    given = schema.properties
-    format = options.file_format(given)
-    buckets, bucket_key = options.integer(given, "bucket"), metadata.bucket_key(schema)
+    given = options.of(schema)
+    format = given.file_format
+    buckets, bucket_key = given.bucket, metadata.bucket_key(schema)
     if buckets > 1 and not bucket_key:
         raise UnsupportedFeature(
             f"{buckets} buckets without a bucket-key: old engines hashed whole rows; such a table can only be read"
         )
-    compression = options.compression(given)
-    block_bytes = options.size(given, "file.block-size", None)
+    compression = given.compression()
+    block_bytes = given.file_block_size
     block = {_BLOCKS[format]: str(block_bytes)} if block_bytes and format in _BLOCKS else {}
     return WriteTask(
         fields=types.with_file_ids(schema.fields),
         directory=directory(schema),
         partition_by=schema.partitioning.fields,
-        bucket=BucketRule(bucket_key, buckets, options.text(given, "bucket-function.type"))
+        bucket=BucketRule(bucket_key, buckets, given.bucket_function_type)
         if buckets > 0 and bucket_key  # One bucket needs no key.
         else None,
         default_bucket=UNAWARE_BUCKET,
         file_format=format,
         compression=_COMPRESSIONS.get(compression, compression),
-        compression_level=options.integer(given, "file.compression.zstd-level") if compression == "zstd" else None,
-        target_size_bytes=options.target_file_bytes(schema),
-        name_prefix=options.text(given, "data-file.prefix"),
+        compression_level=given.file_compression_zstd_level if compression == "zstd" else None,
+        target_size_bytes=given.target_file_bytes,
+        name_prefix=given.data_file_prefix,
         stats=stats_modes(schema),
-        options=block | {key: value for key, value in given.items() if key.startswith(f"{format}.")},
+        options=block | {key: value for key, value in schema.properties.items() if key.startswith(f"{format}.")},
         keyed=_keyed(base, reader) if schema.primary_key else None,
     )
 
@@ -113,39 +113,39 @@ def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, .
 
 
 def directory(schema: Schema) -> Directory:
-    given = schema.properties
+    given = options.of(schema)
     return Directory(
         schema.partitioning.names,
         tuple(schema.field(n).type for n in schema.partitioning.names),
-        options.text(given, "partition.default-name"),
-        options.boolean(given, "partition.legacy-name"),
-        options.text(given, "data-file.path-directory").strip("/"),
+        given.partition_default_name,
+        given.partition_legacy_name,
+        given.data_file_path_directory.strip("/"),
     )
 
 
 def stats_modes(schema: Schema) -> tuple[tuple[StatsMode, int], ...]:
     """`metadata.stats-mode`, or a column's own `fields.<name>.stats-mode`: (mode, length) for each column."""
-    general = options.text(schema.properties, "metadata.stats-mode")
+    general = options.of(schema).metadata_stats_mode
     return tuple(_mode(schema.properties.get(f"fields.{f.name}.stats-mode", general)) for f in schema.fields)
 
 
 def _keyed(base: State, reader: Reader | None) -> KeyValues:
     schema = base.schema
     own = tuple(schema.field(name) for name in metadata.key_of(schema))
-    is_thin = options.boolean(schema.properties, "data-file.thin-mode")
+    is_thin = options.of(schema).data_file_thin_mode
     repeated = () if is_thin else types.key_fields(own)
     return KeyValues(
-        merge=options.merging(schema, f"table at schema {schema.id}"),
+        merge=merging.merging(schema, f"table at schema {schema.id}"),
         fields=(*repeated, SEQUENCE, VALUE_KIND, *types.with_file_ids(schema.fields)),
         key_fields=repeated or own,
         first=None if reader is None else _next_numbers(base, reader),
         index=None
-        if reader is None or options.integer(schema.properties, "bucket") > 0 or metadata.crosses_partitions(schema)
+        if reader is None or options.of(schema).bucket > 0 or metadata.crosses_partitions(schema)
         else _hash_index(base, reader),
         places=_key_places(base, reader) if reader is not None and metadata.crosses_partitions(schema) else None,
-        kind_column=options.kind_column(schema, f"table at schema {schema.id}"),
-        changelog_prefix=options.text(schema.properties, "changelog-file.prefix")
-        if options.changelog_producer(schema.properties) == "input"
+        kind_column=merging.kind_column(schema, f"table at schema {schema.id}"),
+        changelog_prefix=options.of(schema).changelog_file_prefix
+        if options.of(schema).changelog_producer == "input"
         else None,
     )
 
@@ -153,7 +153,7 @@ def _keyed(base: State, reader: Reader | None) -> KeyValues:
 def _hash_index(base: State, reader: Reader) -> HashIndex:
     """Which hashes of keys are in which bucket (`bucket` = -1)."""
     schema = base.schema
-    most = options.integer(schema.properties, "dynamic-bucket.max-buckets")
+    most = options.of(schema).dynamic_bucket_max_buckets
     entries = manifest.read_index(reader, base.document)
     entries = entries.filter(pc.equal(entries["_INDEX_TYPE"], manifest.HASH_INDEX))
     files: dict[str, tuple[tuple[int, str], ...]] = {}
@@ -169,7 +169,7 @@ def _hash_index(base: State, reader: Reader) -> HashIndex:
         columns=metadata.key_of(schema),
         files=files,
         folder=metadata.INDEX_FOLDER,
-        target_rows=max(options.integer(schema.properties, "dynamic-bucket.target-row-num"), 1),
+        target_rows=max(options.of(schema).dynamic_bucket_target_row_num, 1),
         max_buckets=most if most > 0 else None,
     )
 
@@ -177,7 +177,7 @@ def _hash_index(base: State, reader: Reader) -> HashIndex:
 def _key_places(base: State, reader: Reader) -> KeyPlaces:
     """What buckets there are where keys change partitions; which keys they have, their rows tell."""
     schema = base.schema
-    most = options.integer(schema.properties, "dynamic-bucket.max-buckets")
+    most = options.of(schema).dynamic_bucket_max_buckets
     live = manifest.live_entries(reader, base.document, schema)
     counted = live.group_by(["_PARTITION", "_BUCKET"]).aggregate([("_ROW_COUNT", "sum")])
     found: dict[str, dict[int, int]] = {}
@@ -192,9 +192,9 @@ def _key_places(base: State, reader: Reader) -> KeyPlaces:
         key=schema.primary_key,
         partition=schema.partitioning.names,
         rows=found,
-        target_rows=max(options.integer(schema.properties, "dynamic-bucket.target-row-num"), 1),
+        target_rows=max(options.of(schema).dynamic_bucket_target_row_num, 1),
         max_buckets=most if most > 0 else None,
-        removes_late=options.has_vectors(schema.properties) and options.hides_level_0(schema.properties),
+        removes_late=options.of(schema).has_vectors and options.of(schema).hides_level_0,
     )
 
 

@@ -410,8 +410,8 @@ def emit(entries: pa.Table, schema: Schema, name: str) -> Manifests:
     what is smaller would be merged again and again."""
     if len(entries) == 0:
         return NO_MANIFESTS
-    codec = options.manifest_codec(schema.properties)
-    target = options.size(schema.properties, "manifest.target-file-size")
+    codec = options.of(schema).manifest_codec
+    target = options.of(schema).manifest_target_file_size
     whole = avro.encode(_nest(entries), ENTRY_SCHEMA, codec)
     count = max(int(len(whole) / (1.1 * target)), 1)
     step = -(-len(entries) // count)
@@ -428,7 +428,7 @@ def emit(entries: pa.Table, schema: Schema, name: str) -> Manifests:
 
 def emit_list(metas: pa.Table, schema: Schema) -> bytes:
     """Rows of `META` -> a manifest list."""
-    return avro.encode(metas.select(META.names), META_SCHEMA, options.manifest_codec(schema.properties))
+    return avro.encode(metas.select(META.names), META_SCHEMA, options.of(schema).manifest_codec)
 
 
 def emit_hash_index(entries: pa.Table, added: Sequence[WrittenFile], schema: Schema) -> bytes:
@@ -472,7 +472,7 @@ def index_entries(
 
 def emit_index(entries: pa.Table, schema: Schema) -> bytes:
     """Rows of `INDEX_ENTRY` -> an index manifest."""
-    return avro.encode(entries, INDEX_SCHEMA, options.manifest_codec(schema.properties))
+    return avro.encode(entries, INDEX_SCHEMA, options.of(schema).manifest_codec)
 
 
 def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> bytes:
@@ -480,15 +480,15 @@ def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> byt
     if data[:3] == b"ORC":
         raise UnsupportedFeature(f"{where}: index manifests in ORC are read, not written")
     decoded = avro.decode(data)
-    return avro.encode(decoded.table.filter(keep), decoded.schema, options.manifest_codec(schema.properties))
+    return avro.encode(decoded.table.filter(keep), decoded.schema, options.of(schema).manifest_codec)
 
 
 def merge(reader: Reader, metas: pa.Table, schema: Schema, name: str) -> Manifests:
     """Manifests -> fewer manifests that say the same (ManifestFileMerger): all of them when much is deleted or small,
     else neighbours into files of the target size. `files` holds the new ones; `metas` names old and new, in order."""
-    target = options.size(schema.properties, "manifest.target-file-size")
-    threshold = options.size(schema.properties, "manifest.full-compaction-threshold-size")
-    least = options.integer(schema.properties, "manifest.merge-min-count")
+    target = options.of(schema).manifest_target_file_size
+    threshold = options.of(schema).manifest_full_compaction_threshold_size
+    least = options.of(schema).manifest_merge_min_count
     sizes = metas["_FILE_SIZE"].to_numpy()
     worth = (metas["_NUM_DELETED_FILES"].to_numpy() > 0) | (sizes < target)
     if len(metas) > 1 and sizes[worth].sum() >= threshold:

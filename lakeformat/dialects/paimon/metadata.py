@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakeformat.codec import murmur, parsing
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dialects.paimon import options, types
+from lakeformat.dialects.paimon import merging, option_rules, options, types
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model.operation import Create, Evolve, Operation, OperationKind, Request, Rewrite
 from lakeformat.model.partition import identity, require_identity
@@ -307,7 +307,7 @@ def declare(schema: Schema, where: str) -> Schema:
     fields = tuple(replace(f, nullable=False) if f.name in schema.primary_key else f for f in fields)
     numbered, last = types.number(fields)
     declared = replace(schema, fields=numbered, id=0, last_field_id=last, properties=dict(schema.properties))
-    options.check_new(declared.properties, where)
+    option_rules.check_new(declared.properties, where)
     check_options(declared, where)
     return declared
 
@@ -327,15 +327,15 @@ def check_options(schema: Schema, where: str) -> None:
     """Raise for options that cannot be, or that ask for what lakeformat does not write."""
     if set(schema.partitioning.names) == set(schema.names):
         raise InvalidInput(f"{where}: every column is a partition column; a table needs one that is not")
-    options.check_values(schema.properties, where)
+    option_rules.check_values(schema.properties, where)
     require_writable(schema, where)
-    buckets = options.integer(schema.properties, "bucket")
+    buckets = options.of(schema).bucket
     keys = bucket_key(schema)
     if buckets == 0 or buckets < -2:
         raise InvalidInput(f"{where}: bucket={buckets}; it must be -1 or at least 1")
     if schema.primary_key:
         _check_key(schema, keys, buckets, where)
-    if buckets == -1 and options.names(schema.properties, "bucket-key"):
+    if buckets == -1 and options.of(schema).bucket_key:
         raise InvalidInput(f"{where}: bucket-key needs a fixed number of buckets: set bucket to 1 or more")
     if buckets > 0 and not keys:
         raise InvalidInput(f"{where}: bucket={buckets} needs bucket-key, the columns whose hash chooses the bucket")
@@ -355,18 +355,17 @@ def check_options(schema: Schema, where: str) -> None:
     if keys and buckets > 0:  # Whether the function takes them shows without a row.
         kinds = [schema.field(key).type for key in keys]
         nothing = [pa.nulls(0, to_arrow(kind)) for kind in kinds]
-        murmur.buckets(nothing, kinds, buckets, options.text(schema.properties, "bucket-function.type"))
-    if options.file_format(schema.properties) == "avro":
+        murmur.buckets(nothing, kinds, buckets, options.of(schema).bucket_function_type)
+    if options.of(schema).file_format == "avro":
         for each in walk(schema.fields):
             if not _AVRO_NAME.fullmatch(each.name):
                 raise InvalidInput(f"{where}: column {each.name!r}: Avro's names are letters, digits and underscores")
-    options.compression(schema.properties)
-    options.manifest_codec(schema.properties)
+    options.of(schema).compression()
 
 
 def bucket_key(schema: Schema) -> tuple[str, ...]:
     """The columns whose hash chooses the bucket: `bucket-key`, or else what `key_of` says."""
-    return options.names(schema.properties, "bucket-key") or key_of(schema)
+    return options.of(schema).bucket_key or key_of(schema)
 
 
 def key_of(schema: Schema) -> tuple[str, ...]:
@@ -397,10 +396,10 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
             f"{where}: with a fixed number of buckets the primary key ({primary}) must hold all partition columns; add "
             f"{', '.join(lacking)} to primary_key"
         )
-    name = options.kind_column(schema, where)
+    name = merging.kind_column(schema, where)
     if name is not None and schema.field(name).type not in _TEXTS:
         raise InvalidInput(f"{where}: rowkind.field names {name!r}, a {schema.field(name).type}; it must be a string")
-    if options.merging(schema, where).sequence and (lacking := _beside_key(schema)):
+    if merging.merging(schema, where).sequence and (lacking := _beside_key(schema)):
         raise InvalidInput(
             f"{where}: keys that change partitions have no sequence.field: a row that came late could not be told from the "
             f"newest one of another partition; add {', '.join(lacking)} to primary_key, or leave sequence.field out"
@@ -415,23 +414,23 @@ def require_readable(base: State, where: str) -> None:
 
 
 def _require_known(schema: Schema, where: str) -> None:
-    options.require_readable(schema.properties, where)
+    option_rules.require_readable(schema.properties, where)
     if schema.primary_key:
-        options.require_mergeable(schema.properties, where)
-        options.merging(schema, where)
+        option_rules.require_mergeable(schema.properties, where)
+        merging.merging(schema, where)
 
 
 def require_writable(schema: Schema, where: str) -> None:
     """Refuse, by name, what a write would break."""
     _require_known(schema, where)
-    options.require_writable(schema.properties, where)
-    if options.integer(schema.properties, "bucket") == -2:
+    option_rules.require_writable(schema.properties, where)
+    if options.of(schema).bucket == -2:
         raise UnsupportedFeature(
             f"{where}: bucket=-2 (postpone) cannot be written; create it with bucket=-1 or bucket>0"
         )
     if schema.primary_key:
-        spec = options.merging(schema, where)
-        if options.has_vectors(schema.properties):
+        spec = merging.merging(schema, where)
+        if options.of(schema).has_vectors:
             _require_vectors_fit(schema, spec.engine, where)
         if crosses_partitions(schema) and spec.ignore_delete and spec.engine is MergeEngine.DEDUPLICATE:
             raise UnsupportedFeature(
@@ -442,7 +441,7 @@ def require_writable(schema: Schema, where: str) -> None:
 
 def _require_vectors_fit(schema: Schema, engine: MergeEngine, where: str) -> None:
     """As Paimon's own writers: deletion vectors take the older rows of a key when level 0 is compacted."""
-    producer = options.changelog_producer(schema.properties)
+    producer = options.of(schema).changelog_producer
     if engine is MergeEngine.FIRST_ROW:
         raise InvalidInput(
             f"{where}: deletion vectors with merge engine 'first-row', which deletes no row; leave them out"
@@ -626,7 +625,7 @@ def tag(reader: Reader, base: State, name: str, now_ms: int, retain_ms: int | No
 
 def attempts(schema: Schema) -> int:
     """`commit.max-retries`, and the first try."""
-    return max(options.integer(schema.properties, "commit.max-retries"), 0) + 1
+    return max(options.of(schema).commit_max_retries, 0) + 1
 
 
 def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:

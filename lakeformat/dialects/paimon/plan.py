@@ -15,7 +15,18 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import bitmap, vector_file, waist
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dialects.paimon import conflict, layout, lineage, manifest, metadata, options, scan, types
+from lakeformat.dialects.paimon import (
+    conflict,
+    layout,
+    lineage,
+    manifest,
+    merging,
+    metadata,
+    option_rules,
+    options,
+    scan,
+    types,
+)
 from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSource
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import AlreadyExists, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
@@ -131,8 +142,8 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     for change in asked:
         earlier, after = after, evolution.apply(after, (change,))
         for old, new in _renamed(earlier, after):
-            after = replace(after, properties=options.renamed(after.properties, earlier.names, old, new))
-            known = options.renamed(known, earlier.names, old, new)
+            after = replace(after, properties=option_rules.renamed(after.properties, earlier.names, old, new))
+            known = option_rules.renamed(known, earlier.names, old, new)
     if after.partitioning != before.partitioning:
         raise UnsupportedFeature(
             f"{reader.root}: the partitions of a Paimon table are fixed; write its rows to a new table"
@@ -144,15 +155,15 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     )
     types.check_supported(after.fields)
     metadata.check_names(after.fields, reader.root)
-    options.check_alter(known, after.properties, reader.root)
-    if after.primary_key and options.has_vectors(before.properties) != options.has_vectors(after.properties):
+    option_rules.check_alter(known, after.properties, reader.root)
+    if after.primary_key and options.of(before).has_vectors != options.of(after).has_vectors:
         raise InvalidInput(
             f"{reader.root}: option 'deletion-vectors.enabled' of a table with a primary key is set when it is made, for its "
             "files would be read otherwise; make a new table"
         )
     metadata.check_options(after, reader.root)
     layout.layout(replace(base, schema=after))
-    if after.primary_key and options.looks_up(before.properties) != options.looks_up(after.properties):
+    if after.primary_key and options.of(before).looks_up != options.of(after).looks_up:
         _require_one_level(reader, base, after)
     return _schema_plan(after, request, base, stamp, "evolve")
 
@@ -166,7 +177,7 @@ def _renamed(before: Schema, after: Schema) -> list[tuple[str, str]]:
 def _require_one_level(reader: Reader, base: State, after: Schema) -> None:
     """Refuse to read the levels above 0 by another rule where a key may lie on several of them: with look-ups the lowest one
     holds all that is known of it, without all of them together do."""
-    if options.merging(after, reader.root).replaces:
+    if merging.merging(after, reader.root).replaces:
         return
     live = manifest.live_entries(reader, base.document, base.schema)
     above = live.filter(pc.greater(live["_LEVEL"], 0))
@@ -327,7 +338,7 @@ def _added(
     if not added:
         return EMPTY_ENTRIES
     schema = metadata.schema_at(reader, base, request.schema_id)
-    buckets = options.integer(schema.properties, "bucket")
+    buckets = options.of(schema).bucket
     count = len(added)
     row_counts = np.array([f.row_count for f in added], np.int64)
     partitions = manifest.partition_rows([f.partition for f in added], schema)
@@ -388,7 +399,7 @@ def _settled(entries: pa.Table, schema: Schema) -> pa.Table:
     """New files of buckets that hold nothing else: on the highest level at once where no key can be in two of them
     (`overwrite-upgrade`)."""
     levels = np.asarray(entries["_LEVEL"])
-    if not options.boolean(schema.properties, "overwrite-upgrade") or levels.any():
+    if not options.of(schema).overwrite_upgrade or levels.any():
         return entries
     buckets = scan.bucket_codes(entries)
     low, high = scan.key_ranks(entries, schema)
@@ -397,7 +408,7 @@ def _settled(entries: pa.Table, schema: Schema) -> pa.Table:
     retracts = np.asarray(entries["_DELETE_ROW_COUNT"]) > 0
     held_back = np.union1d(buckets[order[1:]][meets], buckets[retracts])
     settled = ~np.isin(buckets, held_back) & (np.asarray(entries["_BUCKET"]) >= 0)
-    levels = np.where(settled, options.level_count(schema.properties) - 1, levels).astype(np.int32)
+    levels = np.where(settled, options.of(schema).level_count - 1, levels).astype(np.int32)
     return entries.set_column(entries.column_names.index("_LEVEL"), manifest.ENTRY.field("_LEVEL"), pa.array(levels))
 
 
@@ -468,7 +479,7 @@ def _buckets_of(entries: pa.Table) -> list[tuple[bytes, int]]:
 
 def _value_stats(added: tuple[WrittenFile, ...], schema: Schema) -> tuple[pa.StructArray, list[str] | None]:
     """Bounds and null counts of the files' columns, and which columns those are (None: all of the schema's)."""
-    dense = options.boolean(schema.properties, "metadata.stats-dense-store")
+    dense = options.of(schema).metadata_stats_dense_store
     kept: list[tuple[Field, StatsMode, int]] = [
         (field, mode, length)
         for field, (mode, length) in zip(schema.fields, layout.stats_modes(schema), strict=True)
@@ -611,8 +622,8 @@ def _with_vectors(
     if not added and not leaves.any():
         return index, ()
     _require_known_indexes(reader, entries)
-    one_file = options.integer(schema.properties, "bucket") > 0 or bool(schema.primary_key)
-    target = None if one_file else options.size(schema.properties, "deletion-vector.index-file.target-size")
+    one_file = options.of(schema).bucket > 0 or bool(schema.primary_key)
+    target = None if one_file else options.of(schema).deletion_vector_index_file_target_size
     places, of_entry = _buckets_of(entries), np.asarray(there["entry"])
     touched = np.isin(np.arange(len(entries)), of_entry[leaves])
     if one_file:

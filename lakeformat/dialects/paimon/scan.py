@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import binary_row, bitmap, expression, murmur, vector_file
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dialects.paimon import manifest, metadata, options
+from lakeformat.dialects.paimon import manifest, merging, metadata, options
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
 from lakeformat.dialects.paimon.manifest import EntryKind
 from lakeformat.dialects.paimon.metadata import State
@@ -81,7 +81,7 @@ class Sections:
 
     @classmethod
     def of(cls, found: Files, schema: Schema) -> Sections:
-        marked = options.has_vectors(schema.properties)
+        marked = options.of(schema).has_vectors
         entries = found.entries
         count = len(entries)
         if count == 0:
@@ -207,9 +207,9 @@ def tasks(
     """Files -> tasks of about `source.split.target-size`; the files of a task share format and columns, and all or none of
     them have lost rows. With `alone`, a task for each file, in the order of the files, which says of which partition and
     bucket."""
-    given = base.schema.properties
-    target = 0 if alone else options.size(given, "source.split.target-size")
-    opening = options.size(given, "source.split.open-file-cost")
+    given = options.of(base.schema)
+    target = 0 if alone else given.source_split_target_size
+    opening = given.source_split_open_file_cost
     deletes = delete_files(reader, base, found)
     places = (
         list(zip(_partitions_of(base, found.entries), found.entries["_BUCKET"].to_pylist(), strict=True))
@@ -253,7 +253,7 @@ def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[D
     at, vectors = _vectors(found.entries, index)
     if not len(at):
         return {}
-    beside = options.boolean(base.schema.properties, "index-file-in-data-file-dir")
+    beside = options.of(base.schema).index_file_in_data_file_dir
     names, elsewhere = index["_FILE_NAME"].to_pylist(), index["_EXTERNAL_PATH"].to_pylist()
     result: dict[int, tuple[DeleteFile, ...]] = {}
     for row, path, entry, offset, length, cardinality in zip(
@@ -313,7 +313,7 @@ def _of_key_values(made: Sequence[ReadTask]) -> list[ReadTask]:
 def delete_layout(reader: Reader, base: State, found: Files, verb: OperationKind) -> DeleteTask | None:
     """How rows of the data files `found` become deletion vectors; None where whole files are written again."""
     schema = base.schema
-    if schema.primary_key or not options.has_vectors(schema.properties):
+    if schema.primary_key or not options.of(schema).has_vectors:
         return None
     metadata.require_writable(schema, reader.root)
     return marking(reader, base, found)
@@ -333,8 +333,8 @@ def marking(reader: Reader, base: State, found: Files) -> DeleteTask:
         tuple(targets),
         Content.DELETION_VECTORS,
         file_format="index",
-        target_size_bytes=options.size(schema.properties, "deletion-vector.index-file.target-size"),
-        wide=options.boolean(schema.properties, "deletion-vectors.bitmap64"),
+        target_size_bytes=options.of(schema).deletion_vector_index_file_target_size,
+        wide=options.of(schema).deletion_vectors_bitmap64,
     )
 
 
@@ -344,7 +344,7 @@ def merges(
     """For each section, the task that merges its files. `fields` may hold `SEQUENCE` and `VALUE_KIND`.
 
     What `predicate` says of the key alone already the parts are read by: it is the same for all rows of a key."""
-    spec = options.merging(base.schema, reader.root)
+    spec = merging.merging(base.schema, reader.root)
     of_key, _ = conditions.split(predicate, spec.key)
     deletes = delete_files(reader, base, sections.files)
     system = (SEQUENCE, VALUE_KIND)
@@ -353,7 +353,7 @@ def merges(
     names = sections.files.paths.to_pylist()
     row_counts, sizes = entries["_ROW_COUNT"].to_pylist(), entries["_FILE_SIZE"].to_pylist()
     levels = entries["_LEVEL"].to_pylist()
-    settles = options.looks_up(base.schema.properties) and not spec.replaces
+    settles = options.of(base.schema).looks_up and not spec.replaces
     schema_ids, formats = entries["_SCHEMA_ID"].to_pylist(), file_formats(entries).to_pylist()
     result = []
     for start, size in zip(sections.starts.tolist(), sections.sizes.tolist(), strict=True):
@@ -496,7 +496,7 @@ def delta(
             else [Delta(RowKind.DELETE, tuple(_whole_scan(reader, before, fields, chosen))), *result]
         )
     if keyed:
-        if options.changelog_producer(schema.properties) in {"lookup", "full-compaction"}:
+        if options.of(schema).changelog_producer in {"lookup", "full-compaction"}:
             return []  # The changelog comes with a later compaction.
         return [
             Delta(None, tuple(_raw(reader, base, entries.filter(pc.equal(kinds, EntryKind.ADD)), fields, residual)))
@@ -605,7 +605,7 @@ def _without_needless(reader: Reader, base: State, sections: Sections, predicate
     if _residual(base.schema, predicate) == ALWAYS:
         return whole, rest
     whole = whole.filter(_may_match(reader, base, whole.entries, predicate))
-    if len(rest) and options.merging(base.schema, reader.root).engine is MergeEngine.DEDUPLICATE:
+    if len(rest) and merging.merging(base.schema, reader.root).engine is MergeEngine.DEDUPLICATE:
         may = np.asarray(_may_match(reader, base, rest.files.entries, predicate))
         rest = rest.filter(np.logical_or.reduceat(may, rest.starts))
     return whole, rest
@@ -613,7 +613,7 @@ def _without_needless(reader: Reader, base: State, sections: Sections, predicate
 
 def _visible(entries: pa.Table, base: State) -> pa.Array:
     """Which files hold rows that are the table's already."""
-    if base.schema.primary_key and not base.is_complete and options.hides_level_0(base.schema.properties):
+    if base.schema.primary_key and not base.is_complete and options.of(base.schema).hides_level_0:
         return pc.greater(entries["_LEVEL"], 0)
     return pa.array(np.ones(len(entries), bool))
 
@@ -650,7 +650,7 @@ def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expre
     lists of the bucket key hash to."""
     schema, keep = base.schema, np.ones(len(entries), bool)
     fields = [schema.field(name) for name in metadata.bucket_key(schema)]
-    if options.integer(schema.properties, "bucket") < 1 or any(f.type in _FLOATS for f in fields):  # -0.0 is 0.0.
+    if options.of(schema).bucket < 1 or any(f.type in _FLOATS for f in fields):  # -0.0 is 0.0.
         return pa.array(keep)
     found = conditions.listed(predicate, [f.name for f in fields], _LISTED) if fields else None
     if found is None:
@@ -667,7 +667,7 @@ def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expre
         then = {f.id: f.type for f in metadata.schema_at(reader, base, int(id)).fields}
         hashed |= (schemas == id) & all(then.get(each) == type for each, type in types.items())
     for count in np.unique(counts[hashed & (counts > 1)]).tolist():
-        given = options.text(schema.properties, "bucket-function.type")
+        given = options.of(schema).bucket_function_type
         try:
             possible = murmur.buckets(columns, list(types.values()), count, given) if found else ()
         except (InvalidInput, UnsupportedFeature):  # Types that are hashed by nobody here can still be read.

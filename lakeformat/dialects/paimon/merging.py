@@ -1,0 +1,264 @@
+"""How rows of one key become one, as Paimon's table options have it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from lakeformat.dialects.paimon import options
+from lakeformat.dialects.paimon.options import SEQUENCE_GROUP, TableOptions, boolean, integer, names
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Schema, Type
+from lakeformat.model.work import Aggregation, MergeEngine, MergeSpec, NullKeys, SequenceGroup
+
+
+def kind_column(schema: Schema, where: str) -> str | None:
+    """`rowkind.field`: the column that tells what a row does to its key; raises `InvalidInput`."""
+    found = options.of(schema).rowkind_field
+    if len(found) > 1:
+        raise InvalidInput(f"{where}: rowkind.field names {', '.join(found)}; one column tells the kind of a row")
+    _require_columns(schema, found, "rowkind.field", where)
+    return found[0] if found else None
+
+
+def merging(schema: Schema, where: str) -> MergeSpec:
+    """What the options of a table with a primary key say of merging. Raises `InvalidInput` for what cannot be, and
+    `UnsupportedFeature` for functions that are not known here (SchemaValidation, *MergeFunction.Factory)."""
+    given = options.of(schema)
+    engine = _merge_engine(given, where)
+    sequence = given.sequence_field
+    _require_columns(schema, sequence, "sequence.field", where)
+    if repeated := [name for name in sequence if sequence.count(name) > 1]:
+        raise InvalidInput(f"{where}: sequence.field names {repeated[0]!r} twice")
+    producer = given.changelog_producer
+    if engine is MergeEngine.FIRST_ROW and producer not in {"none", "lookup"}:
+        raise InvalidInput(f"{where}: merge engine 'first-row' has changelog-producer none or lookup, not {producer}")
+    if engine is MergeEngine.FIRST_ROW and sequence:
+        raise InvalidInput(f"{where}: merge engine 'first-row' keeps the first row that came; it has no sequence.field")
+    groups = _groups(schema, where) if engine is MergeEngine.PARTIAL_UPDATE else ()
+    ignore = given.ignore_delete
+    removing = f"{engine}.remove-record-on-delete"
+    remove = engine in {MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION} and _flag(schema, removing)
+    aggregations = (
+        _aggregations(schema, engine, sequence, groups, where)
+        if engine in {MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION}
+        else ()
+    )
+    for clashes, with_what in (
+        (ignore and remove, "ignore-delete"),
+        (
+            remove and any(each.ignore_retract for each in aggregations) and engine is MergeEngine.AGGREGATION,
+            "ignore-retract",
+        ),
+        (remove and groups, "a sequence-group"),
+    ):
+        if clashes:
+            raise InvalidInput(f"{where}: {removing} and {with_what} contradict each other; set one of them only")
+    if ignore and any(group.removes_record for group in groups):
+        raise InvalidInput(
+            f"{where}: ignore-delete and partial-update.remove-record-on-sequence-group contradict each other; set one of them only"
+        )
+    return MergeSpec(
+        key=tuple(name for name in schema.primary_key if name not in schema.partitioning.names),
+        engine=engine,
+        sequence=sequence,
+        is_ascending=given.sequence_field_sort_order == "ascending",
+        ignore_delete=ignore,
+        remove_on_delete=remove,
+        aggregations=aggregations,
+        groups=groups,
+        partition=schema.partitioning.names,
+    )
+
+
+def _merge_engine(given: TableOptions, where: str) -> MergeEngine:
+    name = given.merge_engine
+    try:
+        return MergeEngine(name)
+    except ValueError:
+        raise UnsupportedFeature(f"{where}: merge engine {name!r}; known are {', '.join(MergeEngine)}") from None
+
+
+def _flag(schema: Schema, key: str) -> bool:
+    """A switch whose key names an engine or a column; off by default."""
+    return key in schema.properties and boolean(key, schema.properties[key])
+
+
+def _names(given: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return names(key, given.get(key, ""))
+
+
+def _groups(schema: Schema, where: str) -> tuple[SequenceGroup, ...]:
+    given = schema.properties
+    removing = options.of(schema).partial_update_remove_record_on_sequence_group
+    groups: list[SequenceGroup] = []
+    taken: dict[str, str] = {}
+    for key in sorted(given):
+        if not key.startswith("fields.") or not key.endswith(SEQUENCE_GROUP):
+            continue
+        sequence = tuple(name.strip() for name in key[len("fields.") : -len(SEQUENCE_GROUP)].split(","))
+        columns = _names(given, key)
+        for name in (*sequence, *columns):
+            _require_columns(schema, (name,), key, where)
+            if name in schema.primary_key:
+                raise InvalidInput(f"{where}: {key} names {name!r}, which is in the primary key")
+            if name in taken:
+                raise InvalidInput(f"{where}: column {name!r} is in two sequence groups: {taken[name]} and {key}")
+            taken[name] = key
+        groups.append(SequenceGroup(sequence, columns, bool({*sequence} & {*removing})))
+    if outside := [name for name in removing if all(name not in group.sequence for group in groups)]:
+        raise InvalidInput(
+            f"{where}: partial-update.remove-record-on-sequence-group names {outside[0]!r}, which orders no sequence-group"
+        )
+    return tuple(groups)
+
+
+def _aggregations(
+    schema: Schema, engine: str, sequence: tuple[str, ...], groups: tuple[SequenceGroup, ...], where: str
+) -> tuple[Aggregation, ...]:
+    given, found = schema.properties, []
+    grouped = {name for group in groups for name in group.columns}
+    ordering = {*(name for group in groups for name in group.sequence)}
+    # Where keys change partitions, rows of one partition have the same in its columns. A sequence field may be in a group.
+    unordered = {*ordering, *schema.primary_key, *schema.partitioning.names}
+    unordered |= {*sequence} if engine is MergeEngine.AGGREGATION else set()
+    for key in given:
+        column = key[len("fields.") : -len(".aggregate-function")]
+        if key.startswith("fields.") and key.endswith(".aggregate-function"):
+            _require_columns(schema, (column,), key, where)
+            if column in sequence:
+                raise InvalidInput(f"{where}: {key}: {column!r} is in sequence.field, which is never aggregated")
+            if column in ordering:
+                raise InvalidInput(f"{where}: {key}: {column!r} orders a sequence-group, which is never aggregated")
+    for field in schema.fields:
+        prefix = f"fields.{field.name}"
+        own = given.get(f"{prefix}.aggregate-function")
+        function = own or given.get("fields.default-aggregate-function")
+        if function is None or field.name in unordered:
+            continue
+        function = _FUNCTION_NAMES.get(function.strip(), function.strip())
+        _require_function(function, field, where)
+        if engine is MergeEngine.PARTIAL_UPDATE and field.name not in grouped:
+            if function != "last_non_null_value":
+                raise InvalidInput(
+                    f"{where}: column {field.name!r} has the aggregate function {function!r} and no sequence group; with merge "
+                    f"engine 'partial-update' name it in a 'fields.<sequence column>.sequence-group'"
+                )
+            continue
+        distinct = _flag(schema, f"{prefix}.distinct") and function in {"listagg", "collect"}
+        delimiter = given.get(f"{prefix}.list-agg-delimiter", ",")
+        if distinct and function == "listagg" and not delimiter:
+            raise InvalidInput(f"{where}: {prefix}.list-agg-delimiter is empty; distinct parts need one")
+        ignores = _flag(schema, f"{prefix}.ignore-retract")
+        how = Aggregation(field.name, function, ignores, distinct, delimiter)
+        found.append(_nested(how, field, given, where) if function in _NESTED else how)
+    return tuple(found)
+
+
+def _nested(how: Aggregation, field: Field, given: Mapping[str, str], where: str) -> Aggregation:
+    """`how` with the nested-row options."""
+    prefix = f"fields.{field.name}"
+    key = _names(given, f"{prefix}.nested-key")
+    null_keys = given.get(f"{prefix}.nested-key-null-strategy")
+    sequence: tuple[str, ...] = ()
+    limit = None
+    if how.function == "nested_update":
+        sequence = _names(given, f"{prefix}.nested-sequence-field")
+        count = f"{prefix}.count-limit"
+        limit = integer(count, given[count]) if count in given else None
+    inner = {each.name: each.type for each in field.type.element.type.fields}  # type: ignore[union-attr]
+    for option, columns in (("nested-key", key), ("nested-sequence-field", sequence)):
+        for name in columns:
+            if name not in inner:
+                raise InvalidInput(f"{where}: {prefix}.{option} names {name!r}, which {field.type} does not have")
+            if not isinstance(inner[name], Scalar):
+                raise InvalidInput(
+                    f"{where}: {prefix}.{option} names {name!r}, which is {inner[name]}; it takes plain values"
+                )
+    asks = [f"{prefix}.nested-sequence-field"] * bool(sequence) + [f"{prefix}.nested-key-null-strategy"] * bool(
+        null_keys
+    )
+    asks += ["nested_partial_update"] * (how.function == "nested_partial_update")
+    if asks and not key:
+        raise InvalidInput(f"{where}: column {field.name!r}: {asks[0]} needs {prefix}.nested-key")
+    if limit is not None and limit < 0:
+        raise InvalidInput(f"{where}: {prefix}.count-limit is {limit}; it counts rows from 0")
+    try:
+        kind = NullKeys((null_keys or "merge").strip().lower())
+    except ValueError:
+        raise InvalidInput(
+            f"{where}: {prefix}.nested-key-null-strategy is {null_keys!r}; it is 'merge', 'ignore' or 'error'"
+        ) from None
+    return replace(how, nested_key=key, nested_sequence=sequence, null_keys=kind, limit=limit)
+
+
+def _require_function(function: str, field: Field, where: str) -> None:
+    if function in _FUNCTIONS_OF_JAVA:
+        raise UnsupportedFeature(
+            f"{where}: column {field.name!r}: aggregate function {function!r} ({_FUNCTIONS_OF_JAVA[function]}): not supported"
+        )
+    if function not in _FUNCTIONS:
+        near = difflib.get_close_matches(function, _FUNCTIONS, 1)
+        raise InvalidInput(
+            f"{where}: column {field.name!r}: unknown aggregate function {function!r}; "
+            f"{f'did you mean {near[0]!r}' if near else 'known are ' + ', '.join(_FUNCTIONS)}"
+        )
+    wanted, fits = _FUNCTIONS[function]
+    if not fits(field.type):
+        raise InvalidInput(
+            f"{where}: column {field.name!r} is {field.type}; aggregate function {function!r} takes {wanted}"
+        )
+    match field.type:
+        case Scalar(Kind.DECIMAL, (digits, _)) if function == "product" and digits > 37:
+            raise UnsupportedFeature(
+                f"{where}: column {field.name!r}: the product of {field.type}: not supported; at most 37 digits"
+            )
+
+
+def _require_columns(schema: Schema, columns: tuple[str, ...], option: str, where: str) -> None:
+    """Raise `InvalidInput` for a name in an option that no column has."""
+    for name in columns:
+        if name not in schema.names:
+            raise InvalidInput(
+                f"{where}: {option} names {name!r}, which is no column; there are {', '.join(schema.names)}"
+            )
+
+
+def _is_scalar(*kinds: Kind) -> Callable[[Type], bool]:
+    return lambda type: isinstance(type, Scalar) and (not kinds or type.kind in kinds)
+
+
+def _is_list_of_rows(type: Type) -> bool:
+    return isinstance(type, ListOf) and isinstance(type.element.type, Row)
+
+
+_NESTED = ("nested_update", "nested_partial_update")
+_NUMBERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
+_FUNCTION_NAMES = {"first_not_null_value": "first_non_null_value"}  # Java's older spelling.
+# Function -> (what it takes, whether a type is that).
+_FUNCTIONS: dict[str, tuple[str, Callable[[Type], bool]]] = {
+    "sum": ("numbers", _is_scalar(*_NUMBERS)),
+    "product": ("numbers", _is_scalar(*_NUMBERS)),
+    "max": ("plain values", _is_scalar()),
+    "min": ("plain values", _is_scalar()),
+    "last_value": ("any type", lambda type: True),
+    "last_non_null_value": ("any type", lambda type: True),
+    "first_value": ("any type", lambda type: True),
+    "first_non_null_value": ("any type", lambda type: True),
+    "listagg": ("text", _is_scalar(Kind.STRING, Kind.VARCHAR)),
+    "bool_and": ("booleans", _is_scalar(Kind.BOOLEAN)),
+    "bool_or": ("booleans", _is_scalar(Kind.BOOLEAN)),
+    "collect": ("arrays", lambda type: isinstance(type, ListOf)),
+    "merge_map": ("maps", lambda type: isinstance(type, MapOf)),
+    "nested_update": ("arrays of rows", _is_list_of_rows),
+    "nested_partial_update": ("arrays of rows", _is_list_of_rows),
+    "rbm32": ("bytes", _is_scalar(Kind.BYTES, Kind.VARBINARY)),
+    "rbm64": ("bytes", _is_scalar(Kind.BYTES, Kind.VARBINARY)),
+}
+# Those of Java that are refused, and why.
+_FUNCTIONS_OF_JAVA = {
+    "hll_sketch": "a DataSketches sketch",
+    "theta_sketch": "a DataSketches sketch",
+    "merge_map_with_keytime": "a map with times",
+}
