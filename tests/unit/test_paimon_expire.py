@@ -3,9 +3,11 @@
 import copy
 import datetime
 import itertools
+import json
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -17,6 +19,7 @@ from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.errors import StoreError
 from lakeformat.maintenance import expire as maintenance
 from lakeformat.maintenance import sweep
+from lakeformat.model import evolution
 from lakeformat.model.operation import Append, Create, Overwrite, Request, Restore, Rewrite
 from lakeformat.model.partition import identity
 from lakeformat.model.predicate import in_tuples
@@ -1004,3 +1007,104 @@ def test_conflicts_are_told_from_missing_files(table, home):
     (home / "snapshot/snapshot-3").rename(home / "elsewhere")
     with pytest.raises((NotFound, NoSuchFile)):
         table.scan(snapshot_id=3)
+
+
+# --- edges ------------------------------------------------------------------------------------------------------------
+
+
+def aged(properties, snapshots=4):
+    """A table in memory whose snapshots were written at 0, 100, 200 ..."""
+    clock = [0]
+    table = Table("t", MemoryFiles(now_ms=lambda: clock[0]), dialect)
+    create(table, Schema((Field(0, "id", scalar(Kind.BIGINT)),), properties={"write-only": "true"}))
+    for number in range(snapshots):
+        clock[0] = 100 * number
+        table.append(pa.table({"id": [number]}))
+    table.evolve([evolution.RemoveProperties(("write-only",)), evolution.SetProperties(properties)])
+    return table
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_due"),
+    [
+        ({"snapshot.num-retained.max": "3"}, True),
+        ({"snapshot.num-retained.max": "4"}, False),
+        ({"snapshot.time-retained": "899 ms"}, True),  # The second was written at 100, and it is 1000.
+        ({"snapshot.time-retained": "900 ms"}, False),
+        ({"snapshot.num-retained.min": "3", "snapshot.time-retained": "1 ms"}, True),
+        ({"snapshot.num-retained.min": "4", "snapshot.time-retained": "1 ms"}, False),
+        ({"snapshot.num-retained.max": "1", "write-only": "true"}, False),
+        ({}, False),
+    ],
+)
+def test_expiry_is_due_after_a_commit_where_something_may_go(properties, is_due):
+    table = aged({"snapshot.num-retained.min": "1"} | properties if properties else {})
+    store, base = table._store, table._view().state
+    made = table.current_snapshot()
+    assert expire.due(store, base, made, 1000) is None, "no snapshot was made"
+    before = replace(base, version=3)
+    kept = expire.due(store, before, made, 1000)
+    assert (kept is not None) is is_due
+    if is_due:
+        assert kept == expire.default_retention(base.schema, 1000)
+        for reads, stays in ((1, True), (2, False)):
+            store.write("consumer/consumer-job", json.dumps({"nextSnapshot": reads}).encode())
+            assert (expire.due(store, before, made, 1000) is None) is stays
+
+
+def test_a_tag_that_goes_leaves_the_manifests_that_snapshots_and_tags_name():
+    table = aged({}, 3)
+    table.create_tag("one", 1)
+    table.create_tag("two", 2)
+    table.expire_snapshots(retain_last=1)
+    table.delete_tag("one")
+    assert ids(table, tag="two") == [0, 1]
+    assert ids(table) == [0, 1, 2]
+    table.delete_tag("two")
+    assert ids(table) == [0, 1, 2]
+    assert table._view().orphans(10_000) == []
+
+
+def test_hints_of_changelogs_name_the_first_and_the_last():
+    world = World(**LONGER)
+    story(world)
+    world.expire(Retention(3, 3))
+    there = metadata.changelog_ids(world.store)
+    assert len(there) > 2
+    for name, id in (("EARLIEST", there[0]), ("LATEST", there[-1])):
+        assert world.store.read(f"changelog/{name}") == str(id).encode()
+    assert world.store.read("snapshot/EARLIEST") == b"10"
+
+
+ID = "0190a5f2-7d3b-7c4e-8a9b-0123456789ab"
+SWEPT = [
+    f"bucket-0/data-{ID}-0.parquet", f"dt=a/bucket-1/data-{ID}-1.orc", f"bucket-0/changelog-{ID}-0.avro",
+    f"bucket-0/data-{ID}-0.parquet.index", f"manifest/manifest-{ID}-0", f"manifest/manifest-list-{ID}-0",
+    f"manifest/index-manifest-{ID}-0", f"index/index-{ID}-0", f"statistics/stat-{ID}-0", f"bucket-0/.x.{ID}.tmp", "snapshot/.snapshot-9.tmp",
+]  # fmt: skip
+# A drop takes them too.
+OWN = ["snapshot/EARLIEST", "consumer/consumer-x", "dt=a/_SUCCESS"]
+OF_OTHERS = [
+    "mine.parquet",
+    f"other/data-{ID}-0.parquet",
+    "bucket-0/mine.parquet",
+    "manifest/mine",
+    "tag/mine",
+    "schema/mine",
+    "_SUCCESS",
+]
+
+
+def test_the_sweep_and_a_drop_know_files_by_place_and_name():
+    table = aged({}, 1)
+    for path in (*SWEPT, *OWN, *OF_OTHERS):
+        table._store.write(path, b"1")
+    assert {each.path for each in table._view().orphans(10_000)} == set(SWEPT)
+    table._store.write("bucket-0/.data.parquet.crc", b"x")
+    table._store.write(f"bucket-0/.data-{ID}-0.parquet.crc", b"x")
+    waves = dialect.everything(table._store).waves
+    gone = {path for wave in waves for path in wave}
+    there = {each.path for each in table._store.list("")}
+    assert there - gone == {*OF_OTHERS, "bucket-0/.data.parquet.crc"}
+    assert set(waves[-1]) == {path for path in there if path.startswith("schema/schema-")}
+    assert waves[-2] == ("snapshot/snapshot-1",)
