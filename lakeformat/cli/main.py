@@ -12,8 +12,18 @@ except ModuleNotFoundError as error:
     sys.exit(f"lakeformat: the command line needs {error.name}: pip install 'lakeformat[cli]'")
 
 
+class WithoutPandas:
+    """Finds no pandas: no command needs it, and `pa.array` would import it. (None in `sys.modules`, pyarrow takes for the module.)"""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Raise `ModuleNotFoundError` for pandas; leave every other module to the next finder."""
+        if name == "pandas":
+            raise ModuleNotFoundError("no command needs pandas", name=name)
+
+
 def main() -> None:
-    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # No command needs it, and pa.array would import it.
+    sys.meta_path.insert(0, WithoutPandas)
     sys.exit(run(sys.argv[1:]))
 
 
