@@ -58,7 +58,8 @@ import os
 import pyarrow as pa
 from lakeformat import Lake
 
-table = Lake(os.environ["SERVED"], catalog=os.environ["CATALOG"]).table("a.t")
+credential = {"credential": "client:secret"}
+table = Lake(os.environ["SERVED"], catalog=os.environ["CATALOG"], catalog_options=credential).table("a.t")
 assert table.format == "iceberg"
 assert table.scan().to_arrow()["n"].to_pylist() == [1, 2]
 """
@@ -163,8 +164,9 @@ assert not there, there
         case "dagster,cli":
             install(python, "dagster-dg-cli", "dagster-webserver")
             for command, expected in commands(COMPONENTS):
-                said = subprocess.run(["sh", "-c", command], capture_output=True, text=True, **{**run, "check": False})
-                assert said.returncode == 0, said.stderr
+                both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+                said = subprocess.run(["sh", "-c", command], **both, **{**run, "check": False})
+                assert said.returncode == 0, said.stdout
                 assert matches(expected, said.stdout), f"$ {command}\n{said.stdout}"
 
 
@@ -187,14 +189,12 @@ def catalog_over(folder: Path, stack: ExitStack) -> str:
     """The address of a REST catalog that serves a table `a.t`."""
     table = Lake(str(folder)).create_table("a.t", pa.schema([("n", pa.int64())]), format="iceberg")
     table.append(pa.table({"n": [1, 2]}))
-    newest = max((folder / "a" / "t" / "metadata").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    newest = f"{table.uri}/metadata/v2.metadata.json"
 
     def local(uri: str) -> Path:
         return Path(uri.removeprefix("file://"))
 
-    server = RestServer(
-        newest.as_uri(), lambda uri: local(uri).read_bytes(), lambda uri, data: local(uri).write_bytes(data), {}
-    )
+    server = RestServer(newest, lambda uri: local(uri).read_bytes(), lambda uri, data: local(uri).write_bytes(data), {})
     return stack.enter_context(server).address
 
 
