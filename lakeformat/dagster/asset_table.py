@@ -500,10 +500,11 @@ def as_dagster_failures(asset: dg.AssetKey, keys: Sequence[str]) -> Iterator[Non
         ) from error
     except (Conflict, CommitLost, CommitUnknown) as error:
         raise dg.RetryRequested(max_retries=5, seconds_to_wait=2) from error
-    except (InvalidInput, NotFound, UnsupportedFeature) as error:
-        raise dg.Failure(f"{what}: {error}", metadata=details, allow_retries=False) from error
     except LakeError as error:
-        raise dg.Failure(f"{what}: {error}", metadata=details) from error
+        may_pass = not isinstance(error, InvalidInput | NotFound | UnsupportedFeature)
+        said = str(error)
+        text = said if said.startswith(f"{what}: ") else f"{what}: {said}"
+        raise dg.Failure(text, metadata=details, allow_retries=may_pass) from error
 
 
 def column_schema(schema: Schema) -> dg.TableSchema:

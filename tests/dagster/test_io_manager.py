@@ -668,7 +668,9 @@ def test_metadata_that_is_nearly_ours_is_refused(metadata, message, run, lake):
         return pa.table({"dt": ["2013-01-01"], "n": [1]})
 
     result = run(orders, raises=False)
-    assert message in str(result.get_step_failure_events()[0].step_failure_data)
+    said = result.get_step_failure_events()[0].step_failure_data.user_failure_data.description
+    assert message in said
+    assert said.count("orders: ") == 1, "the asset is named once"
     assert not lake.lake.exists("nyc.orders")
 
 
