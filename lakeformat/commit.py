@@ -32,7 +32,7 @@ log = logging.getLogger("lakeformat")
 _jitter = random.SystemRandom().random
 
 
-def commit(
+def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
     store: Store,
     head: Head,
     format: Format,

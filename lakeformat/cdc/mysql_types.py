@@ -97,7 +97,7 @@ def of_log(column: Any) -> MySqlType:
     return MySqlType(name, text, None, precision, getattr(column, "decimals", None), getattr(column, "fsp", None))
 
 
-def to_type(column: str, type: MySqlType, options: Collection[TypeOption]) -> Type:
+def to_type(column: str, type: MySqlType, options: Collection[TypeOption]) -> Type:  # noqa: C901 - a case for each type
     """The type of a column, as Paimon's CDC maps it. Raises `UnsupportedFeature` for spatial types."""
     if type.name in _SPATIAL:
         raise UnsupportedFeature(

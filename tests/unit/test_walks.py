@@ -1,0 +1,79 @@
+"""How far a verb walks: the modules that one call passes through, and the pairs of modules that call each other. Both are bounds that
+only go down: whoever lowers one, lowers the number here."""
+
+import sys
+import threading
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import Lake
+
+ROWS = pa.table({"id": [1, 2, 3], "dt": ["a", "a", "b"], "v": [1, 2, 3]})
+
+
+def overwrite(table):
+    table.overwrite_partitions(ROWS)
+
+
+def merge(table):
+    table.merge_into(ROWS, "t.id = s.id").when_matched().update_all().when_not_matched().insert_all().merge()
+
+
+def delete(table):
+    table.delete("id = 2")
+
+
+def scan(table):
+    table.scan(where="dt = 'a'", columns=["v"]).to_arrow()
+
+
+def expiry(table):
+    table.expire_snapshots(retain_last=1)
+
+
+BOUNDS = {overwrite: (61, 4), merge: (72, 7), delete: (69, 3), scan: (51, 1), expiry: (34, 1)}  # (modules, pairs)
+
+
+class Walk:
+    """Who calls whom among our modules, in every thread."""
+
+    def __init__(self):
+        self.calls = set()
+
+    def __enter__(self):
+        threading.setprofile(self._seen)
+        sys.setprofile(self._seen)
+        return self
+
+    def __exit__(self, *error):
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+    def _seen(self, frame, event, _):
+        if event == "call" and frame.f_back is not None:
+            of, by = frame.f_globals.get("__name__", ""), frame.f_back.f_globals.get("__name__", "")
+            if of.startswith("lakeformat"):
+                self.calls.add((by if by.startswith("lakeformat") else of, of))
+
+    @property
+    def modules(self):
+        return {name for call in self.calls for name in call}
+
+    @property
+    def mutual(self):
+        return {tuple(sorted(call)) for call in self.calls if call[0] != call[1] and call[::-1] in self.calls}
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+@pytest.mark.parametrize("verb", BOUNDS, ids=lambda verb: verb.__name__)
+def test_a_verb_walks_through_few_modules(tmp_path, format, verb):
+    for name in ("d.imports_everything_once", "d.t"):
+        table = Lake(str(tmp_path)).create_table(name, ROWS.schema, format=format, partition_by=["dt"])
+        table.append(ROWS)
+        table.append(ROWS)
+        with Walk() as walk:
+            verb(table)
+    modules, mutual = BOUNDS[verb]
+    assert len(walk.modules) <= modules, sorted(walk.modules)
+    assert len(walk.mutual) <= mutual, sorted(walk.mutual)
