@@ -53,7 +53,7 @@ class Changes:
         """What to read, oldest first. Raises `NotFound` where a snapshot in between has expired."""
         if self.after is None:
             return [each for each in self.view.audit(self.fields, self.predicate) if each.tasks]
-        kept = self.view.told(self.after)
+        kept = self.view.ids_with_changes(self.after)
         kept = kept[: kept.index(self.until) + 1] if self.until in kept else []
         return [
             delta

@@ -98,8 +98,8 @@ class View(Protocol[S]):
         """The largest number that a stream, `user`, has committed, as far as history is kept."""
         ...
 
-    def told(self, after: int) -> list[int]:
-        """The snapshots after `after` that led here and of which changes can be told, oldest first: also those of which only
+    def ids_with_changes(self, after: int) -> list[int]:
+        """The snapshots after `after` that led here and whose changes can be read, oldest first: also those of which only
         their changelog is kept."""
         ...
 
@@ -126,9 +126,9 @@ class View(Protocol[S]):
         ...
 
     def settle(self, operation: Operation, plan: Plan, since: int) -> Outcome:
-        """What became of an attempt at `operation` whose answer did not tell, now that the version is another than `since`,
-        from which it began: PUBLISHED if `plan` is in the history, LOST if it is proved not to be, UNKNOWN if what would
-        tell has expired."""
+        """What became of an attempt at `operation` whose outcome the answer left open, now that the version is another than
+        `since`, from which it began: PUBLISHED if `plan` is in the history, LOST if it is proved not to be, UNKNOWN if the
+        proof has expired."""
         ...
 
     def check(self, operation: Operation) -> None:
@@ -174,7 +174,7 @@ class View(Protocol[S]):
         ...
 
     def count(self, predicate: Expression = ...) -> int | None:
-        """How many rows satisfy `predicate`, if metadata alone can tell."""
+        """How many rows satisfy `predicate`, if metadata alone has the exact number; else None."""
         ...
 
     def delta(
@@ -191,7 +191,7 @@ class View(Protocol[S]):
     # --- writing ---
 
     def layout(self, from_files: bool = ...) -> WriteTask:
-        """How rows become files; `from_files`: also with what only the table's files tell (`KeyValues.first`)."""
+        """How rows become files; `from_files`: also with what only the table's files record (`KeyValues.first`)."""
         ...
 
     def rewriting(self) -> tuple[tuple[Field, ...], WriteTask]:

@@ -176,7 +176,7 @@ def test_a_column_of_the_table_may_tell_what_a_row_does(lake, frame):
         t.upsert(frame([row(1, "gone")]))
     with pytest.raises(InvalidInput, match="must be a string"):
         make(lake, "d.number", rowkind_field="n")
-    with pytest.raises(InvalidInput, match="one column tells the kind"):
+    with pytest.raises(InvalidInput, match="only one column can hold the row kind"):
         make(lake, "d.two", rowkind_field="v,dt")
     with pytest.raises(InvalidInput, match=r"rowkind\.field names 'v', which is no column"):
         t.alter().drop_column("v").commit()

@@ -189,7 +189,7 @@ def test_nothing_is_an_orphan_where_a_manifest_list_is_missing(table: Table):
     document = json.loads(store.read(path))
     document["snapshots"][0]["manifest-list"] = "memory://files/metadata/snap-1-0-gone.avro"
     store.write(path, json.dumps(document).encode())
-    with pytest.raises(CorruptTable, match=r"gone\.avro is missing.*orphans cannot be told"):
+    with pytest.raises(CorruptTable, match=r"gone\.avro is missing.*orphans cannot be distinguished"):
         table._view().orphans(NOW + 1)
     base = table._view()
     for path in [each.path for each in store.list("metadata")]:

@@ -101,13 +101,13 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
         return []
     now = metadata.newest(reader)
     if not now.exists:
-        raise CorruptTable(f"{reader.root} has no metadata; orphans cannot be told from files in use")
+        raise CorruptTable(f"{reader.root} has no metadata; orphans cannot be distinguished from files in use")
     try:
         used = [*_reached(reader, now, list(metadata.snapshots(now).values()))]
         for other in metadata.others(reader):
             used += _reached(reader, other, list(metadata.snapshots(other).values()), missing_ok=True)
     except NoSuchFile as error:
-        raise CorruptTable(f"{reader.root}: {error}; orphans cannot be told from files in use") from error
+        raise CorruptTable(f"{reader.root}: {error}; orphans cannot be distinguished from files in use") from error
     paths = {_relative(reader, p) for group in used for p in group.to_pylist()}
     paths |= {_relative(reader, p) for p in metadata.named_documents(now)}
     # What seems to lie elsewhere may lie here all the same, by another name of this place: a link, another host. No name is

@@ -497,7 +497,7 @@ def committed(reader: Reader, base: State, user: str) -> int | None:
     return max((int(each) for each in numbers if each.isdecimal()), default=None)
 
 
-def told(reader: Reader, base: State, after: int) -> list[int]:
+def ids_with_changes(reader: Reader, base: State, after: int) -> list[int]:
     """The ids of the snapshots that came after that one, oldest first."""
     return [each.id for each in history(reader, base, after)]
 

@@ -57,8 +57,8 @@ class IcebergView(TableView[State]):
     def committed(self, user: str) -> int | None:
         return metadata.committed(self.reader, self.state, user)
 
-    def told(self, after: int) -> list[int]:
-        return metadata.told(self.reader, self.state, after)
+    def ids_with_changes(self, after: int) -> list[int]:
+        return metadata.ids_with_changes(self.reader, self.state, after)
 
     def changes(self) -> tuple[PartitionChange, ...]:
         return plans.changes(self.reader, self.state)

@@ -115,8 +115,10 @@ class Rules:
     full_below_bytes: int = 0
     full_above_bytes: int | None = None  # Of all runs that are not on the highest level.
     full_after_ms: int | None = None
-    large_bytes: int = 0  # A file as large as that is lifted, where no other shares its keys.
-    lifts_level_0: bool = False  # Rows of level 0 cannot wait to be seen, or told of (ForceUpLevel0Compaction).
+    large_bytes: int = 0  # A file as large as that is upgraded, where no other shares its keys.
+    lifts_level_0: bool = (
+        False  # Rows of level 0 cannot wait to be seen, or for their changelog (ForceUpLevel0Compaction).
+    )
 
     @classmethod
     def of(cls, schema: Schema, now_ms: int | None = None) -> Rules:
@@ -244,7 +246,7 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
         keyed = replace(given, is_numbered=True, level=level)
         into = replace(write, keyed=keyed, default_bucket=entries["_BUCKET"][int(rows[0])].as_py())
         part = Sections.of(sections.files.take(chosen), schema)
-        known: int | None = None  # The level from which on rows are settled, and have been told of.
+        known: int | None = None  # The level from which on rows are settled and in the changelog.
         if settles and producer != "full-compaction":
             known = 1
         elif producer == "full-compaction" and level == rules.levels - 1:

@@ -151,8 +151,8 @@ def _require_same_vectors(reader: Reader, base: State, names: pa.ChunkedArray, r
         held = [_vectors(reader, document, names) for document in (then, now)]
     except NoSuchFile as error:
         raise Conflict(
-            f"{reader.root}: snapshot {read_at} has expired since it was read, so nobody can tell which rows were deleted "
-            f"meanwhile. Nothing was changed: run it again"
+            f"{reader.root}: snapshot {read_at} has expired since it was read, so the rows deleted meanwhile "
+            f"are unknown. Nothing was changed: run it again"
         ) from error
     if held[0] != held[1]:
         other = next(name for name in {**held[0], **held[1]} if held[0].get(name) != held[1].get(name))
@@ -165,13 +165,13 @@ def _require_same_vectors(reader: Reader, base: State, names: pa.ChunkedArray, r
 def _vectors(reader: Reader, document: Mapping[str, Any], names: pa.ChunkedArray) -> dict[str, bytes]:
     """The deletion vectors of data files at a snapshot: they may move without a change."""
     index = manifest.read_index(reader, document)
-    told = manifest.vectors(index)
-    told = told.filter(pc.is_in(told["of"], value_set=names.combine_chunks()))
+    vectors = manifest.vectors(index)
+    vectors = vectors.filter(pc.is_in(vectors["of"], value_set=names.combine_chunks()))
     paths = manifest.index_paths(index)
-    files = {entry: reader.read(paths[entry]) for entry in set(told["entry"].to_pylist())}
+    files = {entry: reader.read(paths[entry]) for entry in set(vectors["entry"].to_pylist())}
     return {
         each["of"]: vector_file.take(files[each["entry"]], each["offset"], each["length"], reader.root)
-        for each in told.to_pylist()
+        for each in vectors.to_pylist()
     }
 
 
@@ -362,7 +362,7 @@ def _changed_since(
     if len(documents) < base.version - since or base.version < since:
         raise Conflict(
             f"{reader.root}: pinned to snapshot {since}, but history from there to {base.version} is not complete "
-            f"(expired or rolled back), so nobody can tell what changed. Nothing was changed: read again and pin anew"
+            f"(expired or rolled back), so what changed is unknown. Nothing was changed: read again and pin anew"
         )
     for document in documents:
         if (document.get("properties") or {}).get(metadata.RESTORED_FROM):  # Whose delta is empty, whatever it changed.

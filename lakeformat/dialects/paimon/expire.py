@@ -1,11 +1,11 @@
 """What a retention drops, and what nobody can reach any more. Nothing is listed here without proof.
 
-Proof, for a data file: it is live in no snapshot that stays and in no tag, and no changelog that stays is told by it. For metadata:
+Proof, for a data file: it is live in no snapshot that stays and in no tag, and no changelog that stays reads it. For metadata:
 no snapshot that stays, tag, changelog or branch names it. Whatever cannot be read ends the work with an error, and nothing is
 deleted.
 
-A changelog may outlive its snapshot: `changelog/changelog-N` is a copy of the snapshot's file, and keeps what tells the changes: its
-changelog files, or, where none were written, the files that an append added.
+A changelog may outlive its snapshot: `changelog/changelog-N` is a copy of the snapshot's file, and keeps the files with its
+changes: its changelog files, or, where none were written, the files that an append added.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
 
 def due(reader: Reader, base: State, made: Snapshot, now_ms: int) -> Retention | None:
     """What is kept after the commit `made` on `base`, where the table asks for expiry with its commits and one listing of the
-    snapshots, which tells how old they are, shows one that may go; else None."""
+    snapshots, with their ages, shows one that may go; else None."""
     if made.id <= base.version or not options.of(base.schema).expires_with_commits:
         return None
     kept = default_retention(base.schema, now_ms)
@@ -142,7 +142,7 @@ def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
 
 def replaced_history(reader: Reader, version: int) -> Expiry:
     """The snapshots between the one a table was restored from and `version`, which restored it. Their files stay for the
-    sweep: the deletes that they tell of are undone, and no engine that expires snapshots may act on them."""
+    sweep: their deletes are undone, and no engine that expires snapshots may act on them."""
     documents = metadata.read_snapshots(reader, metadata.snapshot_ids(reader))
     ids = sorted(_replaced({d["id"]: d for d in documents if d["id"] <= version}), reverse=True)
     return Expiry(tuple(ids), (tuple(metadata.snapshot_path(i) for i in ids),))
@@ -189,7 +189,7 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
     for branch in ["", *metadata.branches(reader)]:
         if not any(f.path.startswith(f"{branch}schema/schema-") for f in reader.list(f"{branch}schema")):
             raise CorruptTable(
-                f"{reader.root}: {branch or 'the table'} has no schema; orphans cannot be told from files in use"
+                f"{reader.root}: {branch or 'the table'} has no schema; orphans cannot be distinguished from files in use"
             )
         used |= _used(reader, branch)
     return [f for f in candidates if f.path.rsplit("/", 1)[-1] not in used]
@@ -264,7 +264,7 @@ def _old(
     given = options.of(schema)
     waits = not (given.outlives_snapshots and given.consumer_changelog_only)
     consumed = min(metadata.consumers(reader).values(), default=None) if waits else None
-    if consumed is not None and consumed in documents and _is_told_by_rows(documents[consumed]):
+    if consumed is not None and consumed in documents and _needs_rows_before(documents[consumed]):
         consumed -= 1
     expired: list[int] = []
     for place, snapshot_id in enumerate(ids[: max(len(ids) - max(retention.retain_min, 1), 0)]):
@@ -335,16 +335,20 @@ def _unreachable(
     logs: Sequence[Mapping[str, Any]],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(data files, metadata files) that only the snapshots `gone` and the changelogs `silent` can reach; `logs` stay."""
-    # What a snapshot's delta adds or deletes; the first that stays tells of the deletes that made it.
+    # What a snapshot's delta adds or deletes; the delta of the first that stays lists the deletes that made it.
     ids = {document["id"] for document in gone}
-    tellers = [*gone, *(kept[:1] if gone else ()), *(d for d in silent if d["id"] not in ids and _is_told_by_files(d))]
-    names = [name for found in _listed(reader, tellers, "deltaManifestList", missing_ok=True) for name in found]
+    with_delta = [
+        *gone,
+        *(kept[:1] if gone else ()),
+        *(d for d in silent if d["id"] not in ids and _changes_in_data_files(d)),
+    ]
+    names = [name for found in _listed(reader, with_delta, "deltaManifestList", missing_ok=True) for name in found]
     tables = manifest.read_entries(reader, names, missing_ok=True)
     candidates = pa.concat_tables(tables) if tables else manifest.EMPTY_ENTRIES
-    told = [*gone, *(d for d in silent if d["id"] not in ids)]
+    with_changelog = [*gone, *(d for d in silent if d["id"] not in ids)]
     data = (
         *_data_paths(reader, base, candidates, keepers, logs),
-        *_changelog_paths(reader, base, told, [*keepers, *logs]),
+        *_changelog_paths(reader, base, with_changelog, [*keepers, *logs]),
     )
     named = _names(reader, gone, missing_ok=True) | _names_of_changes(reader, silent, missing_ok=True)
     return data, _metadata_paths(named - _names(reader, keepers) - _names_of_changes(reader, logs))
@@ -369,7 +373,7 @@ def _data_paths(
     keepers: Sequence[Mapping[str, Any]],
     logs: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[str, ...]:
-    """The paths of those `candidates` (rows of ENTRY) that are live in none of `keepers` and that tell the changes of none of
+    """The paths of those `candidates` (rows of ENTRY) that are live in none of `keepers` and hold the changes of none of
     `logs`, with their extra files."""
     if len(candidates) == 0:
         return ()
@@ -383,11 +387,11 @@ def _data_paths(
         absent = [n for n in chain if n not in small]
         for name, table in zip(absent, manifest.read_entries(reader, absent), strict=True):
             small[name] = table.filter(pc.is_in(table["_FILE_NAME"], value_set=names))
-        told = [small[n] for n in chain if len(small[n])]
-        if told:
-            reachable.append(pc.unique(manifest.fold(told)[0]["_FILE_NAME"]))
+        own = [small[n] for n in chain if len(small[n])]
+        if own:
+            reachable.append(pc.unique(manifest.fold(own)[0]["_FILE_NAME"]))
     free = _without(candidates, reachable)
-    free = _without(free, _telling(reader, free, [d for d in logs if _is_told_by_files(d)]))
+    free = _without(free, _read_by_changelogs(reader, free, [d for d in logs if _changes_in_data_files(d)]))
     paths = scan.paths(free, base.schema).to_pylist()
     found = dict.fromkeys(paths)
     for path, extra in zip(paths, free["_EXTRA_FILES"].to_pylist(), strict=True):
@@ -395,9 +399,9 @@ def _data_paths(
     return tuple(found)
 
 
-def _telling(reader: Reader, files: pa.Table, logs: Sequence[Mapping[str, Any]]) -> list[pa.Array]:
-    """Names among those of `files` (rows of ENTRY) that came with one of `logs`, whose changes are told by files: newest first,
-    up to where none is left that may have come so. What compaction wrote did not."""
+def _read_by_changelogs(reader: Reader, files: pa.Table, logs: Sequence[Mapping[str, Any]]) -> list[pa.Array]:
+    """Names among those of `files` (rows of ENTRY) that came with one of `logs`, whose changes are read from data files: newest
+    first, until none is left that may have come so. What compaction wrote did not."""
     may = pc.fill_null(pc.not_equal(files["_FILE_SOURCE"], int(manifest.FileSource.COMPACT)), True)
     left, found = files.filter(may), []
     for end in range(len(logs), 0, -_LOGS_AT_ONCE):
@@ -422,36 +426,40 @@ def _live(reader: Reader, document: Mapping[str, Any]) -> pa.Table:
     return manifest.fold(manifest.read_all(reader, manifest.read_metas(reader, document)))[0]
 
 
-def _is_told_by_files(document: Mapping[str, Any]) -> bool:
-    """Whether the files that came with a snapshot tell its changes: no changelog was written."""
+def _changes_in_data_files(document: Mapping[str, Any]) -> bool:
+    """Whether the changes of a snapshot are read from the data files it added: no changelog was written."""
     is_append = document["commitKind"] == "APPEND" and bool(document.get("deltaManifestList"))
     return is_append and not document.get("changelogManifestList")
 
 
-def _is_told_by_rows(document: Mapping[str, Any]) -> bool:
-    """Whether it takes the snapshot before it too to tell what one changed."""
+def _needs_rows_before(document: Mapping[str, Any]) -> bool:
+    """Whether the changes of a snapshot are read from the rows before it too."""
     return document["commitKind"] == "OVERWRITE" and not document.get("changelogManifestList")
 
 
 def _names_of_changes(reader: Reader, logs: Iterable[Mapping[str, Any]], missing_ok: bool = False) -> set[str]:
-    """Names of the metadata files that tell the changes of `logs`."""
+    """Names of the metadata files that list the changes of `logs`."""
     logs = list(logs)
     manifests = _manifests_of_changes(reader, logs, missing_ok)
-    return {d[_telling_list(d)] for d in logs if d.get(_telling_list(d))} | {n for held in manifests for n in held}
+    return {d[_list_of_changes(d)] for d in logs if d.get(_list_of_changes(d))} | {
+        n for held in manifests for n in held
+    }
 
 
 def _manifests_of_changes(
     reader: Reader, logs: Sequence[Mapping[str, Any]], missing_ok: bool = False
 ) -> list[list[str]]:
-    """The names of the manifests that tell the changes of each of `logs`: most say so themselves."""
-    unsaid = iter(
-        _manifests_in(reader, [d.get(_telling_list(d)) for d in logs if d.get(metadata.MANIFESTS) is None], missing_ok)
+    """The names of the manifests that list the changes of each of `logs`: most record them."""
+    unrecorded = iter(
+        _manifests_in(
+            reader, [d.get(_list_of_changes(d)) for d in logs if d.get(metadata.MANIFESTS) is None], missing_ok
+        )
     )
-    return [d[metadata.MANIFESTS] if d.get(metadata.MANIFESTS) is not None else next(unsaid) for d in logs]
+    return [d[metadata.MANIFESTS] if d.get(metadata.MANIFESTS) is not None else next(unrecorded) for d in logs]
 
 
 def _copies(reader: Reader, documents: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
-    """The files that snapshots leave to tell their changes. They name the manifests too, so that later expiries need not look."""
+    """The changelog documents that snapshots leave. They name the manifests too, so that later expiries need not look."""
     held = _manifests_of_changes(reader, documents)
     return {
         metadata.changelog_path(document["id"]): metadata.emit_snapshot({**document, metadata.MANIFESTS: names})
@@ -459,8 +467,8 @@ def _copies(reader: Reader, documents: Sequence[Mapping[str, Any]]) -> dict[str,
     }
 
 
-def _telling_list(document: Mapping[str, Any]) -> str:
-    return "deltaManifestList" if _is_told_by_files(document) else "changelogManifestList"
+def _list_of_changes(document: Mapping[str, Any]) -> str:
+    return "deltaManifestList" if _changes_in_data_files(document) else "changelogManifestList"
 
 
 def _names(reader: Reader, documents: Iterable[Mapping[str, Any]], missing_ok: bool = False) -> set[str]:
@@ -540,7 +548,7 @@ def _used(reader: Reader, branch: str, missing_ok: bool = False) -> set[str]:
             names |= set(table["_FILE_NAME"].to_pylist())
             names |= {name for extra in table["_EXTRA_FILES"].to_pylist() for name in extra or ()}
     except NoSuchFile as error:
-        raise CorruptTable(f"{reader.root}: {error}; orphans cannot be told from files in use") from error
+        raise CorruptTable(f"{reader.root}: {error}; orphans cannot be distinguished from files in use") from error
     return names
 
 

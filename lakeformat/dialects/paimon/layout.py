@@ -175,7 +175,7 @@ def _hash_index(base: State, reader: Reader) -> HashIndex:
 
 
 def _key_places(base: State, reader: Reader) -> KeyPlaces:
-    """What buckets there are where keys change partitions; which keys they have, their rows tell."""
+    """The buckets that exist where keys change partitions; their keys are read from their rows."""
     schema = base.schema
     most = options.of(schema).dynamic_bucket_max_buckets
     live = manifest.live_entries(reader, base.document, schema)

@@ -22,7 +22,7 @@ from lakeformat.storage.store import Reader
 
 
 def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since: int) -> Outcome:
-    """What became of an attempt whose answer did not tell; see the protocol."""
+    """What became of an attempt whose outcome the answer left open; see the protocol."""
     (root,) = reader.read_many([plan.root_path])
     if isinstance(operation, Create | Evolve):  # Schemas never expire.
         return Outcome.PUBLISHED if root == plan.root else Outcome.LOST
@@ -35,7 +35,7 @@ def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since:
         if is_followed is False and reader.read_many([plan.root_path]) != [root]:
             is_followed = None  # It expired after it was read: expiry made the gap above it.
         if is_followed and root == plan.root:
-            if after is None or not _is_told_by_index_alone(reader, plan, document):
+            if after is None or not _changes_index_alone(reader, plan, document):
                 return Outcome.PUBLISHED
             if own & _index_names(reader, after):
                 return Outcome.PUBLISHED
@@ -57,7 +57,7 @@ def successor(reader: Reader, snapshot_id: int) -> dict[str, Any] | None:
 
 def leads_to(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any] | None) -> bool | None:
     """Whether the snapshot `document` led to `after`, the first after it that is there: if not, it is a stray. None where that
-    cannot be told: a restore undid it, or an expiry has begun with it."""
+    is unknown: a restore undid it, or an expiry has begun with it."""
     if after is None:
         return True
     origin = (after.get("properties") or {}).get(metadata.RESTORED_FROM)
@@ -114,7 +114,7 @@ def _left_files(reader: Reader, document: Mapping[str, Any], after: Mapping[str,
     return bool(pc.any(pc.is_in(own["_FILE_NAME"], value_set=live["_FILE_NAME"].combine_chunks())).as_py())
 
 
-def _is_told_by_index_alone(reader: Reader, plan: Plan, document: Mapping[str, Any]) -> bool:
+def _changes_index_alone(reader: Reader, plan: Plan, document: Mapping[str, Any]) -> bool:
     """Whether all that a snapshot changed is the index: deletion vectors, and nothing else."""
     if not any("/index-manifest-" in path for path in plan.files):
         return False

@@ -435,8 +435,8 @@ def emit_hash_index(entries: pa.Table, added: Sequence[WrittenFile], schema: Sch
     """An index manifest: those of `entries` (rows of `INDEX_ENTRY`) that no file of `added` takes the place of, and these.
     One file of hashes is all that a bucket has."""
     partitions, buckets = partition_rows([f.partition for f in added], schema), [f.bucket for f in added]
-    told = [(f.path, f.size_bytes, f.row_count, None) for f in added]
-    new = index_entries(HASH_INDEX, partitions.to_pylist(), buckets, told)
+    files = [(f.path, f.size_bytes, f.row_count, None) for f in added]
+    new = index_entries(HASH_INDEX, partitions.to_pylist(), buckets, files)
     replaced = set(zip(partitions.to_pylist(), buckets, strict=True))
     there = zip(
         entries["_PARTITION"].to_pylist(),
@@ -452,20 +452,20 @@ def index_entries(
     kind: str,
     partitions: Sequence[bytes],
     buckets: Sequence[int],
-    told: Sequence[tuple[str, int, int, list[dict[str, Any]] | None]],
+    files: Sequence[tuple[str, int, int, list[dict[str, Any]] | None]],
 ) -> pa.Table:
-    """Entries of an index manifest for new files: of each its path, size, count and, of deletion vectors, their ranges."""
+    """Entries of an index manifest for new `files`: (path, size, count, ranges of deletion vectors)."""
     columns = {
-        "_VERSION": [_INDEX_ENTRY_VERSION] * len(told),
-        "_KIND": [int(EntryKind.ADD)] * len(told),
+        "_VERSION": [_INDEX_ENTRY_VERSION] * len(files),
+        "_KIND": [int(EntryKind.ADD)] * len(files),
         "_PARTITION": partitions,
         "_BUCKET": buckets,
-        "_INDEX_TYPE": [kind] * len(told),
-        "_FILE_NAME": [path.rsplit("/", 1)[-1] for path, _, _, _ in told],
-        "_FILE_SIZE": [size_bytes for _, size_bytes, _, _ in told],
-        "_ROW_COUNT": [count for _, _, count, _ in told],
-        "_DELETIONS_VECTORS_RANGES": [ranges for _, _, _, ranges in told],
-        "_EXTERNAL_PATH": [None] * len(told),
+        "_INDEX_TYPE": [kind] * len(files),
+        "_FILE_NAME": [path.rsplit("/", 1)[-1] for path, _, _, _ in files],
+        "_FILE_SIZE": [size_bytes for _, size_bytes, _, _ in files],
+        "_ROW_COUNT": [count for _, _, count, _ in files],
+        "_DELETIONS_VECTORS_RANGES": [ranges for _, _, _, ranges in files],
+        "_EXTERNAL_PATH": [None] * len(files),
     }
     return pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in INDEX_ENTRY], schema=INDEX_ENTRY)
 

@@ -14,10 +14,10 @@ from lakeformat.model.work import Aggregation, MergeEngine, MergeSpec, NullKeys,
 
 
 def kind_column(schema: Schema, where: str) -> str | None:
-    """`rowkind.field`: the column that tells what a row does to its key; raises `InvalidInput`."""
+    """`rowkind.field`: the column of row kinds; raises `InvalidInput`."""
     found = options.of(schema).rowkind_field
     if len(found) > 1:
-        raise InvalidInput(f"{where}: rowkind.field names {', '.join(found)}; one column tells the kind of a row")
+        raise InvalidInput(f"{where}: rowkind.field names {', '.join(found)}; only one column can hold the row kind")
     _require_columns(schema, found, "rowkind.field", where)
     return found[0] if found else None
 

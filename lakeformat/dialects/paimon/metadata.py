@@ -44,7 +44,7 @@ _SCHEMA_VERSION = 3
 _OPERATION_KEY = (
     "lakeformatOperation"  # In a schema file, which has no commit user: who made it. Other readers skip it.
 )
-MANIFESTS = "lakeformatManifests"  # In a changelog's file: the manifests that tell it. Other readers skip it.
+MANIFESTS = "lakeformatManifests"  # In a changelog's file: its manifests. Other readers skip it.
 _NO_WATERMARK = -(2**63)
 _SCHEMA_KEYS: dict[str, type | UnionType] = {
     "version": int | None, "id": int, "fields": list, "highestFieldId": int, "partitionKeys": list | None,
@@ -169,8 +169,8 @@ def changed(reader: Reader, base: State, snapshot_id: int) -> tuple[State, bool]
         return replace(base, version=snapshot_id, document=left[0]), False
 
 
-def told(reader: Reader, base: State, after: int) -> list[int]:
-    """The ids of the snapshots after `after` of which changes can be told, rising: also of those that left their changelog."""
+def ids_with_changes(reader: Reader, base: State, after: int) -> list[int]:
+    """The ids of the snapshots after `after` whose changes can be read, rising: also of those that left their changelog."""
     return sorted(i for i in {*snapshot_ids(reader), *changelog_ids(reader)} if i > after)
 
 
@@ -369,7 +369,7 @@ def bucket_key(schema: Schema) -> tuple[str, ...]:
 
 
 def key_of(schema: Schema) -> tuple[str, ...]:
-    """The primary key without partition columns: what tells rows of a bucket apart."""
+    """The primary key without partition columns: what identifies a row in its bucket."""
     return tuple(name for name in schema.primary_key if name not in schema.partitioning.names)
 
 
@@ -401,8 +401,8 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
         raise InvalidInput(f"{where}: rowkind.field names {name!r}, a {schema.field(name).type}; it must be a string")
     if merging.merging(schema, where).sequence and (lacking := _beside_key(schema)):
         raise InvalidInput(
-            f"{where}: keys that change partitions have no sequence.field: a row that came late could not be told from the "
-            f"newest one of another partition; add {', '.join(lacking)} to primary_key, or leave sequence.field out"
+            f"{where}: keys that change partitions have no sequence.field: a late row could not be distinguished from "
+            f"the newest row in another partition; add {', '.join(lacking)} to primary_key, or leave sequence.field out"
         )
 
 
@@ -565,7 +565,7 @@ def find(reader: Reader, operation: Operation, base: State) -> dict[str, Any] | 
     is_compaction = isinstance(operation, Rewrite) and operation.kind == OperationKind.COMPACT
     ids = [i for i in snapshot_ids(reader) if request.absent_until < i <= base.version]
     for document in _backwards(reader, ids):
-        # A session may compact under the number of its commit: then their kinds tell them apart.
+        # A session may compact under the number of its commit: then their kinds differ.
         is_other = request.session is not None and (document["commitKind"] == "COMPACT") != is_compaction
         if document["commitUser"] == user and not is_other:
             if document["commitIdentifier"] == identifier:
@@ -697,7 +697,7 @@ def consumer_path(name: str) -> str:
 
 
 def local_ms(epoch_ms: int) -> int:
-    """A time as Java's LocalDateTime tells it: the local clock's, in milliseconds as if it were UTC."""
+    """A time as Java's LocalDateTime has it: the local clock's, in milliseconds as if it were UTC."""
     return epoch_ms + time.localtime(epoch_ms // 1000).tm_gmtoff * 1000
 
 

@@ -104,7 +104,7 @@ def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:
 
 
 def _led_on(reader: Reader, document: Mapping[str, Any]) -> bool:
-    """Whether a snapshot is no stray, as far as can be told."""
+    """Whether a snapshot is no stray, as far as is known."""
     return lineage.leads_to(reader, document, lineage.successor(reader, document["id"])) is not False
 
 
@@ -224,20 +224,20 @@ def _commit(
     before = manifest.read_metas(reader, base.document)
     merged = manifest.merge(reader, before, schema, f"manifest-{_derived(stamp, 'base')}")
     fresh = manifest.emit(delta, schema, f"manifest-{_derived(stamp, 'delta')}")
-    told = manifest.emit(
+    changelog = manifest.emit(
         _added(reader, request, kind, base, gone, log), schema, f"manifest-{_derived(stamp, 'changelog')}"
     )
     removed_rows = pc.sum(gone["_ROW_COUNT"]).as_py() or 0
     rows = sum(f.row_count for f in added) + (pc.sum(kept["_ROW_COUNT"]).as_py() or 0) - removed_rows
     commit_kind, operation = _KINDS[kind]
     if schema.primary_key and not len(gone) and commit_kind == "OVERWRITE" and kind in _BY_ROW:
-        commit_kind = "APPEND"  # What goes is told by rows that came.
+        commit_kind = "APPEND"  # Rows that came delete those that go.
     return _publish(
         base,
         stamp,
         request,
-        lists=(merged.metas, fresh.metas, *([told.metas] if log else [])),
-        files={**merged.files, **fresh.files, **told.files, **index[1]},
+        lists=(merged.metas, fresh.metas, *([changelog.metas] if log else [])),
+        files={**merged.files, **fresh.files, **changelog.files, **index[1]},
         unused=unused,
         partitions=_changes(
             delta, schema, _marked(manifest.read_index(reader, base.document), _entries_of(reader, base, index))
@@ -420,8 +420,8 @@ def _key_columns(added: tuple[WrittenFile, ...], schema: Schema) -> dict[str, An
     ranges = [f.keys for f in added if f.keys is not None]
     lows, highs = [], []
     for field in types.key_fields(tuple(schema.field(name) for name in names)):
-        told = [f.stats.get(field.id) or f.stats.get(types.column_id(field.id), ColumnStats()) for f in added]
-        low, high = _cut(told, field.type, _KEY_STATS_LENGTH)
+        stats = [f.stats.get(field.id) or f.stats.get(types.column_id(field.id), ColumnStats()) for f in added]
+        low, high = _cut(stats, field.type, _KEY_STATS_LENGTH)
         lows.append(low)
         highs.append(high)
     return {
@@ -488,30 +488,30 @@ def _value_stats(added: tuple[WrittenFile, ...], schema: Schema) -> tuple[pa.Str
     lows, highs, nulls = [], [], []
     kinds: list[Type] = []
     for field, mode, length in kept:
-        told = [f.stats.get(field.id, ColumnStats()) for f in added]
+        stats = [f.stats.get(field.id, ColumnStats()) for f in added]
         bounded = mode in (StatsMode.FULL, StatsMode.TRUNCATE) and isinstance(field.type, Scalar)
         kind = field.type if isinstance(field.type, Scalar) else types.NESTED_STATS
         low, high = _cut(
-            told if bounded else [ColumnStats()] * len(told), kind, length if mode is StatsMode.TRUNCATE else None
+            stats if bounded else [ColumnStats()] * len(stats), kind, length if mode is StatsMode.TRUNCATE else None
         )
         kinds.append(kind)
         lows.append(low)
         highs.append(high)
-        nulls.append([None if mode is StatsMode.NONE else s.null_count for s in told])
+        nulls.append([None if mode is StatsMode.NONE else s.null_count for s in stats])
     columns = None if len(kept) == len(schema.fields) else [f.name for f, _, _ in kept]
     counts = [list(row) for row in zip(*nulls, strict=True)] if nulls else [[] for _ in added]
     return manifest.stats_struct(lows, highs, kinds, counts), columns
 
 
-def _cut(told: Sequence[ColumnStats], kind: Type, length: int | None) -> tuple[pa.Array, pa.Array]:
+def _cut(stats: Sequence[ColumnStats], kind: Type, length: int | None) -> tuple[pa.Array, pa.Array]:
     """Lower and upper bounds of a column, texts cut to `length`; both or none for each file, and none of bytes, as Java
     keeps them."""
-    low, high = [s.minimum for s in told], [s.maximum for s in told]
+    low, high = [s.minimum for s in stats], [s.maximum for s in stats]
     if length is not None:
         low = [waist.cut_low(v, length) if isinstance(v, str) else v for v in low]
         high = [waist.cut_high(v, length) if isinstance(v, str) else v for v in high]
     if to_arrow(kind) == pa.binary():
-        low = high = [None] * len(told)
+        low = high = [None] * len(stats)
     pairs = list(zip(low, high, strict=True))
     return (
         waist.column([None if h is None else v for v, h in pairs], kind),
@@ -548,9 +548,9 @@ def _marked(before: pa.Table, after: pa.Table) -> pa.Table:
         before = after = after.slice(0, 0)
     parts = []
     for entries, sign in ((before, -1), (after, 1)):
-        told = manifest.vectors(entries)
-        rows = pc.multiply(pc.fill_null(told["cardinality"], 0), sign)
-        parts.append(pa.table({"_PARTITION": entries["_PARTITION"].take(told["entry"]), "rows": rows}))
+        vectors = manifest.vectors(entries)
+        rows = pc.multiply(pc.fill_null(vectors["cardinality"], 0), sign)
+        parts.append(pa.table({"_PARTITION": entries["_PARTITION"].take(vectors["entry"]), "rows": rows}))
     found = (
         pa.concat_tables(parts).group_by("_PARTITION").aggregate([("rows", "sum")]).rename_columns({"rows_sum": "rows"})
     )
@@ -636,16 +636,16 @@ def _with_vectors(
     tables, unused = [entries.filter(pa.array(~touched))], []
     for place in dict.fromkeys((*moving, *new)):
         made, rest = _placed(reader, moving.get(place, []), new.get(place, []), target)
-        told = []
+        placed = []
         for held, content in made:
             path = held[0].path
             if content is not None:
                 path = f"{metadata.INDEX_FOLDER}/index-{_derived(stamp, 'vectors')}-{len(files)}"
                 files = {**files, path: content}
             size_bytes = held[0].file_bytes if content is None else len(content)
-            told.append((path, size_bytes, len(held), [each.range for each in held]))
-        kinds = [place[0]] * len(told), [place[1]] * len(told)
-        tables.append(manifest.index_entries(manifest.DELETION_VECTORS, *kinds, told))
+            placed.append((path, size_bytes, len(held), [each.range for each in held]))
+        kinds = [place[0]] * len(placed), [place[1]] * len(placed)
+        tables.append(manifest.index_entries(manifest.DELETION_VECTORS, *kinds, placed))
         unused += rest
     every = pa.concat_tables(tables)
     files = {p: data for p, data in files.items() if p != f"{metadata.MANIFEST_FOLDER}/{name}"}
@@ -685,12 +685,12 @@ def _staged(added: tuple[WrittenFile, ...], schema: Schema) -> dict[tuple[bytes,
     return {place: sorted(held, key=lambda v: (v.path, v.offset)) for place, held in result.items()}
 
 
-def _vectors_of(entries: pa.Table, told: pa.Table) -> Iterator[tuple[_Vector, int]]:
-    """The vectors `told` (rows of `manifest.vectors`), each with the row of its entry."""
+def _vectors_of(entries: pa.Table, vectors: pa.Table) -> Iterator[tuple[_Vector, int]]:
+    """The `vectors` (rows of `manifest.vectors`), each with the row of its entry."""
     paths = manifest.index_paths(entries)
-    for each in told.to_pylist():
-        entry = each.pop("entry")
-        yield _Vector(path=paths[entry], **each), entry
+    for vector in vectors.to_pylist():
+        entry = vector.pop("entry")
+        yield _Vector(path=paths[entry], **vector), entry
 
 
 def _placed(

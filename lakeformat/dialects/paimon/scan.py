@@ -180,7 +180,7 @@ def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
 
 
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
-    """The number of rows for which `predicate` is true, where metadata alone can tell it exactly; else None."""
+    """The number of rows for which `predicate` is true, where metadata alone has it exactly; else None."""
     entries = _entries(reader, base, predicate)
     entries = entries.filter(_visible(entries, base))
     found = Files(entries, paths(entries, base.schema))
@@ -248,7 +248,7 @@ def tasks(
 
 
 def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[DeleteFile, ...]]:
-    """By the row of a file in `found`, the deletion vector that tells of it; only of files that lost rows."""
+    """By the row of a file in `found`, its deletion vector; only of files that lost rows."""
     index = manifest.read_index(reader, base.document)
     at, vectors = _vectors(found.entries, index)
     if not len(at):
@@ -283,8 +283,8 @@ def deleted_rows(reader: Reader, base: State, found: Files) -> np.ndarray:
     result[at] = np.asarray(pc.fill_null(vectors["cardinality"], 0))
     silent = at[np.asarray(vectors["cardinality"].is_null())]
     if len(silent):
-        told = delete_files(reader, base, found.take(silent))
-        for row, (vector,) in zip(silent.tolist(), told.values(), strict=True):
+        vectors_of_file = delete_files(reader, base, found.take(silent))
+        for row, (vector,) in zip(silent.tolist(), vectors_of_file.values(), strict=True):
             data = reader.read(vector.path)
             frame = vector_file.take(
                 data, vector.offset or 0, (vector.size_bytes or 0) - bitmap.FRAME_BYTES, vector.path
@@ -458,16 +458,16 @@ def delta(
     """What came and went with a snapshot after `since`, the one before it, in order; `fields` and `predicate` are of the
     schema of `base`, a later state.
 
-    From the changelog where the table has one; else from the files that came, and for an overwrite those that went. What
-    an overwrite did to a table with a primary key is told by its rows before and after, and what deletion vectors did to a
-    file by all of its rows before and after. Of a snapshot that expired, by the changelog that it left. Raises `NotFound`.
+    From the changelog where the table has one; else from the files that came, and for an overwrite those that went. The
+    changes of an overwrite of a table with a primary key are read from its rows before and after, those of deletion vectors
+    from all rows of the file before and after, those of an expired snapshot from the changelog it left. Raises `NotFound`.
     """
     (state, is_there), schema = metadata.changed(reader, base, snapshot_id), base.schema
     document = state.document or {}
     restored = metadata.RESTORED_FROM in (document.get("properties") or {})
     if since != snapshot_id - 1 and not restored:  # Going back leaves a gap.
         raise NotFound(
-            f"{reader.root}: snapshot {snapshot_id - 1} is not there, so nobody can tell what {snapshot_id} changed"
+            f"{reader.root}: snapshot {snapshot_id - 1} is not there, so the changes of {snapshot_id} are unknown"
         )
     metadata.require_readable(base, reader.root)
     keyed = bool(schema.primary_key)
@@ -510,8 +510,8 @@ def delta(
         (RowKind.DELETE, EntryKind.DELETE, before),
         (RowKind.INSERT, EntryKind.ADD, state),
     ):
-        told = pa.concat_tables([entries.filter(pc.equal(kinds, int(entry_kind))), lost])
-        result.append(Delta(kind, tuple(tasks(reader, then, Files(told, paths(told, schema)), fields, residual))))
+        changed = pa.concat_tables([entries.filter(pc.equal(kinds, int(entry_kind))), lost])
+        result.append(Delta(kind, tuple(tasks(reader, then, Files(changed, paths(changed, schema)), fields, residual))))
     return result
 
 
@@ -551,7 +551,7 @@ def _lost_rows(reader: Reader, before: State, after: State, scope: Expression) -
 
 
 def _partitions_of(base: State, entries: pa.Table) -> list[tuple[Any, ...]]:
-    """The partition of each file, as `WrittenFile` tells it."""
+    """The partition of each file, as `WrittenFile` has it."""
     if len(entries) == 0:
         return []
     codes, values = manifest.partitions(entries, base.schema)
@@ -695,7 +695,7 @@ def _must_match(reader: Reader, base: State, entries: pa.Table, predicate: Expre
 def bounds(
     reader: Reader, base: State, found: Files, names: Iterable[str]
 ) -> Iterator[tuple[np.ndarray, Mapping[str, expression.Bounds]]]:
-    """(indices of files, what manifests tell of the columns `names` in them)."""
+    """(indices of files, the bounds of the columns `names` in their manifest entries)."""
     return _bounds(reader, base, found.entries, frozenset(names))
 
 
