@@ -46,7 +46,7 @@ class Changes:
 
     @property
     def until(self) -> int:
-        """The last snapshot whose changes are told."""
+        """The last snapshot whose changes are read."""
         return self.view.snapshot_id
 
     def plan(self) -> list[Delta]:
@@ -81,8 +81,8 @@ class Changes:
         names = ", ".join(f"'{kind.short}'" for kind in RowKind)
         for delta in self.plan():
             frame = engine.read(self.store, delta.tasks, self._held(delta))
-            told = f"element_at(array({names}), cast({VALUE_KIND.name} as int) + 1)"
-            shown = told if delta.kind is None else f"'{delta.kind.short}'"
+            kind_name = f"element_at(array({names}), cast({VALUE_KIND.name} as int) + 1)"
+            shown = kind_name if delta.kind is None else f"'{delta.kind.short}'"
             columns = [f"`{field.name.replace('`', '``')}`" for field in self.fields]
             frames.append(frame.selectExpr(*columns, f"{shown} as {KIND_COLUMN}"))
         if not frames:

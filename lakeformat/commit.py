@@ -50,7 +50,7 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
     `known` is what the caller has loaded: of the version that it is, nothing is read twice. The snapshot returned says how many
     attempts and milliseconds it took. Asking again with the same id is always safe and returns the same snapshot. Raises `Conflict`
     and `CommitLost`, which mean that nothing landed and that the operation's files are gone; `CommitUnknown`, which means that it may
-    have landed: ask again, delete nothing. Any other exception leaves all files in place and does not tell either.
+    have landed: ask again, delete nothing. Any other exception leaves all files in place, and the outcome unknown.
     """
     assert attempts > 0, attempts
     id, started = operation.request.id, clock()
@@ -91,7 +91,7 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
                 store.write(path, data)
         except StoreError as error:
             if doubts:
-                failure = error  # It does not tell whether an earlier attempt landed.
+                failure = error  # Whether an earlier attempt landed is still unknown.
             elif not isinstance(error, NoSuchFile) or head.version() == version:
                 raise
             continue  # The base expired while it was looked at: others were faster.
@@ -103,7 +103,7 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
             raise
         except StoreError as error:
             doubts.append(_Doubt(view.version, plan, may_land=True))
-            failure = error  # It may have landed, so delete nothing; `settle` tells on the next turn.
+            failure = error  # It may have landed, so delete nothing; `settle` decides on the next attempt.
             continue
         match outcome:
             case Outcome.PUBLISHED:
@@ -142,7 +142,7 @@ class _Doubt:
 
 def settle(store: Store, operation: Operation, view: AnyView, doubts: list[_Doubt]) -> Snapshot | None:
     """The snapshot that one of the attempts in `doubts` became. Those that history proves to be no part of it leave the list,
-    and what they wrote is removed. Raises `CommitUnknown` where history has been cut since, and cannot tell.
+    and what they wrote is removed. Raises `CommitUnknown` where the snapshots that would show it have expired.
 
     A root that was created below newer versions, under a name that expiry had freed, hides from whoever reads the newest, not
     from whoever asks for its number. Files that an attempt without an answer wrote stay: it may land yet, and be read.
@@ -155,8 +155,8 @@ def settle(store: Store, operation: Operation, view: AnyView, doubts: list[_Doub
                 return doubt.plan.snapshot
             case Outcome.UNKNOWN:
                 raise CommitUnknown(
-                    f"{store.root}: operation {operation.request.id} may or may not have landed: snapshots that others made "
-                    "and expired since would tell. Look whether its rows are there before running it again; delete none of "
+                    f"{store.root}: operation {operation.request.id} may or may not have landed: the snapshots that would "
+                    "show it have expired. Look whether its rows are there before running it again; delete none of "
                     "its files; keep snapshots for longer than a commit may take"
                 )
         doubts.remove(doubt)

@@ -22,7 +22,7 @@ class Inspect:
 
     _format: Format
     _view: Callable[[], AnyView]
-    _told: Callable[..., Changes]
+    _changes: Callable[..., Changes]
     _version: Callable[..., AnyView]
 
     def at(self, snapshot_id: int | None = None, *, as_of: Any = None, tag: str | None = None) -> Inspect:
@@ -87,8 +87,8 @@ class Inspect:
         Without `from_snapshot`, the rows as they are (at `to_snapshot`), and of a table with a primary key also those that
         were taken back, until compaction forgets them. With it, what `changes` gives. In memory: for more rows, use that.
         """
-        found = self._told(from_snapshot, to_snapshot, columns, where).to_arrow()
-        rows, kinds = found.drop_columns([KIND_COLUMN]), found[KIND_COLUMN]
+        changes = self._changes(from_snapshot, to_snapshot, columns, where).to_arrow()
+        rows, kinds = changes.drop_columns([KIND_COLUMN]), changes[KIND_COLUMN]
         return rows.add_column(0, pa.field("rowkind", pa.string(), nullable=False), kinds)
 
     def history(self) -> pa.Table:
@@ -137,10 +137,12 @@ class Inspect:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What this format tells."""
+        """The metadata tables of this format."""
         return tuple(sorted({*self._format.inspections, "audit_log"}))
 
     def _table(self, name: str, *how: Any) -> pa.Table:
         if name not in self._format.inspections:
-            raise UnsupportedFeature(f"{self._format.name} tables tell no {name}; they tell {', '.join(self.names)}")
+            raise UnsupportedFeature(
+                f"{self._format.name} tables have no metadata table {name}; they have {', '.join(self.names)}"
+            )
         return self._view().inspect(name, *how)

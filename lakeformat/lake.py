@@ -350,7 +350,7 @@ class Lake:
         try:
             found = catalog.find(name, self._options)
         except NoSuchFile as error:
-            log.warning("%s: %s; nothing tells which files the table had", name, error)
+            log.warning("%s: %s; which files the table had is unknown: none is deleted", name, error)
             catalog.drop(name)
             return
         if found is None:

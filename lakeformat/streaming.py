@@ -150,7 +150,7 @@ class WriteSession:
             )
         if layout.keyed is None and view.schema.primary_key and not appends:
             raise UnsupportedFeature(
-                f"{self.store.root}: tasks that know nothing of each other cannot tell which of two rows with the same key "
+                f"{self.store.root}: tasks that know nothing of each other cannot decide which of two rows with the same key "
                 f"({', '.join(view.schema.primary_key)}) stays: write the stream by foreachBatch(table.stream({self.user!r}).write_batch)"
             )
         files = tuple(ArrowEngine(threads=1).write(self.store, data, layout))

@@ -106,7 +106,7 @@ class Table:
     @property
     def inspect(self) -> Inspect:
         """The table's metadata, as Arrow tables."""
-        return Inspect(self._format, self._view, self._told, self._version)
+        return Inspect(self._format, self._view, self._changes, self._version)
 
     # --- reading ---
 
@@ -170,7 +170,7 @@ class Table:
                 self._store.write(*consumers.consumer(consumer, after + 1))
         if after is None:
             raise InvalidInput("changes() of no snapshots; give from_snapshot (0 for all) or a consumer")
-        return replace(self._told(after, to_snapshot, columns, where), view=view, consumer=consumer)
+        return replace(self._changes(after, to_snapshot, columns, where), view=view, consumer=consumer)
 
     def drop_consumer(self, name: str) -> None:
         """Forget a consumer, and what is kept for it alone. Raises `NotFound`."""
@@ -193,7 +193,7 @@ class Table:
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         """The snapshots that led to the current one, as far as they are kept, oldest first: all, or those after the snapshot
-        `after`. Of what each changed they say what their metadata tells at once, and None for the rest; `snapshot(id)` looks it
+        `after`. Their counts are those that the snapshots' own metadata holds, and None for the rest; `snapshot(id)` looks them
         up."""
         after = arguments.whole("after", after, 0)
         return self._view().history(after or 0)
@@ -229,8 +229,8 @@ class Table:
         """Make Parquet files that are there part of the table, where they are and as they are, in one snapshot (Iceberg).
 
         `paths`: absolute, or relative to the table's location. Columns are known by the files' field ids, else by name: then
-        `schema.name-mapping.default` is set in a commit before. What a file's partition is tells its footer (its rows, where
-        that does not); a partition column that it lacks has the value that `partition` says, or the folder `name=value`.
+        `schema.name-mapping.default` is set in a commit before. A file's partition follows from the bounds in its footer (else
+        from its rows); a partition column that it lacks has the value that `partition` says, or the folder `name=value`.
         Files without rows are left out. Raises `InvalidInput` for files that do not fit, `AlreadyExists` for one that the table
         has, `NotFound`. The files are the table's from then on; whatever fails, none of them is deleted.
         """
@@ -438,7 +438,7 @@ class Table:
     ) -> DeltaWriter:
         """A writer of a changelog, on Iceberg tables: one snapshot for each checkpoint, each of them once.
 
-        `name` tells the stream from others. Rows are known by `key`, by default the identifier fields, which must hold the
+        `name` identifies the stream. Rows are known by `key`, by default the identifier fields, which must hold the
         columns that the partitions are made of. With `upsert` an inserted row takes the place of an older one; without, the
         changelog itself takes that away. `max_keys` bounds the keys between two checkpoints, `buffer_bytes` the rows that
         wait to be written together.
@@ -555,7 +555,7 @@ class Table:
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
         """Write position delete files anew where a partition has five, or with `full` all: as the table's granularity says,
-        and without what tells of data files that are gone. None when nothing is worth it. `where` chooses partitions."""
+        and without dangling deletes. None when nothing is worth it. `where` chooses partitions."""
         view = self._view()
         scope = self._chosen("rewrite_position_deletes", view, where)
         request, landed = self._asked(view, id, properties)
@@ -611,7 +611,7 @@ class Table:
         return landed or self._commit(view, Overwrite(request=request, added=(), scope=scope))
 
     def remove_orphan_files(self, older_than: Age = datetime.timedelta(days=1), dry_run: bool = False) -> list[Listed]:
-        """Remove files that nothing names and that are older than a time or an age; tells which. Younger ones may belong
+        """Remove files that nothing names and that are older than a time or an age; returns them. Younger ones may belong
         to a writer that is still at work."""
         view = self._view()
         return sweep.sweep(self._store, self._format, arguments.before(older_than, _now_ms()), dry_run, view)
@@ -763,7 +763,7 @@ class Table:
         return self._view()
 
     def _until(self, to_snapshot: int | None) -> AnyView:
-        """The table up to which changes are told."""
+        """The table up to which changes are read."""
         chosen = arguments.whole("to_snapshot", to_snapshot, 1)
         return self._view() if chosen is None else self._format.until(self._store, chosen)
 
@@ -835,7 +835,8 @@ class Table:
         if anew and task.keyed is not None:
             if task.keyed.changelog_prefix is not None:
                 log.warning(
-                    "%s: an overwrite writes no changelog; changes() tells it by the rows before and after", self.name
+                    "%s: an overwrite writes no changelog; changes() computes it from the rows before and after",
+                    self.name,
                 )
             index, places = task.keyed.index, task.keyed.places
             keyed = replace(
@@ -872,7 +873,7 @@ class Table:
             raise
         return self._commit(view, replace(operation, added=(*operation.added, *gone)), engine)
 
-    def _told(
+    def _changes(
         self,
         after: int | None,
         until: int | None,

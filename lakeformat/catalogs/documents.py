@@ -50,8 +50,8 @@ def updates(base: Document, new: Document) -> list[dict[str, Any]]:
     found += [{"action": "remove-snapshot-ref", "ref-name": name} for name in before if name not in after]
     old, there = _snapshots(base), _snapshots(new)
     for key, action in (("statistics", "remove-statistics"), ("partition-statistics", "remove-partition-statistics")):
-        told = {s["snapshot-id"] for s in base.get(key) or ()} - {s["snapshot-id"] for s in new.get(key) or ()}
-        found += [{"action": action, "snapshot-id": snapshot_id} for snapshot_id in sorted(told)]
+        removed = {s["snapshot-id"] for s in base.get(key) or ()} - {s["snapshot-id"] for s in new.get(key) or ()}
+        found += [{"action": action, "snapshot-id": snapshot_id} for snapshot_id in sorted(removed)]
     if gone := [snapshot_id for snapshot_id in old if snapshot_id not in there]:
         found.append({"action": "remove-snapshots", "snapshot-ids": gone})
     found += [{"action": "add-snapshot", "snapshot": s} for snapshot_id, s in there.items() if snapshot_id not in old]
@@ -79,12 +79,12 @@ def creation(name: str, new: Document) -> dict[str, Any]:
     }
 
 
-def holds(told: Any, base: Document, new: Document) -> bool:
-    """Whether a document that a server tells has the change from `base` to `new`: its snapshot, or else its operation."""
+def holds(returned: Any, base: Document, new: Document) -> bool:
+    """Whether the document that a server returned has the change from `base` to `new`: its snapshot, or else its operation."""
     try:
         if added := _snapshots(new).keys() - _snapshots(base).keys():
-            return added <= _snapshots(told).keys()
-        return bool(told["properties"][OPERATION_PROPERTY] == new[OPERATION])
+            return added <= _snapshots(returned).keys()
+        return bool(returned["properties"][OPERATION_PROPERTY] == new[OPERATION])
     except (KeyError, TypeError, AttributeError):
         return False
 

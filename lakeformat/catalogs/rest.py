@@ -30,8 +30,8 @@ _EXPIRED = (401, 419)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a server said: the status, the object of the body, and the beginning of a body that is something else."""
+class Response:
+    """A server's response: the status, the JSON object of the body, and the beginning of a body that is something else."""
 
     status: int
     body: Mapping[str, Any]
@@ -82,84 +82,84 @@ class RestCatalog:
             return None
         with _specified(f"{self.uri}: {name}"):
             location = _text(loaded["metadata"]["location"]).rstrip("/")
-            told = vended.read(loaded, location)
-        issuer = RestIssuer(self.place(name), location, told.endpoint)
-        return Found(location, told.options, Lease(issuer, told.issued) if told.issued else None)
+            access = vended.read(loaded, location)
+        issuer = RestIssuer(self.place(name), location, access.endpoint)
+        return Found(location, access.options, Lease(issuer, access.issued) if access.issued else None)
 
     def place(self, name: str) -> RestEntry:
         namespace, _, table = name.rpartition(".")
         return RestEntry(self, namespace, table)
 
     def create_namespace(self, name: str) -> None:
-        told = self.ask("POST", "namespaces", {"namespace": name.split("."), "properties": {}})
-        if not told.is_good and told.status != 409:
-            raise self.refused(told, f"namespace {name}")
+        response = self.ask("POST", "namespaces", {"namespace": name.split("."), "properties": {}})
+        if not response.is_good and response.status != 409:
+            raise self.refused(response, f"namespace {name}")
 
     def register(self, name: str, metadata_location: str) -> None:
         namespace, _, table = name.rpartition(".")
         body = {"name": table, "metadata-location": metadata_location}
-        told = self.ask("POST", f"namespaces/{_levels(namespace)}/register", body)
-        if told.status == 409:
+        response = self.ask("POST", f"namespaces/{_levels(namespace)}/register", body)
+        if response.status == 409:
             raise AlreadyExists(f"{name}: there is a table already in {self.uri}; drop it first")
-        if not told.is_good:
-            raise self.refused(told, name)
+        if not response.is_good:
+            raise self.refused(response, name)
 
     def rename(self, old: str, new: str) -> None:
         source, destination = (
             {"namespace": n.rpartition(".")[0].split("."), "name": n.rpartition(".")[2]} for n in (old, new)
         )
-        told = self.ask("POST", "tables/rename", {"source": source, "destination": destination})
-        if told.status == 409:
+        response = self.ask("POST", "tables/rename", {"source": source, "destination": destination})
+        if response.status == 409:
             raise AlreadyExists(f"{new}: there is a table already in {self.uri}")
-        if told.status == 404:
+        if response.status == 404:
             raise NotFound(f"no table {old!r} in {self.uri}")
-        if not told.is_good:
-            raise self.refused(told, old)
+        if not response.is_good:
+            raise self.refused(response, old)
 
     def drop(self, name: str) -> None:
-        told = self.ask("DELETE", self.place(name).path, query={"purgeRequested": "false"})
-        if told.status == 404:
+        response = self.ask("DELETE", self.place(name).path, query={"purgeRequested": "false"})
+        if response.status == 404:
             raise NotFound(f"no table {name!r} in {self.uri}")
-        if not told.is_good:
-            raise self.refused(told, name)
+        if not response.is_good:
+            raise self.refused(response, name)
 
     def ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> Response:
         """One request, never repeated but for a token that ran out, which the server refuses before it does anything. `path` is
         below the catalog's prefix, or below its address if it begins with a slash.
 
-        Raises `StoreError` where no answer came, or one that does not tell whether something was done.
+        Raises `StoreError` where no response came, or one that leaves open whether the request was carried out.
         """
         client = _client(self.uri, self.options, os.getpid())
-        told = client.send(method, path, body, query)
-        if told.status in _EXPIRED and client.renew():
-            told = client.send(method, path, body, query)
-        elif told.status in _EXPIRED:
+        response = client.send(method, path, body, query)
+        if response.status in _EXPIRED and client.renew():
+            response = client.send(method, path, body, query)
+        elif response.status in _EXPIRED:
             raise StoreError(
-                f"{self.refused(told, path)}; with catalog_options 'credential' a token that runs out is renewed"
+                f"{self.refused(response, path)}; with catalog_options 'credential' a token that runs out is renewed"
             )
-        if told.status >= 500 or told.status in (408, 429, *_EXPIRED):
-            raise self.refused(told, path)
-        return _understood(told, f"{self.uri}: {path}")
+        if response.status >= 500 or response.status in (408, 429, *_EXPIRED):
+            raise self.refused(response, path)
+        return _understood(response, f"{self.uri}: {path}")
 
-    def refused(self, told: Answer, what: str) -> StoreError:
-        said = redact.redacted(told.message, *redact.secrets_of(dict(self.options)))
-        return StoreError(f"{self.uri}: {what}: the catalog says {told.status}: {said}")
+    def refused(self, response: Response, what: str) -> StoreError:
+        said = redact.redacted(response.message, *redact.secrets_of(dict(self.options)))
+        return StoreError(f"{self.uri}: {what}: the catalog says {response.status}: {said}")
 
     def _listed(self, path: str, key: str, query: Mapping[str, str], read: Callable[[Any], str]) -> list[str]:
         """All pages of a listing, each line of it as it is `read`; nothing where there is no such namespace."""
         found: list[str] = []
         token, seen = "", {""}
         while True:
-            told = self.ask("GET", path, query={**query, **({"pageToken": token} if token else {})})
-            if told.status == 404:
+            response = self.ask("GET", path, query={**query, **({"pageToken": token} if token else {})})
+            if response.status == 404:
                 return found
-            if not told.is_good:
-                raise self.refused(told, path)
+            if not response.is_good:
+                raise self.refused(response, path)
             with _specified(f"{self.uri}: {path}"):
-                found += map(read, _list(told.body[key]))
-                token = _text(told.body.get("next-page-token") or "")
+                found += map(read, _list(response.body[key]))
+                token = _text(response.body.get("next-page-token") or "")
             if not token:
                 return found
             if token in seen:
@@ -183,7 +183,7 @@ class RestEntry:
         return RestHead(store, self)
 
     def sharers(self, reader: Reader) -> list[str]:
-        """The server is asked for each of its tables: nothing else tells where they lie."""
+        """The server is asked for each of its tables: no other request lists table locations."""
         catalog, found = self.catalog, []
         for name in (name for namespace in catalog.namespaces() for name in catalog.tables(namespace)):
             entry = catalog.place(name)
@@ -198,12 +198,12 @@ class RestEntry:
 
     def load(self, query: Mapping[str, str] | None = None) -> Mapping[str, Any] | None:
         """The server's `LoadTableResult`; None where it has no such table."""
-        told = self.catalog.ask("GET", self.path, query=query)
-        if told.status == 404:
+        response = self.catalog.ask("GET", self.path, query=query)
+        if response.status == 404:
             return None
-        if not told.is_good:
-            raise self.catalog.refused(told, f"{self.namespace}.{self.table}")
-        return told.body
+        if not response.is_good:
+            raise self.catalog.refused(response, f"{self.namespace}.{self.table}")
+        return response.body
 
     def location(self) -> str | None:
         """Where the newest root lies."""
@@ -228,11 +228,11 @@ class RestIssuer:
         path = self.endpoint.removeprefix(f"{catalog.uri}/")
         if not path or "://" in path:  # A token is shown to nobody but the catalog.
             path = self.entry.path
-        told = catalog.ask("GET", path if path == self.entry.path else f"/{path.lstrip('/')}")
-        if not told.is_good:
-            raise catalog.refused(told, f"{name}: new credentials for its files")
+        response = catalog.ask("GET", path if path == self.entry.path else f"/{path.lstrip('/')}")
+        if not response.is_good:
+            raise catalog.refused(response, f"{name}: new credentials for its files")
         with _specified(f"{catalog.uri}: {name}: new credentials for its files"):
-            found = vended.read(told.body, self.location)
+            found = vended.read(response.body, self.location)
         if found.issued is None:
             raise StoreError(f"{catalog.uri}: {name}: the catalog vends no credentials any more for {self.location}")
         return found.issued
@@ -242,8 +242,8 @@ class RestIssuer:
 class RestHead:
     """A commit says what must still hold and what changes; the server writes the root.
 
-    Neither answer is proof by its status: a gateway that repeats a request turns a commit that landed into a 409, and a login
-    page is a 200. What was published names our change; all else history has to tell.
+    A status alone proves nothing: a gateway that repeats a request turns a commit that landed into a 409, and a login page is a
+    200. A response with metadata that contains our change was published; for any other, the table's history decides.
     """
 
     store: Store
@@ -263,15 +263,19 @@ class RestHead:
                 "requirements": documents.requirements(base, new),
                 "updates": documents.updates(base, new),
             }
-            told = catalog.ask("POST", self.entry.path, body)
+            response = catalog.ask("POST", self.entry.path, body)
         else:
             path = f"namespaces/{_levels(self.entry.namespace)}/tables"
-            told = catalog.ask("POST", path, documents.creation(name, new))
-        if told.is_good and "metadata-location" in told.body and documents.holds(told.body.get("metadata"), base, new):
+            response = catalog.ask("POST", path, documents.creation(name, new))
+        if (
+            response.is_good
+            and "metadata-location" in response.body
+            and documents.holds(response.body.get("metadata"), base, new)
+        ):
             return Outcome.PUBLISHED
-        if told.is_good or told.status in (404, 409):
+        if response.is_good or response.status in (404, 409):
             return Outcome.UNKNOWN
-        raise StoreRefused(str(catalog.refused(told, f"{self.entry.namespace}.{name}")))
+        raise StoreRefused(str(catalog.refused(response, f"{self.entry.namespace}.{name}")))
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -291,12 +295,12 @@ class _Client:
         self._say_token(self._options.get("token"))
         self.renew()
         query = {"warehouse": options["warehouse"]} if "warehouse" in options else None
-        told = self.send("GET", "config", query=query)
-        if not told.is_good:
-            message = redact.redacted(told.message, *redact.secrets_of(options))
-            raise StoreError(f"{uri}: the catalog's configuration: {told.status}: {message}")
+        response = self.send("GET", "config", query=query)
+        if not response.is_good:
+            message = redact.redacted(response.message, *redact.secrets_of(options))
+            raise StoreError(f"{uri}: the catalog's configuration: {response.status}: {message}")
         with _specified(f"{uri}: the catalog's configuration"):
-            said = _understood(told, f"{uri}: the catalog's configuration").body
+            said = _understood(response, f"{uri}: the catalog's configuration").body
             merged = {**(said.get("defaults") or {}), **options, **(said.get("overrides") or {})}
             self._options = {name: str(value) for name, value in merged.items() if value is not None}
             if self._options.get("token") != options.get("token"):
@@ -306,7 +310,7 @@ class _Client:
 
     def send(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> Response:
         below = path if path.startswith("/") else f"/v1/{self._prefix}{path}"
         return self._sent(method, f"{self._uri}{below}", json=body, params=query)
 
@@ -321,19 +325,19 @@ class _Client:
             **({"client_id": client} if client else {}),
         }  # fmt: skip
         where = self._options.get("oauth2-server-uri", f"{self._uri}/v1/oauth/tokens")
-        told = self._sent("POST", where, data=form, headers={"Authorization": None})
-        if not told.is_good:
-            message = redact.redacted(told.message, *redact.secrets_of(self._options))
-            raise StoreError(f"{where}: no token for this credential: {told.status}: {message}")
+        response = self._sent("POST", where, data=form, headers={"Authorization": None})
+        if not response.is_good:
+            message = redact.redacted(response.message, *redact.secrets_of(self._options))
+            raise StoreError(f"{where}: no token for this credential: {response.status}: {message}")
         with _specified(f"{where}: a token"):
-            self._say_token(_token(_understood(told, f"{where}: a token").body["access_token"]))
+            self._say_token(_token(_understood(response, f"{where}: a token").body["access_token"]))
         return True
 
     def _say_token(self, token: str | None) -> None:
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
 
-    def _sent(self, method: str, address: str, **how: Any) -> Answer:
+    def _sent(self, method: str, address: str, **how: Any) -> Response:
         try:
             answer = self._session.request(method, address, timeout=_TIMEOUT_SECONDS, allow_redirects=False, **how)
         except (requests.RequestException, ValueError) as error:
@@ -341,19 +345,19 @@ class _Client:
                 error, *redact.secrets_in(address), *redact.secrets_of(self._options)
             )
         try:
-            return Answer(answer.status_code, document.parse(answer.content, address))
+            return Response(answer.status_code, document.parse(answer.content, address))
         except CorruptFile:
             begun = " ".join(answer.content[:200].decode(errors="replace").split())[:60]
-            return Answer(answer.status_code, {}, redact.redacted(begun, *redact.secrets_of(self._options)))
+            return Response(answer.status_code, {}, redact.redacted(begun, *redact.secrets_of(self._options)))
 
 
-def _understood(told: Answer, what: str) -> Answer:
-    """The answer, unless it says yes in a body that is none of Iceberg's."""
-    if told.is_good and told.nonsense:
+def _understood(response: Response, what: str) -> Response:
+    """The response, unless its status is success and its body no JSON object."""
+    if response.is_good and response.nonsense:
         raise StoreError(
-            f"{what}: the answer is no JSON object but {told.nonsense!r}; is this the address of an Iceberg REST catalog?"
+            f"{what}: the answer is no JSON object but {response.nonsense!r}; is this the address of an Iceberg REST catalog?"
         )
-    return told
+    return response
 
 
 @contextmanager

@@ -213,7 +213,7 @@ def _is_table(typed: bool) -> tuple[Any, ...]:
 
 @contextmanager
 def _connected(uri: str) -> Iterator[tuple[sa.Connection, bool]]:
-    """A transaction, and whether lines tell tables from views. Raises `AlreadyExists` for a line that is there, and
+    """A transaction, and whether a column distinguishes tables from views. Raises `AlreadyExists` for a line that is there, and
     `StoreError` for whatever else the database answers, or does not."""
     try:
         engine, typed = _engine(uri, os.getpid())

@@ -39,12 +39,12 @@ def branch(
     would = "would " if dry_run else ""
     if delete:
         target.delete_branch(name)
-        told = f"branch {name} {would}go" if dry_run else f"branch {name} is gone"
+        message = f"branch {name} {would}go" if dry_run else f"branch {name} is gone"
     elif publish:
         target.fast_forward(name)
-        told = f"{found.name} {'would be' if dry_run else 'is'} at snapshot {target.scan().snapshot_id}, as branch {name} is"
+        message = f"{found.name} {'would be' if dry_run else 'is'} at snapshot {target.scan().snapshot_id}, as branch {name} is"
     else:
         target.create_branch(name, snapshot, retain=duration(retain))
         at = target.branch(name).scan().snapshot_id
-        told = f"branch {name} {'would begin' if dry_run else 'begins'} at snapshot {at}"
-    session.answer({"branch": name, "dry_run": dry_run, "did": told}, told)
+        message = f"branch {name} {'would begin' if dry_run else 'begins'} at snapshot {at}"
+    session.answer({"branch": name, "dry_run": dry_run, "did": message}, message)

@@ -70,12 +70,12 @@ def cdc(
             reports = {tables: made}
     finally:
         found.close()
-    session.answer([_told(name, each) for name, each in reports.items()], lambda: _drawn(reports))
+    session.answer([_record(name, each) for name, each in reports.items()], lambda: _drawn(reports))
     if any(each.error is not None for each in reports.values()):
         raise typer.Exit(1)
 
 
-def _told(name: str, report: Report) -> dict[str, Any]:
+def _record(name: str, report: Report) -> dict[str, Any]:
     return {
         "source": name, "table": report.table, "snapshot_rows": report.snapshot_rows, "rows": report.rows,
         "rows_by_kind": dict(report.rows_by_kind), "position": report.position, "lag_seconds": report.lag_seconds,

@@ -38,11 +38,11 @@ def compact(
     }
 
     def drawn() -> Group:
-        told = Text(
+        heading = Text(
             f"would write {counted(data['files'], 'file')} anew, {size(data['size_bytes'])}, in {counted(len(units), 'unit')}",
             style="bold",
         )
         rows = [(len(u["paths"]), u["row_count"], Size(u["size_bytes"]), u["paths"][0]) for u in units]
-        return Group(told, *([grid(("files", "rows", "size", "first"), rows)] if rows else []))
+        return Group(heading, *([grid(("files", "rows", "size", "first"), rows)] if rows else []))
 
     session.answer(data, drawn)

@@ -41,8 +41,8 @@ def copy(
         "source": found.name, "snapshot_id": scan.snapshot_id, "target": target, "warehouse": lake.uri, "format": format, "rows": total
     }  # fmt: skip
     if dry_run:
-        told = f"would copy {total:,} rows of {found.name} (snapshot {scan.snapshot_id}) to {target} in {lake.uri} as {format}"
-        session.answer({**data, "dry_run": True}, Text(told))
+        message = f"would copy {total:,} rows of {found.name} (snapshot {scan.snapshot_id}) to {target} in {lake.uri} as {format}"
+        session.answer({**data, "dry_run": True}, Text(message))
         return
     if lake.exists(target):
         made = lake.table(target)

@@ -34,7 +34,7 @@ def doctor(
     def drawn() -> Group:
         sick = {each["table"] for each in found}
         healthy = [Text.assemble(("ok    ", "green"), name) for name in names if name not in sick]
-        return Group(*healthy, *(_told(each) for each in found))
+        return Group(*healthy, *(_text(finding) for finding in found))
 
     session.answer(found, drawn)
     if found:
@@ -42,10 +42,10 @@ def doctor(
 
 
 def _findings(table: Table, days: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    findings: list[dict[str, Any]] = []
 
-    def add(problem: str, told: str, cure: str) -> None:
-        found.append({"table": table.name, "problem": problem, "found": told, "cure": cure})
+    def add(problem: str, found: str, cure: str) -> None:
+        findings.append({"table": table.name, "problem": problem, "found": found, "cure": cure})
 
     try:
         lost = table.missing_files()
@@ -88,10 +88,10 @@ def _findings(table: Table, days: int) -> list[dict[str, Any]]:
             add("orphan files", f"{len(orphans)}, {size(sum(f.size_bytes for f in orphans))}", f"sweep {table.name}")
     except LakeError as error:
         add("unreadable", str(error), "see the message")
-    return found
+    return findings
 
 
-def _told(finding: dict[str, Any]) -> Text:
+def _text(finding: dict[str, Any]) -> Text:
     color = "red" if finding["problem"] in {"broken", "unreadable"} else "yellow"
     return Text.assemble(
         (f"{finding['problem']:<14}", color),

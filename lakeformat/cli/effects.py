@@ -40,10 +40,10 @@ def deletions(session: Session, table: Table, locations: list[str], snapshots: l
     def drawn() -> Group:
         verb = "removed" if done else "would remove"
         total = sum(each["size_bytes"] or 0 for each in files)
-        told = f"{verb} {counted(len(snapshots), 'snapshot')}, {counted(len(files), 'file')}" + (
+        summary = f"{verb} {counted(len(snapshots), 'snapshot')}, {counted(len(files), 'file')}" + (
             f", {size(total)}" if total else ""
         )
-        parts: list[Any] = [Text(told, style="bold")]
+        parts: list[Any] = [Text(summary, style="bold")]
         if not done and files:
             rows = [(f["path"], None if f["size_bytes"] is None else Size(f["size_bytes"])) for f in files[:_SHOWN]]
             parts.append(grid(("file", "size"), rows))

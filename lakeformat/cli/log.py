@@ -39,10 +39,10 @@ def log(
     def drawn() -> Group:
         lanes = lines(((each.id, parents.get(each.id)) for each in made), {each.id for each in made}) if graph else None
         shown: list[Text] = []
-        for told in data:
+        for snapshot in data:
             before, mark = next(lanes) if lanes else ([], "●")
             shown += [Text(line, style="dim") for line in before]
-            shown.append(Text.assemble((mark + " ", "yellow"), _told(told)))
+            shown.append(Text.assemble((mark + " ", "yellow"), _text(snapshot)))
         return Group(*(shown or [Text("nothing was written yet")]))
 
     session.answer(data, drawn)
@@ -122,7 +122,7 @@ def _line(snapshot: Snapshot, names: Sequence[str], parent: int | None) -> dict[
     }
 
 
-def _told(line: dict[str, Any]) -> Text:
+def _text(line: dict[str, Any]) -> Text:
     names = f" ({', '.join(line['names'])})" if line["names"] else ""
     by = line["operation_id"]
     return Text.assemble(

@@ -30,7 +30,7 @@ def ls(
             width = max((len(line["table"]) - len(each) - 1 for line in mine), default=0)
             for line in mine:
                 name = line["table"][len(each) + 1 :].ljust(width)
-                branch.add(Text.assemble((name, "green"), "  ", _told(line)))
+                branch.add(Text.assemble((name, "green"), "  ", _text(line)))
         return drawn
 
     session.answer(found, tree)
@@ -52,7 +52,7 @@ def _line(table: Any) -> dict[str, Any]:
     return line
 
 
-def _told(line: dict[str, Any]) -> Text:
+def _text(line: dict[str, Any]) -> Text:
     if "error" in line:
         return Text(f"{line['format']:8} {line['error']}", style="red")
     made = line["last_commit"] or "never written"

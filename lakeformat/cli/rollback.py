@@ -32,5 +32,5 @@ def rollback(
     gone = [id for id in before if id not in {each.id for each in target.snapshots()}]
     data = {"dry_run": True, "leaves_history": gone, "rows_before": rows, "rows_after": target.scan().count()}
     listed = ", ".join(map(str, gone)) or "none"
-    told = f"would take out of the history: {listed}; rows {rows:,} -> {data['rows_after']:,}"
-    session.answer(data, Text(told if made else "it is that snapshot already"))
+    message = f"would take out of the history: {listed}; rows {rows:,} -> {data['rows_after']:,}"
+    session.answer(data, Text(message if made else "it is that snapshot already"))

@@ -167,8 +167,9 @@ def _scope(view: AnyView, upkeep: Upkeep, made: Snapshot) -> Expression:
 
 
 def compact_deletes(change: Change, format: Format, full: bool, scope: Expression) -> Snapshot | None:
-    """position delete files become fewer, in one snapshot, without what tells of data files that are gone; None when there
-    is nothing worth it. Raises `Conflict` when others were faster three times.
+    """Position delete files become fewer, in one snapshot, without dangling deletes; None when there is nothing worth it.
+
+    Raises `Conflict` when others were faster three times.
     """
 
     def operation(now: Change) -> RowDelta | None:

@@ -27,7 +27,7 @@ def expire(
     keep_from: int | None = None,
     known: AnyView | None = None,
 ) -> Expiry:
-    """Drop old snapshots and the files that only they reached; tells what went. Without a retention, the table's own.
+    """Drop old snapshots and the files that only they reached; returns what went. Without a retention, the table's own.
 
     Tags whose own time is over go first. An interruption leaves only files that a later expiry or the sweep removes.
     """
@@ -54,7 +54,7 @@ def after(store: Store, format: Format, view: AnyView, made: Snapshot, now_ms: i
 
 
 def release(store: Store, format: Format, view: AnyView, found: Expiry) -> Expiry:
-    """Commit what lets go, if that takes a commit, and delete what nobody reaches any more; tells what went."""
+    """Commit what lets go, if that takes a commit, and delete what nobody reaches any more; returns what went."""
     if found.operation is not None:
         commit(store, format.head(store), format, found.operation, view.attempts(), known=view)
         if found.then is not None:

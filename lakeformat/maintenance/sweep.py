@@ -38,7 +38,7 @@ def _paths(task: ReadTask) -> Iterator[str]:
 def sweep(
     store: Store, format: Format, older_than_ms: int, dry_run: bool, known: AnyView | None = None
 ) -> list[Listed]:
-    """Remove, or with `dry_run` only tell, the orphans older than `older_than_ms` (epoch milliseconds). Raises `InvalidInput`
+    """Remove, or with `dry_run` only list, the orphans older than `older_than_ms` (epoch milliseconds). Raises `InvalidInput`
     where the catalog has other tables at this place."""
     found = newest(store, format, known).orphans(older_than_ms)
     if found and isinstance(store, Catalogued) and (others := store.place.sharers(store)):

@@ -19,8 +19,8 @@ def plan(
     may_repeat: bool,
     set_properties: Callable[[Mapping[str, str]], None],
 ) -> Adopt | None:
-    """The operation that adds these files; None where they hold no rows. Where files hold no field ids, the table is first made
-    to tell how they call its columns."""
+    """The operation that adds these files; None where they hold no rows. Where files hold no field ids, the table is first
+    given a name mapping."""
     view = change.view
     if not isinstance(view, Adoption):
         raise UnsupportedFeature(

@@ -86,8 +86,8 @@ def replace_partitions(
     added: tuple[WrittenFile, ...],
     pinned_to: int | None,
 ) -> Overwrite | Rewrite:
-    """The operation by which these partitions give way to `added`. Files of which metadata does not tell whether they lie
-    there, since the table was parted otherwise then, lose the rows that do."""
+    """The operation by which these partitions give way to `added`. A file of another partition spec, which metadata
+    cannot place inside or outside of them, loses its rows that lie in them."""
     scope = change.view.scope_of(partitions)
     if change.view.chooses_files(scope):
         return Overwrite(request=change.request, added=added, scope=scope, pinned_to=pinned_to, is_dynamic=True)
