@@ -48,6 +48,7 @@ from lakeformat.storage.head import Pointer
 from lakeformat.storage.store import Store
 from lakeformat.streaming import Sink
 from lakeformat.table import Table
+from lakeformat.views import Views
 
 log = logging.getLogger("lakeformat")
 
@@ -150,6 +151,8 @@ class Lake:
             )
         else:
             store = self._table_store(name)
+            if self.views.is_there(name):
+                raise AlreadyExists(f"{name}: there is a view of that name")
             if said := refers_to_catalog(store):
                 raise AlreadyExists(f"{name}: {store.root} {said}")
             table = Table(name, store, self._formats[format])
@@ -165,6 +168,8 @@ class Lake:
         found = self._find(name)
         if found is None:
             self._require_warehouse()
+            if self.views.is_there(name):
+                raise NotFound(f"no table {name!r} in {self.uri}: {name} is a view, which sql() reads")
             if name.count(".") == 1 and (said := refers_to_catalog(self._table_store(name))):
                 raise NotFound(f"no table {name!r} in {self.uri}: its folder {said}")
             if self._catalog is None and (missing := missing_folder(self._store)):
@@ -215,6 +220,11 @@ class Lake:
                 unnamed[0],
             )
         return sorted(found)
+
+    @property
+    def views(self) -> Views:
+        """The views that the catalog keeps: Iceberg's, in a SQL catalog. `sql` makes them and reads them."""
+        return Views(self._catalog, self._store.root, self._options)
 
     def create_namespace(self, name: str) -> None:
         """Make a namespace where a catalog keeps them; a folder's comes with its first table. One that is there stays."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from lakeformat.storage.catalogued import Place
 from lakeformat.storage.credentials import Lease
@@ -58,4 +58,29 @@ class Catalog(Protocol):
 
     def drop(self, name: str) -> None:
         """Forget a table; its files stay. Raises `NotFound`."""
+        ...
+
+
+@runtime_checkable
+class ViewCatalog(Protocol):
+    """A catalog that keeps views too, each by its newest metadata file, which the caller writes."""
+
+    def views(self, namespace: str) -> list[str]:
+        """Full names of the views of a namespace."""
+        ...
+
+    def find_view(self, name: str) -> str | None:
+        """The metadata file of a view."""
+        ...
+
+    def swap_view(self, name: str, old: str | None, new: str) -> bool:
+        """Whether the view is now at `new`; not if it is elsewhere than at `old` (None: nowhere). Raises `UnsupportedFeature`."""
+        ...
+
+    def rename_view(self, old: str, new: str) -> None:
+        """Raises `NotFound` and `AlreadyExists`."""
+        ...
+
+    def drop_view(self, name: str) -> None:
+        """Forget a view; its files stay. Raises `NotFound`."""
         ...

@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, InvalidRequestError, S
 from lakeformat import redact
 from lakeformat.catalogs.catalog import Found
 from lakeformat.codec import document
-from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, NotFound, StoreError
+from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, NotFound, StoreError, UnsupportedFeature
 from lakeformat.storage.catalogued import is_within
 from lakeformat.storage.files import open_store
 from lakeformat.storage.head import SwapHead
@@ -130,6 +130,53 @@ class SqlCatalog:
         if not gone:
             raise NotFound(f"no table {name!r} in {self!r}")
 
+    def views(self, namespace: str) -> list[str]:
+        with _connected(self.uri) as (connection, typed):
+            chosen = sa.select(_LINES.c.table_name).where(
+                _LINES.c.catalog_name == self.name, _LINES.c.table_namespace == namespace, *_is_view(typed)
+            )
+            return sorted(f"{namespace}.{name}" for name in connection.scalars(chosen))
+
+    def find_view(self, name: str) -> str | None:
+        with _connected(self.uri) as (connection, typed):
+            chosen = sa.select(_LINES.c.metadata_location).where(*self.place(name).line, *_is_view(typed))
+            return connection.scalar(chosen)
+
+    def swap_view(self, name: str, old: str | None, new: str) -> bool:
+        entry = self.place(name)
+        try:
+            with _connected(self.uri) as (connection, typed):
+                if not typed:
+                    raise UnsupportedFeature(
+                        f"{name}: the tables of {self!r} are of version 0, which keeps no views: they lack the column iceberg_type"
+                    )
+                if old is not None:
+                    change = sa.update(_LINES).where(*entry.line, _LINES.c.metadata_location == old, *_is_view(typed))
+                    done = connection.execute(change.values(metadata_location=new, previous_metadata_location=old))
+                    return done.rowcount == 1
+                line = {
+                    "catalog_name": self.name, "table_namespace": entry.namespace, "table_name": entry.table,
+                    "metadata_location": new, "iceberg_type": "VIEW",
+                }  # fmt: skip
+                connection.execute(sa.insert(_LINES).values(**line))
+                return True
+        except AlreadyExists:
+            return False
+
+    def rename_view(self, old: str, new: str) -> None:
+        namespace, _, view = new.rpartition(".")
+        with _connected(self.uri) as (connection, typed):
+            change = sa.update(_LINES).where(*self.place(old).line, *_is_view(typed))
+            changed = connection.execute(change.values(table_namespace=namespace, table_name=view)).rowcount
+        if not changed:
+            raise NotFound(f"no view {old!r} in {self!r}")
+
+    def drop_view(self, name: str) -> None:
+        with _connected(self.uri) as (connection, typed):
+            gone = connection.execute(sa.delete(_LINES).where(*self.place(name).line, *_is_view(typed))).rowcount
+        if not gone:
+            raise NotFound(f"no view {name!r} in {self!r}")
+
 
 @dataclass(frozen=True, slots=True)
 class SqlEntry:
@@ -209,6 +256,10 @@ def table_root(metadata: bytes, where: str) -> str:
 def _is_table(typed: bool) -> tuple[Any, ...]:
     """Views have lines too, since version 1 of the database's schema."""
     return (sa.or_(_LINES.c.iceberg_type == "TABLE", _LINES.c.iceberg_type.is_(None)),) if typed else ()
+
+
+def _is_view(typed: bool) -> tuple[Any, ...]:
+    return (_LINES.c.iceberg_type == "VIEW" if typed else sa.false(),)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from lakeformat.alter import Alteration
 from lakeformat.errors import AlreadyExists, NotFound
 from lakeformat.model.partition import parse_field
 from lakeformat.model.predicate import resolve
-from lakeformat.sql import create, declare, insert, names
+from lakeformat.sql import create, declare, insert, names, views
 from lakeformat.sql.result import Result, metrics, nothing
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor
@@ -22,8 +22,10 @@ _UNITS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1}
 
 def alter(context: Context, cursor: Cursor) -> Result:
     cursor.expect("ALTER")
+    if cursor.peek("VIEW"):
+        return views.alter(context, cursor)
     if not cursor.take("TABLE"):
-        cursor.refuse(f"ALTER {cursor.word()}; known is ALTER TABLE")
+        cursor.refuse(f"ALTER {cursor.word()}; known are ALTER TABLE and ALTER VIEW")
     if_exists = cursor.take("IF EXISTS")
     at = cursor.offset
     path = cursor.path()

@@ -12,7 +12,7 @@ from lakeformat.engines.choose import fields_from_spark
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
 from lakeformat.model.partition import PartitionField, Partitioning, TransformKind, parse_field
 from lakeformat.model.schema import Field, Schema
-from lakeformat.sql import declare, names, query
+from lakeformat.sql import declare, names, query, views
 from lakeformat.sql.result import Result, metrics, nothing
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
@@ -48,9 +48,11 @@ def create(context: Context, cursor: Cursor) -> Result:
         return _catalog(context, cursor, start)
     if cursor.take("DATABASE") or cursor.take("NAMESPACE") or cursor.take("SCHEMA"):
         return _database(context, cursor)
+    if any(cursor.peek(each) for each in ("VIEW", "TEMP", "TEMPORARY", "GLOBAL")):
+        return views.create(context, cursor, is_replace)
     cursor.take("EXTERNAL")
     if not cursor.take("TABLE"):
-        cursor.refuse(f"CREATE {cursor.word()}; known are CREATE TABLE and CREATE DATABASE", start)
+        cursor.refuse(f"CREATE {cursor.word()}; known are CREATE TABLE, CREATE VIEW and CREATE DATABASE", start)
     if_exists = "ignore" if cursor.take("IF NOT EXISTS") else "error"
     asked = _declared(context, cursor)
     there = context.lake.table(asked.name) if context.lake.exists(asked.name) else None
@@ -86,8 +88,10 @@ def drop(context: Context, cursor: Cursor) -> Result:
     cursor.expect("DROP")
     if cursor.take("DATABASE") or cursor.take("NAMESPACE") or cursor.take("SCHEMA"):
         return _drop_database(context, cursor)
+    if cursor.peek("VIEW"):
+        return views.drop(context, cursor)
     if not cursor.take("TABLE"):
-        cursor.refuse(f"DROP {cursor.word()}; known are DROP TABLE and DROP DATABASE")
+        cursor.refuse(f"DROP {cursor.word()}; known are DROP TABLE, DROP VIEW and DROP DATABASE")
     if_exists = cursor.take("IF EXISTS")
     at = cursor.offset
     path = cursor.path()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -47,7 +48,16 @@ def explain(context: Context, cursor: Cursor) -> Result:
 
 def _query(context: Context, piece: Piece) -> Result:
     found = query.prepare(context, piece)
-    return told(_COLUMNS, [_row(".".join(each.path), each.source, each.pushed) for each in found.references])
+    return told(_COLUMNS, [_row(".".join(each.path), each.source, each.pushed) for each in _references(found)])
+
+
+def _references(found: query.Query) -> Iterator[query.Reference]:
+    """What a query reads; in place of a view what its query reads."""
+    for each in found.references:
+        if isinstance(each.source, query.ViewRows):
+            yield from _references(each.source.prepared())
+        else:
+            yield each
 
 
 def _rows(context: Context, cursor: Cursor, word: str) -> Result:

@@ -116,9 +116,21 @@ def _scopes(tree: Any, references: Sequence[Referring]) -> tuple[list[Scope], di
     before = traverse_scope(qualified_)
     # What the text names stays, used or not: the engine would take a column that is not there for an alias.
     named = {_named(place): _read(before, _named(place), "start") or set() for place in range(len(references))}
+    if any(select.is_star for select in tree.find_all(exp.Select)):
+        loose |= _named_outside(before)
     for place, each in enumerate(references):
         named[_named(place)] |= {name.lower() for name in each.source.names} & loose
     return traverse_scope(pushdown_projections(qualified_)), named
+
+
+def _named_outside(scopes: list[Scope]) -> set[str]:
+    """Names that the text gives to columns of subqueries, where these may come from a table by a star."""
+    found: set[str] = set()
+    for scope in scopes:
+        for alias, (_, source) in scope.selected_sources.items():
+            if isinstance(source, Scope):
+                found |= {each.name.lower() for each in scope.source_columns(alias) if "start" in each.this.meta}
+    return found
 
 
 def _aliases_used(qualified: Any) -> set[str]:

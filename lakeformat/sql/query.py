@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -15,10 +16,12 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from lakeformat.arguments import epoch_ms
-from lakeformat.errors import InvalidInput
+from lakeformat.codec.spark_sql import to_sql
+from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.model.predicate import Expression
 from lakeformat.sql import in_process, lineage, names, on_spark, parameters, pushdown, sources, text
 from lakeformat.sql.result import Result
-from lakeformat.sql.session import Context
+from lakeformat.sql.session import Context, Session, Temporary
 from lakeformat.sql.sources import Source
 from lakeformat.sql.text import Cursor, Piece, Script
 
@@ -88,6 +91,25 @@ def tables(script: Script) -> list[tuple[str, ...]]:
     return list(found)
 
 
+def named(piece: Piece) -> list[tuple[str, ...]]:
+    """The names of tables and frames that a query reads, at whatever version."""
+    return [_spelt(node)[0] for node in _tables(_tree(piece)) if isinstance(node.this, exp.Identifier | exp.Dot)]
+
+
+def has_parameters(piece: Piece) -> bool:
+    return bool(parameters.used(_tree(piece)))
+
+
+def schema(context: Context, piece: Piece) -> Any:
+    """The columns of a query, without its rows: a `pyarrow.Schema`, or with a Spark session a StructType."""
+    query = prepare(context, piece)
+    if context.spark is not None:
+        return on_spark.frame(context, query).schema
+    if isinstance(query.tree, exp.Query):
+        query = replace(query, tree=query.tree.limit(0, copy=False))
+    return in_process.rows(context, query).schema
+
+
 def rows(context: Context, piece: Piece) -> Any:
     """The query's rows as a verb takes them: an Arrow table, or a Spark DataFrame."""
     found = run(context, piece)
@@ -100,7 +122,118 @@ def constant(context: Context, piece: Piece) -> Any:
     return (found if isinstance(found, pa.Table) else found.toArrow())["value"][0].as_py()
 
 
+@dataclass(frozen=True, slots=True)
+class ViewRows:
+    """Rows of a view's query. `columns`: (the query's name, the view's). Where each column of the query has a name, what is asked
+    for is asked of the query, so that its tables are pruned."""
+
+    name: str
+    context: Context
+    query: Piece
+    columns: tuple[tuple[str, str], ...]
+    can_narrow: bool
+    kept: tuple[str, ...] | None = None
+    conditions: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for _, name in self.columns) if self.kept is None else self.kept
+
+    def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> ViewRows:
+        if not self.can_narrow:
+            return self
+        kept = self.kept if columns is None else tuple(columns)
+        said = self.conditions if where is None else (*self.conditions, to_sql(where))
+        return replace(self, kept=kept, conditions=said)
+
+    def stream(self) -> Any:
+        with self._named():
+            found = in_process.rows(self.context, self.prepared())
+            self._require(found.column_names)
+        return found.select(range(len(self.names))).rename_columns(list(self.names))
+
+    def frame(self, spark: Any) -> Any:
+        with self._named():
+            found = on_spark.frame(replace(self.context, spark=spark), self.prepared())
+            self._require(found.columns)
+        rest = [f"_lakeformat_rest_{place}" for place in range(len(found.columns) - len(self.names))]
+        return found.toDF(*self.names, *rest).select(*map(_quoted, self.names))
+
+    def prepared(self) -> Query:
+        """The view's query, as far as it is asked for."""
+        return prepare(self.context, self._asked())
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors in the view's query name the view."""
+        try:
+            yield
+        except (InvalidInput, NotFound) as error:
+            raise type(error)(f"view {self.name}: {error}") from error
+
+    def _asked(self) -> Piece:
+        if not self.can_narrow:
+            return self.query
+        inner = ", ".join(f"{_quoted(given)} AS {_quoted(name)}" for given, name in self.columns if name in self.names)
+        outer = ", ".join(map(_quoted, self.names))
+        where = "".join(f" {'AND' if place else 'WHERE'} ({each})" for place, each in enumerate(self.conditions))
+        parts: list[str | Piece] = [
+            f"SELECT {outer} FROM (SELECT {inner} FROM (",
+            self.query,
+            f"\n) AS _asked) AS _named{where}",
+        ]
+        return Piece.join(self.context.script, parts)
+
+    def _require(self, found: Sequence[str]) -> None:
+        if len(found) < len(self.names):
+            raise InvalidInput(f"it has {len(self.names)} columns, and its query gives {len(found)}")
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _temporary(context: Context, path: tuple[str, ...]) -> ViewRows | None:
+    made = context.session.temporary.get(path[0].casefold()) if len(path) == 1 else None
+    return None if made is None else of_temporary(context, made)
+
+
+def of_temporary(context: Context, made: Temporary) -> ViewRows:
+    """The rows of a view of the session."""
+    inside = replace(made.context, spark=context.spark, views=(*context.views, made.name))
+    return ViewRows(made.name, inside, made.query, made.columns, _is_named(made.query, made.columns))
+
+
+def _kept(context: Context, path: tuple[str, ...], where: str) -> ViewRows | None:
+    """The rows of a view that a catalog keeps, where a name leads to one."""
+    try:
+        view = context.lake.views.find(names.full(context, path))
+    except InvalidInput:  # A name that cannot be.
+        return None
+    if view is None:
+        return None
+    if view.name in context.views:
+        raise InvalidInput(f"{where}: view {view.name} reads itself, by {' and '.join(context.views)}")
+    script = text.read(view.query)
+    session = Session(view.namespace, context.session.settings, catalogs=context.session.catalogs)
+    inside = Context(context.lake, session, script, {}, {}, context.spark, views=(*context.views, view.name))
+    columns = tuple(zip(view.query_columns, (each.name for each in view.fields), strict=True))
+    whole = Piece.of(script, 0, len(script.text))
+    return ViewRows(view.name, inside, whole, columns, _is_named(whole, columns))
+
+
+def _is_named(query: Piece, columns: Sequence[tuple[str, str]]) -> bool:
+    """Whether both engines give the query's columns these names, each to one."""
+    tree = _tree(query)
+    while isinstance(tree, exp.SetOperation | exp.Subquery):
+        tree = tree.this
+    plain = isinstance(tree, exp.Select) and all(
+        isinstance(each, exp.Alias | exp.Column | exp.Star) for each in tree.expressions
+    )
+    return plain and len({given.casefold() for given, _ in columns}) == len(columns)
 
 
 def _tree(piece: Piece) -> Any:
@@ -161,7 +294,17 @@ def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -
         if version:
             raise context.script.invalid(piece.origin(start), f"{'.'.join(path)} is a frame and has no versions")
         return Reference(node, start, end, path, sources.of_frame(*frame))
-    found = names.find(context, path, where)
+    if not version and (temporary := _temporary(context, path)) is not None:
+        return Reference(node, start, end, path, temporary)
+    try:
+        found = names.find(context, path, where)
+    except NotFound:
+        view = _kept(context, path, where)
+        if view is None:
+            raise
+        if version:
+            raise context.script.invalid(piece.origin(start), f"{view.name} is a view and has no versions") from None
+        return Reference(node, start, end, path, view)
     if version:
         if found.tag is not None:
             raise context.script.invalid(piece.origin(start), f"{'.'.join(path)} is a version already")

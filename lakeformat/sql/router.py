@@ -71,7 +71,7 @@ def _is_write(cursor: Cursor) -> bool:
         case "WITH":
             return bool(words & _WRITES)
         case "CREATE" | "REPLACE":
-            return "SELECT" in words
+            return "SELECT" in words and "VIEW" not in words
         case "ALTER":
             return {"DROP", "PARTITION"} <= words and "FIELD" not in words
     return cursor.word() in _WRITES or cursor.word() == "CALL"

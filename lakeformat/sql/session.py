@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.table import Table
+from lakeformat.views import Views
 
 if TYPE_CHECKING:
-    from lakeformat.sql.text import Script
+    from lakeformat.sql.text import Piece, Script
 
 OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 MERGE_SCHEMA = "spark.paimon.write.merge-schema"  # INSERT adds the columns that a table lacks.
@@ -24,6 +25,8 @@ class Warehouse(Protocol):
 
     @property
     def uri(self) -> str: ...
+    @property
+    def views(self) -> Views: ...
     def table(self, name: str) -> Table: ...
     def exists(self, name: str) -> bool: ...
     def namespaces(self) -> list[str]: ...
@@ -47,6 +50,10 @@ class Session:
     views: dict[str, pa.Table] = field(default_factory=dict)  # Of changelogs, which stay as they are.
     catalogs: set[str] = field(default_factory=set)  # Names that stand for this warehouse.
     databases: set[str] = field(default_factory=set)  # What CREATE DATABASE made and no table is in yet.
+    temporary: dict[str, Temporary] = field(default_factory=dict)  # Views, by name in lower case.
+
+    def __reduce__(self) -> Any:  # Temporary views stay behind: they may hold Spark's frames.
+        return Session, (self.database, self.settings, self.views, self.catalogs, self.databases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,7 @@ class Context:
     spark: Any = None
     id: str | None = None
     properties: Mapping[str, str] | None = None
+    views: tuple[str, ...] = ()  # Whose queries this one is part of.
 
     @property
     def verb(self) -> dict[str, Any]:
@@ -92,3 +100,13 @@ class Context:
         if mode not in ("static", "dynamic"):
             raise InvalidInput(f"{OVERWRITE_MODE}={mode!r}: it is 'static' or 'dynamic'")
         return mode == "dynamic"
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """A view of the session: its query, what it stands in, and its columns by the query's names and the view's."""
+
+    name: str
+    context: Context
+    query: Piece
+    columns: tuple[tuple[str, str], ...]

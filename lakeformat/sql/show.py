@@ -10,12 +10,13 @@ import pyarrow as pa
 from lakeformat.codec.spark_sql import spark_type
 from lakeformat.errors import NotFound
 from lakeformat.model.schema import Field, ListOf, MapOf, Row, Type
-from lakeformat.sql import insert, names
+from lakeformat.sql import insert, names, views
 from lakeformat.sql.create import transform_text
 from lakeformat.sql.result import Result, told
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor
 from lakeformat.table import Table
+from lakeformat.views import QUERY_COLUMNS, View
 
 _TEXT = pa.string()
 
@@ -33,19 +34,22 @@ def describe(context: Context, cursor: Cursor) -> Result:
         cursor.refuse(f"DESCRIBE {cursor.word()}; known is DESCRIBE [EXTENDED] of a table")
     cursor.take("TABLE")
     extended = cursor.take("EXTENDED") or cursor.take("FORMATTED")
-    table = _table(context, cursor)
-    schema = table.schema
-    rows = [(each.name, shown_type(each), each.comment) for each in schema.fields]
+    found = _table_or_view(context, cursor)
+    fields = found.fields if isinstance(found, View) else found.schema.fields
+    rows = [(each.name, shown_type(each), each.comment) for each in fields]
     if not cursor.done:
         at = cursor.offset
         name = cursor.part()
         cursor.close()
         rows = [row for row in rows if row[0].casefold() == name.casefold()]
         if not rows:
-            raise NotFound(
-                f"SQL at {context.script.place(at)}: {table.name} has no column {name!r}; it has {', '.join(schema.names)}"
-            )
-    elif schema.partitioning:
+            there = ", ".join(each.name for each in fields)
+            raise NotFound(f"SQL at {context.script.place(at)}: {found.name} has no column {name!r}; it has {there}")
+    if isinstance(found, View):
+        rows += [(key, value, None) for key, value in views.described(found)] if extended else []
+        return told({"col_name": _TEXT, "data_type": _TEXT, "comment": _TEXT}, rows)
+    table, schema = found, found.schema
+    if len(rows) == len(fields) and schema.partitioning:
         rows.append(("# Partitioning", "", None))
         rows += [(f"Part {i}", transform_text(each), None) for i, each in enumerate(schema.partitioning.fields)]
     if extended:
@@ -96,6 +100,18 @@ def _shown(type: Type) -> str:
 def _table(context: Context, cursor: Cursor) -> Table:
     at = cursor.offset
     return names.table(context, cursor.path(), f"SQL at {context.script.place(at)}")
+
+
+def _table_or_view(context: Context, cursor: Cursor) -> Table | View:
+    at = cursor.offset
+    path = cursor.path()
+    try:
+        return names.table(context, path, f"SQL at {context.script.place(at)}")
+    except NotFound:
+        view = views.find(context, path)
+        if view is None:
+            raise
+        return view
 
 
 def _pattern(cursor: Cursor, found: list[str]) -> list[str]:
@@ -150,12 +166,13 @@ def _partitions(context: Context, cursor: Cursor) -> Result:
 
 
 def _properties(context: Context, cursor: Cursor) -> Result:
-    table = _table(context, cursor)
-    found = sorted(table.properties.items())
+    of = _table_or_view(context, cursor)
+    found = sorted(of.properties.items())
     if cursor.take("("):
         key = cursor.string()
         cursor.expect(")")
-        found = [(key, table.properties.get(key, f"Table {table.name} does not have property: {key}"))]
+        kind = "View" if isinstance(of, View) else "Table"
+        found = [(key, of.properties.get(key, f"{kind} {of.name} does not have property: {key}"))]
     cursor.close()
     return told({"key": _TEXT, "value": _TEXT}, found)
 
@@ -163,9 +180,9 @@ def _properties(context: Context, cursor: Cursor) -> Result:
 def _create(context: Context, cursor: Cursor) -> Result:
     """The statement that makes a table like it."""
     cursor.expect("TABLE")
-    table = _table(context, cursor)
+    found = _table_or_view(context, cursor)
     cursor.close()
-    return told({"createtab_stmt": _TEXT}, [(statement(table),)])
+    return told({"createtab_stmt": _TEXT}, [(_view_statement(found) if isinstance(found, View) else statement(found),)])
 
 
 def statement(table: Table) -> str:
@@ -195,6 +212,37 @@ def statement(table: Table) -> str:
             + ")"
         )
     return "\n".join(parts)
+
+
+def _view_statement(view: View) -> str:
+    """CREATE VIEW of a view as it is now."""
+    columns = [
+        _quoted(each.name) + (f" COMMENT {_string(each.comment)}" if each.comment else "") for each in view.fields
+    ]
+    parts = [f"CREATE VIEW {'.'.join(map(_quoted, view.name.split('.')))} (\n  " + ",\n  ".join(columns) + ")"]
+    if view.comment:
+        parts.append(f"COMMENT {_string(view.comment)}")
+    properties = {key: value for key, value in view.properties.items() if key not in ("comment", QUERY_COLUMNS)}
+    if properties:
+        shown = ",\n  ".join(f"{_string(key)} = {_string(value)}" for key, value in sorted(properties.items()))
+        parts.append(f"TBLPROPERTIES (\n  {shown})")
+    return "\n".join([*parts, f"AS\n{view.query}"])
+
+
+def _views(context: Context, cursor: Cursor) -> Result:
+    """Those of a database, or behind the name of a catalog of all databases; and those of the session."""
+    databases = [context.session.database]
+    if cursor.take("IN") or cursor.take("FROM"):
+        path = cursor.path()
+        path = path[1:] if path[0] in context.session.catalogs else path
+        databases = [".".join(path)] if path else context.databases
+    kept = [
+        (database, each.rpartition(".")[2]) for database in databases for each in context.lake.views.names(database)
+    ]
+    rows = [(*each, False) for each in kept] + [("", each.name, True) for each in context.session.temporary.values()]
+    chosen = set(_pattern(cursor, [row[1] for row in rows]))
+    columns = {"namespace": _TEXT, "viewName": _TEXT, "isTemporary": pa.bool_()}
+    return told(columns, [row for row in rows if row[1] in chosen])
 
 
 def _inspected(name: str) -> Any:
@@ -227,6 +275,7 @@ def _listed(properties: dict[str, str]) -> str:
 
 _SHOWN = {
     "TABLES": _tables,
+    "VIEWS": _views,
     "DATABASES": _databases,
     "SCHEMAS": _databases,
     "NAMESPACES": _databases,

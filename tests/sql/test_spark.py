@@ -257,6 +257,19 @@ def test_text_goes_to_spark_as_it_is(orders, spark):
     assert orders.sql("SELECT hash(id) FROM paimon.orders", spark=spark).to_spark().count() == 80
 
 
+def test_views_are_read_as_in_process(tmp_path, spark):
+    lake = Lake(tmp_path / "w", catalog="sql")
+    lake.sql("CREATE TABLE db.t (id BIGINT, name STRING) USING iceberg; INSERT INTO db.t VALUES (1, 'a{b}'), (2, 'c')")
+    lake.sql("USE db; CREATE VIEW v (n, called) AS SELECT count(*), name FROM t GROUP BY name -- all", spark=spark)
+    lake.sql("CREATE VIEW w AS SELECT id AS key, soundex(name) AS sound FROM t WHERE name = 'a{b}'", spark=spark)
+    frame = spark.range(3)
+    lake.sql("CREATE TEMP VIEW x AS SELECT key FROM w JOIN frame ON w.key = frame.id", frame=frame)
+    for text in ("SELECT * FROM v", "SELECT called FROM db.v WHERE n = 1", "DESCRIBE v"):
+        assert rows(lake.sql(text, spark=spark)) == rows(lake.sql(text)), text
+    assert rows(lake.sql("SELECT key, sound FROM w WHERE key > 0", spark=spark)) == [(1, "A100")]
+    assert rows(lake.sql("SELECT * FROM x", spark=spark)) == [(1,)]
+
+
 @pytest.mark.parametrize("format", ["paimon", "iceberg"])
 def test_changes_on_spark_are_those_in_process(plain, spark, format):
     texts = [

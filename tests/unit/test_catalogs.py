@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeformat import AlreadyExists, InvalidInput, Lake, LakeError, NotFound, StoreError
+from lakeformat import AlreadyExists, InvalidInput, Lake, LakeError, NotFound, StoreError, UnsupportedFeature
 from lakeformat.catalogs.sql import SqlCatalog, SqlEntry
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.dialects.iceberg.dialect import Iceberg
@@ -262,8 +262,11 @@ def test_a_database_without_types_and_one_with_views(tmp_path):
     assert not new.exists("a.v")
     with pytest.raises(NotFound):
         new.drop_table("a.v")
-    with pytest.raises(AlreadyExists):  # Its name is taken all the same.
-        new.create_table("a.v", SCHEMA, format="iceberg")
+    for format in ("iceberg", "paimon"):  # Its name is taken all the same.
+        with pytest.raises(AlreadyExists, match="there is a view of that name"):
+            new.create_table("a.v", SCHEMA, format=format)
+    with pytest.raises(UnsupportedFeature, match="version 0, which keeps no views"):
+        old.sql("CREATE VIEW a.v AS SELECT 1 AS n")
     assert Lake(tmp_path / "v", catalog="sql").tables() == []
 
 
