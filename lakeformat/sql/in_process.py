@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,8 @@ from lakeformat.sql.sources import Stream
 if TYPE_CHECKING:
     from lakeformat.sql.query import Query
 
+_BATCH_ROWS = 122_880  # One row group of DuckDB's.
+_HUGE = ("HUGEINT", "UHUGEINT")
 _LOCKED = {
     "enable_external_access": "false",
     "autoload_known_extensions": "false",
@@ -28,33 +32,57 @@ _LOCKED = {
 def rows(context: Context, query: Query) -> pa.Table:
     """The query's rows. Raises `InvalidInput` with DuckDB's words for what it cannot do, and for functions whose meaning
     there is not known to be Spark's."""
+    return stream(context, query).read_all()
+
+
+def stream(context: Context, query: Query) -> pa.RecordBatchReader:
+    """As `rows`, batch by batch as DuckDB finds them: it goes on when the next one is asked for."""
     tree = _replaced(query)
     sql = functions.translated(tree, query.piece).sql(dialect="duckdb")
     values = {name: parameters.value(context.params, name) for name in parameters.used(tree)}
-    duckdb = _duckdb()
     streams = [each.source.stream() for each in query.references]
     connection = _database(os.getpid()).cursor()  # What is registered with one is seen by no other.
+    place = context.script.place(query.piece.origin(0))
     try:
-        for place, stream in enumerate(streams):
-            connection.register(_name(place), stream)
-        connection.execute(sql, values or None)
-        nothing = [description[1] == "NULL" for description in connection.description or ()]
-        return _spelt(connection.to_arrow_table(), connection.description, nothing)
-    except duckdb.Error as error:
+        with _named(streams, place):
+            for number, each in enumerate(streams):
+                connection.register(_name(number), each)
+            connection.execute(sql, values or None)
+            kinds = [str(kind) for _, kind, *_ in connection.description or ()]
+            found = connection.to_arrow_reader(_BATCH_ROWS)
+    except BaseException:
+        connection.close()
+        raise
+    schema = pa.schema([pa.field(f.name, _type(f.type, kind)) for f, kind in zip(found.schema, kinds, strict=True)])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            with _named(streams, place):
+                for batch in found:
+                    yield _spelt(batch, schema, kinds)
+        finally:
+            connection.close()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _named(streams: Sequence[Any], place: str) -> Iterator[None]:
+    """DuckDB's errors as `InvalidInput` with the place; what stopped a scan as it was raised there."""
+    duckdb = _duckdb()
+    try:
+        yield
+    except (duckdb.Error, OSError) as error:  # OSError: Arrow's, for what stopped a stream that it reads.
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             _database.cache_clear()  # DuckDB takes no more statements in a database that had one.
         stopped = next((each.error for each in streams if isinstance(each, Stream) and each.error is not None), None)
         if stopped is not None:
             raise stopped from error
         said = str(error).split("\n\n")[0].split("\nLINE")[0]
-        raise InvalidInput(
-            f"SQL at {context.script.place(query.piece.origin(0))}: {said} (in process; with spark= Spark answers)"
-        ) from error
-    finally:
-        connection.close()
-
-
-# --- private ----------------------------------------------------------------------------------------------------------
+        raise InvalidInput(f"SQL at {place}: {said} (in process; with spark= Spark answers)") from error
 
 
 @cache
@@ -128,18 +156,20 @@ def _shorten_columns(tree: Any, query: Query) -> None:
                 break
 
 
-def _spelt(found: pa.Table, description: Any, nothing: list[bool]) -> pa.Table:
-    """Sums of whole numbers as Spark's BIGINT, and columns of nothing as such."""
-    columns, fields = [], []
-    for field, column, (_, kind, *_), is_null in zip(found.schema, found.columns, description, nothing, strict=True):
-        kind = str(kind)
-        if kind == "HUGEINT" or kind == "UHUGEINT":
+def _type(type: pa.DataType, kind: str) -> pa.DataType:
+    """Sums of whole numbers are Spark's BIGINT, and columns of nothing are such."""
+    return pa.int64() if kind in _HUGE else pa.null() if kind.strip('"') == "NULL" else type
+
+
+def _spelt(batch: pa.RecordBatch, schema: pa.Schema, kinds: list[str]) -> pa.RecordBatch:
+    columns = []
+    for field, column, kind in zip(schema, batch.columns, kinds, strict=True):
+        if kind in _HUGE:
             try:
                 column = column.cast(pa.int64())
             except pa.ArrowInvalid as error:
                 raise InvalidInput(f"column {field.name}: a sum beyond BIGINT") from error
-        elif is_null or kind == '"NULL"':
-            column = pa.chunked_array([pa.nulls(len(column))])
+        elif pa.types.is_null(field.type):
+            column = pa.nulls(len(column))
         columns.append(column)
-        fields.append(pa.field(field.name, column.type))
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -69,7 +69,7 @@ def run(context: Context, piece: Piece) -> Result:
     origins = partial(lineage.of, query.tree, query.references)
     if context.spark is not None:
         return Result(frame=on_spark.frame(context, query), origins=origins)
-    return Result(in_process.rows(context, query), origins=origins)
+    return Result(stream=partial(in_process.stream, context, query), origins=origins)
 
 
 def tables(script: Script) -> list[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from lakeformat.engines.choose import require_spark
 from lakeformat.errors import InvalidInput
 from lakeformat.model.snapshot import Snapshot
 
+_HELD_BYTES = 64 << 20  # A query that gives more is streamed.
 METRICS = pa.schema(
     [
         ("operation", pa.string()),
@@ -41,13 +43,19 @@ class Result:
         frame: Any = None,
         snapshot: Snapshot | None = None,
         origins: Callable[[Sequence[str]], dict[str, tuple[tuple[str, str], ...]]] | None = None,
+        stream: Callable[[], pa.RecordBatchReader] | None = None,
     ) -> None:
-        self._rows, self._frame, self.snapshot, self._origins = rows, frame, snapshot, origins
+        self._held, self._frame, self.snapshot, self._origins, self._stream = rows, frame, snapshot, origins, stream
+        self._begun: pa.RecordBatchReader | None = None
+        if stream is not None:
+            self._begin(stream())
 
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
-        return (self._frame.limit(0).toArrow() if self._rows is None else self._rows).schema
+        if self._frame is not None:
+            return self._frame.limit(0).toArrow().schema
+        return self._schema if self._held is None else self._held.schema
 
     @property
     def lineage(self) -> dict[str, tuple[tuple[str, str], ...]]:
@@ -55,13 +63,22 @@ class Result:
         where that is not known."""
         if self._origins is None:
             return {}
-        return self._origins(self._frame.columns if self._rows is None else self._rows.column_names)
+        return self._origins(self._frame.columns if self._frame is not None else self.schema.names)
 
     def to_arrow(self) -> pa.Table:
-        return self._frame.toArrow() if self._rows is None else self._rows
+        return self._frame.toArrow() if self._frame is not None else self._rows
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The rows batch by batch. Of a query in this process that gives many, no more than some batches are in memory at once; asked
+        again, it is answered again, at the same snapshots."""
+        if self._frame is not None or self._held is not None:
+            return self.to_arrow().to_reader()
+        assert self._stream is not None
+        begun, self._begun = self._begun, None
+        return self._stream() if begun is None else begun
 
     def to_pandas(self) -> Any:
-        return self._frame.toPandas() if self._rows is None else self._rows.to_pandas()
+        return self._frame.toPandas() if self._frame is not None else self._rows.to_pandas()
 
     def to_polars(self) -> Any:
         import polars
@@ -82,18 +99,49 @@ class Result:
         print(self._text(rows))
 
     def __len__(self) -> int:
-        return self._frame.count() if self._rows is None else len(self._rows)
+        return self._frame.count() if self._frame is not None else sum(map(len, self.to_batches()))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
+        return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        if self._rows is None:
+        if self._frame is not None:
             return f"Result({self._frame!r})"
+        if self._held is None:
+            return f"Result(many rows: {', '.join(self.schema.names)})"
         return f"Result({len(self._rows)} rows: {', '.join(self._rows.column_names)})"
 
+    @property
+    def _rows(self) -> pa.Table:
+        """All of them, which stay."""
+        if self._held is None:
+            self._held = self.to_batches().read_all()
+        return self._held
+
+    def _begin(self, reader: pa.RecordBatchReader) -> None:
+        """Hold the rows if they are few: then nothing that becomes of the tables matters to them."""
+        self._schema = reader.schema
+        found: list[pa.RecordBatch] = []
+        size = 0
+        for batch in reader:
+            found.append(batch)
+            size += batch.nbytes
+            if size > _HELD_BYTES:
+                self._begun = pa.RecordBatchReader.from_batches(reader.schema, chain(found, reader))
+                return
+        self._held = pa.Table.from_batches(found, reader.schema)
+
+    def _first(self, count: int) -> pa.Table:
+        if self._held is not None:
+            return self._held.slice(0, count)
+        found: list[pa.RecordBatch] = []
+        with self.to_batches() as reader:
+            while sum(map(len, found)) < count and (batch := next(reader, None)) is not None:
+                found.append(batch)
+            return pa.Table.from_batches(found, reader.schema).slice(0, count)
+
     def _text(self, rows: int) -> str:
-        first = self._frame.limit(rows + 1).toArrow() if self._rows is None else self._rows.slice(0, rows + 1)
+        first = self._frame.limit(rows + 1).toArrow() if self._frame is not None else self._first(rows + 1)
         names = list(first.column_names)
         lines = [[_cell(value) for value in row.values()] for row in first.slice(0, rows).to_pylist()]
         widths = [max(len(name), *(len(line[i]) for line in lines), 0) for i, name in enumerate(names)]

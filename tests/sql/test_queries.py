@@ -300,3 +300,27 @@ def test_columns_named_outside_a_star_are_read(orders, lake):
     assert rows(lake.sql(text)) == [(1,), (2,)]
     (scan,) = lake.sql(f"EXPLAIN {text}").to_arrow().to_pylist()
     assert scan["columns"] == "id, name"
+
+
+def test_many_rows_are_streamed_and_can_be_asked_for_again(lake, capsys):
+    """Of 4 * 10^10 rows, 320 GB, the first come at once; nothing holds them all."""
+    many = pa.table({"n": pa.array(range(200_000))})
+    endless = lake.sql("SELECT a.n FROM many AS a CROSS JOIN many AS b", many=many)
+    assert (repr(endless), endless.schema) == ("Result(many rows: n)", pa.schema([("n", pa.int64())]))
+    for _ in range(2):
+        with endless.to_batches() as reader:
+            assert 0 < sum(len(next(reader)) for _ in range(3)) < 2_000_000
+    endless.show(2)
+    assert "(only the first 2 rows)" in capsys.readouterr().out
+    wide = lake.sql("SELECT a.n, b.n AS m FROM some AS a CROSS JOIN some AS b", some=many.slice(0, 2200))
+    assert repr(wide).startswith("Result(many rows")
+    assert (
+        pa.RecordBatchReader.from_stream(wide).read_all().num_rows == len(wide) == wide.to_arrow().num_rows == 2200**2
+    )
+    assert len(wide.to_batches().read_all()) == 2200**2  # Held by now.
+
+
+def test_what_stops_a_stream_is_said_in_our_words(lake):
+    long = "SELECT CAST(CASE WHEN a.n = 2199 AND b.n = 2199 THEN 'x' ELSE '1' END AS INT) AS m, b.n FROM some AS a CROSS JOIN some AS b"
+    with pytest.raises(InvalidInput, match="line 1, column 1: Conversion Error"):
+        lake.sql(long, some=pa.table({"n": range(2200)})).to_arrow()
