@@ -568,7 +568,7 @@ class Looks:
     def _fits(self) -> np.ndarray:
         """Which bytes are taken for a record's at each place, (WIDTH, 256).
 
-        Those that were seen. Where many different ones were, or ever new ones are, only the highest bit tells, by
+        Those that were seen. Where many different ones were, or ever new ones are, only the highest bit counts, by
         which a number goes on or ends; the few records for which it is otherwise are missed and found one by one.
         """
         seen = self._seen > 0

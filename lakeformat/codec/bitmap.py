@@ -2,7 +2,7 @@
 
 Both kinds are `int32 BE length | magic | bitmap | int32 BE CRC-32 of magic and bitmap`. The wide one (positions of 64
 bits, portable format) is Iceberg's `deletion-vector-v1` and Paimon's `deletion-vectors.bitmap64`; the narrow one is
-Paimon's alone. The magic tells which.
+Paimon's alone. The magic number says which.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def partition_mask(expression: Expression, partitions: pa.Table | pa.RecordBatch
 def to_dataset_filter(expression: Expression, fields: tuple[Field, ...]) -> pc.Expression | None:
     """A filter for `pyarrow.dataset` that passes every row for which the condition is true; None where it says nothing.
 
-    It may pass more: the parts that Arrow cannot tell, or would tell in another way, are left out. `fields` are the
+    It may pass more: the parts that Arrow cannot evaluate, or evaluates in another way, are left out. `fields` are the
     columns as the file names and types them; those it lacks are not filtered on.
     """
     return _pushed(push_not(expression), fields)
@@ -218,7 +218,7 @@ def _compared(name: str, side: _Side | None, operand: Expression, count: int) ->
     try:
         true, false = _range(name, side, value)
     except InvalidInput:
-        return _unknown(count)  # Statistics of a type that does not go with the value tell nothing.
+        return _unknown(count)  # Statistics of a type that does not go with the value prove nothing.
     return _Verdict(side.value & true, side.value & false, side.null)
 
 
@@ -426,7 +426,7 @@ def _pushed_comparison(name: str, column: Column, value: Any, fields: tuple[Fiel
         case _:
             return _pushed(bound, fields)
     if _is_nan(value) or (field.type in _FLOATS and name in ("ne", "gt", "ge")):
-        return None  # NaN satisfies these, and bounds do not tell of it.
+        return None  # NaN satisfies these, and bounds leave it out.
     if field.type == _FLOATS[0]:
         narrowed = _single(name, value)
         if narrowed is None:

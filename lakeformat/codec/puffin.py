@@ -25,12 +25,12 @@ class Blob:
 
 def emit(blobs: Sequence[Blob], properties: Mapping[str, str] | None = None) -> tuple[bytes, list[int]]:
     """(the file, where in it each blob begins)."""
-    parts, offsets, told = [MAGIC], [], []
+    parts, offsets, entries = [MAGIC], [], []
     place = len(MAGIC)
     for each in blobs:
         parts.append(each.data)
         offsets.append(place)
-        told.append(
+        entries.append(
             {
                 "type": each.type,
                 "fields": list(each.fields),
@@ -42,6 +42,6 @@ def emit(blobs: Sequence[Blob], properties: Mapping[str, str] | None = None) -> 
             }
         )
         place += len(each.data)
-    footer = json.dumps({"blobs": told, "properties": dict(properties or {})}, separators=(",", ":")).encode()
+    footer = json.dumps({"blobs": entries, "properties": dict(properties or {})}, separators=(",", ":")).encode()
     parts += [MAGIC, footer, struct.pack("<i", len(footer)), b"\0\0\0\0", MAGIC]
     return b"".join(parts), offsets

@@ -100,7 +100,7 @@ class Merge:
         return and_(*equal, self.rest)
 
     def deciding(self, side: str) -> tuple[Field, ...]:
-        """The columns of one side that tell what becomes of a row."""
+        """The columns of one side that decide what becomes of a row."""
         groups = [g for g in Group if side in SIDES[g] and g is not Group.NOT_MATCHED]
         decisive = [each.condition for each in self.clauses if each.group in groups]
         return self._columns(side, [self.condition, *decisive])
@@ -134,7 +134,7 @@ class Merge:
     def reading(self, key: tuple[str, ...]) -> tuple[Field, ...]:
         """The table's columns that are needed of its rows where rows are merged by `key`."""
         if any(each.act is Act.DELETE for each in self.clauses):
-            return self.target  # Who follows the changes is told the whole row that went.
+            return self.target  # A changelog has the whole row that went.
         named = {*key, *(f.name for f in (*self.deciding(TARGET), *self.surviving))}
         return tuple(f for f in self.target if f.name in named)
 

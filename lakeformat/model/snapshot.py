@@ -29,7 +29,7 @@ class PartitionChange:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One version of a table, as the commit that made it tells it."""
+    """One version of a table, as the commit that made it recorded it."""
 
     id: int
     kind: str  # "append", "overwrite", "compact", "analyze" (Paimon); Iceberg's `operation`
@@ -161,7 +161,7 @@ class Retention:
 class Expiry:
     """What nobody can reach any more once `snapshots` are gone: `waves` of paths, to be deleted in this order.
 
-    Where snapshots are part of a larger document, `operation` is committed first, and `then` tells from the table as it
+    Where snapshots are part of a larger document, `operation` is committed first, and `then` computes from the table as it
     is afterwards what may be deleted.
     """
 

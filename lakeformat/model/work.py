@@ -181,15 +181,15 @@ class KeyValues:
 
     merge: MergeSpec
     fields: tuple[Field, ...]  # All columns of a file, in order.
-    key_fields: tuple[Field, ...]  # What tells of the key, among `fields`.
+    key_fields: tuple[Field, ...]  # The columns of the key, among `fields`.
     first: Mapping[str, int] | None = None
     # Where no `WriteTask.bucket` says which bucket a row is in: one of these does.
     index: HashIndex | None = None
     places: KeyPlaces | None = None
     is_numbered: bool = False
     level: int = 0
-    kind: RowKind = RowKind.INSERT  # Of rows that do not tell theirs.
-    kind_column: str | None = None  # A column of the table that tells it: Paimon's `rowkind.field`.
+    kind: RowKind = RowKind.INSERT  # Of rows without a row kind.
+    kind_column: str | None = None  # The column with the row kinds: Paimon's `rowkind.field`.
     changelog_prefix: str | None = (
         None  # With it, rows to be numbered are also written as they come, to files so named.
     )
@@ -209,10 +209,10 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """Rows of data files that are gone, told by position or by value.
+    """Position deletes, equality deletes or a deletion vector: which rows of data files are gone.
 
-    A deletion vector speaks of one data file and lies in `path` from `offset` on, for `size_bytes`: it is known by all
-    three, for the file may hold others. `row_count` is how many rows it tells of, where that is known.
+    A deletion vector applies to one data file and lies in `path` from `offset` on, for `size_bytes`: it is known by all
+    three, for the file may hold others. `row_count` is how many rows it deletes, where that is known.
     """
 
     path: str
@@ -254,7 +254,7 @@ class ReadTask:
     mapping: tuple[Named, ...] = ()  # Where ids are looked for in files and they hold none.
     predicate: Expression = ALWAYS  # Rows for which it is not true are left out; exact, whatever was pushed down.
     constants: tuple[tuple[int, Any], ...] = ()  # (field id, value) of columns that the files do not hold.
-    # For each file (field id, value) of columns, or parts of rows, that it may lack: those that its partition tells.
+    # For each file (field id, value) of columns, or parts of rows, that it may lack: their values are the partition's.
     absent: tuple[tuple[tuple[int, Any], ...], ...] = ()
     deletes: tuple[tuple[DeleteFile, ...], ...] = ()
     # For each file what only those rows are read of, of all that `deletes` leaves, which these take; without, all are.
@@ -285,7 +285,7 @@ class ReadTask:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Rows that came or went with a snapshot, all of one kind; or, with None, of the kind that `VALUE_KIND` tells."""
+    """Rows that came or went with a snapshot, all of one kind; or, with None, of the kinds in the column `VALUE_KIND`."""
 
     kind: RowKind | None
     tasks: tuple[ReadTask, ...]
@@ -293,7 +293,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """What a file's footer tells of one column, in Python values of the logical type; None where unknown.
+    """One column's statistics from a file's footer, in Python values of the logical type; None where unknown.
 
     Dates are `datetime.date`, times `datetime.time`, timestamps integers in the column's Arrow unit, decimals `Decimal`.
     """
@@ -376,7 +376,7 @@ class WrittenFile:
     split_offsets: tuple[int, ...] = ()
     created_ms: int = 0
     keys: KeyRange | None = None
-    refers_to: tuple[str, ...] = ()  # Delete files: the data files that they tell of, as the read tasks named them.
+    refers_to: tuple[str, ...] = ()  # Delete files: the data files that they apply to, as the read tasks named them.
     sort_order_id: int = 0  # What the table calls the order that its rows are in; 0: none.
     spec_id: int | None = None  # Delete files: the partition spec that `partition` is of.
     offset: int | None = None  # Deletion vectors: where in `path` the vector begins,
@@ -405,11 +405,11 @@ class RewriteTask:
     # Keyed tables: `read` is of one file, and nothing is written if its keys rise from row to row: it stays then, on the level of
     # `write`.
     lifts: bool = False
-    # Keyed tables: where the rows go that tell what became of the rows `before`, and what reads those (parallel to `read`;
+    # Keyed tables: where the changelog of the rows `before` goes, and what reads those (parallel to `read`;
     # None: there were none).
     changelog: WriteTask | None = None
     before: tuple[ReadTask | None, ...] = ()
-    compared: tuple[str, ...] = ()  # With these, updates that leave all of these columns as they were are not told.
+    compared: tuple[str, ...] = ()  # With these, updates that leave all of these columns as they were are left out.
     # Keyed tables: for each of `read`, what reads the older rows of higher levels, which stay; those whose keys come again are
     # merged in. With deletion vectors (`marks`) they are marked, by their places. Without, they stand in the order of levels,
     # the highest first, and the last row of a key there counts, where `before` has none.
@@ -437,7 +437,7 @@ class Target:
     spec_id: int | None = None
     folder: str = ""
     deletes: tuple[DeleteFile, ...] = ()  # Positions that new delete files take in.
-    replaced: tuple[DeleteFile, ...] = ()  # Those of `deletes` that tell of this file alone: new ones take their place.
+    replaced: tuple[DeleteFile, ...] = ()  # Those of `deletes` for this file alone: new ones take their place.
     bucket: int = 0
 
 
@@ -445,7 +445,7 @@ class Target:
 class DeleteTask:
     """How rows, named by `FILE` and `POSITION`, become delete files, each in the folder of its data files.
 
-    Position deletes are sorted by file and position. With `per_file`, a delete file tells of one data file; else of
+    Position deletes are sorted by file and position. With `per_file`, a delete file applies to one data file; else to
     all in its partition.
     """
 

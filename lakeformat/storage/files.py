@@ -1,4 +1,4 @@
-"""A Store over local files, and one over object storage; `open_store` tells which a URI means."""
+"""A Store over local files, and one over object storage; `open_store` chooses by the URI."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class LocalFiles:
         if elsewhere := _outside(self, path):
             return elsewhere[0].read(elsewhere[1])
         name = self._file(path)
-        with _told(name, "read"), open(name, "rb", buffering=0) as file:
+        with _store_errors(name, "read"), open(name, "rb", buffering=0) as file:
             return file.readall()
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
@@ -123,7 +123,7 @@ class LocalFiles:
             return elsewhere[0].exists(elsewhere[1])
         name = self._file(path)
         try:
-            with _told(name, "look for"):
+            with _store_errors(name, "look for"):
                 return stat.S_ISREG(os.stat(name).st_mode)
         except NoSuchFile:
             return False
@@ -137,7 +137,7 @@ class LocalFiles:
     def list(self, prefix: str) -> list[Listed]:
         top = self._path(prefix)
         found: list[Listed] = []
-        with _told(top, "list"):
+        with _store_errors(top, "list"):
             _walk(top, len(self.folder) + 1, found)
         return sorted(found, key=lambda listed: listed.path)
 
@@ -147,12 +147,12 @@ class LocalFiles:
         name = self._file(path)
         if not self.exists(path):
             raise NoSuchFile(f"{name}: no such file")
-        with _told(name, "open"):
+        with _store_errors(name, "open"):
             return cast(BinaryIO, pa.OSFile(name, "rb"))
 
     def write(self, path: str, data: bytes) -> None:
         name = self._file(path)
-        with _told(name, "write"):
+        with _store_errors(name, "write"):
             hidden = self._hidden(name, data)
             with _removed_unless_done(hidden):
                 os.replace(hidden, name)
@@ -164,7 +164,7 @@ class LocalFiles:
         Raises `UnsupportedFeature` on a file system without hard links.
         """
         name = self._file(path)
-        with _told(name, "create"):
+        with _store_errors(name, "create"):
             hidden = self._hidden(name, data)
             try:
                 os.link(hidden, name)
@@ -188,12 +188,12 @@ class LocalFiles:
     def create_stream(self, path: str) -> BinaryIO:
         name = self._file(path)
         hidden = _hidden_name(name)
-        with _told(name, "create"):
+        with _store_errors(name, "create"):
             descriptor = _new_file(hidden, self.fsync)
             sink = open(descriptor, "wb", buffering=1 << 20)  # noqa: SIM115  NewFile closes it.
 
         def publish() -> None:
-            with _told(name, "write"):
+            with _store_errors(name, "write"):
                 with sink:
                     sink.flush()
                     if self.fsync:
@@ -239,7 +239,7 @@ class LocalFiles:
 
     def move_folder(self, old: str, new: str) -> None:
         source, target = self._path(old), self._path(new)
-        with _told(target, "move a folder to"):
+        with _store_errors(target, "move a folder to"):
             if os.path.lexists(target):
                 raise AlreadyExists(f"{target} is there already; {source} was not moved")
             os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -315,7 +315,7 @@ class ObjectFiles:
         if elsewhere := _outside(self, path):
             return elsewhere[0].read(elsewhere[1])
         key = self._file(path)
-        with _told(f"{self.base}/{key}", "read"):
+        with _store_errors(f"{self.base}/{key}", "read"):
             return bytes(obstore.get(self._client(), key).bytes())
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
@@ -326,7 +326,7 @@ class ObjectFiles:
             return elsewhere[0].exists(elsewhere[1])
         key = self._file(path)
         try:
-            with _told(f"{self.base}/{key}", "look for"):
+            with _store_errors(f"{self.base}/{key}", "look for"):
                 obstore.head(self._client(), key)
         except NoSuchFile:
             return False
@@ -334,20 +334,20 @@ class ObjectFiles:
 
     def folders(self, prefix: str) -> list[str]:
         key = self._path(prefix)
-        with _told(f"{self.base}/{key}", "list"):
+        with _store_errors(f"{self.base}/{key}", "list"):
             found = obstore.list_with_delimiter(self._client(), key or None)["common_prefixes"]
         return sorted(name.rstrip("/").rpartition("/")[2] for name in found)
 
     def names(self, prefix: str) -> list[str]:
         key = self._path(prefix)
-        with _told(f"{self.base}/{key}", "list"):
+        with _store_errors(f"{self.base}/{key}", "list"):
             found = obstore.list_with_delimiter(self._client(), key or None)["objects"]
         return sorted(each["path"].rpartition("/")[2] for each in found)
 
     def list(self, prefix: str) -> list[Listed]:
         key = self._path(prefix)
         skip = len(self.prefix) + 1 if self.prefix else 0
-        with _told(f"{self.base}/{key}", "list"):
+        with _store_errors(f"{self.base}/{key}", "list"):
             return sorted(
                 (
                     Listed(found["path"][skip:], found["size"], int(found["last_modified"].timestamp() * 1000))
@@ -362,18 +362,18 @@ class ObjectFiles:
             return elsewhere[0].open(elsewhere[1])
         key = self._file(path)
         name, client = f"{self.base}/{key}", self._client()
-        with _told(name, "open"):
+        with _store_errors(name, "open"):
             size = obstore.head(client, key)["size"]
 
         def fetch(start: int, end: int) -> Any:
-            with _told(name, "read"):
+            with _store_errors(name, "read"):
                 return obstore.get_range(client, key, start=start, end=end)
 
         return cast(BinaryIO, BufferedReader(Ranges(name, size, fetch), buffer_size=min(max(size, 1), 1 << 20)))
 
     def write(self, path: str, data: bytes) -> None:
         key = self._file(path)
-        with _told(f"{self.base}/{key}", "write"):
+        with _store_errors(f"{self.base}/{key}", "write"):
             obstore.put(self._client(), key, bytes(data))
 
     def create(self, path: str, data: bytes) -> bool:
@@ -388,15 +388,15 @@ class ObjectFiles:
     def create_stream(self, path: str) -> BinaryIO:
         key = self._file(path)
         name = f"{self.base}/{key}"
-        with _told(name, "create"):
+        with _store_errors(name, "create"):
             sink = obstore.open_writer(self._client(), key, buffer_size=8 << 20, max_concurrency=8)
 
         def write(data: Any) -> None:
-            with _told(name, "write"):
+            with _store_errors(name, "write"):
                 sink.write(data)
 
         def publish() -> None:
-            with _told(name, "write"):
+            with _store_errors(name, "write"):
                 sink.close()
 
         return cast(BinaryIO, NewFile(name, write, publish, lambda: None))
@@ -406,7 +406,7 @@ class ObjectFiles:
         client = self._client() if keys else None
         for start in range(0, len(keys), 1000):
             several = keys[start : start + 1000]
-            with _told(f"{self.base}/{several[0]}", f"delete {len(several)} objects, among them"):
+            with _store_errors(f"{self.base}/{several[0]}", f"delete {len(several)} objects, among them"):
                 try:
                     obstore.delete(client, several)
                 except FileNotFoundError:  # Google and Azure say so for an object that is not there, and stop.
@@ -492,7 +492,7 @@ def _or_none(read: Callable[[str], bytes], path: str) -> bytes | None:
 
 
 @contextmanager
-def _told(name: str, verb: str) -> Iterator[None]:
+def _store_errors(name: str, verb: str) -> Iterator[None]:
     """Turn whatever a library raises into a `StoreError` that names the file."""
     try:
         yield
@@ -521,7 +521,7 @@ def _truth(name: str, value: str) -> bool:
 def _names(top: str, chosen: Callable[[os.DirEntry[str]], bool]) -> list[str]:
     """What lies in a folder itself, by name; nothing where there is none."""
     try:
-        with _told(top, "list"), os.scandir(top or "/") as entries:
+        with _store_errors(top, "list"), os.scandir(top or "/") as entries:
             return sorted(entry.name for entry in entries if chosen(entry))
     except NoSuchFile:
         return []
@@ -663,7 +663,7 @@ def _put_if_absent(store: ObjectFiles, key: str, data: bytes) -> bool:
     base, client = store.base, _client(store.base, store.options, store.lease, False, os.getpid())
     name = f"{base}/{key}"
     try:
-        with _told(name, "create"):
+        with _store_errors(name, "create"):
             obstore.put(client, key, bytes(data), mode="create", use_multipart=False)
     except StoreError as error:
         said = " ".join(str(error.__cause__).split())  # XML, on several lines.

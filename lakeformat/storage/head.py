@@ -23,7 +23,7 @@ class Head(Protocol):
     def advance(self, version: int, plan: Plan) -> Outcome:
         """Make `plan.root` the version after `version`, if that is still the current one.
 
-        PUBLISHED and LOST are said on proof only; UNKNOWN where storage answered and history has to tell. Raises `StoreError`
+        PUBLISHED and LOST are said on proof only; UNKNOWN where storage answered and history has to decide. Raises `StoreError`
         where no answer came, so that the attempt may have landed or may land yet; `StoreRefused` where it cannot have;
         `UnsupportedFeature` where the storage cannot decide a race. Two attempts never have equal roots: each names files
         of its own.
@@ -78,7 +78,7 @@ class CreateHead:
         if is_version and self.version() > version:
             return Outcome.LOST
         created = self.store.create(plan.root_path, plan.root)
-        # A client or proxy that repeats a request can lose the race to itself: the root that is there tells.
+        # A client or proxy that repeats a request can lose the race to itself: the root that is there decides.
         if not created and self.store.read(plan.root_path) != plan.root:
             return Outcome.LOST
         # However close the look before, a writer can be stopped after it, or its put be slow. The newest version is never

@@ -207,7 +207,7 @@ def test_columns_that_the_mapping_lacks_join_it(lake, tmp_path):
     assert [(row["id"], row["w"], row["dt"]) for row in rows(table)] == [
         (1, "x", None), (2, None, None), (3, None, "a"), (4, None, "a")]  # fmt: skip
     table.alter().drop_column("w").add_column("v", "string").commit()
-    with pytest.raises(InvalidInput, match=r"column 'v': the table's mapping of names .* for another column"):
+    with pytest.raises(InvalidInput, match=r"column 'v': the table's name mapping .* for another column"):
         table.add_files([file(tmp_path, "c.parquet", without=["ts"])])
 
 

@@ -1,4 +1,4 @@
-"""Data files without field ids: which column is which is told by the table's mapping of names."""
+"""Data files without field ids: the name mapping says which column is which."""
 
 import json
 

@@ -71,24 +71,24 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
 
 
 def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[DeleteTask]:
-    """position delete files that are written anew together, without what tells of data files that are gone: those of a
+    """Position delete files that are rewritten together, without the positions in data files that are gone: those of a
     partition, where there are five; with `full`, wherever there is one. From version 3 on all of them become deletion vectors;
     these have nothing to gain.
     """
     least = 1 if full or metadata.format_version(base) >= 3 else _LEAST_FILES
     found = scan.files(reader, base, scope)
     entries = manifest.in_scope(found.entries, base, scope, unknown=False)
-    by_place = found.deletes.filter(pc.equal(found.deletes["content"], int(FileContent.POSITION_DELETES)))
-    left, right = scan.attached(base, entries, by_place)  # A data file with a vector has no others.
-    files_of_deletes = np.flatnonzero(~scan.is_vector(by_place))
-    places = manifest.places(by_place, base)[files_of_deletes]
+    positions = found.deletes.filter(pc.equal(found.deletes["content"], int(FileContent.POSITION_DELETES)))
+    left, right = scan.attached(base, entries, positions)  # A data file with a vector has no others.
+    files_of_deletes = np.flatnonzero(~scan.is_vector(positions))
+    places = manifest.places(positions, base)[files_of_deletes]
     result = []
     for place in np.unique(places):
         own = files_of_deletes[places == place]
-        told = np.unique(left[np.isin(right, own)])
-        if len(own) < least or not len(told):
+        data_files = np.unique(left[np.isin(right, own)])
+        if len(own) < least or not len(data_files):
             continue
-        files = Files(entries.take(pa.array(told)), by_place.take(pa.array(own)))
+        files = Files(entries.take(pa.array(data_files)), positions.take(pa.array(own)))
         result.append(rewritten_deletes(reader, base, files))
     return result
 
@@ -96,24 +96,24 @@ def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Ex
 def conversion(
     reader: Reader, base: State, scope: Expression = ALWAYS
 ) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
-    """(how the places are found of the rows that equality deletes take, the files of these, the data files they apply to): of
-    the equality deletes that apply in `scope` alone."""
+    """(tasks that find the positions of the rows that equality deletes take, these delete files, the data files they apply
+    to): of the equality deletes that apply in `scope` alone."""
     found = scan.files(reader, base)
-    by_key = pc.equal(found.deletes["content"], int(FileContent.EQUALITY_DELETES))
-    values, places = found.deletes.filter(by_key), found.deletes.filter(pc.invert(by_key))
-    left, right = scan.attached(base, found.entries, values)
+    is_equality = pc.equal(found.deletes["content"], int(FileContent.EQUALITY_DELETES))
+    equality, positions = found.deletes.filter(is_equality), found.deletes.filter(pc.invert(is_equality))
+    left, right = scan.attached(base, found.entries, equality)
     inside = manifest.in_scope(found.entries, base, scope, unknown=False)["file_path"].combine_chunks()
     outside = ~np.asarray(pc.is_in(found.paths, value_set=inside))
-    goes = np.ones(len(values), bool)
+    goes = np.ones(len(equality), bool)
     goes[right[outside[left]]] = False
     left, right = left[goes[right]], right[goes[right]]
-    goes &= (scope == ALWAYS) | np.isin(np.arange(len(values)), right)
-    entries, chosen = found.entries.take(pa.array(np.unique(left))), values.filter(pa.array(goes))
-    told = Files(entries, places)
-    write = beside(reader, base, told)
+    goes &= (scope == ALWAYS) | np.isin(np.arange(len(equality)), right)
+    entries, chosen = found.entries.take(pa.array(np.unique(left))), equality.filter(pa.array(goes))
+    with_positions = Files(entries, positions)
+    write = beside(reader, base, with_positions)
     taken = scan.delete_files(reader, base, Files(entries, chosen))
     tasks, start = [], 0
-    for read in scan.tasks(reader, base, told, ()):
+    for read in scan.tasks(reader, base, with_positions, ()):
         own = slice(start, start := start + len(read.paths))
         tasks.append(MarkTask(replace(read, taken_by=taken[own]), replace(write, targets=write.targets[own])))
     return tasks, tuple(scan.all_delete_files(reader, base, chosen)), tuple(entries["file_path"].to_pylist())

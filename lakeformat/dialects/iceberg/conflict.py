@@ -61,7 +61,7 @@ class Check(Enum):
     """What others may not have done since an operation read the table."""
 
     ADDED_DATA = "added data files in which rows may satisfy the condition"
-    ADDED_DELETES = "added delete files that may tell of rows which satisfy the condition"
+    ADDED_DELETES = "added delete files that may apply to rows which satisfy the condition"
     DELETES_FOR_REMOVED = "deleted rows of a file that is replaced"
     POSITIONS_FOR_REMOVED = "deleted rows, by position, of a file that is replaced"
     REFERENCED_REPLACED = "replaced a data file whose rows are deleted"
@@ -188,18 +188,18 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
 
 
 def overwritten(reader: Reader, base: State, scope: Expression) -> pa.Table:
-    """The live entries in the scope of an Overwrite. Raises `UnsupportedFeature` where a partition spec cannot tell."""
+    """The live entries in the scope of an Overwrite. Raises `UnsupportedFeature` where a partition spec cannot decide."""
     found = manifest.live_entries(reader, base, scope)
-    if not manifest.tells(base, found, scope):
+    if not manifest.decides(base, found, scope):
         raise UnsupportedFeature(
-            f"{reader.root}: the table has files under an earlier partition spec, which does not tell whether they lie in "
-            "what is overwritten: not supported yet; compact the table first"
+            f"{reader.root}: the table has files under an earlier partition spec, which cannot decide whether they lie "
+            "in what is overwritten: not supported yet; compact the table first"
         )
     return found
 
 
 def useless(reader: Reader, base: State, scope: Expression) -> pa.Table:
-    """The delete files in the scope of an Overwrite: what they tell of is gone."""
+    """The delete files in the scope of an Overwrite: their data files are gone."""
     found = manifest.live_entries(reader, base, scope, ManifestContent.DELETES)
     return manifest.in_scope(found, base, scope, unknown=False)
 
@@ -341,7 +341,7 @@ def _since(
     if snapshot_id not in ids:
         raise Conflict(
             f"{reader.root}: {relied.format(snapshot_id)}, but history from there to {metadata.current_id(base)} is not "
-            f"complete (expired or rolled back), so nobody can tell what changed. Nothing was changed: {again}"
+            f"complete (expired or rolled back), so what changed is unknown. Nothing was changed: {again}"
         )
     return chain[: ids.index(snapshot_id)]
 

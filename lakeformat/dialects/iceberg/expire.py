@@ -199,13 +199,13 @@ def _reached(
         there = table.filter(pc.not_equal(table["status"], int(Status.DELETED)))
         live.append(there["file_path"].combine_chunks())
     ids = {s["snapshot-id"] for s in snapshots}
-    told = [
+    statistics = [
         s["statistics-path"]
         for key in ("statistics", "partition-statistics")
         for s in base.document.get(key) or ()
         if s["snapshot-id"] in ids
     ]
-    return pc.unique(pa.concat_arrays(live)), manifests, pa.array(lists, pa.string()), pa.array(told, pa.string())
+    return pc.unique(pa.concat_arrays(live)), manifests, pa.array(lists, pa.string()), pa.array(statistics, pa.string())
 
 
 def _relative(reader: Reader, path: str) -> str:
@@ -220,7 +220,7 @@ def _is_ours(reader: Reader, path: str) -> bool:
     if _TEMPORARY_NAME.fullmatch(name):
         return True
     if folder == METADATA_FOLDER:
-        # Without the catalog that names it nobody can tell whether such a document is somebody's newest.
+        # Only the catalog knows whether such a document is some table's newest.
         lost = in_catalog(reader) and _DOCUMENT_NAME.fullmatch(name)
         return bool(lost or _METADATA_NAME.fullmatch(name))
     return bool(_DATA_NAME.fullmatch(name))

@@ -75,7 +75,7 @@ def all_entries(reader: Reader, base: State) -> pa.Table:
 
 
 def all_files(reader: Reader, base: State) -> pa.Table:
-    """One row a file of data or deletes that is live in some snapshot; more where several manifests tell of it."""
+    """One row for each data or delete file that is live in some snapshot; more where several manifests list it."""
     return _files(_all_live(reader, base), base)
 
 
@@ -197,8 +197,9 @@ def tags(reader: Reader, base: State) -> pa.Table:
     there = metadata.snapshots(base)
     rows = []
     for name, ref in sorted(metadata.tags(base).items()):
-        told = metadata.to_snapshot(there[ref["snapshot-id"]])
-        rows.append([name, told.id, told.schema_id, told.timestamp_ms, told.total_rows, ref.get("max-ref-age-ms")])
+        snapshot = metadata.to_snapshot(there[ref["snapshot-id"]])
+        max_age_ms = ref.get("max-ref-age-ms")
+        rows.append([name, snapshot.id, snapshot.schema_id, snapshot.timestamp_ms, snapshot.total_rows, max_age_ms])
     return _table(
         rows,
         pa.schema(
@@ -219,9 +220,9 @@ def branches(reader: Reader, base: State) -> pa.Table:
     there = metadata.snapshots(base)
     rows = []
     for name, ref in sorted(metadata.branches(base).items()):
-        told = metadata.to_snapshot(there[ref["snapshot-id"]])
+        snapshot = metadata.to_snapshot(there[ref["snapshot-id"]])
         own = [ref.get(key) for key in ("max-ref-age-ms", "min-snapshots-to-keep", "max-snapshot-age-ms")]
-        rows.append([name, told.id, told.timestamp_ms, told.total_rows, *own])
+        rows.append([name, snapshot.id, snapshot.timestamp_ms, snapshot.total_rows, *own])
     return _table(
         rows,
         pa.schema(

@@ -65,8 +65,8 @@ class Directory:
                 for name, transform, kind, value in zip(self.names, self.transforms, self.kinds, values, strict=True)
             ]
         except OverflowError as error:
-            told = dict(zip(self.names, values, strict=True))
-            raise InvalidInput(f"partition {told}: its time must lie in the years 1 to 9999") from error
+            partition = dict(zip(self.names, values, strict=True))
+            raise InvalidInput(f"partition {partition}: its time must lie in the years 1 to 9999") from error
 
 
 def layout(base: State, reader: Reader | None = None) -> WriteTask:
@@ -120,22 +120,22 @@ def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, .
 
 
 def adoption(base: State) -> tuple[tuple[Named, ...], Mapping[str, str]]:
-    """How files without field ids call the columns, by the table's mapping of names, and the property that tells it to all
-    readers where it does not yet: columns that the mapping leaves out are called by their own names. Raises `InvalidInput`
+    """How files without field ids call the columns, by the table's name mapping, and the property that sets it where the
+    table's is incomplete: columns that the mapping leaves out are called by their own names. Raises `InvalidInput`
     where such a name is that of a column that is no more."""
     known = {each.id: each.names for each in metadata.name_mapping(base)}
     left = tuple(field for field in base.schema.fields if field.id not in known)
     taken = {name for names in known.values() for name in names}
     if clash := [field.name for field in left if field.name in taken]:
         raise InvalidInput(
-            f"column {clash[0]!r}: the table's mapping of names ({metadata.NAME_MAPPING}) has that name for another column, so "
+            f"column {clash[0]!r}: the table's name mapping ({metadata.NAME_MAPPING}) has that name for another column, so "
             "that files without field ids cannot hold it; change the mapping"
         )
     if not left:
         return metadata.name_mapping(base), {}
     entries = json.loads(base.schema.properties.get(metadata.NAME_MAPPING, "[]")) + metadata.default_mapping(left)
-    told = {metadata.NAME_MAPPING: json.dumps(entries, separators=(",", ":"))}
-    return metadata.name_mapping(replace(base, schema=replace(base.schema, properties=told))), told
+    properties = {metadata.NAME_MAPPING: json.dumps(entries, separators=(",", ":"))}
+    return metadata.name_mapping(replace(base, schema=replace(base.schema, properties=properties))), properties
 
 
 def delete_layout(reader: Reader, base: State, found: Files, verb: OperationKind) -> DeleteTask | None:
@@ -149,7 +149,7 @@ def delete_layout(reader: Reader, base: State, found: Files, verb: OperationKind
 
 
 def beside(reader: Reader, base: State, found: Files) -> DeleteTask:
-    """How rows of the data files `found` become delete files, which take in what told of their positions before."""
+    """How rows of the data files `found` become delete files, which take in their earlier position deletes."""
     earlier: Sequence[tuple[DeleteFile, ...]] = ((),) * len(found)
     alone: Sequence[tuple[DeleteFile, ...]] = earlier
     if _is_per_file(base) and len(found.deletes):
@@ -161,14 +161,14 @@ def beside(reader: Reader, base: State, found: Files) -> DeleteTask:
 
 
 def rewritten_deletes(reader: Reader, base: State, found: Files) -> DeleteTask:
-    """How what the delete files `found.deletes` tell of the data files `found` is written anew."""
+    """How the deletes that `found.deletes` hold of the data files `found` are rewritten."""
     earlier = scan.delete_files(reader, base, found)
     return _delete_task(base, found, earlier, earlier)
 
 
 def delta_layout(reader: Reader, base: State, key: tuple[str, ...]) -> DeltaLayout:
     """How a changelog by `key` becomes files. Equality deletes reach no further than their partition, so that the key must
-    tell it; raises `InvalidInput`, and `UnsupportedFeature` where files lie in partitions of an earlier spec."""
+    include its columns; raises `InvalidInput`, and `UnsupportedFeature` where files lie in partitions of an earlier spec."""
     schema = base.schema
     data = replace(layout(base), sort_by=(), sort_order_id=0)  # Rows are where the writer put them.
     fields = tuple(schema.field(name) for name in key)
@@ -209,7 +209,7 @@ def _has_vectors(base: State) -> bool:
 
 
 def _is_per_file(base: State) -> bool:
-    """Whether a position delete file, or a vector, tells of one data file alone."""
+    """Whether a position delete file, or a deletion vector, applies to one data file alone."""
     return _has_vectors(base) or options.granularity(base.schema.properties) == "file"
 
 

@@ -16,7 +16,7 @@ from lakeformat.storage.store import Reader
 
 
 def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since: int) -> Outcome:
-    """What became of an attempt whose answer did not tell; see the protocol."""
+    """What became of an attempt whose outcome the answer left open; see the protocol."""
     request = operation.request
     if not base.exists:  # The table is gone.
         return Outcome.LOST

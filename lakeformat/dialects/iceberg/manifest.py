@@ -283,8 +283,8 @@ def live_entries(
     content: ManifestContent = ManifestContent.DATA,
     predicate: Expression = ALWAYS,
 ) -> pa.Table:
-    """The live data files, or delete files, in partitions that satisfy `scope`, and those of which their spec cannot
-    tell; without those whose partition proves that no row satisfies `predicate`."""
+    """The live data files, or delete files, in partitions that satisfy `scope`, and those whose spec cannot
+    decide; without those whose partition proves that no row satisfies `predicate`."""
     metas = metas_of(reader, base.snapshot_document)
     metas = prune_metas(metas.filter(pc.equal(metas["content"], int(content))), base, scope, predicate)
     entries = read_all(reader, base, metas)
@@ -357,7 +357,7 @@ def prune_metas(metas: pa.Table, base: State, scope: Expression, predicate: Expr
 
 
 def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = True) -> pa.Table:
-    """The entries whose partition satisfies `scope`; `unknown` is said of those whose spec lacks a column of it."""
+    """The entries whose partition satisfies `scope`; `unknown`: whether those whose spec lacks a column of it are kept."""
     if scope == ALWAYS or len(entries) == 0:
         return entries
     if is_never(scope):
@@ -373,8 +373,8 @@ def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = 
 
 
 def rows_in(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-    """The condition on rows that holds for the rows of these partitions only. Raises `UnsupportedFeature` for transforms of
-    which rows do not tell it."""
+    """The condition on rows that holds for the rows of these partitions only. Raises `UnsupportedFeature` for transforms
+    that no condition on rows expresses."""
     return or_(*(and_(*(_rows_of(schema, place, v) for place, v in enumerate(p))) for p in sorted(partitions, key=str)))
 
 
@@ -396,15 +396,15 @@ def _rows_of(schema: Schema, place: int, value: Any) -> Expression:
     low, high = transform.between(each.transform, one, one, source, exact=True)
     if low.null_count or high.null_count:
         raise UnsupportedFeature(
-            f"partition field {each.name!r}: files under an earlier partition spec do not tell what lies in a "
+            f"partition field {each.name!r}: files under an earlier partition spec do not record the "
             f"{each.transform.kind} of {each.source!r}; compact the table first (compact(full=True))"
         )
     least, most = (waist.literal(_python(side)[0], source) for side in (low, high))
     return and_(ge(each.source, least), le(each.source, most))
 
 
-def tells(base: State, entries: pa.Table, scope: Expression) -> bool:
-    """Whether the specs of all these entries have the columns that `scope` speaks of."""
+def decides(base: State, entries: pa.Table, scope: Expression) -> bool:
+    """Whether the specs of all these entries have the columns of `scope`, and so decide which entries it takes."""
     if scope == ALWAYS:
         return True
     for spec_id in np.unique(np.asarray(entries["_spec"])):
@@ -535,7 +535,7 @@ def look_up(column: pa.ChunkedArray, field_id: int) -> pa.Array:
 
 
 def keys(entries: pa.Table) -> pa.Array:
-    """What tells files apart: the path, and for a vector in a shared file where it begins."""
+    """What identifies a file: the path, and for a deletion vector in a shared file where it begins."""
     paths, offsets = (entries[n].combine_chunks() for n in ("file_path", "content_offset"))
     if offsets.null_count == len(offsets):
         return paths

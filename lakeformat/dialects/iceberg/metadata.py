@@ -341,7 +341,7 @@ def order_id(base: State, sort_by: tuple[Sort, ...]) -> int:
 
 
 def sorted_columns(base: State) -> frozenset[str]:
-    """The columns whose bounds tell of files that the table's order does not let overlap (SortOrderUtil)."""
+    """The columns of the table's sort order under transforms that preserve order: they get bounds by default (SortOrderUtil)."""
     return frozenset(
         each.source[0]
         for each in base.schema.sort_order.fields
@@ -383,7 +383,7 @@ def name_mapping(base: State) -> tuple[Named, ...]:
     text = base.schema.properties.get(NAME_MAPPING)
     if text is None:
         return ()
-    with parsing.of(f"property {NAME_MAPPING!r} is no mapping of names", CorruptTable):
+    with parsing.of(f"property {NAME_MAPPING!r} is no name mapping", CorruptTable):
         entries = json.loads(text)
         parsing.check_values(entries)
         parsing.check(entries, [_MAPPING])
@@ -503,7 +503,7 @@ def ids_with_changes(reader: Reader, base: State, after: int) -> list[int]:
 
 
 def until(reader: Reader, version: int) -> State:
-    """As `at`: changes are told as long as their snapshots are there."""
+    """As `at`: changes can be read as long as their snapshots are there."""
     return at(reader, version)
 
 
@@ -598,7 +598,7 @@ def named_documents(base: State) -> list[str]:
 
 
 def _key_of(version: int) -> int | str:
-    """What tells a version from all others: where its document lies, or its number."""
+    """What identifies a version: where its document lies, or its number."""
     return version.location if isinstance(version, Pointer) else version
 
 
@@ -866,7 +866,7 @@ def _key(schema: Mapping[str, Any], fields: tuple[Field, ...]) -> tuple[str, ...
 
 
 def check_key(schema: Schema, where: str) -> None:
-    """Raise `InvalidInput` for a key that is no columns, or columns that cannot tell rows apart."""
+    """Raise `InvalidInput` for a key that is no columns, or columns that cannot identify rows."""
     for place, name in enumerate(schema.primary_key):
         if name not in schema.names:
             raise InvalidInput(

@@ -140,7 +140,7 @@ def compresses_metadata(options: Options) -> bool:
 
 
 def granularity(options: Options) -> str:
-    """Whether delete files tell of one data file, or of all in a partition. Spark's default is the file."""
+    """Whether delete files apply to one data file, or to all in a partition. Spark's default is the file."""
     return one_of(options, "write.delete.granularity", ("file", "partition"))
 
 

@@ -560,8 +560,8 @@ def _snapshot(
     document["snapshots"] = [*document.get("snapshots", []), made]
     document["refs"] = dict(document["refs"])
     _point(document, document["refs"], base.branch, snapshot_id, now_ms)
-    told = replace(metadata.to_snapshot(made), partitions=partitions)
-    return _publish(reader, request, base, stamp, document, told, {**files, path: emitted})
+    snapshot = replace(metadata.to_snapshot(made), partitions=partitions)
+    return _publish(reader, request, base, stamp, document, snapshot, {**files, path: emitted})
 
 
 def _point(document: dict[str, Any], refs: dict[str, Any], branch: str, snapshot_id: int, now_ms: int) -> None:
@@ -663,18 +663,18 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
     for field, (mode, length) in zip(fields, modes, strict=True):
         if mode is StatsMode.NONE or not isinstance(field.type, Scalar) or field.type.kind is Kind.UNKNOWN:
             continue
-        told = [f.stats.get(field.id, ColumnStats()) for f in added]
-        nans = [s.nan_count if pa.types.is_floating(to_arrow(field.type)) else None for s in told]
+        stats = [f.stats.get(field.id, ColumnStats()) for f in added]
+        nans = [s.nan_count if pa.types.is_floating(to_arrow(field.type)) else None for s in stats]
         for name, values in (
-            ("column_sizes", [s.size_bytes for s in told]),
-            ("value_counts", [s.value_count for s in told]),
-            ("null_value_counts", [s.null_count for s in told]),
+            ("column_sizes", [s.size_bytes for s in stats]),
+            ("value_counts", [s.value_count for s in stats]),
+            ("null_value_counts", [s.null_count for s in stats]),
             ("nan_value_counts", nans),
         ):
             columns[name].append((field.id, pa.array(values, pa.int64())))
         if mode is StatsMode.COUNTS:
             continue
-        low, high = [s.minimum for s in told], [s.maximum for s in told]
+        low, high = [s.minimum for s in stats], [s.maximum for s in stats]
         if mode is StatsMode.TRUNCATE and field.type.kind is not Kind.UUID:
             high = [_cut_high(v, length) for v in high]
             low = [v[:length] if isinstance(v, str | bytes) else v for v in low]

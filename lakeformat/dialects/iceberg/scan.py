@@ -27,7 +27,7 @@ PATH_ID, POSITION_ID = 2147483546, 2147483545  # The columns of a position-delet
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Live data files of one snapshot, and the delete files that may tell of them: rows of `manifest.ENTRY` with their
+    """Live data files of one snapshot, and the delete files that may apply to them: rows of `manifest.ENTRY` with their
     partition columns."""
 
     entries: pa.Table
@@ -69,10 +69,10 @@ def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
 
 
 def may_hold(base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
-    """The files, of data or of deletes, that may hold or tell of a row for which `predicate` is true."""
+    """The files, of data or of deletes, that may hold, or delete, a row for which `predicate` is true."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
     entries = manifest.in_scope(entries, base, scope)
-    if rest != ALWAYS or not manifest.tells(base, entries, scope):
+    if rest != ALWAYS or not manifest.decides(base, entries, scope):
         bounds = _bounds(base, entries, conditions.columns_of(predicate))
         entries = entries.filter(expression.may_match(predicate, bounds, len(entries)))
     return entries
@@ -83,12 +83,12 @@ def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
     that does not say."""
     if len(base.specs) == 1 or scope == ALWAYS:
         return True
-    return manifest.tells(base, manifest.live_entries(reader, base, scope), scope)
+    return manifest.decides(base, manifest.live_entries(reader, base, scope), scope)
 
 
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
-    """The number of rows for which `predicate` is true, where metadata alone can tell it exactly; else None. A deletion
-    vector says how many rows it takes; other delete files may tell of a row twice, or of none."""
+    """The number of rows for which `predicate` is true, where metadata alone has it exactly; else None. A deletion
+    vector has a cardinality; other delete files may list a row twice, or one that is not there."""
     found = files(reader, base, predicate)
     if _residual(base, found, predicate) != ALWAYS and not bool(matching_wholly(reader, base, found, predicate).all()):
         return None
@@ -101,7 +101,7 @@ def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | 
 def matching_wholly(reader: Reader, base: State, found: Files, predicate: Expression) -> np.ndarray:
     """For each file, whether its partition and its bounds prove that every row satisfies `predicate`."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
-    if rest == ALWAYS and manifest.tells(base, found.entries, scope):
+    if rest == ALWAYS and manifest.decides(base, found.entries, scope):
         inside = manifest.in_scope(found.entries, base, scope)["file_path"].combine_chunks()
         return np.asarray(pc.is_in(found.paths, value_set=inside))
     bounds = _bounds(base, found.entries, conditions.columns_of(predicate))
@@ -186,16 +186,16 @@ def attached(base: State, entries: pa.Table, deletes: pa.Table) -> tuple[np.ndar
     plain = [id for id in np.unique(specs).tolist() if base.specs[id].is_unpartitioned]
     is_global = is_equality & np.isin(specs, plain)
     about = referenced(deletes)
-    told = np.asarray(pc.fill_null(pc.index_in(about, entries["file_path"].combine_chunks()), -1))
+    data_file = np.asarray(pc.fill_null(pc.index_in(about, entries["file_path"].combine_chunks()), -1))
     # By name: one data file each.
-    by_name = np.flatnonzero(~is_equality & np.asarray(about.is_valid()) & (told >= 0))
-    at = told[by_name]
+    by_name = np.flatnonzero(~is_equality & np.asarray(about.is_valid()) & (data_file >= 0))
+    at = data_file[by_name]
     fits = (own[at] == others[by_name]) & (sequences[at] <= theirs[by_name])
     by_name, at = by_name[fits], at[fits]
     has_vector = np.zeros(len(entries), bool)
     vectors = is_vector(deletes)
     has_vector[at[vectors[by_name]]] = True
-    # By place: all data files there that are old enough.
+    # By partition: all its data files that are old enough.
     wide = np.flatnonzero(~is_equality & ~np.asarray(about.is_valid()))
     equal = np.flatnonzero(is_equality & ~is_global)
     everywhere = np.flatnonzero(is_global)
@@ -304,13 +304,13 @@ def delta(
 ) -> list[Delta]:
     """What went and came with a snapshot after `since`, the one before it; `fields` and `predicate` are of the schema of `base`.
 
-    Rows go with the files that hold them, and by new deletes of files that stay; they come with new files. A file that was
-    written again tells all of its rows twice: as gone, and as come. Raises `NotFound` where the one does not come of the other.
+    Rows go with the files that hold them, and by new deletes of files that stay; they come with new files. Rows
+    of a rewritten file appear twice: as gone, and as come. Raises `NotFound` where `since` is not the parent snapshot.
     """
     document = metadata.snapshots(base)[snapshot_id]
     if document.get("parent-snapshot-id", 0) != since:
         raise NotFound(
-            f"{reader.root}: snapshot {since} is not there, or did not lead to {snapshot_id}, so that nobody can tell what changed"
+            f"{reader.root}: snapshot {since} is not there, or did not lead to {snapshot_id}, so what changed is unknown"
         )
     if (document.get("summary") or {}).get("operation") == "replace":
         return []
@@ -367,7 +367,7 @@ def _older(
 
 
 def _apart(base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Of which pairs of a data file and an equality delete file no row can be equal, by what manifests tell of a column."""
+    """Of which pairs of a data file and an equality delete file no row can be equal, by a column's bounds in the manifests."""
     found = np.zeros(len(left), bool)
     ids = deletes["equality_ids"].combine_chunks()
     for id in pc.unique(ids.flatten()).to_pylist():
@@ -432,18 +432,18 @@ def _compared(base: State, id: int, path: str) -> Field:
 def _residual(base: State, found: Files, predicate: Expression) -> Expression:
     """What is left to test on rows once whole partitions are chosen."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)
-    return rest if manifest.tells(base, found.entries, scope) else predicate
+    return rest if manifest.decides(base, found.entries, scope) else predicate
 
 
 def bounds(
     reader: Reader, base: State, found: Files, names: Iterable[str]
 ) -> Iterator[tuple[np.ndarray, Mapping[str, expression.Bounds]]]:
-    """(indices of files, what manifests tell of the columns `names` in them)."""
+    """(indices of files, bounds of the columns `names` in their manifest entries)."""
     yield np.arange(len(found)), _bounds(base, found.entries, names)
 
 
 def _bounds(base: State, entries: pa.Table, names: Iterable[str]) -> Mapping[str, expression.Bounds]:
-    """What manifests tell of the columns `names`, one row an entry."""
+    """The bounds of the columns `names` in the manifests, one row an entry."""
     bounds = {}
     rows = entries["record_count"].combine_chunks()
     for name in names:

@@ -277,7 +277,7 @@ def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[D
 
 
 def deleted_rows(reader: Reader, base: State, found: Files) -> np.ndarray:
-    """How many rows of each file are gone by its deletion vector. Vectors of which nobody said it are read."""
+    """How many rows of each file are gone by its deletion vector. Vectors without a recorded cardinality are read."""
     at, vectors = _vectors(found.entries, manifest.read_index(reader, base.document))
     result = np.zeros(len(found), np.int64)
     result[at] = np.asarray(pc.fill_null(vectors["cardinality"], 0))

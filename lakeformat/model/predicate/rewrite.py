@@ -72,8 +72,8 @@ def _values(expression: Expression, name: str) -> frozenset[Any] | None:
             place = columns.index(Column((name,)))
             return frozenset(each[place] for each in tuples)
         case Call("and", arguments):
-            told = [values for each in arguments if (values := _values(each, name)) is not None]
-            return min(told, key=len, default=None)
+            value_sets = [values for each in arguments if (values := _values(each, name)) is not None]
+            return min(value_sets, key=len, default=None)
         case Call("or", arguments):
             parts = [_values(each, name) for each in arguments]
             known = [each for each in parts if each is not None]
