@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import AlreadyExists, Conflict, InvalidInput, LakeError, NotFound, OutsideScope
+from lakeformat.dialects.dialect import Format
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon import manifest, scan
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.model import evolution
@@ -21,8 +23,6 @@ from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
-
-dialect = Paimon()
 
 PLAIN = Schema(
     fields=(
@@ -64,9 +64,31 @@ TABLES = {
     "keys with vectors": having(KEYED, {"bucket": "2"}, MARKS),
     "keys looked up": having(KEYED, {"bucket": "2", "changelog-producer": "lookup"}),
 }
+VERSION_2 = replace(PLAIN, properties={"format-version": "2", "commit.manifest.min-count-to-merge": "2"})
+ON_READ = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
+ICEBERG = {
+    "copies on write": VERSION_2,
+    "merges on read": having(VERSION_2, ON_READ),
+    "vectors of version 3": having(VERSION_2, ON_READ, {"format-version": "3"}),
+}
+FORMATS: dict[str, tuple[Format, dict[str, Schema]]] = {"paimon": (Paimon(), TABLES), "iceberg": (Iceberg(), ICEBERG)}
+DIALECTS = {kind: dialect for dialect, kinds in FORMATS.values() for kind in kinds}
+SCHEMAS = TABLES | ICEBERG
+ROOTS = ("snapshot/", "metadata/v")  # Creating one publishes a snapshot.
 EVERYWHERE = int(os.environ.get("LAKEFORMAT_EXAMPLES", "0")) > 100  # Each pair both ways, on each kind of table.
 DAY_MS = 86_400_000
-ORPHAN = "dt=a/bucket-0/data-00000000-0000-0000-0000-000000000000-0.parquet"
+ORPHANS = {
+    "paimon": "dt=a/bucket-0/data-00000000-0000-0000-0000-000000000000-0.parquet",
+    "iceberg": "data/dt=a/00000-0-00000000-0000-0000-0000-000000000000-0.parquet",
+}
+
+
+def table_of(kind: str, store: Any) -> Table:
+    return Table("t", store, DIALECTS[kind])
+
+
+def orphan(kind: str) -> str:
+    return ORPHANS["paimon" if kind in TABLES else "iceberg"]
 
 
 def rows(*ids: int, n: int = 0, dt: str = "a") -> pa.Table:
@@ -107,13 +129,15 @@ VERBS: dict[str, Callable[[Table, int], object]] = {
     "create tag": lambda t, who: t.create_tag(f"new{who}"),
     "delete tag": lambda t, who: t.delete_tag("old"),
     "remove orphans": lambda t, who: t.remove_orphan_files(),
+    "rewrite manifests": lambda t, who: t.rewrite_manifests(),
 }
 REFUSALS = (Conflict, InvalidInput, NotFound, AlreadyExists, OutsideScope)
 
 
 def verbs_of(kind: str) -> list[str]:
-    has_buckets = TABLES[kind].properties.get("bucket", "-1") != "-1"
-    return [verb for verb in VERBS if verb != "rescale" or has_buckets]
+    has_buckets = SCHEMAS[kind].properties.get("bucket", "-1") != "-1"
+    own = {"rescale": has_buckets, "rewrite manifests": kind in ICEBERG}
+    return [verb for verb in VERBS if own.get(verb, True)]
 
 
 class Meanwhile:
@@ -132,7 +156,7 @@ class Meanwhile:
             return found
 
         def call(*arguments: Any, **how: Any) -> Any:
-            publishes = name == "create" and arguments[0].startswith("snapshot/")
+            publishes = name == "create" and arguments[0].startswith(ROOTS)
             if (self.moments == 0 and name in self.CHANGES) or publishes:
                 self.moments += 1
                 if self._act and self.moments - 1 == self._moment:
@@ -146,8 +170,8 @@ class Meanwhile:
 def _files(kind: str) -> dict[str, bytes]:
     """Of a table with files on several levels, deleted rows, a tag that is not the newest snapshot, and an orphan."""
     store = MemoryFiles()
-    table = Table("t", store, dialect)
-    create(table, TABLES[kind])
+    table = table_of(kind, store)
+    create(table, SCHEMAS[kind])
     table.append(pa.concat_tables([rows(1, 2, 3), rows(5, 6, dt="b")]))
     table.append(rows(4))
     table.create_tag("old")
@@ -156,7 +180,7 @@ def _files(kind: str) -> dict[str, bytes]:
     table.compact(full=True)
     table.delete("id = 7")
     table.append(pa.concat_tables([rows(9), rows(10, dt="b")]))
-    store.write(ORPHAN, b"x")
+    store.write(orphan(kind), b"x")
     return {each.path: store.read(each.path) for each in store.list("")}
 
 
@@ -169,9 +193,9 @@ def made(kind: str) -> MemoryFiles:
     return store
 
 
-def asked(verb: str, store: Any, who: int) -> LakeError | None:
+def asked(kind: str, verb: str, store: Any, who: int) -> LakeError | None:
     try:
-        VERBS[verb](Table("t", store, dialect), who)
+        VERBS[verb](table_of(kind, store), who)
     except LakeError as error:
         return error
     return None
@@ -182,9 +206,14 @@ def content(table: Table, **version: Any) -> list[tuple[Any, ...]]:
     return sorted(zip(*(found[name].to_pylist() for name in found.column_names), strict=True))
 
 
-def state(store: MemoryFiles) -> tuple[Any, ...]:
-    table = Table("t", store, dialect)
-    tags = sorted(table.inspect.tags()["tag_name"].to_pylist())
+def tags_of(table: Table) -> list[str]:
+    tags = table.inspect.tags()
+    return sorted(tags[tags.column_names[0]].to_pylist())
+
+
+def state(kind: str, store: MemoryFiles) -> tuple[Any, ...]:
+    table = table_of(kind, store)
+    tags = tags_of(table)
     return content(table), sorted(table.schema.names), tags
 
 
@@ -192,29 +221,37 @@ def state(store: MemoryFiles) -> tuple[Any, ...]:
 def in_turn(kind: str, *verbs: tuple[str, int]) -> tuple[Any, ...]:
     store = made(kind)
     for verb, who in verbs:
-        asked(verb, store, who)
-    return state(store)
+        asked(kind, verb, store, who)
+    return state(kind, store)
 
 
 @cache
 def moments(kind: str, verb: str) -> int:
     store = Meanwhile(made(kind))
-    asked(verb, store, 1)
+    asked(kind, verb, store, 1)
     return store.moments
 
 
-def check_whole(store: MemoryFiles) -> None:
+def check_whole(kind: str, store: MemoryFiles) -> None:
+    """What the metadata counts is there, and so is each tag; see the format's own for the rest."""
+    table = table_of(kind, store)
+    rows = content(table)
+    assert table.scan().count() == len(rows)
+    (check_levels if kind in TABLES else check_deletes)(table, rows)
+    for tag in tags_of(table):
+        content(table, tag=tag)
+
+
+def check_levels(table: Table, rows: list[tuple[Any, ...]]) -> None:
     """Keys are there once, on each level above 0 of a bucket too; vectors speak of files that are there; all is counted."""
-    table = Table("t", store, dialect)
-    base, found = table._view(), content(table)
-    entries = base.files().entries
-    assert table.scan().count() == len(found)
-    assert (base.state.document or {}).get("totalRecordCount", 0) == sum(entries["_ROW_COUNT"].to_pylist())
-    marked = manifest.vectors(manifest.read_index(store, base.state.document))["of"].to_pylist()
+    base = table._view()
+    entries, document = base.files().entries, base.state.document or {}
+    assert document.get("totalRecordCount", 0) == sum(entries["_ROW_COUNT"].to_pylist())
+    marked = manifest.vectors(manifest.read_index(base.reader, base.state.document))["of"].to_pylist()
     assert len(set(marked)) == len(marked)
     assert set(marked) <= set(entries["_FILE_NAME"].to_pylist())
     if table.schema.primary_key and len(entries):
-        keys = [(id, dt) if "dt" in table.schema.primary_key else id for id, _, dt in found]
+        keys = [(id, dt) if "dt" in table.schema.primary_key else id for id, _, dt in rows]
         assert len(set(keys)) == len(keys)
         low, high = scan.key_ranks(entries, table.schema)
         places = zip(scan.bucket_codes(entries).tolist(), entries["_LEVEL"].to_pylist(), low, high, strict=True)
@@ -222,45 +259,59 @@ def check_whole(store: MemoryFiles) -> None:
         assert not [
             pair for pair in itertools.pairwise(above) if pair[0][:2] == pair[1][:2] and pair[0][3] >= pair[1][2]
         ]
-    for tag in table.inspect.tags()["tag_name"].to_pylist():
-        content(table, tag=tag)
+
+
+def check_deletes(table: Table, rows: list[tuple[Any, ...]]) -> None:
+    """The summary counts the live files; of each data file there is at most one vector, and what it is of is live."""
+    files, deletes = table.inspect.files(), table.inspect.delete_files()
+    live = files["path"].to_pylist()
+    assert len(set(live)) == len(live)
+    if summary := (table.inspect.snapshots()["summary"].to_pylist() or [None])[-1]:
+        assert int(dict(summary)["total-data-files"]) == len(live)
+    marked = [path for path in deletes["referenced_data_file"].to_pylist() if path is not None]
+    if table.schema.properties.get("format-version") == "3":
+        assert len(set(marked)) == len(marked)
+        assert set(marked) <= set(live)
 
 
 def race(kind: str, verb: str, other: str, moment: int) -> None:
     store, theirs = made(kind), list[LakeError | None]()
-    refused = asked(verb, Meanwhile(store, moment, lambda: theirs.append(asked(other, store, 2))), 1)
+    refused = asked(kind, verb, Meanwhile(store, moment, lambda: theirs.append(asked(kind, other, store, 2))), 1)
     where = f"{verb!r} is told {refused!r}; {other!r}, at moment {moment}, {theirs!r}"
     assert theirs, where
     assert refused is None or isinstance(refused, REFUSALS), where
-    after, orders = state(store), [((other, 2), (verb, 1)), ((verb, 1), (other, 2))]
+    after, orders = state(kind, store), [((other, 2), (verb, 1)), ((verb, 1), (other, 2))]
     if refused is not None and theirs[0] is None:
         orders = [((other, 2),)]
     elif theirs[0] is not None:
         orders += [((verb, 1),)]
     assert any(after == in_turn(kind, *order) for order in orders), where
-    check_whole(store)
-    table = Table("t", store, dialect)
+    check_whole(kind, store)
+    table = table_of(kind, store)
     if not {"roll back", "delete tag"} & {verb, other}:  # Which leave files to the sweep.
-        ours = {each.path for each in table._view().orphans(2**62)} - {ORPHAN}
+        ours = {each.path for each in table._view().orphans(2**62)} - {orphan(kind)}
         assert not ours, where
     if moment % 2 == 0:
         table.expire_snapshots(retain_last=1)
         table.remove_orphan_files(datetime.timedelta(days=-1))
-        assert state(store) == after, where
-        check_whole(store)
+        assert state(kind, store) == after, where
+        check_whole(kind, store)
 
 
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("verb", VERBS)
-def test_two_at_once(verb: str) -> None:
+def test_two_at_once(verb: str, format: str) -> None:
     """Each verb beside each other one, on one kind of table or another; of two that differ the one happens within the other."""
     for other in VERBS:
         one, two = list(VERBS).index(verb), list(VERBS).index(other)
-        kinds = [kind for kind in TABLES if {verb, other} <= {*verbs_of(kind)} and moments(kind, verb)]
+        tables = FORMATS[format][1]
+        kinds = [kind for kind in tables if {verb, other} <= {*verbs_of(kind)} and moments(kind, verb)]
         turn = one * 3 + two
         if not EVERYWHERE:
-            kinds = kinds[turn % len(kinds) :][:1] if kinds and (one + two) % 2 == (one < two) else []
+            is_chosen = (one + two) % (2 if format == "paimon" else 4) == (one < two)
+            kinds = kinds[turn % len(kinds) :][:1] if kinds and is_chosen else []
         for kind in kinds:
-            race(kind, verb, other, turn // len(TABLES) % moments(kind, verb))
+            race(kind, verb, other, turn // len(tables) % moments(kind, verb))
 
 
 @pytest.mark.parametrize(
