@@ -2,15 +2,18 @@
 
 A test that asks for `spark` is marked so by itself, and goes first. What starts Dagster in other processes is marked `dagster`.
 `make test-fast` leaves out both, and what is `slow`: tests of some files, and those in `slow.txt`. Of a test that is parametrized by `seed`, as many seeds run as `LAKEFORMAT_SEEDS` asks for: 1 in
-`make test-fast`, 3 in `make test`, all in `make test-long`, or of a test that is named.
+`make test-fast`, 3 in `make test`, all in `make test-long`, or of a test that is named. Of a test on Spark with several parameters,
+`make test` takes as few combinations as meet each value of each parameter; which ones depends on the test's name.
 """
 
 import ast
+import gc
 import os
 import shutil
 import sys
 import tempfile
 import warnings
+import zlib
 from collections import defaultdict
 from contextlib import contextmanager
 from functools import cache
@@ -32,6 +35,8 @@ if "PYTEST_DEBUG_TEMPROOT" not in os.environ and MEMORY.is_dir() and shutil.disk
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
+# Of each JVM, those of other processes too: none lives long enough to gain by better code.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
 
 SEEDS = max(int(os.environ.get("LAKEFORMAT_SEEDS", "150")) // 50, 1)  # Of a test that is asked for with each `seed`.
@@ -49,15 +54,28 @@ def pytest_collection_modifyitems(config, items):
     if not any("::" in each for each in config.args):
         config.hook.pytest_deselected(items=[item for item in items if _seed(item) >= SEEDS])
         items[:] = [item for item in items if _seed(item) < SEEDS]
+    by_test = defaultdict(list)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or _runs_on_spark(item):
             item.add_marker("spark")
+        if item.get_closest_marker("spark") and hasattr(item, "callspec"):
+            by_test[item.nodeid.partition("[")[0]].append(item)
+    if not any("::" in each for each in config.args) and SEEDS <= 20:
+        left_out = {each for name, found in by_test.items() for each in set(found) - set(_met(name, found))}
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+    for item in items:
         if item.path.stem in SLOW or item.path.parent.name == "package" or item.nodeid.partition("[")[0] in slow:
             item.add_marker("slow")
         if item.path.parent.name == "dagster" and _starts_processes(item.path):
             item.add_marker("dagster")
     # One process then has most of the tests that need a session, while the other has the rest, and takes of these what is left.
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+def pytest_collection_finish():
+    gc.collect()
+    gc.freeze()  # Half a million objects of modules and tests, which no collection need look at again.
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -74,6 +92,22 @@ def _runs_on_spark(item):
     """Whether one of the test's parameters is the Spark engine, whose session its fixtures ask for by name."""
     values = item.callspec.params.values() if hasattr(item, "callspec") else ()
     return any(isinstance(value, str) and value.startswith("spark") for value in values)
+
+
+def _met(name, items):
+    """Few of the items of a test, by which each value of each of its parameters is met."""
+    start = zlib.crc32(name.encode()) % len(items)
+    left, chosen, met = [*items[start:], *items[:start]], [], set()
+    while left:
+        values, found = max(
+            ((set(each.callspec.indices.items()) - met, each) for each in left), key=lambda pair: len(pair[0])
+        )
+        if not values:
+            break
+        met |= values
+        chosen.append(found)
+        left.remove(found)
+    return chosen
 
 
 def _seed(item):
@@ -112,7 +146,6 @@ def spark(pytestconfig):
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
