@@ -100,7 +100,7 @@ def test_rows_merge_with_what_higher_levels_have_of_them_once(tmp_path, engine, 
         table = lake.create_table("d.t", SCHEMA, format="paimon", primary_key=["id", "j"], properties=given)
         model = {}
         wide = chance.choice([8, 60])
-        for _ in range(7):
+        for turn in range(7):
             rows = []
             for _ in range(chance.choice([1, 3, wide])):
                 key = chance.randrange(wide), chance.choice("ab")
@@ -131,7 +131,7 @@ def test_rows_merge_with_what_higher_levels_have_of_them_once(tmp_path, engine, 
             if engine == "first-row":  # Others read these levels without merging.
                 assert sum(table.inspect.files()["row_count"].to_pylist()) == len(model), seed
             deepest = max(deepest, len(levels))
-            if option == "lookup":
+            if option == "lookup" and turn % 3 == 0:  # From the first change on each time.
                 assert replayed(table) == model, (engine, seed)
         table.compact(full=True)
         found = {(r["id"], r["j"]): (r["n"], r["v"]) for r in table.scan().to_arrow().to_pylist()}
