@@ -31,7 +31,7 @@ _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 
 def adopt(store: Reader, task: AdoptTask) -> Adopted:
     """The file as one of the table. Raises `NotFound`, and `InvalidInput` for what is no Parquet file, for columns that do not
-    fit the table's, and where nothing tells which partition it is."""
+    fit the table's, and where its partition is unknown."""
     try:
         file: parquet.File = opened(store, task.path, "parquet")
     except NoSuchFile as error:
@@ -62,12 +62,12 @@ class _File:
 
     def adopted(self) -> Adopted:
         layout, rows = self._task.layout, self._file.row_count
-        told = self._file.statistics(self._held)
-        self._check(told)
+        footer = self._file.statistics(self._held)
+        self._check(footer)
         if not rows:
             return Adopted(None, self._has_ids)
         wanted = {each.id: each for each in layout.fields}
-        stats = {each.id: _as(told[each.id], each, wanted[each.id]) for each in self._held}
+        stats = {each.id: _as(footer[each.id], each, wanted[each.id]) for each in self._held}
         written = WrittenFile(
             path=self._task.path,
             partition=self._partition(stats),
@@ -79,7 +79,7 @@ class _File:
         )
         return Adopted(written, self._has_ids)
 
-    def _check(self, told: Mapping[int, ColumnStats]) -> None:
+    def _check(self, footer: Mapping[int, ColumnStats]) -> None:
         """Whether the table could have written these columns."""
         wanted = {each.id: each for each in self._task.layout.fields}
         names = {each.id: each.names for each in self._task.mapping}
@@ -92,11 +92,11 @@ class _File:
                     "without field ids, or append its rows"
                 )
             self._fits(each, column, each.name)
-            if not column.nullable and told[each.id].null_count != 0 and self._file.row_count:
-                found = told[each.id].null_count
+            nulls = footer[each.id].null_count
+            if not column.nullable and nulls != 0 and self._file.row_count:
+                counted = "nulls, or its footer does not count them" if nulls is None else f"{nulls} nulls"
                 raise self._wrong(
-                    f"column {each.name!r} holds {'nulls, as far as its footer tells' if found is None else f'{found} nulls'}, "
-                    "and the table wants a value in each row; append its rows"
+                    f"column {each.name!r} holds {counted}, and the table wants a value in each row; append its rows"
                 )
         held = {each.id for each in self._held}
         here = {p.source for p in self._task.layout.partition_by if p.transform.kind is TransformKind.IDENTITY}
@@ -165,20 +165,20 @@ class _File:
             found.append(self._one(values, source, each))
         return tuple(found)
 
-    def _ends(self, source: Field, told: ColumnStats, by: PartitionField) -> pa.Array:
-        """The least and the greatest value, and a null if there is one. The column is read where the footer does not tell."""
-        texts = [v for v in (told.minimum, told.maximum) if isinstance(v, str | bytes)]
+    def _ends(self, source: Field, stats: ColumnStats, by: PartitionField) -> pa.Array:
+        """The least and the greatest value, and a null if there is one. The column is read where the footer lacks them."""
+        texts = [v for v in (stats.minimum, stats.maximum) if isinstance(v, str | bytes)]
         floats = isinstance(source.type, Scalar) and source.type.kind in (Kind.FLOAT, Kind.DOUBLE)
-        nulls = told.null_count
+        nulls = stats.null_count
         empty = nulls is not None and nulls == self._file.row_count
         if (
             nulls is None
             or floats
-            or (not empty and None in (told.minimum, told.maximum))
+            or (not empty and None in (stats.minimum, stats.maximum))
             or any(len(t) >= _LONG for t in texts)
         ):
             return self._read(source)
-        values = [] if empty else [told.minimum, told.maximum]
+        values = [] if empty else [stats.minimum, stats.maximum]
         return waist.column([*values, *([None] if nulls else [])], source.type)
 
     def _read(self, source: Field) -> pa.Array:
@@ -197,7 +197,7 @@ class _File:
         if len(partitions) > 1 or (not ordered and len(values.unique()) > 1):
             shown = " to ".join(repr(each.as_py()) for each in values[:2])
             raise self._wrong(
-                f"its rows are in more than one partition of {by.transform}({by.source}), or that cannot be told: {source.name!r} "
+                f"its rows are in more than one partition of {by.transform}({by.source}), or may be: {source.name!r} "
                 f"holds {shown}{' and nulls' if values.null_count else ''}; append its rows"
             )
         return worker.partition_value(partitions[0])
@@ -254,10 +254,10 @@ def _reads_as(held: Type, wanted: Type) -> bool:
     return False
 
 
-def _as(told: ColumnStats, held: Field, wanted: Field) -> ColumnStats:
-    """What the footer tells, in values of the table's type."""
-    if held.type == wanted.type or not isinstance(held.type, Scalar) or told.minimum is None or told.maximum is None:
-        return told
-    ends = casts.project(waist.column([told.minimum, told.maximum], held.type), held.type, wanted.type, held.name)
+def _as(stats: ColumnStats, held: Field, wanted: Field) -> ColumnStats:
+    """The footer's statistics in values of the table's type."""
+    if held.type == wanted.type or not isinstance(held.type, Scalar) or stats.minimum is None or stats.maximum is None:
+        return stats
+    ends = casts.project(waist.column([stats.minimum, stats.maximum], held.type), held.type, wanted.type, held.name)
     low, high = (worker.partition_value(each) for each in ends)
-    return replace(told, minimum=low, maximum=high)
+    return replace(stats, minimum=low, maximum=high)

@@ -159,7 +159,7 @@ def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
     if task.changelog is None:
         return made
     try:
-        return [*made, *write(store, _told(store, task), task.changelog)]
+        return [*made, *write(store, _changelog(store, task), task.changelog)]
     except BaseException:
         with suppress(LakeError):
             store.delete([file.path for file in made])
@@ -313,14 +313,12 @@ def _known(file: Any, task: ReadTask, place: int, path: str) -> tuple[dict[int, 
 
 
 def _fields(file: Any, task: ReadTask) -> tuple[Field, ...]:
-    """The columns that the file holds, with their ids: by name, as the file tells, or as the table's mapping of names does."""
+    """The file's columns with their ids: from `task.file_fields` by name, from the file, or from the table's name mapping."""
     found: tuple[Field, ...] = file.fields(task.file_fields)
     if task.file_fields is not None or not found or any(each.id != NO_ID for each in found):
         return found
     if not task.mapping:
-        raise CorruptFile(
-            "no column has a field id, and the table does not tell which column is which (schema.name-mapping.default)"
-        )
+        raise CorruptFile("no column has a field id, and the table has no name mapping (schema.name-mapping.default)")
     return identified(found, task.mapping)
 
 
@@ -330,25 +328,25 @@ def identified(fields: tuple[Field, ...], mapping: tuple[Named, ...]) -> tuple[F
     return tuple(_with_id(each, known[each.name]) for each in fields if each.name in known)
 
 
-def _with_id(held: Field, told: Named) -> Field:
+def _with_id(held: Field, mapped: Named) -> Field:
     match held.type:
         case Row(parts):
-            return replace(held, id=told.id, type=Row(identified(parts, told.parts)))
+            return replace(held, id=mapped.id, type=Row(identified(parts, mapped.parts)))
         case ListOf() | MapOf():
-            return replace(held, id=told.id, type=rebuild(held.type, partial(_part, told.parts)))
-    return replace(held, id=told.id)
+            return replace(held, id=mapped.id, type=rebuild(held.type, partial(_part, mapped.parts)))
+    return replace(held, id=mapped.id)
 
 
 def _part(mapping: tuple[Named, ...], part: Field) -> Field:
     """An element, a key or a value; writers call elements as they like."""
     name = part.name if part.name in ("key", "value") else "element"
-    told = next((each for each in mapping if name in each.names), None)
-    return part if told is None else _with_id(part, told)
+    mapped = next((each for each in mapping if name in each.names), None)
+    return part if mapped is None else _with_id(part, mapped)
 
 
 @contextmanager
 def _blamed(path: str) -> Iterator[None]:
-    """Whatever goes wrong inside is told of `path`; no other library's error leaves."""
+    """Put `path` into errors raised inside; no other library's error leaves."""
     try:
         yield
     except NoSuchFile as error:
@@ -366,14 +364,14 @@ def _blamed(path: str) -> Iterator[None]:
 def _descended(
     batch: pa.RecordBatch, given: tuple[Field, ...], position: int, first_id: int | None, updated: int
 ) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
-    """A file's rows with `ROW_ID` and `LAST_UPDATED`: what its columns say, else what follows from where a row lies."""
+    """A file's rows with `ROW_ID` and `LAST_UPDATED`: the values of its columns, else those that follow from a row's position."""
     held = {part.id: part for part in given}
     count = batch.num_rows
-    for each, told in (
+    for each, inherited in (
         (ROW_ID, np.arange(count) + position + (first_id or 0)),
         (LAST_UPDATED, np.full(count, updated)),
     ):
-        values = casts.nulls(count, pa.int64()) if first_id is None else pa.array(told)
+        values = casts.nulls(count, pa.int64()) if first_id is None else pa.array(inherited)
         if each.id in held:
             place = batch.schema.get_field_index(held[each.id].name)
             batch = batch.set_column(place, held[each.id].name, pc.coalesce(batch.column(place), values))
@@ -439,7 +437,7 @@ def _pruned_type(held: Type, wanted: Type) -> Type:
         case Row(parts), Row(asked):
             types = {each.id: each.type for each in asked}
             kept = tuple(_pruned(part, types[part.id]) for part in parts if part.id in types)
-            return Row(kept or parts[:1])  # Some part must be read to tell which rows are null.
+            return Row(kept or parts[:1])  # Nulls of the row itself are read from a part.
         case ListOf(element), ListOf(asked_element):
             return ListOf(_pruned(element, asked_element.type))
         case MapOf(key, value), MapOf(asked_key, asked_value):
@@ -493,8 +491,8 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
-def _told(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
-    """What became of the rows there were, section by section."""
+def _changelog(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
+    """The rows of the changelog: how the merged rows differ from those before, section by section."""
     for each, earlier in zip(task.read, task.before, strict=True):
         assert each.merge is not None, each
         schema = arrow_schema(each.fields)
@@ -589,7 +587,7 @@ def _buckets(batch: pa.RecordBatch, rule: BucketRule, fields: tuple[Field, ...])
 
 
 def partition_value(scalar: pa.Scalar) -> Any:
-    """A partition's value as `WrittenFile` tells it; one NaN stands for all. Raises `InvalidInput` for one that Python lacks."""
+    """A partition's value as `WrittenFile` holds it; one NaN stands for all. Raises `InvalidInput` for one that Python lacks."""
     if pa.types.is_timestamp(scalar.type):
         return scalar.value
     try:

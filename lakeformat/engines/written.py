@@ -1,4 +1,4 @@
-"""The files of one write: rows wait, become files piece by piece, and are told as `WrittenFile`s."""
+"""The files of one write: rows wait, become files piece by piece, and are returned as `WrittenFile`s."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ def _whole_number(options: Mapping[str, str], name: str | None, default: int) ->
 
 @contextmanager
 def _unwritable(path: str) -> Iterator[None]:
-    """Whatever goes wrong inside is told of `path`; no other library's error leaves."""
+    """Put `path` into errors raised inside; no other library's error leaves."""
     try:
         yield
     except (LakeError, MemoryError):

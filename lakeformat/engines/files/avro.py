@@ -49,7 +49,7 @@ class File:
         self._head = avro.read_head(self._data)
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
-        """The columns that are there: those of `named`, matched by name; without, as the ids in the file tell."""
+        """The columns that are there: those of `named`, matched by name; without, with the ids in the file."""
         if named is None:
             return avro_fields.parse(self._head.schema)
         types = {each.name: each.type for each in named}

@@ -1,4 +1,4 @@
-"""Names of new files: no other write has them, and those of a job's tasks tell whose they are."""
+"""Names of new files: no other write has them, and those of a job's tasks name the job."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class File:
         self.row_count: int | None = self._file.nrows
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
-        """The columns that are there: those of `named`, matched by name; without, as the attributes of their types tell."""
+        """The columns that are there: those of `named`, matched by name; without, by the attributes of their types."""
         if named is not None:
             return present(named, list(self._file.schema))
         return tuple(_own_field(each) for each in self._file.schema)
@@ -156,7 +156,7 @@ class Output:
 
 
 def _timestamp_bounds(source: Any) -> Iterator[int]:
-    """The least and greatest timestamps that the footer tells, in milliseconds, of all columns.
+    """The least and greatest timestamps in the footer, in milliseconds, of all columns.
 
     ORC specification v1, "File Tail": `ColumnStatistics.timestampStatistics`.
     """
@@ -288,7 +288,7 @@ def _right_seconds(array: pa.Array, utc_offset: Callable[[], int]) -> pa.Array:
     Java's writer rounds the seconds before 1970 up, in UTC, and leaves the fraction. Java's reader subtracts one second
     where the seconds are negative and the fraction is a millisecond or more. Arrow's reader does the same, but only after
     it has shifted the seconds to the writer's time zone. Where the shift changes the sign, Arrow is one second late (east
-    of UTC) or early (west). No time zone changed its offset within a day of 1970, so that one offset tells which.
+    of UTC) or early (west). No time zone changed its offset within a day of 1970, so that one offset decides which.
     """
     if not pa.types.is_timestamp(array.type) or array.type.tz is not None:
         return array
@@ -318,15 +318,16 @@ def _has_mended(type: Type) -> bool:
 
 
 def _own_field(held: pa.Field) -> Field:
-    """A column as its file tells of it (Iceberg specification, Appendix A, ORC)."""
-    told = held.metadata or {}
-    return Field(int(told.get(_ID, NO_ID)), held.name, _told_type(held.type, told), told.get(_REQUIRED) != b"true")
+    """A column by the attributes in its file (Iceberg specification, Appendix A, ORC)."""
+    attributes = held.metadata or {}
+    type = _attributed_type(held.type, attributes)
+    return Field(int(attributes.get(_ID, NO_ID)), held.name, type, attributes.get(_REQUIRED) != b"true")
 
 
-def _told_type(held: pa.DataType, told: Mapping[bytes, bytes]) -> Type:
-    if pa.types.is_timestamp(held) and told.get(_UNIT) == b"NANOS":
+def _attributed_type(held: pa.DataType, attributes: Mapping[bytes, bytes]) -> Type:
+    if pa.types.is_timestamp(held) and attributes.get(_UNIT) == b"NANOS":
         return scalar(Kind.TIMESTAMP if held.tz is None else Kind.TIMESTAMP_TZ, 9)
-    if told.get(_LONG) == b"TIME":
+    if attributes.get(_LONG) == b"TIME":
         return scalar(Kind.TIME_MICROS)
     return _own_type(held)
 
@@ -359,8 +360,10 @@ def _own_type(held: pa.DataType) -> Type:
 
 def _file_field(field: Field, with_ids: bool, name: str | None = None) -> pa.Field:
     """A column of the file, with its id in the attributes of its type where that is asked for."""
-    told = {_ID: str(field.id), _REQUIRED: str(not field.nullable).lower(), **_marks(field.type)} if with_ids else None
-    return pa.field(name or field.name, _file_type(field.type, with_ids), metadata=told)
+    attributes = (
+        {_ID: str(field.id), _REQUIRED: str(not field.nullable).lower(), **_marks(field.type)} if with_ids else None
+    )
+    return pa.field(name or field.name, _file_type(field.type, with_ids), metadata=attributes)
 
 
 def _file_type(type: Type, with_ids: bool = False) -> pa.DataType:

@@ -48,7 +48,7 @@ class File:
         self.row_count: int | None = self._file.metadata.num_rows
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
-        """The columns that are there: those of `named`, matched by name; without, as the ids in the file tell."""
+        """The columns that are there: those of `named`, matched by name; without, with the ids in the file."""
         schema = self._file.schema_arrow
         if named is not None:
             return present(named, list(schema))
@@ -70,7 +70,7 @@ class File:
         return tuple(each.path for each in leaves if each.logical_type.type in ("UNKNOWN", "NULL"))
 
     def statistics(self, fields: tuple[Field, ...]) -> dict[int, ColumnStats]:
-        """What the footer tells of `fields`, all of the file's, by field id."""
+        """The footer's statistics of `fields`, all of the file's, by field id."""
         return statistics.from_footer(self._file.metadata, fields)
 
     def row_groups(self, pushed: pc.Expression | None) -> tuple[int, int]:
@@ -125,14 +125,14 @@ class File:
         if digits <= 6:
             yield from micros.iter_batches(**options)
             return
-        # Arrow does not say when nanoseconds overflow: microseconds tell where they would.
+        # Arrow does not say when nanoseconds overflow: microseconds show where they would.
         for nanos, wide in zip(file.iter_batches(**options), micros.iter_batches(**options), strict=True):
             found = [(nanos.column(each.name), wide.column(each.name), each) for each in fields]
             reaching = [casts.near(*each[:2]) if each[2].id in far_as_null else self._reaching(*each) for each in found]
             yield pa.RecordBatch.from_arrays(reaching, names=[each.name for each in fields])
 
     def _runs(self, groups: list[int], leaves: list[int], batch_rows: int) -> Iterator[tuple[list[int], int]]:
-        """(row groups in a row that are read together, rows of a batch), both by the bytes that the footer tells."""
+        """(row groups in a row that are read together, rows of a batch), both by the sizes in the footer."""
         run: list[int] = []
         stored, rows = 0, batch_rows
         for group in groups:
@@ -171,7 +171,7 @@ class File:
         return nanos
 
     def _surviving(self, pushed: pc.Expression) -> list[int]:
-        """Row groups whose statistics do not exclude `pushed`; all of them where it cannot be told."""
+        """Row groups whose statistics do not exclude `pushed`; all of them where that cannot be evaluated."""
         try:
             self._source.seek(0)
             import pyarrow.dataset as ds  # Imports pandas, where that is installed: a second that few reads need.

@@ -29,7 +29,7 @@ def of_rows(table: pa.Table, fields: tuple[Field, ...]) -> dict[int, ColumnStats
 
 
 def beside_footer(table: pa.Table, fields: tuple[Field, ...], int96: bool) -> dict[int, ColumnStats]:
-    """What a footer of `table` would not tell, by field id: NaNs, long texts, INT96 timestamps, nested nulls."""
+    """Statistics that a footer of `table` would lack, by field id: NaNs, long texts, INT96 timestamps, nested nulls."""
     found = {}
     for i, field in enumerate(fields):
         match field.type:
@@ -51,8 +51,8 @@ def from_footer(
 ) -> dict[int, ColumnStats]:
     """Statistics of the columns `fields` (all of a file's, in order), by field id.
 
-    `extra` says per row group what the footer does not (see `beside_footer`). A column with no row group that tells
-    of it has bounds of None.
+    `extra` has per row group what the footer lacks (see `beside_footer`). Bounds are None where a row group with values
+    has none.
     """
     found: dict[int, list[ColumnStats]] = {field.id: [] for field in fields}
     for group in range(metadata.num_row_groups):
@@ -71,7 +71,7 @@ def from_footer(
 
 
 def merge(parts: Iterable[ColumnStats]) -> ColumnStats:
-    """Statistics of rows that `parts` tell of piece by piece; bounds only where every piece with values has them."""
+    """The statistics of all rows of `parts`; bounds only where every part with values has them."""
     minimum = maximum = None
     nulls: int | None = 0
     values = nans = size = 0
@@ -132,7 +132,7 @@ def _python(value: pa.Scalar, type: Scalar) -> Any:
 
 def _of_chunk(chunks: Sequence[pq.ColumnChunkMetaData], type: Type, rows: int, size: int) -> ColumnStats:
     if not isinstance(type, Scalar):
-        # The definition levels of a leaf do not tell a null list from an empty one, so that only rows could.
+        # The definition levels of a leaf do not distinguish a null list from an empty one; only rows do.
         return ColumnStats(None, None, None, rows, 0, size)
     stats = chunks[0].statistics
     if stats is None:

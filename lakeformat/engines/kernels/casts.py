@@ -64,7 +64,7 @@ def initial(field: Field, length: int, constants: Mapping[int, Any] = _NOTHING) 
 def project(
     array: pa.Array, source: Type, target: Type, name: str, constants: Mapping[int, Any] = _NOTHING
 ) -> pa.Array:
-    """A column of logical type `source` as `target`, whose parts are found by field id (collections' parts: by place).
+    """A column of logical type `source` as `target`, whose parts are found by field id (collections' parts: by position).
 
     `array` may be any Arrow form of `source`. Widening, and casts as SQL has them; a value that does not fit raises
     `InvalidInput` with the column's `name`. A part of a row that `source` lacks is what `constants` has for its field id, else

@@ -127,7 +127,7 @@ def deleted(
     positions: np.ndarray,
     keys: Sequence[tuple[KeySet, Sequence[pa.Array]]] = (),
 ) -> np.ndarray | None:
-    """For each row whether it is deleted, as `apply_deletes` has it; None where nothing tells of any."""
+    """For each row whether it is deleted, as `apply_deletes` has it; None where no delete can apply."""
     low, high = np.searchsorted(positions, (first_position, first_position + batch.num_rows))
     if low == high and not keys:
         return None

@@ -18,7 +18,7 @@ from lakeformat.model.order import Sort, ZOrder
 from lakeformat.model.schema import Field, find_part
 
 BATCH_ROWS = 1 << 17
-_SAMPLED = 64  # One row of so many tells where ranges begin.
+_SAMPLED = 64  # One row of so many is sampled for the bounds of ranges.
 _RANGES = 200  # Files that are open together.
 
 

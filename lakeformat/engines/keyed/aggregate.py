@@ -62,7 +62,7 @@ Result = Any  # np.ndarray or pa.Array
 
 
 def aggregate(how: Aggregation, values: pa.ChunkedArray, events: Events) -> Result:
-    """One value per key, of `values` by place. Raises `UnsupportedFeature` for what cannot be taken back."""
+    """One value per key, of `values` by position. Raises `UnsupportedFeature` for what cannot be taken back."""
     function, can_retract = FUNCTIONS[how.function]
     if events.retracts.any():
         if how.ignore_retract:

@@ -92,8 +92,8 @@ def moved(before: pa.RecordBatch, after: pa.RecordBatch, places: KeyPlaces, keye
     was = [before.column(name) for name in places.partition]
     known = Was(np.ones(before.num_rows, bool), was, was, before.column(BUCKET.name))
     kinds = pa.array(np.full(after.num_rows, int(keyed.kind), np.int8))
-    told = after.append_column(pa.field(VALUE_KIND.name, pa.int8(), nullable=False), kinds)
-    return key_values.with_names(settle(told, known, places, keyed.merge))
+    changed = after.append_column(pa.field(VALUE_KIND.name, pa.int8(), nullable=False), kinds)
+    return key_values.with_names(settle(changed, known, places, keyed.merge))
 
 
 class Placer:
@@ -141,7 +141,7 @@ class Placer:
             yield bucket.as_py(), group
 
     def finish(self) -> list[WrittenFile]:
-        """Nothing: no file tells where keys are."""
+        """No files: the places of keys are not stored."""
         return []
 
     def _settle(self, batch: pa.RecordBatch) -> pa.RecordBatch:

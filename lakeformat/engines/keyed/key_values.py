@@ -58,7 +58,7 @@ def with_kinds(batch: pa.RecordBatch, task: WriteTask) -> pa.RecordBatch:
 
 
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The kind of each row by its name, as rows to be written tell it."""
+    """Replace the number of each row's kind by its name, as rows to be written have it."""
     names = row_kinds().take(batch.column(VALUE_KIND.name))
     return batch.drop_columns([VALUE_KIND.name]).append_column(ROW_KIND.name, names)
 

@@ -23,25 +23,25 @@ from lakeformat.model.work import FILE, POSITION, MergeEngine, MergeSpec, ReadTa
 from lakeformat.storage.store import Store
 
 _FEW = 1000  # Keys that files are asked for one by one.
-_TOLD = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.DATE, Kind.CHAR, Kind.VARCHAR, Kind.STRING)
+_PRUNABLE = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.DATE, Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 
 
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
-    """Read, change, write again; what the new rows replace on higher levels (`task.older`) is merged in, told and marked. Nothing
-    is written where `task.lifts` and the keys rise."""
+    """Read, change, write again; what the new rows replace on higher levels (`task.older`) is merged in, written to
+    the changelog and marked. Nothing is written where `task.lifts` and the keys rise."""
     if task.lifts and all(_rises(store, each) for each in task.read):
         return []
     if not task.older:
         return worker.rewrite(store, task)
     replaced: list[pa.RecordBatch] = []
-    told: list[pa.RecordBatch] = []
-    found = _settled(store, task, told) if task.marks is None else _rows(store, task, replaced)
+    changelog: list[pa.RecordBatch] = []
+    found = _settled(store, task, changelog) if task.marks is None else _rows(store, task, replaced)
     written = worker.write(store, found, task.write)
     try:
         if task.marks is not None and replaced:
             written += marks.write(store, replaced, task.marks)
-        if task.changelog is not None and told:
-            written += worker.write(store, told, task.changelog)
+        if task.changelog is not None and changelog:
+            written += worker.write(store, changelog, task.changelog)
         return written
     except BaseException:
         with suppress(LakeError):
@@ -65,9 +65,9 @@ def _rises(store: Store, task: ReadTask) -> bool:
     return True
 
 
-def _settled(store: Store, task: RewriteTask, told: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of each section, those of new keys merged with what the levels above have of them; `told` gets what became of the
-    rows there were."""
+def _settled(store: Store, task: RewriteTask, changelog: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of each section, those of new keys merged with what the levels above have of them; `changelog` gets the
+    rows that changed."""
     for each, earlier, older in zip(task.read, task.before, task.older, strict=True):
         assert each.merge is not None, each
         schema = arrow_schema(each.fields)
@@ -83,7 +83,7 @@ def _settled(store: Store, task: RewriteTask, told: list[pa.RecordBatch]) -> Ite
                 before = pa.concat_tables([before, found])
                 new = merge.merge(pa.concat_tables([found, new]), each.merge)
         if task.changelog is not None:
-            told += merge.difference(before, new, each.merge, task.compared).to_batches(worker.BATCH_ROWS)
+            changelog += merge.difference(before, new, each.merge, task.compared).to_batches(worker.BATCH_ROWS)
         yield from _kept(task, new.to_batches(worker.BATCH_ROWS))
 
 
@@ -114,7 +114,7 @@ def _key_set(fields: tuple[Field, ...], table: pa.Table) -> rows.KeySet:
 
 def _near(field: Field, table: pa.Table) -> Expression:
     """What holds of a key column in all rows of `table`, for files to leave out what is far from them."""
-    if not isinstance(field.type, Scalar) or field.type.kind not in _TOLD:
+    if not isinstance(field.type, Scalar) or field.type.kind not in _PRUNABLE:
         return ALWAYS
     values = pc.unique(table.column(field.name))
     if len(values) <= _FEW:

@@ -282,15 +282,15 @@ class _Several:
         return Events(self.starts, adds, nothing if older is None else older, nothing if retracts is None else retracts)
 
     def merged(self, reduce: Callable[[str], Result], spec: MergeSpec, is_gone: np.ndarray) -> pa.Table:
-        """One row per key: a single one as it is, else by `reduce`; `is_gone` tells which of those are -D."""
+        """One row per key: a single one as it is, else by `reduce`; those of `is_gone` are -D."""
         newest = self.ends - 1
-        told = {SEQUENCE.name, BUCKET.name, *spec.key, *spec.partition}  # By the newest row, whatever its kind is.
+        from_newest = {SEQUENCE.name, BUCKET.name, *spec.key, *spec.partition}  # Whatever its kind is.
         kinds = pa.array(np.where(is_gone, RowKind.DELETE, RowKind.INSERT).astype(np.int8))
         columns = []
         for name in self.table.schema.names:
             if name == VALUE_KIND.name:
                 columns.append(self._column(name, kinds))
-            elif name in told:
+            elif name in from_newest:
                 columns.append(self._column(name, newest))
             else:
                 columns.append(self._column(name, reduce(name)))

@@ -1,4 +1,4 @@
-"""Delete files -> what they tell of a data file. Each is read once, and kept by name while there is room."""
+"""Delete files -> the deleted rows of a data file. Each is read once, and kept by name while there is room."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Gone:
 
 
 def of(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> Gone:
-    """What `deletes` tell of the data file `path`. Raises `CorruptFile` for one that is missing or damaged."""
+    """The rows of the data file `path` that `deletes` remove. Raises `CorruptFile` for a missing or damaged delete file."""
     return Gone(positions(store, path, deletes), _keys(store, deletes))
 
 
@@ -163,7 +163,7 @@ class _Cache:
         self._held: OrderedDict[Any, Any] = OrderedDict()
 
     def get(self, store: Reader, file: DeleteFile, read: Callable[[Reader, DeleteFile], Any]) -> Any:
-        return self._made((_name(store, file), file.fields), lambda: _told(store, file, read))
+        return self._made((_name(store, file), file.fields), lambda: _read(store, file, read))
 
     def keys(self, store: Reader, fields: tuple[Field, ...], files: tuple[DeleteFile, ...]) -> KeySet:
         def make() -> KeySet:
@@ -192,7 +192,7 @@ def _name(store: Reader, file: DeleteFile) -> tuple[str, int | None]:
     return store.location(file.path), file.offset
 
 
-def _told(store: Reader, file: DeleteFile, read: Callable[[Reader, DeleteFile], Any]) -> Any:
+def _read(store: Reader, file: DeleteFile, read: Callable[[Reader, DeleteFile], Any]) -> Any:
     try:
         return read(store, file)
     except NoSuchFile as error:

@@ -49,7 +49,7 @@ def write(store: Store, batches: Iterable[pa.RecordBatch], task: DeleteTask) -> 
 
 
 def rewrite(store: Store, task: DeleteTask) -> list[WrittenFile]:
-    """What the earlier deletes of all targets tell, in new files."""
+    """The earlier deletes of all targets, in new files."""
     return _write(store, {each.path: np.array([], np.int64) for each in task.targets}, task)
 
 
@@ -148,7 +148,7 @@ def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: 
 
 
 def _between(paths: list[str], file: WrittenFile, column: int) -> tuple[str, ...]:
-    """Those of `paths` that a delete file can tell of, by its bounds."""
+    """Those of `paths` within the bounds of a delete file."""
     bounds = file.stats[column]
     return tuple(each for each in paths if bounds.minimum is None or bounds.minimum <= each <= bounds.maximum)
 

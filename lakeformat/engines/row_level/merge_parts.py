@@ -61,8 +61,8 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Files of the table that one worker merges, one a task; and of those with rows that change, in the same order, the files that
-    tell what was decided."""
+    """Files of the table that one worker merges, one a task; and of those with rows that change, in the same order, the files
+    of decisions."""
 
     tasks: tuple[ReadTask, ...]
     decisions: tuple[ReadTask, ...] = ()
@@ -107,7 +107,7 @@ class Workers(Protocol):
 
 class MergeByParts:
     """`decide`, `write` and `mark` of a merge's source that each worker can hold. `beside` is how files are written that are gone
-    when the merge is over; `paths` tells them."""
+    when the merge is over; `paths` lists them."""
 
     def __init__(self, store: Store, staged: Staged, beside: WriteTask, workers: Workers) -> None:
         self._store, self._staged, self._beside, self._workers = store, staged, beside, workers
@@ -120,8 +120,8 @@ class MergeByParts:
         made: list[Made] = self._workers.each(self._store, parts, work)
         decided = []
         for part, each in zip(parts, made, strict=True):
-            told = set(each.touched)
-            touched = tuple(task for task in part.tasks if task.paths[0] in told)
+            changed = set(each.touched)
+            touched = tuple(task for task in part.tasks if task.paths[0] in changed)
             decided.append(Part(touched, self._kept(outcomes.DECISIONS, each.beside)))
         paths = frozenset(path for each in made for path in each.touched)
         inserts = bool(merge.of(Group.NOT_MATCHED))
@@ -220,7 +220,7 @@ def _decide(merge: Merge, staged: Staged, layout: WriteTask, store: Store, part:
             choice = arrow_merge.decide(store, index, task)
             if choice is not None:
                 touched.append(task.paths[0])
-                yield _told(task.paths[0], choice)
+                yield _decisions(task.paths[0], choice)
 
     written = worker.write(store, decisions(), layout)
     matched = bitmap.encode(index.matched()) if merge.of(Group.NOT_MATCHED) else b""
@@ -275,8 +275,8 @@ def _read(store: Store, tasks: Iterable[ReadTask]) -> Iterator[pa.RecordBatch]:
         yield from worker.read(store, task)
 
 
-def _told(path: str, choice: Choice) -> pa.RecordBatch:
-    """What becomes of a file's rows, as `outcomes.DECISIONS`: of those that something becomes of."""
+def _decisions(path: str, choice: Choice) -> pa.RecordBatch:
+    """What becomes of a file's rows, as `outcomes.DECISIONS`; rows that stay as they are have none."""
     positions = np.flatnonzero(choice.clauses != outcomes.NONE)
     source = np.full(len(positions), outcomes.NONE, np.int64)
     source[np.searchsorted(positions, choice.updated)] = choice.source
@@ -286,7 +286,7 @@ def _told(path: str, choice: Choice) -> pa.RecordBatch:
 
 
 def _choices(store: Store, decisions: Sequence[ReadTask], counts: dict[str, int]) -> Iterator[tuple[str, Choice]]:
-    """What `_told` told, a file at a time."""
+    """The choices that `_decisions` wrote down, a file at a time."""
     for path, table in _by_file(_read(store, decisions)):
         positions, source, clause = (casts.flat(table[f.name]).to_numpy() for f in outcomes.DECISIONS[1:])
         clauses = np.full(counts[path], outcomes.NONE, np.int8)

@@ -36,7 +36,7 @@ def check(merge: Merge) -> None:
     both = beside(*(named(side, arrow_schema(fields).empty_table()) for side, fields in sides.items()))
     expression.mask(merge.condition, both)
     for each in merge.clauses:
-        with _told(each):
+        with _naming(each):
             expression.mask(each.condition, both)
             assigned(each, both, merge.target)
 
@@ -200,7 +200,7 @@ def choose(clauses: Clauses, rows: pa.Table) -> np.ndarray:
         if clause.condition == ALWAYS:
             choice[left] = place
             break
-        with _told(clause):
+        with _naming(clause):
             here = rows if len(left) == rows.num_rows else rows.take(pa.array(left))
             holds = _numpy(expression.mask(clause.condition, here))
         choice[left[holds]] = place
@@ -246,7 +246,7 @@ def changed(
         if not len(rows):
             continue
         here = target.take(pa.array(rows))
-        with _told(clause):
+        with _naming(clause):
             new = assigned(clause, beside(here, source(rows)) if clause.group is Group.MATCHED else here, merge.target)
         for each in new.schema.names:
             parts = pieces.setdefault(each, [columns[each]])
@@ -292,7 +292,7 @@ def inserted(merge: Merge, source: pa.Table) -> Iterator[pa.RecordBatch]:
     for place, clause in clauses:
         rows = np.flatnonzero(choice == place)
         if len(rows):
-            with _told(clause):
+            with _naming(clause):
                 yield assigned(clause, source.take(pa.array(rows)), merge.target)
 
 
@@ -469,8 +469,8 @@ def _slices(counts: np.ndarray) -> Iterator[np.ndarray]:
 
 
 @contextmanager
-def _told(clause: Clause) -> Iterator[None]:
-    """Errors inside say which clause they are about."""
+def _naming(clause: Clause) -> Iterator[None]:
+    """Put the clause into errors raised inside."""
     try:
         yield
     except LakeError as error:

@@ -113,8 +113,8 @@ def _partition_key(task: WriteTask, by: PartitionField) -> Column:
 
 
 def _bucket(frame: DataFrame, task: WriteTask, rule: BucketRule) -> Column:
-    """The bucket of each row: told by Spark itself where it can hash the key as Paimon does, which spares each row a way to Python
-    and back."""
+    """The bucket of each row: computed by Spark itself where it can hash the key as Paimon does, which spares each row a way to
+    Python and back."""
     fields = [find_field(task.fields, name) for name in rule.columns]
     found = [_words(frame.schema[each.name].dataType, F.col(quoted(each.name)), each.type) for each in fields]
     words = [each for each in found if each is not None]
@@ -126,7 +126,7 @@ def _bucket(frame: DataFrame, task: WriteTask, rule: BucketRule) -> Column:
 
 def _words(found: T.DataType, column: Column, type: Type) -> Column | None:
     """The eight bytes of a BinaryRow that hold the column, lowest first, in hexadecimal digits; None for a type of which Spark
-    does not tell them. A null, which keys do not have, counts as 0."""
+    does not give them. A null, which keys do not have, counts as 0."""
     kind = kind_of(type)
     if kind not in _WIDTHS or found != PLAIN[kind]:
         return None

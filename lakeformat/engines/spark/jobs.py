@@ -89,7 +89,7 @@ def _delete(store: Store, job: str) -> None:
 
 
 def _named(collect: Callable[[], Any]) -> Any:
-    """What `collect` gives. A mistake that a task before the last one found is told by its name, not as Spark's error."""
+    """What `collect` gives. An error of ours from a stage before the last is raised as itself, not as Spark's error."""
     try:
         return collect()
     except Exception as error:

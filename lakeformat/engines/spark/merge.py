@@ -44,7 +44,7 @@ from lakeformat.storage.store import Store
 
 _PART_BYTES = 64 << 20  # Of the source in files, up to which a part of it is merged in a worker's memory.
 _PART_ROWS = 10_000_000  # Of a source, up to which each worker holds it whole.
-_SOME_WORKERS = 8  # Where nobody tells how many there are.
+_SOME_WORKERS = 8  # Where the number is unknown.
 _SMALL_BYTES = 8 << 20  # Of a merge's source in files, up to which every task is sent it.
 _FEW_ROWS = 1_000_000  # Of a source, up to which the driver looks at its keys.
 _PLACE = (outcomes.FILE_NAME, outcomes.POSITION_NAME)
@@ -119,7 +119,7 @@ class SparkSource:
         made = self._kept(outcomes.DECISIONS, written)
         decided = self._engine.read(self._store, made, outcomes.DECISIONS)
         file, row = F.col(outcomes.FILE_NAME), F.col(outcomes.ROW)
-        told = (
+        per_file = (
             decided.groupBy(file)
             .agg(
                 F.count(row).alias("matches"),
@@ -129,12 +129,12 @@ class SparkSource:
             .collect()
         )
         if merge.wants_one_match:
-            for each in told:
+            for each in per_file:
                 if each["matches"] > each["rows"]:
                     again = decided.filter((file == each[0]) & row.isNotNull()).groupBy(outcomes.POSITION_NAME)
                     twice = again.agg(F.count("*").alias("n"), F.min(row).alias("first")).filter("n > 1")
                     raise self._several(merge, twice.limit(1).collect()[0]["first"])
-        return Decided(frozenset(each[0] for each in told if each["choice"] >= 0), decided)
+        return Decided(frozenset(each[0] for each in per_file if each["choice"] >= 0), decided)
 
     def write(
         self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
@@ -252,7 +252,7 @@ class SparkSource:
         return sum(task.row_count for task in self._files)
 
     def _small(self, source: DataFrame) -> DataFrame:
-        """The source as every task has it, where it is small: its files tell."""
+        """The source, sent to every task where its files are small."""
         return source.hint("broadcast") if sum(task.size_bytes for task in self._files) <= _SMALL_BYTES else source
 
     def _source(self, fields: tuple[Field, ...]) -> DataFrame:
@@ -306,7 +306,7 @@ class _Workers:
     def count(self) -> int:
         try:
             return int(self.spark.sparkContext.defaultParallelism)
-        except Exception:  # Spark Connect does not tell.
+        except Exception:  # Spark Connect does not expose it.
             return _SOME_WORKERS
 
     def each(self, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
