@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -92,9 +93,8 @@ def run(arguments: Sequence[str]) -> int:
     """The exit code: 0, 1 where `doctor` found something, 2 for whatever could not be done."""
     as_json = "--json" in arguments  # Wherever it stands.
     rest = [each for each in arguments if each != "--json"] or ["--help"]
-    command = typer.main.get_command(app)
     try:
-        result = command.main(
+        result = _command().main(
             args=["--json", *rest] if as_json else rest, prog_name="lakeformat", standalone_mode=False
         )
         return result if isinstance(result, int) else 0
@@ -109,6 +109,11 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # `lakeformat log | head` has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+@cache  # Typer makes it of every signature again, a tenth of a second.
+def _command() -> Any:
+    return typer.main.get_command(app)
 
 
 def _failed(message: str, as_json: bool) -> int:
