@@ -63,7 +63,7 @@ class Scan:
                 break
             chosen.append(task)
             if task.predicate == ALWAYS and task.merge is None and not any(task.deletes):
-                rows += task.row_count  # Of other tasks nobody knows how many of their rows are left.
+                rows += task.row_count  # How many rows other tasks yield is unknown.
         return chosen
 
     def to_batches(self) -> pa.RecordBatchReader:

@@ -1,4 +1,4 @@
-"""Table: the verbs a user says. Wiring, no logic: what each does is said by the files of `verbs`, dialects and engines."""
+"""Table: the public verbs. Wiring, no logic: that is in `verbs`, dialects and engines."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ class Table:
         """Replace the whole table, the partitions that a full or partial `partition` spec names, or the rows `where`.
 
         A snapshot is always made, also without rows. A row outside raises `OutsideScope` and nothing is committed.
-        `where` that speaks of more than partition columns rewrites the files it touches; where rows are merged by key, it
+        `where` on more than partition columns rewrites the files it touches; where rows are merged by key, it
         writes rows that delete. `pinned_to`: see `overwrite_partitions`.
         """
         if partition is not None and where is not None:
@@ -901,7 +901,7 @@ class Table:
         """`where`, on partition columns."""
         scope, rest = split(self._condition(where, view.schema.fields), view.schema.partitioning.columns)
         if rest != ALWAYS:
-            raise InvalidInput(f"{verb}(where={where!r}): the condition must speak of partition columns only")
+            raise InvalidInput(f"{verb}(where={where!r}): the condition must use partition columns only")
         return scope
 
     def _sortable(self, view: AnyView, sort_by: Sequence[str] | bool | None) -> tuple[Sort, ...]:

@@ -1,4 +1,4 @@
-"""What a REST catalog says of a table's storage -> options to open it with, and credentials that run out.
+"""A REST catalog's storage configuration of a table -> options to open it with, and credentials that run out.
 
 Names are those of Iceberg's `FileIO`s: `s3.*` and `client.region`, `gcs.*`, `adls.*`. What says how Java's clients work
 (retries, signers, multipart sizes, ...) means nothing here and is left out.
@@ -24,7 +24,7 @@ _S3_KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Vended:
-    """`options` of the storage; `issued` credentials, if any; `endpoint` to ask for the next ones, where it is said."""
+    """`options` of the storage; `issued` credentials, if any; `endpoint` to ask for the next ones, where the server names one."""
 
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     issued: Issued | None = None
@@ -32,7 +32,7 @@ class Vended:
 
 
 def read(answer: Mapping[str, Any], location: str) -> Vended:
-    """What a `LoadTableResult` or `LoadCredentialsResponse` says of the storage at `location`. Raises `UnsupportedFeature`."""
+    """The storage access to `location` in a `LoadTableResult` or `LoadCredentialsResponse`. Raises `UnsupportedFeature`."""
     said = {**(answer.get("config") or {})}
     for each in sorted(answer.get("storage-credentials") or (), key=lambda credential: len(credential["prefix"])):
         if location.startswith(each["prefix"]):

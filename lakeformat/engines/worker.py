@@ -129,7 +129,7 @@ def write(
 
 
 def count(store: Reader, task: ReadTask) -> int:
-    """How many rows satisfy the task's predicate; reads only the columns that it speaks of."""
+    """How many rows satisfy the task's predicate; reads only the columns in it."""
     is_plain = task.predicate == ALWAYS and task.merge is None
     if is_plain and not any(task.deletes):
         return task.row_count
@@ -176,7 +176,7 @@ def buckets(keys: pa.RecordBatch, task: WriteTask) -> pa.Array:
 
 
 def partition_keys(keys: pa.RecordBatch, task: WriteTask, by: PartitionField) -> pa.Array:
-    """For each row of the one column that `by` speaks of, bytes that are the same where the partition is."""
+    """For each row of `by`'s one source column, bytes that are equal where the partition is."""
     fields = (find_field(task.fields, by.source),)
     assign.check(keys.schema, fields)
     found = transform.apply(by.transform, assign.assign(keys, fields).column(0), fields[0].type)
@@ -189,7 +189,7 @@ def ordering(task: WriteTask) -> tuple[Sort, ...]:
 
 
 def order_key(rows: pa.RecordBatch, task: WriteTask, by: Sort) -> pa.Array:
-    """What rows of the columns that `by` speaks of are sorted by."""
+    """The sort keys of rows of the columns in `by`."""
     fields = tuple(find_field(task.fields, name) for name in rows.schema.names)
     assign.check(rows.schema, fields)
     (found,) = sorting.keys(assign.assign(rows, fields), (by,), fields)
@@ -428,7 +428,7 @@ def _both(one: Field, other: Field) -> Field:
 
 
 def _pruned(held: Field, wanted: Type) -> Field:
-    """A file's column without the parts that nobody asks for."""
+    """A file's column without the parts that are not read."""
     return Field(held.id, held.name, _pruned_type(held.type, wanted), held.nullable)
 
 

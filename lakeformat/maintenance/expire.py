@@ -54,7 +54,7 @@ def after(store: Store, format: Format, view: AnyView, made: Snapshot, now_ms: i
 
 
 def release(store: Store, format: Format, view: AnyView, found: Expiry) -> Expiry:
-    """Commit what lets go, if that takes a commit, and delete what nobody reaches any more; returns what went."""
+    """Commit the expiry, if it takes a commit, and delete the files that no snapshot reaches any more; returns what went."""
     if found.operation is not None:
         commit(store, format.head(store), format, found.operation, view.attempts(), known=view)
         if found.then is not None:

@@ -103,11 +103,11 @@ class MergeInto:
         return WhenMatched(self, Group.MATCHED, condition)
 
     def when_not_matched(self, condition: str | Expression = ALWAYS) -> WhenNotMatched:
-        """Rows of the source that match no row of the table; the condition speaks of `s` alone."""
+        """Rows of the source that match no row of the table; the condition uses `s` alone."""
         return WhenNotMatched(self, Group.NOT_MATCHED, condition)
 
     def when_not_matched_by_source(self, condition: str | Expression = ALWAYS) -> WhenNotMatchedBySource:
-        """Rows of the table that no row of the source matches; the condition speaks of `t` alone."""
+        """Rows of the table that no row of the source matches; the condition uses `t` alone."""
         return WhenNotMatchedBySource(self, Group.NOT_MATCHED_BY_SOURCE, condition)
 
     def merge(
@@ -132,7 +132,7 @@ class _When:
 
 
 class WhenMatched(_When):
-    """What to do with a row of the table that a row of the source matches. Values speak of both: `t` and `s`."""
+    """What to do with a row of the table that a row of the source matches. Values use both: `t` and `s`."""
 
     __slots__ = ()
 
@@ -150,7 +150,7 @@ class WhenMatched(_When):
 
 
 class WhenNotMatched(_When):
-    """What to do with a row of the source that matches no row of the table. Values speak of `s` alone."""
+    """What to do with a row of the source that matches no row of the table. Values use `s` alone."""
 
     __slots__ = ()
 
@@ -164,7 +164,7 @@ class WhenNotMatched(_When):
 
 
 class WhenNotMatchedBySource(_When):
-    """What to do with a row of the table that no row of the source matches. Values speak of `t` alone."""
+    """What to do with a row of the table that no row of the source matches. Values use `t` alone."""
 
     __slots__ = ()
 

@@ -182,7 +182,7 @@ def _looked_up(key: Key, other: Expression, values: Any, type: pa.DataType) -> A
 
 
 def several(merge: Merge, example: Mapping[str, Any]) -> InvalidInput:
-    """What to say of a row of the table, given by its key columns, that several rows of the source match."""
+    """The error for a row of the table, given by its key columns, that several rows of the source match."""
     by = ", ".join(sorted({name.partition(".")[2] for key in merge.keys for name in columns_of(key.source)}))
     return InvalidInput(
         f"merge_into: more than one row of the source matches the same row of the table, e.g. {dict(example)}; it could be "
