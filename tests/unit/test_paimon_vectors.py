@@ -594,6 +594,9 @@ WRITES = {
 }
 
 
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+)  # A process that is killed takes its threads.
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_who_was_killed_between_the_two_snapshots_and_asks_again_finishes(write):
     waited = 0
