@@ -27,17 +27,14 @@ GROUPS = ("source", "raw", "fleet", "joined", "marts", "bookings")
 VIEWS = {
     "catalog": "/assets",
     "partitions": f"/assets/flights?view=partitions&partition={DAYS[0]}",
-    "checks": "/assets/flights?view=checks",
-    "plots": "/assets/flights?view=plots",
-    "upkeep": "/assets/flights?view=events",
+    "checks": "/assets/flights?view=checks&checkDetail=row_count",
     "jobs": "/jobs",
     "automation": "/automation",
     "sensor": "/locations/lake/sensors/compaction",
     "schedule": "/locations/lake/schedules/late_data",
 }
 OF_COMPONENTS = {
-    "component": "/locations/shop.definitions/components/library/packages/lakeformat/lakeformat.dagster.LakeTableComponent",
-    "components": "/locations/shop.definitions/components",
+    "component": "/locations/shop.definitions/components/library/packages/lakeformat/lakeformat.dagster.LakeTableComponent"
 }
 
 
@@ -56,6 +53,8 @@ def main(pictures: Path) -> None:
             with Browser() as browser:
                 launch_backfill(server, browser, pictures)
                 take_pictures(server, browser, pictures, VIEWS)
+                take_picture_of_plots(server, browser, pictures)
+                take_picture_of_upkeep(server, browser, pictures)
         finally:
             server.stop()
             server.instance.dispose()
@@ -91,6 +90,42 @@ def take_picture_of_lineage(server: Server, browser: Browser, pictures: Path) ->
     browser.wait("document.body.innerText.includes('carrier_scorecard')")
     time.sleep(10)
     browser.screenshot(pictures / "lineage.png", left=600, top=112, right=70)
+
+
+def take_picture_of_plots(server: Server, browser: Browser, pictures: Path) -> None:
+    """By event: those by partition begin at the year's end, where the demo made none."""
+    browser.open(f"{address(server)}/assets/flights?view=overview")
+    time.sleep(10)
+    press(browser, "Plots")
+    press(browser, "Events")
+    time.sleep(10)
+    browser.run(f"({found('Plots')}).scrollIntoView({{block: 'start'}})")
+    time.sleep(2)
+    browser.screenshot(pictures / "plots.png")
+
+
+def take_picture_of_upkeep(server: Server, browser: Browser, pictures: Path) -> None:
+    """What an observation of upkeep shows of the partitions."""
+    seen = server.instance.fetch_observations(dg.AssetKey("flights"), limit=50).records
+    shows = next(each for each in seen if "lake/partitions" in each.asset_observation.metadata)
+    browser.open(f"{address(server)}/assets/flights?view=events&time={int(shows.timestamp * 1000)}")
+    time.sleep(10)
+    press(browser, "[Show Markdown]")
+    time.sleep(3)
+    browser.screenshot(pictures / "upkeep.png")
+
+
+def found(text: str) -> str:
+    """The last innermost element that shows `text`, which may be the name of a tab elsewhere on the page."""
+    return (
+        f"[...document.querySelectorAll('*')].filter(e => !e.children.length && e.innerText?.trim() === {text!r}).pop()"
+    )
+
+
+def press(browser: Browser, text: str) -> None:
+    browser.wait(f"!!({found(text)})")
+    browser.run(f"({found(text)}).click()")
+    time.sleep(3)
 
 
 def take_pictures_of_components(pictures: Path) -> None:
