@@ -446,34 +446,56 @@ class CdcScaffolder(dg.Scaffolder[CdcParams]):
 class LakeCdcComponent(DeclaredAssets):
     """Tables that follow those of a PostgreSQL or MySQL database, each change once.
 
+    ```yaml
     type: lakeformat.dagster.LakeCdcComponent
     attributes:
       url: {env: SHOP_DSN}
       tables: {public.orders: shop.orders, public.customers: shop.customers}
       schedule: "*/5 * * * *"
+    ```
     """
 
     url: Text = Field(description="postgresql://... or mysql://...; {env: NAME} reads the environment.")
     tables: dict[str, str] = Field(description="The database's table -> 'db.name', or 'name' in the lake's database.")
-    source: str = Field(default="database", description="The name of the resource, where a project has several.")
-    format: Literal["paimon", "iceberg"] = "paimon"
-    slot: str = Field(default="lakeformat", description="What names of PostgreSQL's replication slots begin with.")
-    type_options: list[str] = Field(default=[], description="How types are mapped: to-string, to-nullable ...")
-    exclude_columns: list[str] = Field(default=[], description="'schema.table.column', as the database names them.")
-    primary_keys: dict[str, list[str]] = Field(default={}, description="Of tables that declare none.")
-    partition_by: dict[str, list[str]] = Field(default={}, description="How tables are partitioned, by source table.")
-    table_properties: dict[str, str | bool | int | float] = Field(default={}, description="Of tables that are created.")
-    schedule: str | None = Field(default=None, description="When micro-batches run, as cron writes it.")
-    timezone: str = "UTC"
-    run_at_lag_seconds: float | None = Field(
-        default=None, description="A sensor asks for a run of a table that is so far behind."
+    source: Annotated[
+        str, dg.Resolver.default(description="The name of the resource, where a project has several.")
+    ] = "database"
+    format: Annotated[
+        Literal["paimon", "iceberg"], dg.Resolver.default(description="The format of tables that are created.")
+    ] = "paimon"
+    slot: Annotated[
+        str, dg.Resolver.default(description="What names of PostgreSQL's replication slots begin with.")
+    ] = "lakeformat"
+    type_options: Annotated[
+        list[str], dg.Resolver.default(description="How types are mapped: to-string, to-nullable ...")
+    ] = []
+    exclude_columns: Annotated[
+        list[str], dg.Resolver.default(description="'schema.table.column', as the database names them.")
+    ] = []
+    primary_keys: Annotated[dict[str, list[str]], dg.Resolver.default(description="Of tables that declare none.")] = {}
+    partition_by: Annotated[
+        dict[str, list[str]], dg.Resolver.default(description="How tables are partitioned, by source table.")
+    ] = {}
+    table_properties: Annotated[
+        dict[str, str | bool | int | float], dg.Resolver.default(description="Of tables that are created.")
+    ] = {}
+    schedule: Annotated[str | None, dg.Resolver.default(description="When micro-batches run, as cron writes it.")] = (
+        None
     )
-    max_lag_seconds: float | None = Field(default=None, description="A check fails for a table that is so far behind.")
-    checks: bool = Field(default=True, description="Whether rows, columns and the key are checked.")
-    maintenance: bool = Field(default=True, description="Whether the lake compacts and expires.")
-    group_name: str | None = None
-    owners: list[str] = []
-    tags: dict[str, str | bool | int | float] = {}
+    timezone: Annotated[str, dg.Resolver.default(description="Of the schedule.")] = "UTC"
+    run_at_lag_seconds: Annotated[
+        float | None, dg.Resolver.default(description="A sensor asks for a run of a table that is so far behind.")
+    ] = None
+    max_lag_seconds: Annotated[
+        float | None, dg.Resolver.default(description="A check fails for a table that is so far behind.")
+    ] = None
+    checks: Annotated[bool, dg.Resolver.default(description="Whether rows, columns and the key are checked.")] = True
+    maintenance: Annotated[bool, dg.Resolver.default(description="Whether the lake compacts and expires.")] = True
+    group_name: Annotated[str | None, dg.Resolver.default(description="The group of the assets.")] = None
+    owners: Annotated[list[str], dg.Resolver.default(description="The owners of the assets.")] = []
+    tags: Annotated[
+        dict[str, str | bool | int | float], dg.Resolver.default(description="The tags of the assets.")
+    ] = {}
 
     @property
     def is_maintained(self) -> bool:
