@@ -89,8 +89,14 @@ CARELESS = {
 }
 
 
+SHOWN_BY = dict(
+    zip(CARELESS, (15, 38), strict=True)
+)  # The seed that is tried first, for it showed it when last looked for.
+
+
 @pytest.mark.parametrize("rule", CARELESS)
 def test_the_judge_sees_what_keeps_rows_from_coming_back(rule: str):
     world, seeds = RowWorld(), 200
     world.dialect = CARELESS[rule]
-    assert any(race(world, seed, attempts=2, turns_each=6) for seed in range(seeds)), f"{seeds} seeds do not show it"
+    tried = (SHOWN_BY[rule], *range(seeds))
+    assert any(race(world, seed, attempts=2, turns_each=6) for seed in tried), f"{seeds} seeds do not show it"
