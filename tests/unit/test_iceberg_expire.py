@@ -134,12 +134,20 @@ def orphan(table: Table) -> str:
     return path
 
 
+def without_list(table: Table, **more: Any) -> None:
+    """The first snapshot's manifest list is not there, and the document says `more`."""
+    state = table._view().state
+    first, *others = state.document["snapshots"]
+    snapshots = [{**first, "manifest-list": f"memory://files/metadata/snap-1-0-{ID}.avro"}, *others]
+    table._store.write(state.location, json.dumps({**state.document, "snapshots": snapshots, **more}).encode())
+
+
 def test_an_expiry_that_was_cut_short_goes_on(table: Table):
     """The first time it got as far as the manifest lists."""
-    lists = [each["manifest-list"] for each in table._view().state.document["snapshots"]]
-    table._store.delete(lists[:1])
+    without_list(table)
+    gone = table._view().state.document["snapshots"][1]["manifest-list"]
     assert len(table.expire_snapshots(retain_last=1).snapshots) == 2
-    assert not table._store.exists(lists[1])
+    assert not table._store.exists(gone)
     assert table.scan().count() == 3
 
 
@@ -223,25 +231,20 @@ def add_file(table: Table, path: str) -> None:
 def test_a_table_goes_with_its_files_in_other_folders_even_if_a_manifest_list_is_missing(
     table: Table, caplog: pytest.LogCaptureFixture
 ):
-    """Files outside its location stay."""
-    for path in ("other/foreign.parquet", "inner/metadata/v1.metadata.json"):
+    """Files outside its location stay, and those in the folders of other tables."""
+    for path in ("other/foreign.parquet", *(f"{inner}/metadata/v1.metadata.json" for inner in ("flat", "deep"))):
         table._store.write(path, b"x")
-    for path in ("other/file.parquet", "other/deep/file.parquet"):
+    for path in ("other/file.parquet", "other/deep/file.parquet", "flat/file.parquet", "deep/in/file.parquet"):
         table._store.write(path, b"x")
         add_file(table, path)
     state = table._view().state
     first = state.document["snapshots"][0]
     outside = {"snapshot-id": first["snapshot-id"], "statistics-path": "s3://elsewhere/stats.puffin"}
-    table._store.write(state.location, json.dumps({**state.document, "statistics": [outside]}).encode())
-    table._store.delete([first["manifest-list"]])
+    without_list(table, statistics=[outside])
     found = dialect.everything(table._store)
     there = {each.path for each in table._store.list("")}
-    stays = {
-        "other/foreign.parquet",
-        "inner/file.parquet",
-        "inner/deep/file.parquet",
-        "inner/metadata/v1.metadata.json",
-    }
+    stays = {path for path in there if path.startswith(("other/foreign", "flat/", "deep/"))}
+    assert len(stays) == 5
     assert {path for wave in found.waves for path in wave} == there - stays
     assert found.folders.index("other/deep") < found.folders.index("other")
     assert "1 files outside the table stay, e.g. s3://elsewhere/stats.puffin" in caplog.text

@@ -12,10 +12,20 @@ import pytest
 
 from lakeformat.dialects.iceberg import manifest
 from lakeformat.dialects.iceberg.dialect import Iceberg
-from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.errors import AlreadyExists, InvalidInput, LakeError, NotFound
 from lakeformat.model import evolution
-from lakeformat.model.operation import Append, DropSnapshots, Evolve, Operation, Request, Restore, RewriteManifests
-from lakeformat.model.partition import identity
+from lakeformat.model.operation import (
+    Append,
+    DropSnapshots,
+    DropTag,
+    Evolve,
+    Operation,
+    Request,
+    Restore,
+    RewriteManifests,
+)
+from lakeformat.model.order import SortOrder
+from lakeformat.model.partition import PartitionField, Transform, TransformKind, identity
 from lakeformat.model.schema import Field, Kind, Row, Schema, scalar
 from lakeformat.model.snapshot import PartitionChange, Plan, Retention, Stamp
 from lakeformat.model.work import ColumnStats, WrittenFile
@@ -120,8 +130,6 @@ def test_identifier_fields_follow_the_schema():
     assert held() == [1]
     with pytest.raises(InvalidInput, match="part of the primary key and cannot be dropped"):
         table.evolve([evolution.DropColumn("key")])
-    with pytest.raises(InvalidInput, match="x"):
-        table.evolve([evolution.SetKey(("x",))])
     table.evolve([evolution.SetKey(())])
     table.evolve([evolution.DropColumn("key")])
 
@@ -158,6 +166,38 @@ def test_sort_orders_keep_their_ids():
     assert sort() == (0, [0, 1, 2])
     table.evolve([evolution.DropColumn("id")])  # Earlier orders are no reason.
     assert document(table)["default-sort-order-id"] == 0
+
+    sorted_first = made(replace(SCHEMA, sort_order=table_order()))
+    sorted_first.alter().set_sort_order([]).commit()
+    found = document(sorted_first)
+    assert (found["default-sort-order-id"], [each["order-id"] for each in found["sort-orders"]]) == (0, [1, 0])
+
+
+def table_order() -> SortOrder:
+    table = made()
+    table.alter().set_sort_order(["id"]).commit()
+    return table.schema.sort_order
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (evolution.AddColumn("", "int"), "not the name of a column"),
+        (evolution.SetKey(("x",)), "x"),
+        (evolution.ChangeType("i", "double"), "i"),
+        (evolution.ChangeType("i", "string"), "i"),
+        (evolution.AddPartitionField(PartitionField("x", Transform(TransformKind.BUCKET, 4), "x_bucket")), "x"),
+        (evolution.SetProperties({"write.delete.mdoe": "x"}), "'write.delete.mode'"),
+        (evolution.SetProperties({"format-version": "9"}), "9"),
+    ],
+)
+def test_changes_that_iceberg_does_not_know_are_refused(change: Any, says: str):
+    fields = (*SCHEMA.fields, Field(2, "x", scalar(Kind.DOUBLE), False), Field(3, "i", scalar(Kind.INT)))
+    table = made(replace(SCHEMA, fields=fields))
+    version = table._view().version
+    with pytest.raises(LakeError, match=says):
+        table.evolve([change])
+    assert table._view().version == version
 
 
 def test_partition_specs_keep_the_ids_of_their_fields():
@@ -237,6 +277,31 @@ def test_references_say_how_long_they_last():
         document(table)["current-snapshot-id"] == ahead["snapshot-id"] == document(table)["refs"]["main"]["snapshot-id"]
     )
     assert [each["snapshot-id"] for each in document(table)["snapshot-log"]] == [first, ahead["snapshot-id"]]
+
+
+def test_references_go_by_name():
+    table = made()
+    table.append(rows(1))
+    table.create_tag("tag")
+    table.create_branch("branch")
+    plan, _ = planned(table, DropTag(request=Request(id="op"), name="tag"))
+    assert plan.snapshot.id == last(table)
+    table.delete_tag("tag")
+    table.delete_branch("branch")
+    assert document(table)["refs"].keys() == {"main"}
+
+
+def test_what_expires_of_a_branch_leaves_the_log_as_it_is():
+    table = made()
+    table.append(rows(1))
+    table.create_branch("branch")
+    table.branch("branch").append(rows(2))
+    table.append(rows(3))
+    log = document(table)["snapshot-log"]
+    assert len(log) == 2
+    gone = document(table)["refs"]["branch"]["snapshot-id"]
+    _, parsed = planned(table, DropSnapshots(request=Request(id="op"), snapshots=(gone,)))
+    assert parsed["snapshot-log"] == log
 
 
 def test_what_expires_leaves_log_and_statistics_too():
@@ -460,6 +525,7 @@ def test_rewritten_manifests_hold_live_entries_by_partition():
     table.rewrite_manifests()
     (only,) = metas(table)
     assert (only["existing_files_count"], only["added_files_count"], only["deleted_files_count"]) == (3, 0, 0)
+    assert only["sequence_number"] == document(table)["last-sequence-number"] == 6
     assert entries(table)["p1000"].to_pylist() == ["a", "b", "b"]
     assert sorted(entries(table)["sequence_number"].to_pylist()) == [1, 2, 3]
     told = document(table)["snapshots"][-1]["summary"]
@@ -493,6 +559,8 @@ def test_delete_files_go_with_the_data_they_apply_to(verb: Callable[[Table], obj
     assert deletes(table) == 2
     verb(table)
     assert deletes(table) == left
+    told = document(table)["snapshots"][-1]["summary"]
+    assert (told["total-delete-files"], int(told.get("removed-delete-files", 0))) == (str(left), 2 - left)
     assert not {1, 4} & set(ids(table))
 
 

@@ -131,7 +131,6 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     before = base.schema
     after = evolution.apply(before, asked, collections_have_ids=True, fills_old_rows=True, roles_are_by_id=True)
     fields = tuple(replace(f, type=types.iceberg_type(f.type)) for f in after.fields)
-    metadata.check_names([f.name for f in fields], reader.root)
     types.check_widened(before.fields, fields)
     properties = dict(after.properties)
     version = metadata.format_version(base)
