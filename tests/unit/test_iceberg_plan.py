@@ -20,15 +20,17 @@ from lakeformat.model.operation import (
     DropTag,
     Evolve,
     Operation,
+    OperationKind,
     Request,
     Restore,
     RewriteManifests,
+    RowDelta,
 )
 from lakeformat.model.order import SortOrder
 from lakeformat.model.partition import PartitionField, Transform, TransformKind, identity
 from lakeformat.model.schema import Field, Kind, Row, Schema, scalar
 from lakeformat.model.snapshot import PartitionChange, Plan, Retention, Stamp
-from lakeformat.model.work import ColumnStats, WrittenFile
+from lakeformat.model.work import ColumnStats, Content, WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 
@@ -536,6 +538,21 @@ def test_rewritten_manifests_hold_live_entries_by_partition():
     assert expected.items() <= told.items()
     assert plan.snapshot.kind == "rewrite manifests"
     assert ids(table) == [1, 2, 3]
+
+
+def test_each_spec_and_content_of_a_commit_has_a_manifest_of_its_own():
+    table = made()
+    table.evolve([evolution.AddPartitionField(identity("id").fields[0])])
+    data = WrittenFile("data/x", ("a", 1), 1, 1)
+    marks = replace(data, path="data/d1", content=Content.POSITION_DELETES, spec_id=1, refers_to=("data/y",))
+    old = replace(marks, path="data/d0", partition=("a",), spec_id=0)
+    delta = RowDelta(request=Request(id="op"), added=(data, marks, old), kind=OperationKind.UPDATE)
+    plan, _ = planned(table, delta)
+    held = [manifest.parse(plan.files[path], path) for path in plan.files if "/snap-" not in path]
+    assert sorted(path for each in held for path in each["file_path"].to_pylist()) == [
+        f"memory://files/data/{name}" for name in ("d0", "d1", "x")
+    ]
+    assert len(held) == 3
 
 
 # --- dangling deletes -------------------------------------------------------------------------------------------------

@@ -476,6 +476,16 @@ def test_rows_of_a_file_that_others_marked_meanwhile_are_a_conflict(kind: str):
         check(table, op(now(table)))
 
 
+def test_a_file_that_others_gave_its_rows_back_is_a_conflict_too():
+    table = made(PLAIN)
+    table.append(rows(1, 2))
+    table.delete("id = 1")
+    read = now(table)
+    restore(table, 1)
+    with pytest.raises(Conflict, match=rf"were deleted after snapshot {read}"):
+        check(table, RowDelta(request=request(table), added=(vectors("a", path(table)),), read_at=read))
+
+
 # --- files that are written again ---------------------------------------------------------------------------------------
 
 
