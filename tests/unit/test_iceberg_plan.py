@@ -638,3 +638,14 @@ def test_bounds_are_cut_as_the_modes_of_the_columns_say():
     assert of(1, "value_counts") is None
     assert of(2, "upper_bounds") == {one: b"xy", two: b"b"}
     assert five not in (of(0, "value_counts") or {})
+
+
+def test_delete_files_older_than_all_data_go_without_a_compaction():
+    table = made(**{"write.delete.granularity": "partition"})
+    for ids_ in ((1, 2), (3, 4)):
+        table.append(rows(*ids_))
+    table.delete("id in (1, 3)")
+    table.append(rows(50, dt="b"))
+    assert deletes(table) == 1
+    table.delete("id <= 4")  # Whole files, by their bounds.
+    assert (deletes(table), ids(table)) == (0, [50])
