@@ -21,16 +21,16 @@ def emit(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
 
 
 def length(vector: bytes) -> int:
-    """What an index manifest says of a vector's length: of a narrow one without the frame around it."""
+    """The length of a vector that an index manifest records: of a narrow one without the frame around it."""
     return len(vector) if is_wide(vector) else len(vector) - FRAME_BYTES
 
 
-def take(data: bytes, offset: int, said: int, where: str) -> bytes:
-    """The vector at `offset`, of which the index manifest says that it is `said` long. Raises `CorruptFile`."""
+def take(data: bytes, offset: int, recorded: int, where: str) -> bytes:
+    """The vector at `offset`, `recorded` long by the index manifest. Raises `CorruptFile`."""
     if not 0 < offset <= len(data) - FRAME_BYTES:
         raise CorruptFile(f"{where}: a deletion vector at {offset} of {len(data)} bytes")
     (inside,) = struct.unpack_from(">i", data, offset)
     vector = data[offset : offset + inside + FRAME_BYTES]
-    if len(vector) != inside + FRAME_BYTES or said != length(vector):
-        raise CorruptFile(f"{where}: the deletion vector at {offset} is {inside} bytes long, its table says {said}")
+    if len(vector) != inside + FRAME_BYTES or recorded != length(vector):
+        raise CorruptFile(f"{where}: the deletion vector at {offset} is {inside} bytes long, its table says {recorded}")
     return vector

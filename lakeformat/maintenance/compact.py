@@ -83,16 +83,16 @@ def _rewritten(change: Change, scope: Expression, tasks: list[RewriteTask]) -> R
     """The tasks' files, written anew, as the operation that puts them in place."""
     written: list[WrittenFile] = []
     removed: list[str] = []
-    lifted = [each for task in tasks for each in task.lifted]
+    upgraded = [each for task in tasks for each in task.upgraded]
     work = [task for task in tasks if task.read]
     for at in track(range(0, len(work), _AT_ONCE), f"{change.store.root}: compacting", -(-len(work) // _AT_ONCE)):
         some = work[at : at + _AT_ONCE]
         for task, files in zip(some, change.engine.rewrite(change.store, some), strict=True):
             written += files
             paths = [path for read in task.read for path in read.paths]
-            if task.lifts and not files:
+            if task.upgrades and not files:
                 assert task.write.keyed is not None, task
-                lifted += [(path, task.write.keyed.level) for path in paths]
+                upgraded += [(path, task.write.keyed.level) for path in paths]
             else:
                 removed += paths
     return Rewrite(
@@ -100,7 +100,7 @@ def _rewritten(change: Change, scope: Expression, tasks: list[RewriteTask]) -> R
         removed=tuple(removed),
         added=tuple(written),
         scope=scope,
-        lifted=tuple(lifted),
+        upgraded=tuple(upgraded),
         read_at=change.view.snapshot_id,
     )
 

@@ -118,7 +118,7 @@ class Rewrite:
     read_at: int | None = None
     condition: Expression = ALWAYS
     isolation: str | None = None  # "serializable", "snapshot", or None: neither is checked.
-    lifted: tuple[tuple[str, int], ...] = ()  # Files that stay, on another level: (path, level).
+    upgraded: tuple[tuple[str, int], ...] = ()  # Files that stay, on another level: (path, level).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

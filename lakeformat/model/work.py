@@ -399,12 +399,11 @@ class RewriteTask:
     assignments: tuple[tuple[str, Expression], ...] = ()
     update_where: Expression = ALWAYS
     spreads: bool = False  # On Spark, rows go to tasks by ranges of what `write` sorts by; else one task does all.
-    lifted: tuple[
+    upgraded: tuple[
         tuple[str, int], ...
     ] = ()  # Keyed tables: files that stay as they are, and the level they are then on.
-    # Keyed tables: `read` is of one file, and nothing is written if its keys rise from row to row: it stays then, on the level of
-    # `write`.
-    lifts: bool = False
+    # Keyed tables: `read` is of one file, which is upgraded to the level of `write`, not rewritten, if its keys rise by row.
+    upgrades: bool = False
     # Keyed tables: where the changelog of the rows `before` goes, and what reads those (parallel to `read`;
     # None: there were none).
     changelog: WriteTask | None = None

@@ -23,7 +23,7 @@ class Head(Protocol):
     def advance(self, version: int, plan: Plan) -> Outcome:
         """Make `plan.root` the version after `version`, if that is still the current one.
 
-        PUBLISHED and LOST are said on proof only; UNKNOWN where storage answered and history has to decide. Raises `StoreError`
+        PUBLISHED and LOST are returned on proof only; UNKNOWN where storage answered and history has to decide. Raises `StoreError`
         where no answer came, so that the attempt may have landed or may land yet; `StoreRefused` where it cannot have;
         `UnsupportedFeature` where the storage cannot decide a race. Two attempts never have equal roots: each names files
         of its own.
@@ -128,7 +128,7 @@ class Entry(Protocol):
     def swap(self, old: str | None, new: str) -> bool:
         """Make `new` the newest root if it is `old` (None: if there is no such table). Atomic among all writers.
 
-        True is said on proof.
+        True needs proof.
         """
         ...
 

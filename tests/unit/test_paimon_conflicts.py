@@ -498,7 +498,7 @@ def test_a_rewrite_minds_files_that_are_gone():
     with pytest.raises(Conflict, match=r"compact read 2 files, of which 1 are no longer .*, e\.g\. dt=a/none"):
         check(table, Rewrite(request=request(table), removed=(there, "dt=a/none"), added=()))
     with pytest.raises(Conflict, match="read 1 files"):
-        check(table, Rewrite(request=request(table), removed=(), added=(), lifted=(("dt=a/none", 5),)))
+        check(table, Rewrite(request=request(table), removed=(), added=(), upgraded=(("dt=a/none", 5),)))
 
 
 def settled() -> Table:
@@ -551,14 +551,16 @@ def test_a_file_is_lifted_once_and_not_onto_its_own_keys():
     (old,) = (each["path"] for each in files(table) if each["level"] == 5)
 
     def lift(path: str, level: int, *removed: str) -> Operation:
-        return Rewrite(request=request(table), removed=removed, added=(), lifted=((path, level),))
+        return Rewrite(request=request(table), removed=removed, added=(), upgraded=((path, level),))
 
     check(table, lift(young, 4))
     check(table, lift(young, 5, old))
     with pytest.raises(Conflict, match="keys somebody has put on the same level since"):
         check(table, lift(young, 5))
     for path_, level, found in ((young, 0, 0), (old, 5, 5), (old, 4, 5)):
-        with pytest.raises(Conflict, match=f"lifts {path_} to level {level}, and somebody has put it on level {found}"):
+        with pytest.raises(
+            Conflict, match=f"upgrades {path_} to level {level}, and somebody has put it on level {found}"
+        ):
             check(table, lift(path_, level))
 
 
@@ -566,7 +568,7 @@ def test_level_1_is_a_level_too():
     table = settled()
     table.append(rows(IN_0))
     (young,) = (each["path"] for each in files(table) if each["level"] == 0)
-    lift = Rewrite(request=request(table), removed=(), added=(), lifted=((young, 1),))
+    lift = Rewrite(request=request(table), removed=(), added=(), upgraded=((young, 1),))
     commit(table._store, dialect.head(table._store), dialect, lift)
     with pytest.raises(Conflict, match="keys somebody has put on the same level since"):
         check(table, Rewrite(request=request(table), removed=(), added=(file(IN_0, level=1),)))

@@ -18,7 +18,7 @@ Run = tuple[int, int]  # Level, bytes.
 def by_java(runs: list[Run], rules: Rules) -> tuple[int, int] | None:
     found = universal(runs, rules)
     first = [level for level, _ in runs].count(0)
-    if found is None and rules.lifts_level_0 and first:
+    if found is None and rules.empties_level_0 and first:
         found = unit(runs, rules, first)  # Java goes on with runs that are not larger, and so writes more.
     is_there = found is not None and found[0] == 1 and runs[0][0] == found[1]
     return None if is_there else found
@@ -74,7 +74,7 @@ def test_any_runs_are_picked_as_java_picks_them(lifts: bool) -> None:
             amplification=chance.choice([0, 200, 1000]),
             full_below_bytes=chance.choice([0, 0, 500, 3000]),
             full_above_bytes=chance.choice([None, None, 500, 3000]),
-            lifts_level_0=lifts,
+            empties_level_0=lifts,
         )
         wanted = by_java(runs, rules) if runs else None
         found = pick(np.array(levels, np.int64), np.array([size for _, size in runs], np.int64), rules)
@@ -88,7 +88,7 @@ def test_picks_one_after_the_other_come_to_an_end() -> None:
     for seed in range(800):
         chance = random.Random(seed)
         rules = replace(
-            RULES, levels=chance.randint(2, 7), trigger=chance.randint(1, 6), lifts_level_0=chance.random() < 0.5
+            RULES, levels=chance.randint(2, 7), trigger=chance.randint(1, 6), empties_level_0=chance.random() < 0.5
         )
         runs = [(0, chance.randint(1, 2000)) for _ in range(chance.randint(1, 12))]
         while found := pick(np.array([r[0] for r in runs]), np.array([r[1] for r in runs]), rules):

@@ -70,7 +70,7 @@ def _pairs(value: pa.DataType) -> pa.DataType:
 
 
 _COUNTS, _BOUNDS = _pairs(pa.int64()), _pairs(pa.binary())
-# (field id, name, type): of an entry itself, and of the file it speaks of.
+# (field id, name, type): of an entry itself, and of its file.
 _OWN = [
     (0, "status", pa.int32()),
     (1, "snapshot_id", pa.int64()),
@@ -345,7 +345,7 @@ def prune_metas(metas: pa.Table, base: State, scope: Expression, predicate: Expr
             summary = pc.list_element(summaries.take(at), place)
             ends = [pc.struct_field(summary, n) for n in ("lower_bound", "upper_bound")]
             low, high = single_value.decode_bounds(ends[0], ends[1], kind)
-            # No bounds: all null, or NaN alone. Whether all are null is not said, only whether one may be.
+            # No bounds: all null, or NaN alone. Whether all are null is unknown, only whether one may be.
             nulls = pc.if_else(pc.struct_field(summary, "contains_null"), pa.scalar(None, pa.int64()), 0)
             if not (isinstance(kind, Scalar) and kind.kind in (Kind.FLOAT, Kind.DOUBLE)):
                 nothing = pc.and_(ends[0].is_null(), pc.struct_field(summary, "contains_null"))

@@ -555,7 +555,7 @@ def _whole(summary: Mapping[str, str], name: str) -> int:
 
 
 def is_own(key: str) -> bool:
-    """Whether a snapshot's summary has this name for what happened, and not for what a user says of it."""
+    """Whether a snapshot's summary has this name for what happened, and not as a user's property."""
     return _OWN_SUMMARY.fullmatch(key) is not None
 
 

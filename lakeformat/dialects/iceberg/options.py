@@ -85,7 +85,7 @@ def boolean(options: Options, key: str) -> bool:
 
 
 def text(options: Options, key: str) -> str:
-    """What the table says of a property with a default, or that."""
+    """The table's value of a property, or its default."""
     return options.get(key, str(_DEFAULTS[key]))
 
 

@@ -462,7 +462,7 @@ def _without(
 
 
 def _settled(entries: pa.Table) -> pa.Table:
-    """The live ones among entries of earlier snapshots, as EXISTING with all numbers said."""
+    """The live ones among entries of earlier snapshots, as EXISTING with all inherited numbers set."""
     live = entries.filter(pc.not_equal(entries["status"], int(Status.DELETED)))
     status = pa.array(np.full(len(live), int(Status.EXISTING), np.int32))
     return live.set_column(0, ENTRY.field("status"), status)

@@ -223,17 +223,17 @@ def is_vector(deletes: pa.Table) -> np.ndarray:
 def referenced(deletes: pa.Table) -> pa.Array:
     """The one data file whose positions a delete file names; null where it may name several, or values.
 
-    Said outright, or by bounds of the path that are equal. Some writers cut bounds short, so that two of them may look
+    By `referenced_data_file`, or by bounds of the path that are equal. Some writers cut bounds short, so that two of them may look
     equal: only what ends like a file is taken for one (core/ContentFileUtil.java).
     """
-    said = deletes["referenced_data_file"].combine_chunks()
+    referenced_path = deletes["referenced_data_file"].combine_chunks()
     low, high = (
         manifest.look_up(deletes[name], PATH_ID).cast(pa.string()) for name in ("lower_bounds", "upper_bounds")
     )
     whole = pc.and_kleene(
         pc.equal(low, high), pc.match_substring_regex(low, r"\.(parquet|orc|avro)$", ignore_case=True)
     )
-    return pc.coalesce(said, pc.if_else(pc.fill_null(whole, False), low, pa.scalar(None, pa.string())))
+    return pc.coalesce(referenced_path, pc.if_else(pc.fill_null(whole, False), low, pa.scalar(None, pa.string())))
 
 
 def delete_files(reader: Reader, base: State, found: Files) -> tuple[tuple[DeleteFile, ...], ...]:

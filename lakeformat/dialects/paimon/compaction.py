@@ -98,7 +98,7 @@ def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
     return Upkeep(
         full=every > 0 and (number is None or (number + 1) % every == 0),
         everywhere=every > 1 and number is not None,
-        waits=given.commit_force_compact or (given.lifts_level_0 and given.lookup_wait),
+        waits=given.commit_force_compact or (given.empties_level_0 and given.lookup_wait),
         hides=given.hides_level_0,
         ahead=max(given.stop_trigger - trigger, 1),
     )
@@ -116,9 +116,7 @@ class Rules:
     full_above_bytes: int | None = None  # Of all runs that are not on the highest level.
     full_after_ms: int | None = None
     large_bytes: int = 0  # A file as large as that is upgraded, where no other shares its keys.
-    lifts_level_0: bool = (
-        False  # Rows of level 0 cannot wait to be seen, or for their changelog (ForceUpLevel0Compaction).
-    )
+    empties_level_0: bool = False  # Rows of level 0 must be seen, or in the changelog, now (ForceUpLevel0Compaction).
 
     @classmethod
     def of(cls, schema: Schema, now_ms: int | None = None) -> Rules:
@@ -132,7 +130,7 @@ class Rules:
             full_above_bytes=given.compaction_incremental_size_threshold,
             full_after_ms=given.compaction_optimization_interval,
             large_bytes=options.of(schema).small_file_bytes,
-            lifts_level_0=given.lifts_level_0,
+            empties_level_0=given.empties_level_0,
         )
 
 
@@ -155,7 +153,7 @@ def pick(levels: np.ndarray, sizes: np.ndarray, rules: Rules, full: bool = False
         taken = _growing(levels, sizes, 1, rules)
     if not taken and count > rules.trigger:
         taken = _growing(levels, sizes, count - rules.trigger + 1, rules)
-    if not taken and rules.lifts_level_0:  # Alone: Java also takes what is not larger, and writes more.
+    if not taken and rules.empties_level_0:  # Alone: Java also takes what is not larger, and writes more.
         taken = int((levels == 0).sum())
     if not taken:
         return None
@@ -199,7 +197,7 @@ def _is_due(created_ms: np.ndarray, levels: np.ndarray, rules: Rules, now_ms: in
 
 
 def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms: int | None) -> list[RewriteTask]:
-    """For each bucket that is worth it, what of it is merged and what is lifted (MergeTreeCompactTask)."""
+    """For each bucket that is worth it, what of it is merged and what is upgraded (MergeTreeCompactTask)."""
     schema, general = base.schema, Rules.of(base.schema, now_ms)
     write = replace(layout(base), bucket=None)  # Refused where nothing may be written.
     sections = Sections.of(scan.files(reader, base, scope), schema)
@@ -287,7 +285,7 @@ def _looking(reader: Reader, base: State, task: RewriteTask, sections: Sections,
     if not touched.any():
         return task
     marks = scan.marking(reader, base, above.filter(pa.array(touched)))
-    return replace(task, older=tuple(older), marks=marks, lifts=False)
+    return replace(task, older=tuple(older), marks=marks, upgrades=False)
 
 
 def _settling(reader: Reader, base: State, task: RewriteTask, sections: Sections, above: Files) -> RewriteTask:
@@ -320,7 +318,7 @@ def _unit(
     known: int | None,
     worn_names: pa.Array,
 ) -> Iterator[RewriteTask]:
-    """The sections of one bucket, in key order: neighbours are rewritten together, large files in between lifted.
+    """The sections of one bucket, in key order: neighbours are rewritten together, large files in between upgraded.
 
     With `known`, what becomes of the rows on levels from there on goes into the changelog, where there is one. Files of
     `worn_names` are written anew wherever they are.
@@ -338,19 +336,19 @@ def _unit(
     runs = np.split(np.arange(len(sections)), np.flatnonzero(is_large[1:] | is_large[:-1]) + 1)
     for run in runs:
         first = int(run[0])
-        is_lifted = False
+        is_upgraded = False
         part = sections.filter(np.isin(np.arange(len(sections)), run))
         if len(run) == 1 and alone[first] and not worn[first]:
             if levels[first] == level:
                 continue
-            drops_some = retracts[first] > 0 and (level == rules.levels - 1 or rules.lifts_level_0)
+            drops_some = retracts[first] > 0 and (level == rules.levels - 1 or rules.empties_level_0)
             if levels[first] >= (known or 0) and not drops_some:
                 if levels[first] > 0:
-                    yield RewriteTask((), write, lifted=((part.files.paths[0].as_py(), level),))
+                    yield RewriteTask((), write, upgraded=((part.files.paths[0].as_py(), level),))
                     continue
-                is_lifted = True  # Unless a key is in it twice, which its reader sees: pypaimon wrote such files.
+                is_upgraded = True  # Unless a key is in it twice, which its reader sees: pypaimon wrote such files.
         read = scan.merges(reader, base, part, fields)
-        task = RewriteTask(tuple(read), write, delete_where=_RETRACTS if drops else None, lifts=is_lifted)
+        task = RewriteTask(tuple(read), write, delete_where=_RETRACTS if drops else None, upgrades=is_upgraded)
         if known is not None:
             task = replace(
                 task,

@@ -19,7 +19,7 @@
                       of its rows as deleted
                       changed the number of buckets of a partition          InvalidInput, unless it is a compaction
                       filled a range of keys on a level it adds to          Conflict
-                      lifted a file that it lifts                           Conflict
+                      upgraded a file that it upgrades                      Conflict
     Rewrite pinned    added or removed rows inside the scope                Conflict
     Restore           expired the snapshot                                  NotFound
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
@@ -103,10 +103,10 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
 
 
 def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
-    """The live entries of the files that a Rewrite removes or lifts; raises `Conflict` if one is no longer live."""
+    """The live entries of the files that a Rewrite removes or upgrades; raises `Conflict` if one is no longer live."""
     entries = manifest.live_entries(reader, base.document, base.schema, operation.scope)
     paths = scan.paths(entries, base.schema)
-    wanted = pa.array([*operation.removed, *(path for path, _ in operation.lifted)], pa.string())
+    wanted = pa.array([*operation.removed, *(path for path, _ in operation.upgraded)], pa.string())
     chosen = pc.is_in(paths, value_set=wanted)
     found = entries.filter(chosen)
     if len(found) < len(wanted):
@@ -302,9 +302,9 @@ def _require_keys_untouched(
             )
 
 
-def lifted(entries: pa.Table, operation: Rewrite, schema: Schema) -> pa.Table:
-    """Those of `entries` that the Rewrite lifts, on their new level."""
-    levels = dict(operation.lifted)
+def upgraded(entries: pa.Table, operation: Rewrite, schema: Schema) -> pa.Table:
+    """Those of `entries` that the Rewrite upgrades, on their new level."""
+    levels = dict(operation.upgraded)
     found = [levels.get(path) for path in scan.paths(entries, schema).to_pylist()] if levels else [None] * len(entries)
     chosen = pa.array(found, pa.int32())
     place = entries.column_names.index("_LEVEL")
@@ -313,20 +313,20 @@ def lifted(entries: pa.Table, operation: Rewrite, schema: Schema) -> pa.Table:
 
 def _require_room(reader: Reader, base: State, operation: Rewrite, gone: pa.Table) -> None:
     """Raise `Conflict` if a file would share keys with one that others put on the same level (above 0) of its bucket, or others
-    lifted it."""
+    upgraded it."""
     schema, names = base.schema, ["_PARTITION", "_BUCKET", "_MIN_KEY", "_MAX_KEY", "_LEVEL"]
-    levels = dict(operation.lifted)
+    levels = dict(operation.upgraded)
     there = zip(scan.paths(gone, schema).to_pylist(), gone["_LEVEL"].to_pylist(), strict=True) if levels else ()
     for path, level in there:
         if level >= levels.get(path, level + 1):
             raise Conflict(
-                f"{reader.root}: {operation.kind} lifts {path} to level {levels[path]}, and somebody has put it on level {level} since; "
-                f"nothing was changed: run it again"
+                f"{reader.root}: {operation.kind} upgrades {path} to level {levels[path]}, and somebody has put it on level {level} "
+                f"since; nothing was changed: run it again"
             )
     files = [f for f in operation.added if f.content is not Content.DELETION_VECTORS]
     new_levels = pa.array([f.keys.level if f.keys else 0 for f in files], pa.int32())
     added = manifest.key_entries(files, schema).append_column(manifest.ENTRY.field("_LEVEL"), new_levels)
-    new = pa.concat_tables([added, lifted(gone, operation, schema).select(names)])
+    new = pa.concat_tables([added, upgraded(gone, operation, schema).select(names)])
     live = manifest.live_entries(reader, base.document, schema, operation.scope)
     live = live.filter(pc.invert(pc.is_in(manifest.identity(live), value_set=manifest.identity(gone)))).select(names)
     new, live = (table.filter(pc.greater(table["_LEVEL"], 0)) for table in (new, live))

@@ -378,7 +378,7 @@ def _data_paths(
     if len(candidates) == 0:
         return ()
     names = pc.unique(candidates["_FILE_NAME"])
-    small: dict[str, pa.Table] = {}  # Manifest -> its entries that speak of candidates.
+    small: dict[str, pa.Table] = {}  # Manifest -> its entries of candidates.
     reachable: list[pa.Array] = []
     for base_names, delta_names in zip(
         _listed(reader, keepers, "baseManifestList"), _listed(reader, keepers, "deltaManifestList"), strict=True

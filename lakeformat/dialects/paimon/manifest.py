@@ -208,7 +208,7 @@ def read_metas(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
 
 
 def read_all(reader: Reader, metas: pa.Table) -> list[pa.Table]:
-    """The entries of each manifest of `metas`, in order; raises `CorruptTable` where one holds more or fewer than said."""
+    """The entries of each manifest of `metas`, in order; raises `CorruptTable` where one holds more or fewer than recorded."""
     names = metas["_FILE_NAME"].to_pylist()
     tables = read_entries(reader, names)
     counts = pc.add(metas["_NUM_ADDED_FILES"], metas["_NUM_DELETED_FILES"]).to_pylist()
@@ -274,7 +274,7 @@ def fold(tables: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
 
 
 def identity(entries: pa.Table) -> pa.ChunkedArray:
-    """What makes two entries speak of the same file: partition, bucket, level and name, and what belongs to the file."""
+    """What makes two entries be of the same file: partition, bucket, level and name, and what belongs to the file."""
     extra = pc.binary_join(pc.fill_null(entries["_EXTRA_FILES"], []), "\x01")
     return pc.binary_join_element_wise(
         entries["_FILE_NAME"].cast(pa.binary()),
@@ -476,7 +476,7 @@ def emit_index(entries: pa.Table, schema: Schema) -> bytes:
 
 
 def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> bytes:
-    """An index manifest with those of its entries for which `keep` is true, and all that its writer said of them."""
+    """An index manifest with those of its entries for which `keep` is true, with all fields of their writer."""
     if data[:3] == b"ORC":
         raise UnsupportedFeature(f"{where}: index manifests in ORC are read, not written")
     decoded = avro.decode(data)

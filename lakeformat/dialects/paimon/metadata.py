@@ -58,7 +58,7 @@ _SNAPSHOT_KEYS: dict[str, type | UnionType] = {
     "properties": dict | None, "nextRowId": int | None, "tagCreateTime": list | None,
     "tagTimeRetained": int | float | None,
 }  # fmt: skip
-# A changelog's file is a copy of its snapshot's; those of Paimon 0.8 said less.
+# A changelog's file is a copy of its snapshot's; those of Paimon 0.8 have fewer fields.
 _CHANGELOG_KEYS: dict[str, type | UnionType] = _SNAPSHOT_KEYS | {
     "baseManifestList": str | None, "deltaManifestList": str | None, "commitUser": str | None, "commitIdentifier": int | None,
     MANIFESTS: list | None,
@@ -734,7 +734,7 @@ def _backwards(reader: Reader, ids: list[int]) -> Iterator[dict[str, Any]]:
 
 def _figures(document: Mapping[str, Any]) -> dict[str, int]:
     """What a snapshot changed, as far as it says so: of its rows the sum is known, and for a plain write that is what came.
-    Where `operation` is not said (before Paimon 2.0), an APPEND may hold row-level deletes."""
+    Without an `operation` (before Paimon 2.0), an APPEND may hold row-level deletes."""
     if document["commitKind"] == "ANALYZE":
         return dict.fromkeys(
             ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed"), 0

@@ -252,7 +252,7 @@ def _column_of(key: str, columns: Iterable[str]) -> str | None:
 
 
 def _unknown_switch(options: Options) -> str | None:
-    """What to say of an option that switches on a feature that nobody here knows; an option that is merely unknown does no
+    """The message for an option that switches on a feature unknown here; an option that is merely unknown does no
     harm, for it is a user's own."""
     accepted = {key.strip() for key in options.get(ACCEPTED, "").split(",")}
     for key, value in options.items():

@@ -258,7 +258,7 @@ class TableOptions:
         return not self.deletion_vectors_merge_on_read if self.has_vectors else self.keeps_first_row
 
     @property
-    def lifts_level_0(self) -> bool:
+    def empties_level_0(self) -> bool:
         """Whether rows leave level 0 with the write that brought them (CoreOptions.needLookup): to be seen, or for the
         changelog."""
         return self.has_vectors or self.keeps_first_row or self.looks_up

@@ -84,7 +84,7 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
         case Rewrite(request=request, added=added, kind=kind):
             gone = conflict.removed(reader, base, operation)
             return _commit(
-                reader, request, kind, base, stamp, gone, added, kept=conflict.lifted(gone, operation, base.schema)
+                reader, request, kind, base, stamp, gone, added, kept=conflict.upgraded(gone, operation, base.schema)
             )
         case Restore():
             return _restore(reader, operation, base, stamp)

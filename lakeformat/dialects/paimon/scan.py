@@ -343,7 +343,7 @@ def merges(
 ) -> list[ReadTask]:
     """For each section, the task that merges its files. `fields` may hold `SEQUENCE` and `VALUE_KIND`.
 
-    What `predicate` says of the key alone already the parts are read by: it is the same for all rows of a key."""
+    The conditions of `predicate` on the key alone are pushed down to the parts: they are the same for all rows of a key."""
     spec = merging.merging(base.schema, reader.root)
     of_key, _ = conditions.split(predicate, spec.key)
     deletes = delete_files(reader, base, sections.files)

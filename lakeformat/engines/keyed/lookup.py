@@ -28,8 +28,8 @@ _PRUNABLE = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.DATE, Kind
 
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
     """Read, change, write again; what the new rows replace on higher levels (`task.older`) is merged in, written to
-    the changelog and marked. Nothing is written where `task.lifts` and the keys rise."""
-    if task.lifts and all(_rises(store, each) for each in task.read):
+    the changelog and marked. Nothing is written where `task.upgrades` and the keys rise."""
+    if task.upgrades and all(_rises(store, each) for each in task.read):
         return []
     if not task.older:
         return worker.rewrite(store, task)
