@@ -15,6 +15,7 @@ from tests.judge import environments
 from tests.judge.environments import PythonPeer
 
 HERE = Path(__file__).resolve().parent
+ADBC = PythonPeer("adbc", ("adbc-driver-postgresql==1.13.0", "pyarrow==26.0.1"))
 
 
 class PeerFailed(RuntimeError):
@@ -64,6 +65,13 @@ def pypaimon() -> Iterator[Peer]:
 def pyiceberg() -> Iterator[Peer]:
     """pyiceberg 0.12 in its own environment, the judge's."""
     with _running("pyiceberg", environments.PYICEBERG, "peer_pyiceberg.py") as peer:
+        yield peer
+
+
+@contextmanager
+def adbc() -> Iterator[Peer]:
+    """ADBC's driver of PostgreSQL in an environment of its own."""
+    with _running("ADBC", ADBC, "peer_adbc.py") as peer:
         yield peer
 
 

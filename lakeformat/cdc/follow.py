@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -14,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakeformat.cdc import progress
 from lakeformat.cdc.progress import Progress
-from lakeformat.cdc.source import Position, Source, SourceTable, TableChanges, Transactions
+from lakeformat.cdc.source import Chunk, Position, Source, SourceTable, TableChanges, Transactions
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines.kernels.rows import key_codes
 from lakeformat.errors import CommitUnknown, Conflict, InvalidInput, LakeError, UnsupportedFeature
@@ -109,8 +111,11 @@ class Follower:
         self.evolve(self.source_table, is_new=True)
         if self.progress.is_complete or is_over():
             return
-        with self.source.view(self.source_table) as view:
-            for chunk in view.chunks(self.progress.upto, size):
+        with (
+            self.source.view(self.source_table) as view,
+            closing(_ahead(view.chunks(self.progress.upto, size))) as chunks,
+        ):
+            for chunk in chunks:
                 self._commit(chunk.rows, self.progress.with_chunk(view.text, view.until, chunk.upto))
                 self.report = replace(self.report, snapshot_rows=self.report.snapshot_rows + chunk.rows.num_rows)
                 if is_over():
@@ -307,6 +312,15 @@ class Follower:
         names = self.source_table.key
         fields = [each for each in self.table.schema.fields if each.name in names]
         return pa.schema([(each.name, to_arrow(each.type)) for each in fields]).empty_table()
+
+
+def _ahead(chunks: Iterator[Chunk]) -> Generator[Chunk]:
+    """The same chunks, of which the next one is read while one is committed."""
+    with ThreadPoolExecutor(1) as reader:
+        following = reader.submit(next, chunks, None)
+        while (chunk := following.result()) is not None:
+            following = reader.submit(next, chunks, None)
+            yield chunk
 
 
 def _holds(have: Type, want: Type) -> bool:

@@ -54,11 +54,9 @@ class Decoded:
     relations: dict[int, Relation] = field(default_factory=dict)
 
 
-def decode(data: bytes, lengths: np.ndarray, known: Mapping[int, Relation]) -> Decoded:
-    """`data`: messages one after the other, of `lengths` bytes; `known`: relations described by messages before these."""
+def decode(data: bytearray, starts: np.ndarray, known: Mapping[int, Relation]) -> Decoded:
+    """`data`: messages, which begin at `starts`; `known`: relations described by messages before these."""
     buffer = np.frombuffer(data + bytes(_PAD), np.uint8)
-    ends_at = np.cumsum(lengths.astype(np.int64))
-    starts = ends_at - lengths
     tags = buffer[starts]
 
     begins, commits = np.flatnonzero(tags == ord("B")), np.flatnonzero(tags == ord("C"))
@@ -158,7 +156,7 @@ def _int(buffer: np.ndarray, offsets: np.ndarray, size: int) -> np.ndarray:
     return found
 
 
-def _relation(data: bytes, start: int) -> Relation:
+def _relation(data: bytearray, start: int) -> Relation:
     id = int.from_bytes(data[start + 1 : start + 5])
     namespace, at = _text(data, start + 5)
     name, at = _text(data, at)
@@ -171,6 +169,6 @@ def _relation(data: bytes, start: int) -> Relation:
     return Relation(id, f"{namespace or 'pg_catalog'}.{name}", tuple(columns))
 
 
-def _text(data: bytes, start: int) -> tuple[str, int]:
+def _text(data: bytearray, start: int) -> tuple[str, int]:
     end = data.index(0, start)
     return data[start:end].decode(), end + 1

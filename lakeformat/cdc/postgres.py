@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import re
+import select
 import time
+from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,8 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
+from psycopg.pq import DiagnosticField, ExecStatus
+from psycopg.pq.abc import PGconn
 from pyarrow import csv
 
 from lakeformat.cdc import pgoutput, postgres_types
@@ -36,7 +39,8 @@ from lakeformat.model.schema import NO_ID, Field
 from lakeformat.model.work import ROW_KIND, RowKind
 
 _LEAST_VERSION = 140000
-_PIECE_BYTES = 4 << 20
+_COPY_HEADER = 19  # Bytes before the first row of a binary COPY.
+_COPY_FIELD = 6  # Before the only column of each row: a count of columns (int16) and a length (int32).
 _FLUSH_SECONDS = 1.0  # How long a commit without synchronous_commit may take to be on disk.
 _WAIT_SECONDS = 60.0
 _SETTINGS = {
@@ -49,14 +53,9 @@ _SETTINGS = {
     "search_path": "",
 }
 _PEEK = """
-SELECT string_agg(data, '' ORDER BY n), string_agg(int4send(octet_length(data)), '' ORDER BY n)
-FROM (
-  SELECT data, n, sum(octet_length(data)) OVER (ORDER BY n) / %(piece)s AS piece
-  FROM pg_logical_slot_peek_binary_changes(
-    %(slot)s, %(until)s, %(limit)s, 'proto_version', '1', 'publication_names', %(publication)s
-  ) WITH ORDINALITY AS messages(lsn, xid, data, n)
-) AS pieces
-GROUP BY piece ORDER BY piece
+COPY (
+  SELECT data FROM pg_logical_slot_peek_binary_changes({}, {}, {}, 'proto_version', '1', 'publication_names', {})
+) TO STDOUT (FORMAT binary)
 """
 
 
@@ -353,10 +352,10 @@ class Postgres:
                 raise NotFound(
                     f"slot {self._slot!r} was dropped while it was read; take the tables anew (restart=True)"
                 )
-            data, lengths = self._peek(until, limit)
-            decoded = pgoutput.decode(data, lengths, {})
+            data, starts = self._peek(until, limit)
+            decoded = pgoutput.decode(data, starts, {})
             ends = decoded.commits
-            is_all = len(lengths) < limit  # Else the server stopped after the transaction that reached it.
+            is_all = len(starts) < limit  # Else the server stopped after the transaction that reached it.
             reached = int(ends[-1]) if len(ends) else 0
             position = _position(max(reached, until.order) if is_all else reached)
             if position <= at and not is_all:
@@ -368,18 +367,17 @@ class Postgres:
             yield Transactions(position, int(fresh.sum()), committed, made)
             at = position
 
-    def _peek(self, until: Position, limit: int) -> tuple[bytes, np.ndarray]:
-        given = {
-            "slot": self._slot,
-            "until": until.text,
-            "limit": limit,
-            "publication": f'"{self._slot}"',
-            "piece": _PIECE_BYTES,
-        }
-        with refusals(), self._open().cursor(binary=True) as cursor:
-            pieces = cursor.execute(_PEEK, given).fetchall()
-        lengths = np.frombuffer(b"".join(each[1] for each in pieces), ">i4").astype(np.int64)
-        return b"".join(each[0] for each in pieces), lengths
+    def _peek(self, until: Position, limit: int) -> tuple[bytearray, np.ndarray]:
+        """The messages of the log up to `until`, of whole transactions, about `limit` of them; and where each begins."""
+        given = (self._slot, until.text, limit, f'"{self._slot}"')
+        query = sql.SQL(_PEEK).format(*map(sql.Literal, given))
+        with refusals():
+            connection = self._open()
+            data, lengths = _copied(connection.pgconn, query.as_bytes(connection))
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        starts[0] += _COPY_HEADER  # Which comes with the first row, or with the trailer where there is none.
+        return data, starts[:-1] + _COPY_FIELD
 
     def _tables(
         self, decoded: pgoutput.Decoded, tables: dict[str, SourceTable], after: Position
@@ -515,13 +513,13 @@ class PostgresView:
         query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT (FORMAT csv)").format(
             names, self._name(), self._between(after, upto)
         )
-        with refusals(), self._connection.cursor() as cursor, cursor.copy(query) as copy:
-            data = b"".join(copy)
+        with refusals():
+            data, _ = _copied(self._connection.pgconn, query.as_bytes(self._connection))
         schema = self._table.arrow_schema
         if not data:
             return schema.empty_table()
         texts = csv.read_csv(
-            io.BytesIO(data),
+            pa.BufferReader(pa.py_buffer(data)),
             csv.ReadOptions(column_names=schema.names, block_size=len(data) + 1),
             csv.ParseOptions(newlines_in_values=True),
             csv.ConvertOptions(
@@ -555,6 +553,31 @@ class PostgresView:
 
     def _name(self) -> sql.Composable:
         return sql.Identifier(*self._table.name.split(".", 1))
+
+
+def _copied(connection: PGconn, query: bytes) -> tuple[bytearray, np.ndarray]:
+    """What COPY sends, and the bytes of each message of it. There is one a row, for which psycopg's own iterator takes four times as long,
+    and so does keeping each by itself."""
+    data, lengths = bytearray(), array("q")
+    result: Any = connection.exec_(query)
+    if result.status == ExecStatus.COPY_OUT:
+        while (got := connection.get_copy_data(1))[0] >= 0:
+            if got[0] == 0:  # Nothing yet: wait without the interpreter's lock.
+                select.select([connection.socket], [], [])
+                connection.consume_input()
+            else:
+                data += got[1]
+                lengths.append(got[0])
+        result = connection.get_result()
+        while connection.get_result() is not None:
+            pass
+    if result is None or result.status != ExecStatus.COMMAND_OK:
+        state = b"" if result is None else result.error_field(DiagnosticField.SQLSTATE) or b""
+        kind: type[psycopg.Error] = psycopg.DatabaseError
+        with suppress(KeyError):  # A state that psycopg does not know, as users' functions have.
+            kind = psycopg.errors.lookup(state.decode())
+        raise kind(connection.get_error_message())
+    return data, np.array(lengths, np.int64)
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:

@@ -1,0 +1,147 @@
+"""Change data capture: snapshots against ADBC, the fastest client into Arrow; changes against a client that only reads the log."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pymysql
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
+
+from benchmarks.measure import Figure, by_turns, seconds
+from benchmarks.peers.process import adbc
+from lakeformat import Lake
+from lakeformat.cdc import MySql, Postgres, sync_table
+from tests.cdc import mariadb
+from tests.conftest import running_postgres
+
+ROWS, CHANGED, BATCH, RUNS = 1_000_000, 200_000, 100_000, 3
+LEAST = 1 / 0.7  # Seven tenths of the peer's rows a second.
+_COLUMNS = (
+    "id bigint PRIMARY KEY, amount numeric(12, 2), name varchar(40), at timestamp, day date, x double precision, n int"
+)
+_ROWS = (
+    "SELECT i, i * 0.01, 'name ' || i, '2024-01-01'::timestamp + i * interval '1 second', '2024-01-01'::date + i % 1000, i * 1.5, i % 1000 "
+    "FROM generate_series({first}, {last}) i"
+)
+
+
+def run(folder: Path) -> Iterator[Figure]:
+    with running_postgres() as server:
+        yield from postgres(server.get_uri(), folder / "postgres")
+    if mariadb.program() is not None:
+        with tempfile.TemporaryDirectory() as data:
+            server = mariadb.MariaDb(data)
+            try:
+                server.start()
+                yield from mysql(server.url, server.connect(), folder / "mysql")
+            finally:
+                server.stop()
+
+
+def postgres(dsn: str, folder: Path) -> Iterator[Figure]:
+    connection, made = psycopg.connect(dsn, autocommit=True), count()
+    for name in ("bench_there", "bench_changed"):
+        connection.execute(f"DROP TABLE IF EXISTS {name}")
+        connection.execute(f"CREATE TABLE {name} ({_COLUMNS})")
+    connection.execute(f"INSERT INTO bench_there {_ROWS.format(first=1, last=ROWS)}")
+    connection.execute("VACUUM ANALYZE bench_there")
+    source = Postgres(dsn, slot="lakeformat_bench")
+    table = source.describe("bench_there")
+
+    def read() -> float:
+        def work() -> None:
+            with source.view(table) as view:
+                assert sum(chunk.rows.num_rows for chunk in view.chunks(None, BATCH)) == ROWS
+
+        return seconds(work)
+
+    def taken() -> float:
+        source.drop()
+        lake = Lake(str(folder / f"snapshot-{next(made)}"), fsync="false")
+        return seconds(lambda: sync_table(source, "bench_there", lake, "bench.rows", "iceberg"))
+
+    with adbc() as peer:
+        ask = {"verb": "select", "dsn": dsn, "table": "bench_there", "rows": ROWS}
+        what = f"{ROWS:,} rows of PostgreSQL"
+        yield by_turns(f"read {what}", "ADBC into Arrow", LEAST, read, lambda: peer.ask(**ask), RUNS)
+        yield by_turns(f"take {what} into Iceberg", "ADBC into Arrow", LEAST, taken, lambda: peer.ask(**ask), RUNS)
+
+    source.drop()
+    changed = source.describe("bench_changed")
+    lake = Lake(str(folder / "changes"), fsync="false")
+    sync_table(source, "bench_changed", lake, "bench.rows", "iceberg")
+    start = source.begin([changed])
+    for first in range(1, CHANGED // 2, BATCH // 20):
+        connection.execute(f"INSERT INTO bench_changed {_ROWS.format(first=first, last=first + BATCH // 20 - 1)}")
+    connection.execute("UPDATE bench_changed SET n = n + 1")
+    end = source.position()
+
+    def followed() -> float:
+        batches = source.changes(start, end, {changed.name: changed}, 2 * CHANGED)
+        return seconds(lambda: [each.tables for each in batches])
+
+    def fetched() -> float:
+        query = "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1', 'publication_names', %s)"
+        asked = ("lakeformat_bench", end.text, "lakeformat_bench")
+        with connection.cursor(binary=True) as cursor:
+            return seconds(lambda: cursor.execute(query, asked).fetchall())
+
+    yield by_turns(
+        f"decode {CHANGED:,} changes of PostgreSQL", "psycopg fetches the messages", LEAST, followed, fetched, RUNS
+    )
+    source.drop()
+
+
+def mysql(url: str, connection: pymysql.Connection, folder: Path) -> Iterator[Figure]:
+    cursor = connection.cursor()
+    cursor.execute("DROP DATABASE IF EXISTS bench")
+    cursor.execute("CREATE DATABASE bench")
+    columns = _COLUMNS.replace("double precision", "double").replace("at timestamp", "at datetime")
+    cursor.execute(f"CREATE TABLE bench.changed ({columns})")
+    source = MySql(url)
+    table = source.describe("bench.changed")
+    start = source.begin([table])
+    cursor.execute("USE bench")
+    for first in range(1, CHANGED // 2, BATCH // 20):
+        cursor.execute(
+            "INSERT INTO changed SELECT seq, seq * 0.01, concat('name ', seq), '2024-01-01' + INTERVAL seq SECOND, '2024-01-01' + INTERVAL (seq % 1000) DAY, "
+            f"seq * 1.5, seq % 1000 FROM seq_{first}_to_{first + BATCH // 20 - 1}"
+        )
+    cursor.execute("UPDATE changed SET n = n + 1")
+    end = source.position()
+
+    def followed() -> float:
+        batches = source.changes(start, end, {table.name: table}, BATCH)
+        return seconds(lambda: [each.tables for each in batches])
+
+    def bare() -> float:
+        file, _, place = start.text.rpartition(":")
+        reader = BinLogStreamReader(
+            connection_settings=source._settings,
+            server_id=77,
+            blocking=True,
+            resume_stream=True,
+            log_file=file,
+            log_pos=int(place),
+            only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
+        )
+
+        def work() -> None:
+            rows = 0
+            while rows < CHANGED:
+                event = reader.fetchone()
+                rows += len(event.rows)
+
+        took = seconds(work)
+        reader.close()
+        return took
+
+    yield by_turns(f"decode {CHANGED:,} changes of MariaDB", "mysql-replication alone", LEAST, followed, bare, RUNS)
+    lake = Lake(str(folder), fsync="false")
+    source.close()
+    assert sync_table(source, "bench.changed", lake, "bench.rows").snapshot_rows == CHANGED // 2
