@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.cdc import progress
+from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.progress import Progress
 from lakeformat.cdc.source import Chunk, Position, Source, SourceTable, TableChanges, Transactions
 from lakeformat.codec.arrow import to_arrow
@@ -62,7 +63,9 @@ class Follower:
         table: Table,
         restart: bool | str = False,
         snapshot_properties: Mapping[str, str] = MappingProxyType({}),
+        computed: Computed = NONE,
     ) -> None:
+        self._computed = computed
         self.source, self.source_table, self.table = source, source_table, table
         self._extra = {**snapshot_properties, **({progress.RESTART: restart} if isinstance(restart, str) else {})}
         restart = bool(restart) and not (isinstance(restart, str) and progress.has_restarted(table, restart))
@@ -116,7 +119,8 @@ class Follower:
             closing(_ahead(view.chunks(self.progress.upto, size))) as chunks,
         ):
             for chunk in chunks:
-                self._commit(chunk.rows, self.progress.with_chunk(view.text, view.until, chunk.upto))
+                rows = self._computed.added(chunk.rows, self.source_table.name, None)
+                self._commit(rows, self.progress.with_chunk(view.text, view.until, chunk.upto))
                 self.report = replace(self.report, snapshot_rows=self.report.snapshot_rows + chunk.rows.num_rows)
                 if is_over():
                     return
@@ -163,6 +167,7 @@ class Follower:
         rows, keep = changes.rows, self._fresh(changes.rows, changes.ends, changes.transactions)
         if changes.unknown:
             rows = self._with_known(changes, rows, keep)
+        rows = self._computed.added(rows, self.source_table.name, changes.committed_ms)
         emptied = changes.emptied
         if emptied is None or emptied.end <= self.committed.order:
             return rows.filter(pa.array(keep))
@@ -231,7 +236,7 @@ class Follower:
             return
         have = {each.name: each for each in self.table.schema.fields}
         changes: list[AddColumn | ChangeType | ChangeComment | ChangeNullability] = []
-        for each in now.fields:
+        for each in (*now.fields, *self._computed.fields(now)):
             old = have.get(each.name)
             if old is None:
                 changes.append(AddColumn(each.name, each.type, True, each.comment))

@@ -383,6 +383,7 @@ class _Rows:
     values: list[Mapping[str, Any]] = field(default_factory=list)
     kinds: list[RowKind] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
     emptied: Emptied | None = None
 
 
@@ -459,7 +460,9 @@ class _Batch:
 
     def end(self, end: int, timestamp: int) -> None:
         for each in self.rows.values():
-            each.ends += [end] * (len(each.values) - len(each.ends))
+            new = len(each.values) - len(each.ends)
+            each.ends += [end] * new
+            each.times += [timestamp * 1000] * new
         self.count, self.committed_ms = self.count + 1, timestamp * 1000
 
     def transactions(self, position: Position) -> Transactions:
@@ -470,7 +473,8 @@ class _Batch:
             kinds = row_kinds().take(pa.array(held.kinds, pa.int8()))
             rows = _table(self.source, table, columns).append_column(ROW_KIND.name, kinds)
             ends = np.array(held.ends, np.int64)
-            made[name] = TableChanges(table, rows, ends, ends, {}, held.emptied)
+            times = np.array(held.times, np.int64)
+            made[name] = TableChanges(table, rows, ends, ends, times, {}, held.emptied)
         return Transactions(position, self.count, self.committed_ms, made)
 
 

@@ -50,7 +50,8 @@ class Decoded:
     transactions: np.ndarray  # Of each message: its transaction's id.
     truncated: list[tuple[Relation, int]]  # Relations that were emptied, and by which message.
     commits: np.ndarray  # The position after each transaction.
-    committed_ms: np.ndarray
+    committed_ms: np.ndarray  # Of each transaction: since 1970.
+    transaction_of: np.ndarray  # Of each message: which of them it is of.
     relations: dict[int, Relation] = field(default_factory=dict)
 
 
@@ -98,6 +99,7 @@ def decode(data: bytearray, starts: np.ndarray, known: Mapping[int, Relation]) -
         truncated,
         commit_ends,
         committed,
+        last,
         relations,
     )
 

@@ -419,7 +419,8 @@ class Postgres:
         if last is not None:
             row = int(np.searchsorted(places, last))
             truncated = Emptied(row, int(decoded.ends[last]), int(decoded.transactions[last]))
-        return TableChanges(table, rows, decoded.ends[places], decoded.transactions[places], unknown, truncated)
+        times = decoded.committed_ms[decoded.transaction_of[places]]
+        return TableChanges(table, rows, decoded.ends[places], decoded.transactions[places], times, unknown, truncated)
 
     def _values(self, piece: pgoutput.RelationRows, table: SourceTable) -> tuple[pa.Table, dict[str, np.ndarray]]:
         """The rows as the table's columns are by now, and of which a value was left out as it did not change."""

@@ -67,6 +67,7 @@ class TableChanges:
     rows: pa.Table  # Its columns and `rowkind`: "+I", "-U", "+U", "-D".
     ends: np.ndarray  # Of each row: the `order` of the position after its transaction.
     transactions: np.ndarray  # Of each row: its transaction, as a view tells them apart.
+    committed_ms: np.ndarray  # Of each row: when its transaction was committed, since 1970.
     unknown: Mapping[str, np.ndarray]  # Of columns: the rows in which the log left an unchanged value out.
     emptied: Emptied | None = None
 

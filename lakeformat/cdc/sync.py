@@ -10,6 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.follow import Follower, Report
 from lakeformat.cdc.source import Source
 from lakeformat.errors import InvalidInput, LakeError
@@ -51,6 +52,7 @@ def sync_table(
     format: str = "paimon",
     *,
     primary_key: Sequence[str] | None = None,
+    computed_columns: Mapping[str, str] | None = None,
     partition_by: Iterable[str] = (),
     properties: Mapping[str, Any] | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
@@ -65,6 +67,8 @@ def sync_table(
     """Bring `table` up to `source_table`, from where it stands: first the rows that are there, then what changes.
 
     The table is made where it is not there, with the source's columns and key (`primary_key`: where that declares none, or another).
+    `computed_columns`: further columns, by Spark SQL over the source's, `_source_table` and `_committed_at` (when the row was changed; null in
+    the snapshot), e.g. `{"year": "year(at)"}`.
     `restart` empties it and begins anew; a restart with a name does so once, and a second call with that name goes on.
     `snapshot_properties` are kept in each snapshot. `until`: "now", or "stopped": until `stop()` is true. Whatever ends a call, the next one goes
     on where the table stands. Raises `SourceError` where the database is not set up, `NotFound` where it no longer has the
@@ -72,8 +76,9 @@ def sync_table(
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
     declared = source.describe(source_table, primary_key)
+    computed = Computed.parse(computed_columns or {})
     follower = _follower(
-        source, declared, lake, table, format, partition_by, properties, restart, snapshot_properties or {}
+        source, declared, lake, table, format, partition_by, properties, restart, snapshot_properties or {}, computed
     )
     return _run(source, [follower], limits, is_alone=True)[0]
 
@@ -132,10 +137,11 @@ def _follower(
     properties: Mapping[str, Any] | None,
     restart: bool | str = False,
     snapshot_properties: Mapping[str, str] = MappingProxyType({}),
+    computed: Computed = NONE,
 ) -> Follower:
     made = lake.create_table(
         table,
-        declared.fields,
+        (*declared.fields, *computed.fields(declared)),
         format=format,
         partition_by=partition_by,
         primary_key=declared.key,
@@ -147,7 +153,7 @@ def _follower(
         raise InvalidInput(
             f"{table}: its primary key is ({', '.join(made.schema.primary_key)}), that of {declared.name} ({', '.join(declared.key)})"
         )
-    return Follower(source, declared, made, restart, snapshot_properties)
+    return Follower(source, declared, made, restart, snapshot_properties, computed)
 
 
 def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bool) -> list[Report]:

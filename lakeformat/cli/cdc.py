@@ -37,6 +37,10 @@ def cdc(
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude-column", help="`schema.table.column`; may be repeated.")
     ] = None,
+    computed: Annotated[
+        list[str] | None,
+        typer.Option("--computed-column", help="`name=Spark SQL`, e.g. 'year=year(at)'; may be repeated."),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on until Ctrl-C, not only to where the source is now.")
     ] = False,
@@ -60,12 +64,19 @@ def cdc(
     }
     try:
         if all:
-            if restart or primary_key:
-                raise InvalidInput("--all goes without --restart and --key; name the table they are for")
+            if restart or primary_key or computed:
+                raise InvalidInput("--all goes without --restart, --key and --computed-column; name their table")
             reports = capture.sync_database(found, session.lake, target, including=tables, **how)
         else:
             made = capture.sync_table(
-                found, tables, session.lake, target, primary_key=primary_key, restart=restart, **how
+                found,
+                tables,
+                session.lake,
+                target,
+                primary_key=primary_key,
+                restart=restart,
+                computed_columns=_columns(computed or []),
+                **how,
             )
             reports = {tables: made}
     finally:
@@ -73,6 +84,13 @@ def cdc(
     session.answer([_record(name, each) for name, each in reports.items()], lambda: _drawn(reports))
     if any(each.error is not None for each in reports.values()):
         raise typer.Exit(1)
+
+
+def _columns(given: list[str]) -> dict[str, str]:
+    parts = [each.partition("=") for each in given]
+    if wrong := [name for name, sign, _ in parts if not (name and sign)]:
+        raise InvalidInput(f"--computed-column {wrong[0]!r}: give name=expression, e.g. 'year=year(at)'")
+    return {name.strip(): text for name, _, text in parts}
 
 
 def _record(name: str, report: Report) -> dict[str, Any]:

@@ -84,6 +84,7 @@ def cdc_assets(
     *,
     format: str = "paimon",
     primary_keys: Mapping[str, Sequence[str]] | None = None,
+    computed_columns: Mapping[str, Mapping[str, str]] | None = None,
     partition_by: Mapping[str, Sequence[str]] | None = None,
     table_properties: Mapping[str, str] | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -92,20 +93,29 @@ def cdc_assets(
     """An asset for each of `tables` (name in the database -> the asset's key, "db.name", or "name" in the lake's database), which follows it by
     `sync_table`. `source` names a resource that is a `CdcSource`; the other resource is `lake`.
 
-    `primary_keys` and `partition_by`: by the database's names, where the table declares no key, and how a table that is created
-    is partitioned. `asset`: what `dg.asset` takes: `group_name`, `owners`, `tags`, `automation_condition`
+    By the database's names: `primary_keys`, where the table declares none; `computed_columns`, as `sync_table` takes them; `partition_by`, how a
+    table that is created is partitioned. `asset`: what `dg.asset` takes: `group_name`, `owners`, `tags`, `automation_condition`
     (`dg.AutomationCondition.on_cron("*/5 * * * *")` is a schedule) ...
 
     Runs of a table wait for each other by its pool. `CdcRun` configures one: `restart: true` takes the table anew, once also where the step
     is retried.
     """
-    keys, partitions = dict(primary_keys or {}), dict(partition_by or {})
-    for what, given in (("primary_keys", keys), ("partition_by", partitions)):
+    keys, partitions, computed = dict(primary_keys or {}), dict(partition_by or {}), dict(computed_columns or {})
+    for what, given in (("primary_keys", keys), ("partition_by", partitions), ("computed_columns", computed)):
         if unknown := sorted(given.keys() - tables.keys()):
             raise InvalidInput(f"{what} names {unknown[0]!r}; the tables are {', '.join(tables)}")
     common = {"format": format, "table_properties": dict(table_properties or {}), **(metadata or {})}
     return [
-        _followed(source, each, target, keys.get(each), partitions.get(each, ()), common, dict(asset))
+        _followed(
+            source,
+            each,
+            target,
+            keys.get(each),
+            partitions.get(each, ()),
+            computed.get(each, {}),
+            common,
+            dict(asset),
+        )
         for each, target in tables.items()
     ]
 
@@ -165,6 +175,7 @@ def _followed(
     target: str,
     primary_key: Sequence[str] | None,
     partition_by: Sequence[str],
+    computed_columns: Mapping[str, str],
     common: Mapping[str, Any],
     asset: dict[str, Any],
 ) -> dg.AssetsDefinition:
@@ -202,6 +213,7 @@ def _followed(
                     to.name,
                     to.format,
                     primary_key=primary_key,
+                    computed_columns=computed_columns,
                     partition_by=partition_by,
                     properties=dict(to.properties),
                     # A retry, and a re-execution, go on with the restart that the run began.

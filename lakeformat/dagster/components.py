@@ -473,6 +473,10 @@ class LakeCdcComponent(DeclaredAssets):
         list[str], dg.Resolver.default(description="'schema.table.column', as the database names them.")
     ] = []
     primary_keys: Annotated[dict[str, list[str]], dg.Resolver.default(description="Of tables that declare none.")] = {}
+    computed_columns: Annotated[
+        dict[str, dict[str, str]],
+        dg.Resolver.default(description="Source table -> column -> Spark SQL over its row."),
+    ] = {}
     partition_by: Annotated[
         dict[str, list[str]], dg.Resolver.default(description="How tables are partitioned, by source table.")
     ] = {}
@@ -509,6 +513,7 @@ class LakeCdcComponent(DeclaredAssets):
             self.tables,
             format=self.format,
             primary_keys=self.primary_keys,
+            computed_columns=self.computed_columns,
             partition_by=self.partition_by,
             table_properties={name: _text(value) for name, value in self.table_properties.items()},
             group_name=self.group_name,

@@ -174,6 +174,50 @@ def test_columns_and_whole_tables_that_change_are_followed(server, source, lake,
     assert [row["id"] for row in rows_of(table)] == [7]
 
 
+@FORMATS
+def test_columns_are_computed_from_a_row_and_its_change(server, source, lake, format):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, at timestamp, name text)")
+    server.execute("INSERT INTO t VALUES (1, '2024-02-29 10:00', 'Ann'), (2, NULL, NULL)")
+    computed = {
+        "year": "year(at)",
+        "whole": "concat(upper(name), '!')",
+        "origin": "_source_table",
+        "op_ts": "_committed_at",
+    }
+
+    def sync(**more):
+        return sync_table(source, "t", lake, "d.t", format, computed_columns={**computed, **more})
+
+    assert sync().snapshot_rows == 2
+    server.execute(
+        "UPDATE t SET name = 'bob', at = '2025-01-01' WHERE id = 2; INSERT INTO t VALUES (3, '2023-01-01', 'c')"
+    )
+    server.execute("DELETE FROM t WHERE id = 1")
+    sync()
+    found = rows_of(lake.table("d.t"))
+    assert [(row["id"], row["year"], row["whole"], row["origin"]) for row in found] == [
+        (2, 2025, "BOB!", "public.t"),
+        (3, 2023, "C!", "public.t"),
+    ]
+    (now,) = server.execute("SELECT clock_timestamp()").fetchone()
+    assert all(datetime.timedelta(0) <= now - row["op_ts"] < datetime.timedelta(hours=1) for row in found)
+    server.execute("INSERT INTO t VALUES (4, NULL, 'd')")
+    assert sync(n="id + 1").schema_changes == ("AddColumn n",)
+    assert rows_of(lake.table("d.t"))[-1]["n"] == 5
+    for wrong, said in (
+        ("year(", "Expecting"),
+        ("nobody", "computed column 'x'.*nobody"),
+        ("null", "no type"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            sync(x=wrong)
+    with pytest.raises(InvalidInput, match=r"public\.t has a column 'name'"):
+        sync(name="at")
+    server.execute("TRUNCATE t; INSERT INTO t VALUES (5, '2020-01-01', 'e')")
+    sync()
+    assert [(row["id"], row["year"]) for row in rows_of(lake.table("d.t"))] == [(5, 2020)]
+
+
 def test_tables_of_a_database_stop_alone(server, source, lake):
     server.execute(
         "CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE nokey (v int); CREATE TABLE b (id int PRIMARY KEY, at point)"

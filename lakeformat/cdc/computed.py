@@ -1,0 +1,62 @@
+"""Columns that a table has beside its source's: expressions over a row of the source and what is known of its change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.cdc.source import SourceTable
+from lakeformat.codec import evaluation, sql_text
+from lakeformat.codec.arrow import from_arrow
+from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.model.predicate import Expression
+from lakeformat.model.schema import NO_ID, Field
+
+SOURCE_TABLE, COMMITTED_AT = "_source_table", "_committed_at"  # What expressions may name beside the source's columns.
+_INSTANT = pa.timestamp("ms", "UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Columns by name, and the Spark SQL that computes each."""
+
+    expressions: Mapping[str, Expression] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str]) -> Computed:
+        """Raises `InvalidInput` for a text that is no expression."""
+        return cls({name: sql_text.parse(text) for name, text in texts.items()})
+
+    def fields(self, table: SourceTable) -> tuple[Field, ...]:
+        """The columns, nullable, as they come out of the source's columns. Raises `InvalidInput`."""
+        there = {each.name for each in table.fields}
+        if same := sorted(there & self.expressions.keys()):
+            raise InvalidInput(f"{table.name} has a column {same[0]!r}; give the computed column another name")
+        empty = table.arrow_schema.empty_table()
+        made = self.added(empty, table.name, None)
+        for name in self.expressions:
+            if pa.types.is_null(made.schema.field(name).type):
+                raise InvalidInput(f"computed column {name!r} has no type; give it one: cast(... as ...)")
+        return tuple(Field(NO_ID, name, from_arrow(made.schema.field(name).type)) for name in self.expressions)
+
+    def added(self, rows: pa.Table, table: str, committed_ms: np.ndarray | None) -> pa.Table:
+        """`rows` of `table` with these columns; `committed_ms`: when each was changed, since 1970 (None: nobody knows)."""
+        if not self.expressions:
+            return rows
+        times = pa.nulls(rows.num_rows, _INSTANT) if committed_ms is None else pa.array(committed_ms).cast(_INSTANT)
+        seen = rows.append_column(
+            SOURCE_TABLE, pa.array([table], pa.string()).take(pa.array(np.zeros(rows.num_rows, int)))
+        )
+        seen = seen.append_column(COMMITTED_AT, times)
+        for name, expression in self.expressions.items():
+            try:
+                rows = rows.append_column(name, evaluation.evaluate(expression, seen))
+            except LakeError as error:
+                raise InvalidInput(f"computed column {name!r} of {table}: {error}") from error
+        return rows
+
+
+NONE = Computed()
