@@ -1,8 +1,10 @@
 """A world for change data capture: a table in memory whose storage fails, and what a changelog must lead to."""
 
 import random
+from contextlib import contextmanager
+from types import SimpleNamespace
 
-from lakeformat import Table
+from lakeformat import SourceError, Table
 from lakeformat.lake import FORMATS
 from lakeformat.model.schema import Schema
 from lakeformat.storage.cache import Cache
@@ -20,6 +22,52 @@ class OneTable:
         if not self.store.list(""):
             create(table, Schema(tuple(fields), primary_key=tuple(primary_key), properties=properties or {}))
         return table
+
+
+class NthFetchFails:
+    """A source whose call or fetch number `n` (from 1) raises, before its effect or `after` it; all others do as they should."""
+
+    def __init__(self, source, n, after):
+        self._source, self._n, self._after, self._count = source, n, after, 0
+        self.failed = None
+
+    @property
+    def name(self):
+        return self._source.name
+
+    def __getattr__(self, name):
+        return self._counted(name, getattr(self._source, name))
+
+    def _counted(self, name, call):
+        def counted(*arguments):
+            self._count += 1
+            fails = self._count == self._n
+            if fails and not self._after:
+                self._fail(name)
+            made = call(*arguments)
+            if fails:
+                self._fail(name)
+            return self._fetched(name, made) if name == "changes" else self._viewed(made) if name == "view" else made
+
+        return counted
+
+    def _fail(self, name):
+        self.failed = name
+        raise SourceError(f"{name} fails")
+
+    def _fetched(self, name, items):
+        fetch = self._counted(f"{name}: fetch", lambda: next(items, None))
+        while (item := fetch()) is not None:
+            yield item
+
+    @contextmanager
+    def _viewed(self, view):
+        with view as opened:
+            yield SimpleNamespace(
+                text=opened.text,
+                until=opened.until,
+                chunks=lambda *given: self._fetched("chunks", opened.chunks(*given)),
+            )
 
 
 def replay(changes, key):
