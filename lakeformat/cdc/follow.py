@@ -48,8 +48,8 @@ class Report:
     lag_seconds: float | None = None  # From the last transaction's commit to its commit here; None: none came.
     snapshots: tuple[int, ...] = ()
     schema_changes: tuple[str, ...] = ()
-    is_complete: bool = False  # Whether the snapshot has been read to its end.
     error: LakeError | None = None  # Why this table stopped, while others of a database went on; nothing of it is lost.
+    is_complete: bool = False  # Whether the snapshot has been read to its end.
 
 
 class Follower:
