@@ -1108,3 +1108,83 @@ def test_the_sweep_and_a_drop_know_files_by_place_and_name():
     assert there - gone == {*OF_OTHERS, "bucket-0/.data.parquet.crc"}
     assert set(waves[-1]) == {path for path in there if path.startswith("schema/schema-")}
     assert waves[-2] == ("snapshot/snapshot-1",)
+
+
+def test_a_table_that_cannot_be_read_is_not_cleaned_up():
+    world = World()
+    story(world)
+    world.tag("t", 3)
+    base = dialect.load(world.store, 12).state
+    strange = replace(base.schema, properties={**base.schema.properties, "data-evolution.enabled": "true"})
+    for asked in (replace(base, newest=strange), replace(base, schema=strange)):
+        for verb in (
+            lambda base: expire.expiry(world.store, base, ONE, 1),
+            lambda base: expire.expiry_of_tag(world.store, base, "t"),
+            lambda base: expire.orphans(world.store, base, 2),
+        ):
+            verb(base)
+            with pytest.raises(UnsupportedFeature, match="data-evolution"):
+                verb(asked)
+
+
+def test_changelogs_go_where_no_snapshot_does():
+    world = World(**LONGER)
+    story(world)
+    world.expire(Retention(3, 3))
+    ids = metadata.snapshot_ids(world.store)
+    assert metadata.changelog_ids(world.store) == [5, 6, 7, 8, 9]
+    base = dialect.load(world.store, 12).state
+    assert expire.expiry(world.store, base, Retention(3, 3), world.clock) is expire.NOTHING
+    fewer = replace(
+        base.schema, properties={**LONGER, "changelog.num-retained.min": "5", "changelog.num-retained.max": "5"}
+    )
+    found = expire.expiry(world.store, replace(base, schema=fewer), Retention(3, 3), world.clock)
+    assert found.snapshots == ()
+    maintenance.remove(world.store, found)
+    assert metadata.changelog_ids(world.store) == [8, 9]
+    assert (metadata.snapshot_ids(world.store), world.store.read("changelog/EARLIEST")) == (ids, b"8")
+    world.check()
+
+
+def test_a_stray_goes_where_no_snapshot_does():
+    world = World()
+    for partition in ("a", "b", "c"):
+        world.append(partition)
+    late = dialect.at(world.store, 1).plan(
+        Append(request=Request(id="late"), added=(world.file("a"),)), Stamp(world.clock, "late", 0)
+    )
+    world.append("a")
+    world.expire(Retention(2, 2))
+    for path, content in late.files.items():
+        world.store.write(path, content)
+    world.store.create(late.root_path, late.root)
+    assert metadata.snapshot_ids(world.store) == [2, 3, 4]
+    found = world.expire(Retention(2, 2))
+    assert (found.snapshots, metadata.snapshot_ids(world.store)) == ((), [3, 4])
+    world.check()
+
+
+def test_history_that_a_rollback_replaced_goes_newest_first():
+    world = World()
+    for _ in range(4):
+        world.append("a")
+    made = world.restore(1, tidy=False)
+    found = expire.replaced_history(world.store, made)
+    assert found.snapshots == (4, 3, 2)
+    assert found.waves == (tuple(f"snapshot/snapshot-{i}" for i in (4, 3, 2)),)
+    world.append("b")
+    again = world.restore(made, tidy=False)
+    assert expire.replaced_history(world.store, made).snapshots == (4, 3, 2)
+    assert expire.replaced_history(world.store, again).snapshots == (made + 1, 4, 3, 2)
+
+
+def test_files_and_partitions_of_just_the_age_stay():
+    table = aged({}, 1)
+    table._store.write(f"manifest/manifest-{ID}-0", b"1")  # At 0.
+    assert (len(table._view().orphans(0)), len(table._view().orphans(1))) == (0, 1)
+    world = World(**{"partition.expiration-time": "1 d"})
+    world.append("2023-01-02")
+    base = dialect.load(world.store, 1).state
+    over = int(datetime.datetime(2023, 1, 3).timestamp() * 1000)
+    assert expire.expired_partitions(world.store, base, over) is None
+    assert expire.expired_partitions(world.store, base, over + 1) is not None
