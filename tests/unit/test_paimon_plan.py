@@ -1,22 +1,36 @@
 """What a commit makes of an operation: index manifests, statistics, totals, what is inherited, and what one must not write."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakeformat import CorruptFile, Lake, NoSuchFile, NotFound, OutsideScope, UnsupportedFeature
+from lakeformat import (
+    AlreadyExists,
+    CorruptFile,
+    InvalidInput,
+    Lake,
+    NoSuchFile,
+    NotFound,
+    OutsideScope,
+    UnsupportedFeature,
+)
 from lakeformat.codec import avro
 from lakeformat.dialects.paimon import conflict, manifest, metadata, plan
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.dialects.paimon.metadata import State
-from lakeformat.model.operation import Append, Overwrite, Request, Rewrite
+from lakeformat.model import evolution
+from lakeformat.model.operation import Append, Create, Evolve, OperationKind, Overwrite, Request, Restore, Rewrite
+from lakeformat.model.order import SortField
 from lakeformat.model.partition import identity
 from lakeformat.model.predicate import ALWAYS, bind, in_tuples
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.model.snapshot import Stamp
-from lakeformat.model.work import WrittenFile
+from lakeformat.model.work import KeyRange, WrittenFile
 from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
 
 dialect = Paimon()
 
@@ -195,6 +209,165 @@ def test_kinds_totals_and_deltas(table, home, verb, kind, operation):
     assert table.current_snapshot().partitions == made.partitions
 
 
+def in_memory(**properties):
+    """A table with a key in one bucket; its store."""
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    fields = (Field(0, "id", scalar(Kind.BIGINT), False), Field(1, "dt", scalar(Kind.STRING), False))
+    given = {"bucket": "1", "write-only": "true"} | {k.replace("_", "-"): v for k, v in properties.items()}
+    create(table, Schema(fields, primary_key=("id", "dt"), partitioning=identity("dt"), properties=given))
+    return store, table
+
+
+def keys(*ids, dt="x"):
+    return {"id": list(ids), "dt": [dt] * len(ids)}
+
+
+def newest(store):
+    return metadata.read_snapshot(store, metadata.snapshot_ids(store)[-1])
+
+
+def test_a_changelog_is_a_list_of_its_own_where_there_is_one():
+    for properties, rows_of_changelog in (({}, None), ({"changelog_producer": "input"}, 3)):
+        store, table = in_memory(**properties)
+        table.upsert(keys(1, 2, 3))
+        document = newest(store)
+        assert document.get("changelogRecordCount") == rows_of_changelog
+        assert (document["totalRecordCount"], document["deltaRecordCount"]) == (3, 3)
+        lists = ["baseManifestList", "deltaManifestList"] + ["changelogManifestList"] * (rows_of_changelog is not None)
+        assert [k for k in document if k.endswith("ManifestList")] == lists
+        assert len({document[key] for key in lists}) == len(lists)
+        for key in lists:
+            assert document[f"{key}Size"] == len(store.read(f"manifest/{document[key]}"))
+        entries = [manifest.read_all(store, manifest.read_list(store, document[key])) for key in lists]
+        assert [[t["_ROW_COUNT"].to_pylist() for t in of_list] for of_list in entries] == [[], [[3]], [[3]]][
+            : len(lists)
+        ]
+
+
+def test_the_kind_of_a_snapshot_with_a_key_says_whether_files_went():
+    store, table = in_memory()
+    table.upsert(keys(1, 2))
+    table.upsert(keys(7, dt="y"))
+    of_y = Overwrite(request=Request(id="y"), added=(), scope=in_tuples(["dt"], [("y",)]), kind=OperationKind.DELETE)
+    for verb, kind, operation in (
+        (lambda: table.upsert(keys(3)), "APPEND", "WRITE"),
+        (lambda: table.delete("id = 1"), "APPEND", "DELETE"),
+        (lambda: table.compact(full=True), "COMPACT", None),
+        (lambda: table._commit(table._view(), of_y), "OVERWRITE", "DELETE"),
+        (lambda: table.overwrite_partitions(keys(9, dt="z")), "OVERWRITE", "OVERWRITE"),
+    ):
+        verb()
+        assert (newest(store)["commitKind"], newest(store).get("operation")) == (kind, operation)
+
+
+def test_a_plan_names_its_parent_and_the_first_snapshot(table):
+    base = table._view()
+    for version, parent, hints in ((1, None, {"LATEST": b"1", "EARLIEST": b"1"}), (2, 1, {"LATEST": b"2"})):
+        base = table._view()
+        made = base.plan(Append(request=Request(id="x"), added=table._write(base, rows(1))), Stamp(5, "n", 0))
+        assert (made.snapshot.id, made.snapshot.parent_id) == (version, parent)
+        assert made.hints == {f"snapshot/{name}": value for name, value in hints.items()}
+        table.append(rows(1))
+
+
+def test_a_change_of_schema_is_found_again(table):
+    change = Evolve(request=Request(id="mine"), changes=(evolution.AddColumn("late", scalar(Kind.INT)),))
+    base = table._view()
+    assert plan.find(table._store, change, base.state) is None
+    made = table._commit(base, change)
+    found = plan.find(table._store, change, table._view().state)
+    assert (found.kind, found.id, found.schema_id, found.operation_id) == ("evolve", 0, 1, "mine")
+    assert made.schema_id == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        (evolution.SetKey(("id",)), UnsupportedFeature, "the key of a Paimon table stays"),
+        (evolution.AddPartitionField(identity("id").fields[0]), UnsupportedFeature, "partitions of a Paimon table"),
+        (evolution.SetSortOrder((SortField(("id",)),)), UnsupportedFeature, "no sort order"),
+        (evolution.AddColumn("g", scalar(Kind.VARIANT)), UnsupportedFeature, "column g"),
+        (evolution.AddColumn("_KEY_id", scalar(Kind.INT)), InvalidInput, "_KEY_id"),
+        (evolution.SetProperties({"merge-engine": "first-row"}), InvalidInput, "'merge-engine' is set when"),
+        (evolution.SetProperties({"bucket": "0"}), InvalidInput, "bucket"),
+        (evolution.SetProperties({"metadata.stats-mode": "some"}), InvalidInput, "stats mode 'some'"),
+    ],
+)
+def test_what_a_change_of_schema_cannot_be_is_refused(change, error, says):
+    store, table = in_memory()
+    base, request = table._view(), Request(id="x")
+    with pytest.raises(error, match=says):
+        base.plan(Evolve(request=request, changes=(change,)), Stamp(5, "n", 0))
+    with pytest.raises(AlreadyExists):
+        base.plan(Create(request=request, schema=base.state.schema), Stamp(5, "n", 0))
+    with pytest.raises(NotFound, match="gone"):
+        plan.plan(
+            store, Evolve(request=request, changes=(change,)), replace(base.state, exists=False), Stamp(5, "n", 0)
+        )
+
+
+def test_options_follow_the_columns_they_speak_of(table):
+    """Through two new names of a column, with what is checked against the options before."""
+    fields = (Field(0, "id", scalar(Kind.BIGINT), False), Field(1, "seq", scalar(Kind.INT)))
+    given = {"bucket": "1", "sequence.field": "seq", "fields.seq.stats-mode": "counts", "merge-engine": "aggregation"}
+    table = Table("t", MemoryFiles(), dialect)
+    create(table, Schema(fields, primary_key=("id",), properties=given))
+    table.evolve([evolution.RenameColumn("seq", "late"), evolution.RenameColumn("late", "last")])
+    found = table.schema.properties
+    assert (found["sequence.field"], found["fields.last.stats-mode"]) == ("last", "counts")
+    assert "fields.seq.stats-mode" not in found
+
+
+def test_a_table_that_cannot_be_written_takes_no_commit(table):
+    table.append(rows(1))
+    state = table._view().state
+    for name in ("row-tracking.enabled", "data-evolution.enabled"):
+        strange = replace(state, schema=replace(state.schema, properties={name: "true"}))
+        for operation in (Append(request=Request(id="x"), added=()), Restore(request=Request(id="x"), snapshot_id=1)):
+            plan.plan(table._store, operation, state, Stamp(5, "n", 0))
+            with pytest.raises(UnsupportedFeature, match=name.split(".")[0].replace("-", ".")):
+                plan.plan(table._store, operation, strange, Stamp(5, "n", 0))
+    with pytest.raises(NotFound, match="no snapshot 7"):
+        plan.plan(table._store, Restore(request=Request(id="x"), snapshot_id=7), state, Stamp(5, "n", 0))
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "ranges", "levels"),
+    [
+        ("true", [(1, 2), (3, 4)], [5, 5]),
+        ("true", [(3, 4), (1, 2)], [5, 5]),
+        ("true", [(1, 3), (3, 4)], [0, 0]),  # A key may be in both.
+        ("true", [(1, 9), (3, 4)], [0, 0]),
+        ("false", [(1, 2), (3, 4)], [0, 0]),
+    ],
+)
+def test_new_files_of_an_overwrite_are_on_the_highest_level_where_no_key_is_in_two(upgrade, ranges, levels):
+    store, table = in_memory(overwrite_upgrade=upgrade, num_levels="6")
+    base = table._view()
+
+    def written(bucket_of, retracts, level):
+        return tuple(
+            WrittenFile(
+                f"dt={dt}/bucket-0/data-{dt}-{low}.parquet", (dt,), high - low + 1, 10,
+                keys=KeyRange((low, dt)[: len(key)], (high, dt)[: len(key)], 0, high - low, retracts, level),
+            )
+            for dt in bucket_of for low, high in ranges
+        )  # fmt: skip
+
+    key = metadata.key_of(base.state.schema)
+
+    def levels_of(added, kind=OperationKind.OVERWRITE):
+        made = plan._added(store, Request(id="x"), kind, base.state, manifest.EMPTY_ENTRIES, added)
+        return made["_LEVEL"].to_pylist()
+
+    assert levels_of(written("x", 0, 0)) == levels
+    assert levels_of(written("x", 0, 0), OperationKind.APPEND) == [0, 0]
+    assert levels_of(written("x", 1, 0)) == [0, 0], "rows that retract wait for a compaction"
+    assert levels_of(written("x", 0, 2)) == [2, 2]
+    assert levels_of((*written("x", 0, 0), *written("y", 1, 0))) == [*levels, 0, 0]
+
+
 def test_entries_say_of_new_files_what_java_says(table):
     table.append(rows(1, 2))
     table.append(rows(3))
@@ -221,6 +394,42 @@ def test_rows_of_a_fixed_bucket_are_numbered_on_from_its_newest(tmp_path):
     assert sorted(zip(*(live[name].to_pylist() for name in ends), strict=True)) == [
         (0, 0, 1), (0, 2, 3), (3, 4, 2), (5, 5, 1),
     ]  # fmt: skip
+
+
+def test_files_of_one_commit_are_numbered_on_bucket_by_bucket():
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    given = {"bucket": "2", "bucket-key": "id", "write-only": "true"}
+    create(table, Schema((Field(0, "id", scalar(Kind.BIGINT)),), properties=given))
+    for turn, expected in enumerate(([0, 3, 0], [5, 8, 4])):
+        base = table._view()
+        added = tuple(
+            WrittenFile(f"bucket-{bucket}/data-{turn}-{i}.parquet", (), count, 10, bucket)
+            for i, (bucket, count) in enumerate([(0, 3), (0, 2), (1, 4)])
+        )
+        made = plan._added(store, Request(id="x"), OperationKind.APPEND, base.state, manifest.EMPTY_ENTRIES, added)
+        assert made["_MIN_SEQUENCE_NUMBER"].to_pylist() == expected
+        table._commit(base, Append(request=Request(id=f"{turn}"), added=added))
+
+
+def test_compacted_files_have_the_numbers_of_the_rows_in_them():
+    gone = pa.table(
+        {
+            "_PARTITION": [b"p"] * 4,
+            "_BUCKET": [0, 1, 0, 0],
+            "_MIN_SEQUENCE_NUMBER": [10, 3, 0, 20],
+            "_ROW_COUNT": [5, 2, 10, 2],
+            "_TOTAL_BUCKETS": [4, 2, 4, 8],
+        }
+    )
+    added = [
+        WrittenFile(f"bucket-{bucket}/data-{i}.parquet", (), count, 10, bucket)
+        for i, (bucket, count) in enumerate([(0, 4), (1, 2), (0, 7), (0, 2), (0, 2)])
+    ]
+    lost = np.array([0, 0, 2, 0])  # Rows 0 to 7 are left, then 10 to 14, and 20, 21.
+    first, totals = plan._in_place_of(gone, lost, tuple(added), [b"p"] * len(added))
+    assert first.tolist() == [0, 3, 4, 13, 20]
+    assert totals.tolist() == [4, 2, 4, 4, 8]
 
 
 def test_a_file_without_rows_or_without_stats_is_no_trouble():
