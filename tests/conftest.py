@@ -2,7 +2,7 @@
 
 A test that asks for `spark` is marked so by itself, and goes first. What starts Dagster in other processes is marked `dagster`.
 `make test-fast` leaves out both, and what is `slow`: tests of some files, and those in `slow.txt`. Of a test that is parametrized by `seed`, as many seeds run as `LAKEFORMAT_SEEDS` asks for: 1 in
-`make test-fast`, 3 in `make test`, all in `make test-long`, or of a test that is named. Of a test on Spark with several parameters,
+`make test-fast`, 2 in `make test`, all in `make test-long`, or of a test that is named. Of a test on Spark with several parameters,
 `make test` takes as few combinations as meet each value of each parameter; which ones depends on the test's name.
 """
 
@@ -39,7 +39,7 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
 
-SEEDS = max(int(os.environ.get("LAKEFORMAT_SEEDS", "150")) // 50, 1)  # Of a test that is asked for with each `seed`.
+SEEDS = max(int(os.environ.get("LAKEFORMAT_SEEDS", "100")) // 50, 1)  # Of a test that is asked for with each `seed`.
 
 # Files that try all pairs of verbs, or a fault at each call of a verb; and tests that took long when `LAKEFORMAT_RECORD_SLOW=1 make test`
 # wrote them down.

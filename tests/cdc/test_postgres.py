@@ -17,7 +17,7 @@ from tests.conftest import running_postgres
 from tests.simulation.failing import NthCallFails
 
 FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
-IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "150")) > 1000  # `make test-long`.
+IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) > 1000  # `make test-long`.
 ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "10"))  # Of syncs that fail, for each seed.
 
 

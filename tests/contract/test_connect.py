@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) > 1000  # `make test-long`.
 CHOSEN = {
-    "test_marked.py": "one_after_the_other and partitions or changes_lead and lookup or streams_of",
+    "test_marked.py": "changes_lead and lookup or streams_of" + " or one_after_the_other and partitions" * IS_LONG,
     "test_crossing.py": "deduplicate and (engines_move or moves_keys)",
     "test_merge.py": "all_kinds_of_clauses or two_rows_of_the_source and join",
     "test_changelogs.py": "partition_by_partition",

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.dagster]
 
 ROOT = Path(__file__).parent.parent.parent
 YAML = ROOT / "dagster.yaml"
-STORAGES = ["sqlite", "postgresql"] if int(os.environ.get("LAKEFORMAT_SEEDS", "150")) >= 10_000 else ["sqlite"]
+STORAGES = ["sqlite", "postgresql"] if int(os.environ.get("LAKEFORMAT_SEEDS", "100")) >= 10_000 else ["sqlite"]
 DAYS = ["2013-01-01", "2013-01-02", "2013-01-03"]
 MAX_SNAPSHOTS = 100  # of lakeformat.dagster.Upkeep
 PATIENCE = 400  # Seconds, of which a busy machine with two cores may need many; nothing is true by waiting alone.
