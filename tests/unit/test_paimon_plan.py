@@ -10,6 +10,7 @@ import pytest
 from lakeformat import (
     AlreadyExists,
     CorruptFile,
+    CorruptTable,
     InvalidInput,
     Lake,
     NoSuchFile,
@@ -250,14 +251,15 @@ def test_the_kind_of_a_snapshot_with_a_key_says_whether_files_went():
     table.upsert(keys(1, 2))
     table.upsert(keys(7, dt="y"))
     of_y = Overwrite(request=Request(id="y"), added=(), scope=in_tuples(["dt"], [("y",)]), kind=OperationKind.DELETE)
-    for verb, kind, operation in (
-        (lambda: table.upsert(keys(3)), "APPEND", "WRITE"),
-        (lambda: table.delete("id = 1"), "APPEND", "DELETE"),
-        (lambda: table.compact(full=True), "COMPACT", None),
-        (lambda: table._commit(table._view(), of_y), "OVERWRITE", "DELETE"),
-        (lambda: table.overwrite_partitions(keys(9, dt="z")), "OVERWRITE", "OVERWRITE"),
+    for verb, kind, operation, rows_more in (
+        (lambda: table.upsert(keys(3)), "APPEND", "WRITE", 1),
+        (lambda: table.delete("id = 1"), "APPEND", "DELETE", 1),  # A row that retracts.
+        (lambda: table.compact(full=True), "COMPACT", None, -2),  # The only file of `y` stays, on another level.
+        (lambda: table._commit(table._view(), of_y), "OVERWRITE", "DELETE", -1),
+        (lambda: table.overwrite_partitions(keys(9, dt="z")), "OVERWRITE", "OVERWRITE", 1),
     ):
         verb()
+        assert newest(store)["deltaRecordCount"] == rows_more
         assert (newest(store)["commitKind"], newest(store).get("operation")) == (kind, operation)
 
 
@@ -278,6 +280,7 @@ def test_a_change_of_schema_is_found_again(table):
     made = table._commit(base, change)
     found = plan.find(table._store, change, table._view().state)
     assert (found.kind, found.id, found.schema_id, found.operation_id) == ("evolve", 0, 1, "mine")
+    assert found.timestamp_ms == 0
     assert made.schema_id == 1
 
 
@@ -305,6 +308,83 @@ def test_what_a_change_of_schema_cannot_be_is_refused(change, error, says):
         plan.plan(
             store, Evolve(request=request, changes=(change,)), replace(base.state, exists=False), Stamp(5, "n", 0)
         )
+
+
+def test_a_restore_takes_the_statistics_of_its_schema_and_no_stray(table, home):
+    base = table._view()
+    late = base.plan(Append(request=Request(id="late"), added=table._write(base, rows(9))), Stamp(5, "late", 0))
+    for id in (1, 2, 3):
+        table.append(rows(id))
+    path = home / "snapshot/snapshot-1"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"statistics": "stat-1"}))
+    table.create_tag("first", 1)
+    assert document(home, table.rollback_to(1).id)["statistics"] == "stat-1"
+    table.alter().add_column("n", "int").commit()
+    made = table.rollback_to(1)
+    assert "statistics" not in document(home, made.id)
+    table.append(rows(4))
+    for name, content in late.files.items():
+        (home / name).write_bytes(content)
+    path.write_bytes(late.root)
+    with pytest.raises(NotFound, match="led nowhere"):
+        table.rollback_to(1)
+    table.rollback_to(tag="first")
+    assert ids(table) == [1]
+
+
+def test_the_vectors_of_a_bucket_are_one_file_and_those_of_others_stay():
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    fields = (Field(0, "id", scalar(Kind.BIGINT)), Field(1, "dt", scalar(Kind.STRING)))
+    given = {"bucket": "1", "bucket-key": "id", "deletion-vectors.enabled": "true", "write-only": "true"}
+    create(table, Schema(fields, partitioning=identity("dt"), properties=given))
+
+    def held():
+        index = manifest.read_index(store, newest(store))
+        return sorted(zip(index["_PARTITION"].to_pylist(), index["_FILE_NAME"].to_pylist(), strict=True))
+
+    table.append(keys(1, 2, dt="x"))
+    table.append(keys(3, 4, dt="y"))
+    table.delete("id in (1, 3)")
+    (_, first), (y, of_y) = held()
+    table.append(keys(5, 6, dt="x"))
+    made = table.delete("id = 5")  # Of a file that had no vector.
+    (_, second), other = held()
+    assert (second != first, other) == (True, (y, of_y))
+    assert [(p.values, p.rows_added, p.rows_removed) for p in made.partitions] == [(("x",), 0, 1)]
+    assert ids(table) == [2, 4, 6]
+
+
+def test_vectors_are_not_moved_among_indexes_that_are_unknown(tmp_path, home):
+    properties = {"bucket": "1", "bucket-key": "id", "deletion-vectors.enabled": "true", "write-only": "true"}
+    table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"], properties=properties)
+    table.append(rows(1, 2, 3))
+    table.delete("id = 1")
+    (index,) = (home / "index").iterdir()
+    index.rename(home / "elsewhere")
+    table.append(rows(4, 5))
+    with pytest.raises((CorruptFile, CorruptTable), match=index.name):
+        table.delete("id = 4")
+    (home / "elsewhere").rename(index)
+    with_index(home, table.schema, 3, [("BTREE", ("x",), 0, "index-c")])
+    with pytest.raises(UnsupportedFeature, match="BTREE"):
+        table.delete("id = 4")
+
+
+def test_what_entries_say_of_long_keys_is_cut():
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    fields = (Field(0, "k", scalar(Kind.STRING), False), Field(1, "v", scalar(Kind.INT)))
+    create(table, Schema(fields, primary_key=("k",), properties={"bucket": "1", "metadata.stats-mode": "truncate(3)"}))
+    long = "k" * 200
+    table.upsert({"k": [long], "v": [1]})
+    entries = table._view().files().entries
+    ends = [entries[name].to_pylist()[0] for name in ("_KEY_STATS", "_VALUE_STATS")]
+    assert [each["_NULL_COUNTS"] for each in ends] == [[0], [0, 0]]
+    for each, length in zip(ends, (128, 3), strict=True):
+        assert b"k" * length in each["_MIN_VALUES"]
+        assert b"k" * (length + 1) not in each["_MIN_VALUES"]
+        assert b"k" * (length - 1) + b"l" in each["_MAX_VALUES"]
 
 
 def test_options_follow_the_columns_they_speak_of(table):
