@@ -18,7 +18,7 @@ from lakeformat import (
     OutsideScope,
     UnsupportedFeature,
 )
-from lakeformat.codec import avro
+from lakeformat.codec import avro, bitmap, vector_file
 from lakeformat.dialects.paimon import conflict, manifest, metadata, plan
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.dialects.paimon.metadata import State
@@ -328,6 +328,8 @@ def test_a_restore_takes_the_statistics_of_its_schema_and_no_stray(table, home):
     path.write_bytes(late.root)
     with pytest.raises(NotFound, match="led nowhere"):
         table.rollback_to(1)
+    with pytest.raises(NotFound, match="led nowhere"):  # Where it became one after the verb looked.
+        plan.plan(table._store, Restore(request=Request(id="x"), snapshot_id=1), table._view().state, Stamp(5, "n", 0))
     table.rollback_to(tag="first")
     assert ids(table) == [1]
 
@@ -353,6 +355,26 @@ def test_the_vectors_of_a_bucket_are_one_file_and_those_of_others_stay():
     assert (second != first, other) == (True, (y, of_y))
     assert [(p.values, p.rows_added, p.rows_removed) for p in made.partitions] == [(("x",), 0, 1)]
     assert ids(table) == [2, 4, 6]
+    table.truncate()
+    assert "indexManifest" not in newest(store)
+
+
+def test_a_file_of_vectors_ends_after_the_vector_that_passes_the_target():
+    store = MemoryFiles()
+    frames = [bitmap.encode(np.array([position]), wide=False) for position in range(6)]
+    moving = []
+    for number, frame in enumerate(frames):
+        content, (offset,) = vector_file.emit([frame])
+        store.write(path := f"index/index-{number}", content)
+        moving.append(
+            plan._Vector(f"data-{number}", path, offset, vector_file.length(frame), 1, file_bytes=len(content))
+        )
+    made, unused = plan._placed(store, moving, [], 2 * len(frames[0]))
+    assert [[each.of[-1] for each in held] for held, _ in made] == [["0", "1", "2"], ["3", "4", "5"]]
+    assert unused == []
+    for target, stays in ((moving[0].file_bytes, True), (moving[0].file_bytes + 1, False)):
+        made, unused = plan._placed(store, moving[1:2], moving[:1], target)
+        assert ([content is None for _, content in made], unused == []) == ([True, False] if stays else [False], stays)
 
 
 def test_vectors_are_not_moved_among_indexes_that_are_unknown(tmp_path, home):
