@@ -1188,3 +1188,52 @@ def test_files_and_partitions_of_just_the_age_stay():
     over = int(datetime.datetime(2023, 1, 3).timestamp() * 1000)
     assert expire.expired_partitions(world.store, base, over) is None
     assert expire.expired_partitions(world.store, base, over + 1) is not None
+
+
+def documents(*ids, kind="APPEND"):
+    return {id: {"id": id, "timeMillis": 100 * id, "commitKind": kind} for id in ids}
+
+
+def with_options(properties):
+    return Schema((Field(0, "id", scalar(Kind.BIGINT)),), properties=properties)
+
+
+@pytest.mark.parametrize(
+    ("ids", "least", "most", "now_ms", "consumer", "over"),
+    [
+        ((4, 5), 2, 5, 400, None, {1}),  # The successor of 2 was made at 300, and what is 100 ms old stays.
+        ((4, 5), 2, 5, 401, None, {1, 2}),
+        ((4, 5), 2, 5, 10**6, None, {1, 2, 3}),
+        ((4, 5), 3, 5, 10**6, None, {1, 2}),
+        ((4, 5), 2, 3, 0, None, {1, 2}),
+        ((4, 5), 2, 5, 10**6, 2, {1}),
+        ((), 1, 1, 10**6, None, set()),
+    ],
+)
+def test_the_changelogs_that_are_over(ids, least, most, now_ms, consumer, over):
+    store = MemoryFiles()
+    if consumer:
+        store.write("consumer/consumer-job", json.dumps({"nextSnapshot": consumer}).encode())
+    kept = {"num-retained.min": str(least), "num-retained.max": str(most), "time-retained": "100 ms"}
+    schema = with_options({f"changelog.{key}": value for key, value in kept.items()})
+    assert expire._over(store, schema, documents(1, 2, 3), documents(*ids), ids, now_ms) == over
+
+
+@pytest.mark.parametrize(
+    ("kind", "properties", "old"),
+    [
+        ("APPEND", {}, [1, 2]),
+        ("OVERWRITE", {}, [1]),  # Its changes are read from the rows before it too.
+        ("APPEND", {"consumer.changelog-only": "true"}, [1, 2]),
+        ("APPEND", {"changelog.num-retained.max": "2147483647", "changelog.time-retained": "9 d"}, [1, 2]),
+        ("APPEND", {"consumer.changelog-only": "true", "changelog.time-retained": "9 d"}, [1, 2, 3, 4]),
+    ],
+)
+def test_snapshots_wait_for_consumers_unless_changelogs_do(kind, properties, old):
+    store = MemoryFiles()
+    store.write("consumer/consumer-job", json.dumps({"nextSnapshot": 3}).encode())
+    ids = range(1, 6)
+    found = expire._old(store, with_options(properties), ids, documents(*ids, kind=kind), ONE)
+    assert found == old
+    store.write("consumer/consumer-job", json.dumps({"nextSnapshot": 9}).encode())
+    assert expire._old(store, with_options(properties), ids, documents(*ids, kind=kind), ONE) == [1, 2, 3, 4]
