@@ -354,7 +354,10 @@ def test_the_vectors_of_a_bucket_are_one_file_and_those_of_others_stay():
     (_, second), other = held()
     assert (second != first, other) == (True, (y, of_y))
     assert [(p.values, p.rows_added, p.rows_removed) for p in made.partitions] == [(("x",), 0, 1)]
+    assert table.current_snapshot().partitions == made.partitions
     assert ids(table) == [2, 4, 6]
+    made = table.delete("id = 6")
+    assert (made.rows_removed, table.current_snapshot().partitions) == (1, made.partitions)
     table.truncate()
     assert "indexManifest" not in newest(store)
 
