@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -60,6 +60,7 @@ _NAMESPACES = sa.Table(
     sa.Column("property_key", sa.String(255), primary_key=True),
     sa.Column("property_value", sa.String(1000), nullable=False),
 )
+_TABLE, _VIEW = "TABLE", "VIEW"  # What a line is of.
 _WAIT_SECONDS = 60  # For SQLite's one writer.
 
 
@@ -84,11 +85,7 @@ class SqlCatalog:
             return sorted(set(connection.scalars(declared.union(used))))
 
     def tables(self, namespace: str) -> list[str]:
-        with _connected(self.uri) as (connection, typed):
-            chosen = sa.select(_LINES.c.table_name).where(
-                _LINES.c.catalog_name == self.name, _LINES.c.table_namespace == namespace, *_is_table(typed)
-            )
-            return sorted(f"{namespace}.{name}" for name in connection.scalars(chosen))
+        return self._names(namespace, _TABLE)
 
     def find(self, name: str, options: Mapping[str, str]) -> Found | None:
         location = self.place(name).location()
@@ -117,74 +114,59 @@ class SqlCatalog:
             raise AlreadyExists(f"{name}: there is a table already in {self!r}; drop it first")
 
     def rename(self, old: str, new: str) -> None:
-        namespace, _, table = new.rpartition(".")
-        with _connected(self.uri) as (connection, typed):
-            change = sa.update(_LINES).where(*self.place(old).line, *_is_table(typed))
-            changed = connection.execute(change.values(table_namespace=namespace, table_name=table)).rowcount
-        if not changed:
-            raise NotFound(f"no table {old!r} in {self!r}")
+        self._rename(old, new, _TABLE)
 
     def drop(self, name: str) -> None:
-        with _connected(self.uri) as (connection, typed):
-            gone = connection.execute(sa.delete(_LINES).where(*self.place(name).line, *_is_table(typed))).rowcount
-        if not gone:
-            raise NotFound(f"no table {name!r} in {self!r}")
+        self._drop(name, _TABLE)
 
     def views(self, namespace: str) -> list[str]:
-        with _connected(self.uri) as (connection, typed):
-            chosen = sa.select(_LINES.c.table_name).where(
-                _LINES.c.catalog_name == self.name, _LINES.c.table_namespace == namespace, *_is_view(typed)
-            )
-            return sorted(f"{namespace}.{name}" for name in connection.scalars(chosen))
+        return self._names(namespace, _VIEW)
 
     def find_view(self, name: str) -> str | None:
-        with _connected(self.uri) as (connection, typed):
-            chosen = sa.select(_LINES.c.metadata_location).where(*self.place(name).line, *_is_view(typed))
-            return connection.scalar(chosen)
+        return replace(self.place(name), kind=_VIEW).location()
 
     def swap_view(self, name: str, old: str | None, new: str) -> bool:
-        entry = self.place(name)
         try:
-            with _connected(self.uri) as (connection, typed):
-                if not typed:
-                    raise UnsupportedFeature(
-                        f"{name}: the tables of {self!r} are of version 0, which keeps no views: they lack the column iceberg_type"
-                    )
-                if old is not None:
-                    change = sa.update(_LINES).where(*entry.line, _LINES.c.metadata_location == old, *_is_view(typed))
-                    done = connection.execute(change.values(metadata_location=new, previous_metadata_location=old))
-                    return done.rowcount == 1
-                line = {
-                    "catalog_name": self.name, "table_namespace": entry.namespace, "table_name": entry.table,
-                    "metadata_location": new, "iceberg_type": "VIEW",
-                }  # fmt: skip
-                connection.execute(sa.insert(_LINES).values(**line))
-                return True
+            return replace(self.place(name), kind=_VIEW).swap(old, new)
         except AlreadyExists:
             return False
 
     def rename_view(self, old: str, new: str) -> None:
-        namespace, _, view = new.rpartition(".")
-        with _connected(self.uri) as (connection, typed):
-            change = sa.update(_LINES).where(*self.place(old).line, *_is_view(typed))
-            changed = connection.execute(change.values(table_namespace=namespace, table_name=view)).rowcount
-        if not changed:
-            raise NotFound(f"no view {old!r} in {self!r}")
+        self._rename(old, new, _VIEW)
 
     def drop_view(self, name: str) -> None:
+        self._drop(name, _VIEW)
+
+    def _names(self, namespace: str, kind: str) -> list[str]:
         with _connected(self.uri) as (connection, typed):
-            gone = connection.execute(sa.delete(_LINES).where(*self.place(name).line, *_is_view(typed))).rowcount
+            chosen = sa.select(_LINES.c.table_name).where(
+                _LINES.c.catalog_name == self.name, _LINES.c.table_namespace == namespace, *_is(kind, typed)
+            )
+            return sorted(f"{namespace}.{name}" for name in connection.scalars(chosen))
+
+    def _rename(self, old: str, new: str, kind: str) -> None:
+        namespace, _, name = new.rpartition(".")
+        with _connected(self.uri) as (connection, typed):
+            change = sa.update(_LINES).where(*self.place(old).line, *_is(kind, typed))
+            changed = connection.execute(change.values(table_namespace=namespace, table_name=name)).rowcount
+        if not changed:
+            raise NotFound(f"no {kind.lower()} {old!r} in {self!r}")
+
+    def _drop(self, name: str, kind: str) -> None:
+        with _connected(self.uri) as (connection, typed):
+            gone = connection.execute(sa.delete(_LINES).where(*self.place(name).line, *_is(kind, typed))).rowcount
         if not gone:
-            raise NotFound(f"no view {name!r} in {self!r}")
+            raise NotFound(f"no {kind.lower()} {name!r} in {self!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class SqlEntry:
-    """One line of a SQL catalog: the contested name of its table."""
+    """One line of a SQL catalog: the contested name of its table, or view."""
 
     catalog: SqlCatalog
     namespace: str
     table: str
+    kind: str = _TABLE
 
     @property
     def line(self) -> tuple[Any, ...]:
@@ -199,7 +181,7 @@ class SqlEntry:
 
     def location(self) -> str | None:
         with _connected(self.catalog.uri) as (connection, typed):
-            chosen = sa.select(_LINES.c.metadata_location).where(*self.line, *_is_table(typed))
+            chosen = sa.select(_LINES.c.metadata_location).where(*self.line, *_is(self.kind, typed))
             return connection.scalar(chosen)
 
     def sharers(self, reader: Reader) -> list[str]:
@@ -207,7 +189,7 @@ class SqlEntry:
         folder, it is asked."""
         with _connected(self.catalog.uri) as (connection, typed):
             columns = (_LINES.c.catalog_name, _LINES.c.table_namespace, _LINES.c.table_name, _LINES.c.metadata_location)
-            lines = connection.execute(sa.select(*columns).where(*_is_table(typed))).all()
+            lines = connection.execute(sa.select(*columns).where(*_is(_TABLE, typed))).all()
         found = []
         for catalog, namespace, table, location in lines:
             if location is None or (catalog, namespace, table) == (self.catalog.name, self.namespace, self.table):
@@ -224,20 +206,27 @@ class SqlEntry:
     def swap(self, old: str | None, new: str) -> bool:
         try:
             with _connected(self.catalog.uri) as (connection, typed):
+                if self.kind == _VIEW and not typed:
+                    raise UnsupportedFeature(
+                        f"{self.namespace}.{self.table}: the tables of {self.catalog!r} are of version 0, which keeps no views: they lack the "
+                        "column iceberg_type"
+                    )
                 if old is not None:
-                    change = sa.update(_LINES).where(*self.line, _LINES.c.metadata_location == old)
+                    is_own = *self.line, *_is(self.kind, typed)
+                    change = sa.update(_LINES).where(*is_own, _LINES.c.metadata_location == old)
                     done = connection.execute(change.values(metadata_location=new, previous_metadata_location=old))
                     return done.rowcount == 1
                 line = {
                     "catalog_name": self.catalog.name, "table_namespace": self.namespace, "table_name": self.table,
-                    "metadata_location": new, **({"iceberg_type": "TABLE"} if typed else {}),
+                    "metadata_location": new, **({"iceberg_type": self.kind} if typed else {}),
                 }  # fmt: skip
                 connection.execute(sa.insert(_LINES).values(**line))
                 return True
         except AlreadyExists as error:
             if self.location() is None:
+                other = _VIEW if self.kind == _TABLE else _TABLE
                 raise AlreadyExists(
-                    f"{self.namespace}.{self.table}: there is a view of that name in {self.catalog!r}"
+                    f"{self.namespace}.{self.table}: there is a {other.lower()} of that name in {self.catalog!r}"
                 ) from error
             return False
 
@@ -253,13 +242,12 @@ def table_root(metadata: bytes, where: str) -> str:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _is_table(typed: bool) -> tuple[Any, ...]:
-    """Views have lines too, since version 1 of the database's schema."""
-    return (sa.or_(_LINES.c.iceberg_type == "TABLE", _LINES.c.iceberg_type.is_(None)),) if typed else ()
-
-
-def _is_view(typed: bool) -> tuple[Any, ...]:
-    return (_LINES.c.iceberg_type == "VIEW" if typed else sa.false(),)
+def _is(kind: str, typed: bool) -> tuple[Any, ...]:
+    """Views have lines too, since version 1 of the database's schema; what has no kind is a table."""
+    if not typed:
+        return () if kind == _TABLE else (sa.false(),)
+    own = _LINES.c.iceberg_type == kind
+    return (sa.or_(own, _LINES.c.iceberg_type.is_(None)) if kind == _TABLE else own,)
 
 
 @contextmanager

@@ -14,13 +14,14 @@ def lag_seconds(source: Source, source_table: str, lake: Lake, table: str) -> fl
     them all, None where its snapshot is not complete. Raises `NotFound` where the source no longer has the changes."""
     if not lake.exists(table):
         return None
-    found = progress.read(lake.table(table))
+    there = lake.table(table)
+    found = progress.read(there)
     if found is None or not found[1].is_complete:
         return None
     after, until = source.parse(found[1].position), source.position()
     if until <= after:
         return 0.0
-    declared = source.describe(source_table, lake.table(table).schema.primary_key)
+    declared = source.describe(source_table, there.schema.primary_key)
     for batch in source.changes(after, until, {declared.name: declared}, 1):
         if declared.name in batch.tables and batch.committed_ms is not None:
             return max(0.0, time.time() - batch.committed_ms / 1000)

@@ -28,12 +28,17 @@ from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row,
 from lakeformat.model.type_text import parse_type
 
 
+def quoted(name: str) -> str:
+    """A name as Spark's SQL quotes it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def to_sql(expression: Expression) -> str:
     """Spark SQL text that means the same, however the session parses text; raises `InvalidInput` for a value that has no SQL
     form. What Spark makes of arithmetic, casts and functions still goes by its settings: see `is_plain`."""
     match expression:
         case Column(path):
-            return ".".join("`" + part.replace("`", "``") + "`" for part in path)
+            return ".".join(map(quoted, path))
         case Literal(value):
             return _sql_value(value)
         case Call("not", (Call("is_null", (inner,)),)):

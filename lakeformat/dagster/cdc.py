@@ -25,7 +25,7 @@ from lakeformat import Lake
 from lakeformat.cdc import Report, lag_seconds, open_source, sync_table
 from lakeformat.cdc.progress import COMMITTED, POSITION, SNAPSHOT
 from lakeformat.cdc.source import Source
-from lakeformat.dagster.asset_table import as_dagster_failures, metadata_of
+from lakeformat.dagster.asset_table import ASSET, as_dagster_failures, metadata_of
 from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.lake import SECRET, LakeResource
 from lakeformat.dagster.sensors import EVERY_SECONDS, snapshots_after
@@ -219,7 +219,7 @@ def _followed(
                     # A retry, and a re-execution, go on with the restart that the run began.
                     restart=(context.run.root_run_id or context.run.run_id) if config.restart else False,
                     snapshot_properties={
-                        "dagster/asset": to.asset.to_user_string(),
+                        ASSET: to.asset.to_user_string(),
                         "dagster/run_id": context.run.run_id,
                     },
                     max_rows=config.max_rows,

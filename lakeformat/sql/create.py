@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.codec.arrow import fields_from_arrow
+from lakeformat.codec.spark_sql import quoted
 from lakeformat.engines.choose import fields_from_spark
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
 from lakeformat.model.partition import PartitionField, Partitioning, TransformKind, parse_field
@@ -121,7 +122,7 @@ def rename(context: Context, cursor: Cursor, table: Table) -> Result:
 def transform_text(field: PartitionField, quote: bool = False) -> str:
     """A partition field as PARTITIONED BY spells it."""
     kind, parameter = field.transform.kind, field.transform.parameter
-    source = "`" + field.source.replace("`", "``") + "`" if quote else field.source
+    source = quoted(field.source) if quote else field.source
     if kind is TransformKind.IDENTITY:
         return source
     return f"{kind}({parameter}, {source})" if parameter is not None else f"{kind}({source})"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeformat.codec.spark_sql import quoted
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.sql import insert, pushdown, query, rows
 from lakeformat.sql.result import Result, told
@@ -73,7 +74,7 @@ def _rows(context: Context, cursor: Cursor, word: str) -> Result:
         assert where is not None
         return _query(
             context,
-            Piece.join(context.script, ["SELECT 1 FROM ", on.named, " AS ", rows.quoted(on.alias), " WHERE ", where]),
+            Piece.join(context.script, ["SELECT 1 FROM ", on.named, " AS ", quoted(on.alias), " WHERE ", where]),
         )
     source = TableRows(on.table.scan(where=condition), on.table.scan())
     return told(_COLUMNS, [_row(on.table.name, source, "" if where is None else pushdown.shown(condition))])

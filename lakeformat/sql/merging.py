@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from lakeformat.codec import sql_text
+from lakeformat.codec.spark_sql import quoted
 from lakeformat.errors import InvalidInput
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group
 from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, and_, conjuncts, paths_of, resolve
@@ -114,13 +115,13 @@ def _paired(reading: Reading, piece: Piece, data: Any, before: Piece | None) -> 
     numbered = source.append_column(_ROW, pa.array(range(len(source)), pa.int64()))
     context = replace(context, frames={**context.frames, _STAGED: numbered})
     head: list[str | Piece] = [] if before is None else [before, " "]
-    tail: list[str | Piece] = [" FROM ", on.named, " AS ", rows.quoted(on.alias), f" JOIN {_STAGED} AS "]
-    tail += [rows.quoted(reading.alias), " ON ", piece]
+    tail: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias), f" JOIN {_STAGED} AS "]
+    tail += [quoted(reading.alias), " ON ", piece]
     tried = query.prepare(context, Piece.join(context.script, [*head, "SELECT 1 AS one", *tail]))
     target = next(each for each in tried.references if tried.piece.origin(each.start) == on.named.origin(0))
     names = target.source.names
-    listed = "".join(f"{rows.quoted(on.alias)}.{rows.quoted(name)} AS {_KEY}{i}, " for i, name in enumerate(names))
-    chosen = f"SELECT DISTINCT {listed}{rows.quoted(reading.alias)}.{_ROW}"
+    listed = "".join(f"{quoted(on.alias)}.{quoted(name)} AS {_KEY}{i}, " for i, name in enumerate(names))
+    chosen = f"SELECT DISTINCT {listed}{quoted(reading.alias)}.{_ROW}"
     found = query.rows(context, Piece.join(context.script, [*head, chosen, *tail]))
     pairs: pa.Table = found if isinstance(found, pa.Table) else found.toArrow()
     alone = numbered.filter(pc.invert(pc.is_in(numbered[_ROW], value_set=pairs[_ROW].combine_chunks())))

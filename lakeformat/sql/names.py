@@ -10,6 +10,7 @@ from typing import Any
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.sql.session import WAP_BRANCH, Context
 from lakeformat.table import Table
+from lakeformat.views import View
 
 CHANGES = "changes"
 _BRANCH, _TAG = "branch_", "tag_"
@@ -62,6 +63,14 @@ def find(context: Context, path: tuple[str, ...], where: str) -> Named:
 def table(context: Context, path: tuple[str, ...], where: str) -> Table:
     """The table, or branch of one, that a statement changes."""
     return find(context, path, where).require_rows(where)
+
+
+def view(context: Context, path: tuple[str, ...]) -> View | None:
+    """The view of a catalog that a name leads to."""
+    try:
+        return context.lake.views.find(full(context, path))
+    except InvalidInput:  # A name that cannot be.
+        return None
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

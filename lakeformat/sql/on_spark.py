@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from lakeformat.codec.spark_sql import spark_type
+from lakeformat.codec.spark_sql import quoted, spark_type
 from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field
 from lakeformat.sql import parameters, text
@@ -86,7 +86,7 @@ def _alias(reference: Any) -> str:
         "sample"
     ):  # Spark takes an alias behind TABLESAMPLE only.
         return ""
-    return " AS `" + reference.path[-1].replace("`", "``").replace("{", "{{").replace("}", "}}") + "`"
+    return " AS " + quoted(reference.path[-1]).replace("{", "{{").replace("}", "}}")
 
 
 def _shortened(query: Query) -> list[tuple[int, int, str]]:

@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from lakeformat.arguments import epoch_ms
-from lakeformat.codec.spark_sql import to_sql
+from lakeformat.codec.spark_sql import quoted, to_sql
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model.predicate import Expression
 from lakeformat.sql import in_process, lineage, names, on_spark, parameters, pushdown, sources, text
@@ -157,7 +157,7 @@ class ViewRows:
             found = on_spark.frame(replace(self.context, spark=spark), self.prepared())
             self._require(found.columns)
         rest = [f"_lakeformat_rest_{place}" for place in range(len(found.columns) - len(self.names))]
-        return found.toDF(*self.names, *rest).select(*map(_quoted, self.names))
+        return found.toDF(*self.names, *rest).select(*map(quoted, self.names))
 
     def prepared(self) -> Query:
         """The view's query, as far as it is asked for."""
@@ -174,8 +174,8 @@ class ViewRows:
     def _asked(self) -> Piece:
         if not self.can_narrow:
             return self.query
-        inner = ", ".join(f"{_quoted(given)} AS {_quoted(name)}" for given, name in self.columns if name in self.names)
-        outer = ", ".join(map(_quoted, self.names))
+        inner = ", ".join(f"{quoted(given)} AS {quoted(name)}" for given, name in self.columns if name in self.names)
+        outer = ", ".join(map(quoted, self.names))
         where = "".join(f" {'AND' if place else 'WHERE'} ({each})" for place, each in enumerate(self.conditions))
         parts: list[str | Piece] = [
             f"SELECT {outer} FROM (SELECT {inner} FROM (",
@@ -192,10 +192,6 @@ class ViewRows:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _temporary(context: Context, path: tuple[str, ...]) -> ViewRows | None:
     made = context.session.temporary.get(path[0].casefold()) if len(path) == 1 else None
     return None if made is None else of_temporary(context, made)
@@ -209,10 +205,7 @@ def of_temporary(context: Context, made: Temporary) -> ViewRows:
 
 def _kept(context: Context, path: tuple[str, ...], where: str) -> ViewRows | None:
     """The rows of a view that a catalog keeps, where a name leads to one."""
-    try:
-        view = context.lake.views.find(names.full(context, path))
-    except InvalidInput:  # A name that cannot be.
-        return None
+    view = names.view(context, path)
     if view is None:
         return None
     if view.name in context.views:

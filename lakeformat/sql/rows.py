@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lakeformat.codec import sql_text
-from lakeformat.codec.spark_sql import spark_type
+from lakeformat.codec.spark_sql import quoted, spark_type
 from lakeformat.errors import InvalidInput
 from lakeformat.model.merge import SOURCE, TARGET
 from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, Literal, and_, cast, in_tuples, is_in, resolve
@@ -212,10 +212,6 @@ def qualified(node: Any, sides: dict[tuple[str, ...], tuple[str, ...]]) -> Any:
         return each
 
     return node.transform(change)
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeformat.codec.spark_sql import spark_type
+from lakeformat.codec.spark_sql import quoted, spark_type
 from lakeformat.errors import NotFound
 from lakeformat.model.schema import Field, ListOf, MapOf, Row, Type
 from lakeformat.sql import insert, names, views
@@ -108,7 +108,7 @@ def _table_or_view(context: Context, cursor: Cursor) -> Table | View:
     try:
         return names.table(context, path, f"SQL at {context.script.place(at)}")
     except NotFound:
-        view = views.find(context, path)
+        view = names.view(context, path)
         if view is None:
             raise
         return view
@@ -190,11 +190,11 @@ def statement(table: Table) -> str:
     schema = table.schema
     lines = []
     for each in schema.fields:
-        line = f"  {_quoted(each.name)} {spark_type(each.type)}"
+        line = f"  {quoted(each.name)} {spark_type(each.type)}"
         line += "" if each.nullable else " NOT NULL"
         line += f" DEFAULT {_string(str(each.default))}" if each.default is not None else ""
         lines.append(line + (f" COMMENT {_string(each.comment)}" if each.comment else ""))
-    parts = [f"CREATE TABLE {'.'.join(_quoted(part) for part in table.name.split('.'))} (\n" + ",\n".join(lines) + ")"]
+    parts = [f"CREATE TABLE {'.'.join(quoted(part) for part in table.name.split('.'))} (\n" + ",\n".join(lines) + ")"]
     parts.append(f"USING {table.format}")
     if schema.partitioning:
         parts.append(
@@ -217,9 +217,9 @@ def statement(table: Table) -> str:
 def _view_statement(view: View) -> str:
     """CREATE VIEW of a view as it is now."""
     columns = [
-        _quoted(each.name) + (f" COMMENT {_string(each.comment)}" if each.comment else "") for each in view.fields
+        quoted(each.name) + (f" COMMENT {_string(each.comment)}" if each.comment else "") for each in view.fields
     ]
-    parts = [f"CREATE VIEW {'.'.join(map(_quoted, view.name.split('.')))} (\n  " + ",\n  ".join(columns) + ")"]
+    parts = [f"CREATE VIEW {'.'.join(map(quoted, view.name.split('.')))} (\n  " + ",\n  ".join(columns) + ")"]
     if view.comment:
         parts.append(f"COMMENT {_string(view.comment)}")
     properties = {key: value for key, value in view.properties.items() if key not in ("comment", QUERY_COLUMNS)}
@@ -259,10 +259,6 @@ def _current(context: Context, cursor: Cursor) -> Result:
         cursor.expect("NAMESPACE")
     cursor.close()
     return told({"catalog": _TEXT, "namespace": _TEXT}, [(context.lake.uri, context.session.database)])
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _string(text: str) -> str:

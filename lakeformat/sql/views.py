@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.engines.choose import fields_from_spark
-from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.errors import AlreadyExists, NotFound
 from lakeformat.sql import declare, names, query
 from lakeformat.sql.result import Result, nothing
 from lakeformat.sql.session import Context, Session, Temporary
@@ -68,7 +69,7 @@ def drop(context: Context, cursor: Cursor) -> Result:
     cursor.close()
     if len(path) == 1 and context.session.temporary.pop(path[0].casefold(), None) is not None:
         return nothing()
-    view = find(context, path)
+    view = names.view(context, path)
     if view is None:
         if not context.lake.views.are_kept:
             _refuse(cursor, "DROP VIEW", at)
@@ -87,7 +88,7 @@ def alter(context: Context, cursor: Cursor) -> Result:
     cursor.expect("VIEW")
     at = cursor.offset
     path = cursor.path()
-    view = find(context, path)
+    view = names.view(context, path)
     if view is None:
         raise _missing(context, path, at)
     if cursor.take("SET TBLPROPERTIES"):
@@ -107,14 +108,6 @@ def alter(context: Context, cursor: Cursor) -> Result:
         cursor.refuse(f"ALTER VIEW ... {cursor.word()}; known are SET and UNSET TBLPROPERTIES, RENAME TO and AS")
     cursor.close()
     return nothing()
-
-
-def find(context: Context, path: tuple[str, ...]) -> View | None:
-    """The view of a catalog that a name leads to."""
-    try:
-        return context.lake.views.find(names.full(context, path))
-    except InvalidInput:  # A name that cannot be.
-        return None
 
 
 def described(view: View) -> list[tuple[str, str]]:
@@ -146,8 +139,7 @@ def _temporary(
     session = replace(context.session, temporary=dict(context.session.temporary))  # What it names is what is there now.
     inside = replace(context, session=session, spark=None, id=None, properties=None)
     given = list(query.schema(context, rows).names)
-    if columns and len(columns) != len(given):
-        raise context.script.invalid(at, f"view {name} names {len(columns)} columns, and its query gives {len(given)}")
+    _require_as_many(context, name, at, columns, given)
     made = Temporary(name, inside, rows, tuple(zip(given, columns or given, strict=True)))
     context.session.temporary[name.casefold()] = made
     return nothing()
@@ -172,8 +164,7 @@ def _described(context: Context, name: str, at: int, rows: Piece, columns: list[
     session = Session(context.session.database, catalogs=context.session.catalogs)
     schema = query.schema(replace(context, session=session, views=(name,)), rows)
     found = fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
-    if columns and len(columns) != len(found):
-        raise context.script.invalid(at, f"view {name} names {len(columns)} columns, and its query gives {len(found)}")
+    _require_as_many(context, name, at, columns, found)
     given = columns or [(each.name, None) for each in found]
     fields = tuple(
         replace(each, name=name, comment=comment or each.comment)
@@ -188,6 +179,11 @@ def _described(context: Context, name: str, at: int, rows: Piece, columns: list[
         properties = {}
     spelt = rows.script.original[rows.origin(0) : rows.origin(0) + len(rows.text)]
     return View(name, spelt, context.session.database, fields, properties)
+
+
+def _require_as_many(context: Context, name: str, at: int, columns: Sequence[Any], given: Sequence[Any]) -> None:
+    if columns and len(columns) != len(given):
+        raise context.script.invalid(at, f"view {name} names {len(columns)} columns, and its query gives {len(given)}")
 
 
 def _refuse(cursor: Cursor, what: str, at: int) -> NoReturn:
