@@ -8,6 +8,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,6 +30,7 @@ from lakeformat.engines.choose import attach, fields_from_spark, is_spark, regis
 from lakeformat.errors import (
     AlreadyExists,
     CorruptFile,
+    CorruptTable,
     InvalidInput,
     NoSuchFile,
     NotFound,
@@ -351,7 +353,12 @@ class Lake:
         self._remove_files(table)
 
     def _remove_files(self, table: Table, forget: Callable[[], None] | None = None) -> None:
-        drop(table._store, table._format, forget)
+        store = table._store
+        with suppress(
+            NoSuchFile, NotFound, CorruptFile, CorruptTable, UnsupportedFeature
+        ):  # Then it goes by its files' names.
+            store = table._reach(table._view())
+        drop(store, table._format, forget)
         if folder := paths.relative(self._store.root, table.uri):
             self._store.remove_empty_folders([folder])
 

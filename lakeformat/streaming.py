@@ -26,6 +26,7 @@ from lakeformat.model.operation import Append, OperationKind, Request, RowDelta
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import Content, DeltaLayout, WrittenFile
+from lakeformat.storage.reaching import reaching
 from lakeformat.storage.store import Store
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.placing import after, looking
@@ -114,7 +115,7 @@ class WriteSession:
             files = self._upserted(view, data)
         else:
             layout = after(looking(view, layout), chain.from_iterable(waiting.values()))
-            files = tuple(self._engine.write(self.store, data, layout))
+            files = tuple(self._engine.write(self._reach(view), data, layout))
         return self._hold(view, identifier, files, watermark)
 
     def _hold(
@@ -129,7 +130,7 @@ class WriteSession:
 
     def _upserted(self, view: AnyView, data: Any) -> tuple[WrittenFile, ...]:
         """Rows, and what deletes by key those that they replace: where rows are not merged by key when they are read."""
-        made = DeltaFiles(self.store, delta_layout(view, view.schema.primary_key), upsert=True)
+        made = DeltaFiles(self._reach(view), delta_layout(view, view.schema.primary_key), upsert=True)
         try:
             made.write(data)
             return tuple(made.finish())
@@ -153,7 +154,7 @@ class WriteSession:
                 f"{self.store.root}: tasks that know nothing of each other cannot decide which of two rows with the same key "
                 f"({', '.join(view.schema.primary_key)}) stays: write the stream by foreachBatch(table.stream({self.user!r}).write_batch)"
             )
-        files = tuple(ArrowEngine(threads=1).write(self.store, data, layout))
+        files = tuple(ArrowEngine(threads=1).write(self._reach(view), data, layout))
         made_on = view.schema.id, None, view.version, (), view.schema.partitioning.id
         return Prepared(self.user, 0, files, *made_on)
 
@@ -200,14 +201,15 @@ class WriteSession:
             operation = RowDelta(request=request, added=prepared.files, kind=OperationKind.APPEND, isolation=None)
         self._tried.add(prepared.identifier)
         try:
-            made = commit(self.store, self.format.head(self.store), self.format, operation, view.attempts(), known=view)
+            store = self._reach(view)
+            made = commit(store, self.format.head(store), self.format, operation, view.attempts(), known=view)
         except (Conflict, CommitLost):
             self._waiting[prepared.identifier] = ()
             self._tried.discard(prepared.identifier)
             raise
         self._forget(prepared.identifier)
         self._keep_up(view, request, made)
-        expire.after(self.store, self.format, view, made, int(time.time() * 1000))
+        expire.after(self._reach(view), self.format, view, made, int(time.time() * 1000))
         return made
 
     def settle(self) -> None:
@@ -229,9 +231,10 @@ class WriteSession:
             fence = Append(
                 request=Request(id=str(uuid.uuid4()), absent_until=view.version, branch=self.branch), added=()
             )
-            commit(self.store, self.format.head(self.store), self.format, fence, view.attempts(), known=view)
+            store = self._reach(view)
+            commit(store, self.format.head(store), self.format, fence, view.attempts(), known=view)
             self._require_absent(prepared.identifier)
-        discard(self.store, tuple(file.path for file in prepared.files))
+        discard(self._reach(self._view()), tuple(file.path for file in prepared.files))
         self._forget(prepared.identifier)
 
     def write_batch(self, frame: Any, batch_id: int) -> Snapshot | None:
@@ -259,7 +262,7 @@ class WriteSession:
         request = Request(id=f"{self.user}/{identifier}", session=(self.user, identifier), branch=self.branch)
         made = view.find(Append(request=request, added=()))
         if made is not None:
-            compact.again(Change(self.store, view, engine, request), self.format, upkeep, made)
+            compact.again(Change(self._reach(view), view, engine, request), self.format, upkeep, made)
 
     def _keep_up(self, view: AnyView, request: Request, made: Snapshot) -> None:
         """The compaction that belongs to a commit, beside those that follow; one at a time. The process ends after it."""
@@ -269,14 +272,14 @@ class WriteSession:
             self._ahead += 1
             return
         self.settle()
-        change = Change(self.store, view, self._engine or engine_for(), request)
+        change = Change(self._reach(view), view, self._engine or engine_for(), request)
         if not compact.is_due(change, self.format, upkeep, made):
             return
 
         def work() -> None:
             compacted = compact.after(change, self.format, upkeep, made)
             if compacted is not None:
-                expire.after(self.store, self.format, view, compacted, int(time.time() * 1000))
+                expire.after(self._reach(view), self.format, view, compacted, int(time.time() * 1000))
 
         self._compaction = Thread(target=work, name=f"compaction of {self.store.root}")
         self._compaction.start()
@@ -302,6 +305,9 @@ class WriteSession:
 
     def _view(self) -> AnyView:
         return newest(self.store, self.format).on(self.branch)
+
+    def _reach(self, view: AnyView) -> Store:
+        return reaching(self.store, view.places)
 
 
 class DeltaWriter:
@@ -341,7 +347,9 @@ class DeltaWriter:
         if self._files is None:
             self._view = self._session._view()
             layout = delta_layout(self._view, self._key)
-            self._files = DeltaFiles(self._session.store, layout, self._upsert, self._max_keys, self._buffer_bytes)
+            self._files = DeltaFiles(
+                self._session._reach(self._view), layout, self._upsert, self._max_keys, self._buffer_bytes
+            )
         self._files.write(data)
 
     def checkpoint(self, id: int, properties: Mapping[str, str] | None = None) -> Snapshot | None:
@@ -415,7 +423,7 @@ class Sink:
         """Make what all tasks of a batch wrote part of the table, once; None where the batch is, or has no rows."""
         session = self.open()
         if len({(part.schema_id, part.partitioning_id) for part in parts}) > 1:
-            discard(session.store, (file.path for part in parts for file in part.files))
+            discard(session._reach(session._view()), (file.path for part in parts for file in part.files))
             raise Conflict(
                 f"{session.store.root}: the schema changed while batch {identifier} of {session.user!r} was written; nothing was "
                 f"committed, start the stream again"
@@ -436,7 +444,10 @@ class Sink:
         that knows what became of it: nothing is removed."""
         session = self.open()
         if None in parts and not session.is_committed(identifier):
-            discard(session.store, (file.path for part in parts if part is not None for file in part.files))
+            discard(
+                session._reach(session._view()),
+                (file.path for part in parts if part is not None for file in part.files),
+            )
 
 
 def _check(identifier: Any) -> None:

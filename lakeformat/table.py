@@ -49,6 +49,7 @@ from lakeformat.model.snapshot import Expiry, Retention, Snapshot
 from lakeformat.model.work import WrittenFile
 from lakeformat.scan import Scan
 from lakeformat.storage.catalogued import Catalogued, files_of
+from lakeformat.storage.reaching import reaching
 from lakeformat.storage.rehearsal import Rehearsal, RehearsedHead, RehearsedPlace
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import DeltaWriter, WriteSession
@@ -244,7 +245,7 @@ class Table:
         def set_properties(asked: Mapping[str, str]) -> None:
             self.evolve([evolution.SetProperties(asked)])
 
-        change = Change(self._store, view, engine_for(spark=spark), request)
+        change = Change(self._reach(view), view, engine_for(spark=spark), request)
         operation = adopt.plan(change, tuple(paths), partition, not check_duplicate_files, set_properties)
         return self._commit(view, operation) if operation else None
 
@@ -341,7 +342,7 @@ class Table:
             condition = self._condition(where, view.schema.fields)
         by_partition = split(condition, view.schema.partitioning.columns)[1] == ALWAYS
         if not by_partition and view.layout().keyed is not None:
-            change = Change(self._store, view, engine, request)
+            change = Change(self._reach(view), view, engine, request)
             return self._commit(view, overwrite.replace_by_key(change, condition, data, pinned_to), engine)
         return self._replace(view, request, data, condition, pinned_to)
 
@@ -367,7 +368,7 @@ class Table:
         request, landed = self._asked(view, id, properties)
         if landed:
             return landed
-        change = Change(self._store, view, engine_for(), request)
+        change = Change(self._reach(view), view, engine_for(), request)
         return self._commit(view, overwrite.replace_rows(change, scope, (), None))
 
     def delete(
@@ -387,7 +388,7 @@ class Table:
         if where is None:
             raise InvalidInput("delete needs a condition; truncate() removes all rows")
         condition = self._condition(where, view.schema.fields)
-        operation = delete.delete(Change(self._store, view, engine, request), condition)
+        operation = delete.delete(Change(self._reach(view), view, engine, request), condition)
         return self._commit(view, operation, engine) if operation else None
 
     def update(
@@ -414,7 +415,7 @@ class Table:
             raise InvalidInput("update needs an assignment, e.g. {'a': 'a + 1'}")
         bound = {name: bind(value, fields) for name, value in update.assigned(assignments, fields).items()}
         condition = self._condition(where, view.schema.fields)
-        operation = update.update(Change(self._store, view, engine, request), bound, condition)
+        operation = update.update(Change(self._reach(view), view, engine, request), bound, condition)
         return self._commit(view, operation, engine) if operation else None
 
     def merge_into(self, source: Any, on: str | Expression, *, evolve_schema: bool = False) -> MergeInto:
@@ -504,13 +505,13 @@ class Table:
         request, landed = self._asked(view, id, properties)
         if landed:
             return landed
-        change = Change(self._store, view, engine, request)
+        change = Change(self._reach(view), view, engine, request)
         if partial_progress:
             made = compact.compact_in_parts(change, self._format, full, scope, chosen, most)
         else:
             made = compact.compact(change, self._format, full, scope, sort_by=chosen)
         if made is not None:
-            expire.after(self._store, self._format, view, made, _now_ms())
+            expire.after(self._reach(view), self._format, view, made, _now_ms())
         return made
 
     def compaction_plan(
@@ -559,7 +560,7 @@ class Table:
         view = self._view()
         scope = self._chosen("rewrite_position_deletes", view, where)
         request, landed = self._asked(view, id, properties)
-        change = Change(self._store, view, engine_for(spark=spark), request)
+        change = Change(self._reach(view), view, engine_for(spark=spark), request)
         return landed or compact.compact_deletes(change, self._format, full, scope)
 
     def convert_equality_deletes(
@@ -576,7 +577,7 @@ class Table:
         view = self._view()
         scope = self._chosen("convert_equality_deletes", view, where)
         request, landed = self._asked(view, id, properties)
-        change = Change(self._store, view, engine_for(spark=spark), request)
+        change = Change(self._reach(view), view, engine_for(spark=spark), request)
         return landed or compact.convert_deletes(change, self._format, scope)
 
     def expire_snapshots(
@@ -597,7 +598,7 @@ class Table:
             limit_ms = None if older_than is None else arguments.before(older_than, now_ms)
             retention = Retention(retain_last or 1, None if limit_ms is not None else retain_last, limit_ms)
         known = view if self._branch is None else None  # What expires is the whole table's.
-        return expire.expire(self._store, self._format, retention, now_ms, keep_from, known)
+        return expire.expire(self._reach(view), self._format, retention, now_ms, keep_from, known)
 
     def expire_partitions(
         self, *, id: str | None = None, properties: Mapping[str, str] | None = None
@@ -614,7 +615,7 @@ class Table:
         """Remove files that nothing names and that are older than a time or an age; returns them. Younger ones may belong
         to a writer that is still at work."""
         view = self._view()
-        return sweep.sweep(self._store, self._format, arguments.before(older_than, _now_ms()), dry_run, view)
+        return sweep.sweep(self._reach(view), self._format, arguments.before(older_than, _now_ms()), dry_run, view)
 
     def stored_files(self) -> list[Listed]:
         """Every file in the table's folder, whether or not a snapshot names it, by path."""
@@ -657,7 +658,7 @@ class Table:
                 return None
             made = self._commit(view, Restore(request=request, snapshot_id=chosen.id, tag=tag))
         if isinstance(view, Upkept):
-            expire.remove(self._store, view.replaced_history(made.id))
+            expire.remove(self._reach(view), view.replaced_history(made.id))
         return made
 
     def create_tag(self, name: str, snapshot_id: int | None = None, retain: datetime.timedelta | None = None) -> None:
@@ -675,7 +676,7 @@ class Table:
         """Let a tag go, and the files that only it kept. Raises `NotFound`."""
         self._format.at_tag(self._store, name)
         view = self._view()
-        expire.release(self._store, self._format, view, view.expiry_of_tag(name))
+        expire.release(self._reach(view), self._format, view, view.expiry_of_tag(name))
 
     # --- branches ---
 
@@ -737,6 +738,10 @@ class Table:
         if not view.exists:
             raise NotFound(f"{self.name}: there is no table at {self._store.root}")
         return view.on(self._branch)
+
+    def _reach(self, view: AnyView) -> Store:
+        """The store that also writes and deletes where the table's properties put its files."""
+        return reaching(self._store, view.places)
 
     def _consumers(self, view: AnyView) -> Consumers:
         if not isinstance(view, Consumers):
@@ -810,21 +815,22 @@ class Table:
             self.evolve(columns)
             return self._view()
 
-        operation = merge.plan(Change(self._store, view, engine, request), asked, grow)
+        operation = merge.plan(Change(self._reach(view), view, engine, request), asked, grow)
         return self._commit(view, operation, engine) if operation else None
 
     def _commit(self, view: AnyView, operation: Operation, engine: Engine | None = None) -> Snapshot:
         """`engine`: of a write of rows, which also does the compaction that belongs to it."""
-        made = commit(self._store, self._format.head(self._store), self._format, operation, view.attempts(), known=view)
+        store = self._reach(view)
+        made = commit(store, self._format.head(store), self._format, operation, view.attempts(), known=view)
         if engine is not None:
-            change = Change(self._store, view, engine, operation.request)
+            change = Change(self._reach(view), view, engine, operation.request)
             compact.after(change, self._format, compact.upkeep(view), made)
-        expire.after(self._store, self._format, view, made, _now_ms())
+        expire.after(self._reach(view), self._format, view, made, _now_ms())
         return made
 
     def _again(self, view: AnyView, request: Request, landed: Snapshot, engine: Engine) -> Snapshot:
         """What a write became that is asked for again, once the compaction that belongs to it has run too."""
-        compact.again(Change(self._store, view, engine, request), self._format, compact.upkeep(view), landed)
+        compact.again(Change(self._reach(view), view, engine, request), self._format, compact.upkeep(view), landed)
         return landed
 
     def _write(
@@ -849,7 +855,7 @@ class Table:
         elif task.keyed is not None:
             task = placing.looking(view, task)
         task = task if required is None else replace(task, required=required)
-        return tuple(engine_for(data).write(self._store, data, task))
+        return tuple(engine_for(data).write(self._reach(view), data, task))
 
     def _replace(
         self, view: AnyView, request: Request, data: Any, scope: Expression | None, pinned_to: int | None
@@ -859,7 +865,7 @@ class Table:
         if scope is None and not added:
             return None
         engine = engine_for(data)
-        change = Change(self._store, view, engine, request)
+        change = Change(self._reach(view), view, engine, request)
         try:
             if scope is None:
                 partitions = {f.partition for f in added}
@@ -869,7 +875,7 @@ class Table:
                 operation = overwrite.replace_rows(change, scope, added, pinned_to)
             gone = placing.remove_elsewhere(change, added, scope)
         except BaseException:
-            discard(self._store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
+            discard(self._reach(view), (f.path for f in added))  # No commit has been tried: nobody can know of them.
             raise
         return self._commit(view, replace(operation, added=(*operation.added, *gone)), engine)
 

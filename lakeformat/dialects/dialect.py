@@ -80,6 +80,11 @@ class View(Protocol[S]):
         """Its id: as of which rows were read; 0 before the first."""
         ...
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where the table's properties put files outside its folder: absolute, none unless they say so."""
+        ...
+
     def on(self, branch: str | None) -> View[S]:
         """The table as a branch of it; None is the table itself. Raises `NotFound`."""
         ...
@@ -238,6 +243,10 @@ class TableView(Generic[T]):
 
     reader: Reader
     state: T
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def exists(self) -> bool:

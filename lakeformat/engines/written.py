@@ -169,7 +169,7 @@ class Files:
         folder = self._task.directory(place.partition, self._bucket(place))
         number = self._task.name_suffix.format(next(self._numbers))
         name = f"{prefix or self._task.name_prefix}{self._name}{number}.{self._task.file_format}"
-        path = f"{folder}/{name}" if folder else name
+        path = self._task.locate(folder, name)
         sink = _Sink(self._store.create_stream(path))
         with _unwritable(path):
             try:

@@ -315,6 +315,11 @@ class BucketRule:
     function: str = "default"  # Paimon's `bucket-function.type`: default, mod or hive
 
 
+def in_folder(folder: str, name: str) -> str:
+    """The path of a file in a folder; the folder "" is the table's own."""
+    return f"{folder}/{name}" if folder else name
+
+
 @dataclass(frozen=True, slots=True)
 class OneFolder:
     """A `WriteTask.directory`: the same folder for all rows."""
@@ -329,14 +334,15 @@ class OneFolder:
 class WriteTask:
     """How rows become data files.
 
-    `directory(partition values, bucket)` gives the folder, relative to the table's location, without a slash at the
-    end; it is a picklable callable that the dialect hands over, so that engines know nothing of paths.
+    `directory(partition values, bucket)` gives the folder, relative to the table's location or absolute, without a slash at
+    the end; it is a picklable callable that the dialect hands over, so that engines know nothing of paths.
     """
 
     fields: tuple[
         Field, ...
     ]  # The files' columns in order; ids >= 0 go into the file, also those of collections' parts.
     directory: Callable[[tuple[Any, ...], int | None], str]
+    locate: Callable[[str, str], str] = in_folder  # (folder, name of a file) -> its path; picklable too.
     partition_by: tuple[PartitionField, ...] = ()
     bucket: BucketRule | None = None
     default_bucket: int = 0  # What `WrittenFile.bucket` says when there is no rule.
@@ -365,7 +371,7 @@ class WriteTask:
 class WrittenFile:
     """A file a worker wrote and no snapshot refers to yet."""
 
-    path: str  # Relative to the table's location.
+    path: str  # Relative to the table's location, or absolute.
     partition: tuple[Any, ...]
     row_count: int
     size_bytes: int
@@ -460,6 +466,7 @@ class DeleteTask:
     name_prefix: str = ""
     name_suffix: str = "-{}"
     first_number: int = 0
+    locate: Callable[[str, str], str] = in_folder  # As in `WriteTask`.
     wide: bool = True  # Vectors of positions of 64 bits, or of 32.
 
 

@@ -274,6 +274,12 @@ class LocalFiles:
             return LocalFiles("", self.fsync)
         return open_store(uri.rpartition("/")[0])
 
+    def elsewhere(self, root: str) -> Store:
+        """The Store of another folder."""
+        if paths.scheme_of(root) in (None, "file"):
+            return LocalFiles(paths.local_folder(root), self.fsync)
+        return open_store(root)
+
     def _hidden(self, name: str, data: bytes) -> str:
         """Write `data` beside `name` under a name of its own."""
         hidden = _hidden_name(name)
@@ -453,15 +459,15 @@ class ObjectFiles:
         return key[len(self.prefix) + 1 :] if f"{key}/".startswith(f"{self.prefix}/") else None
 
     def _reader_of(self, uri: str) -> Reader:
-        scheme = paths.scheme_of(uri)
-        if scheme in (None, "file"):
+        if paths.scheme_of(uri) in (None, "file"):
             return LocalFiles("")
-        same_service = paths.family(scheme) == _same_bucket(self.base)[0]
-        return (
-            open_store(uri.rpartition("/")[0], dict(self.options), self.lease)
-            if same_service
-            else open_store(uri.rpartition("/")[0])
-        )
+        return self.elsewhere(uri.rpartition("/")[0])
+
+    def elsewhere(self, root: str) -> Store:
+        """The Store of another folder, by the same credentials where it is of the same service."""
+        if paths.family(paths.scheme_of(root)) == _same_bucket(self.base)[0]:
+            return open_store(root, dict(self.options), self.lease)
+        return open_store(root)
 
 
 def _outside(store: LocalFiles | ObjectFiles, path: str) -> tuple[Reader, str] | None:

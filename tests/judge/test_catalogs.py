@@ -82,3 +82,26 @@ def test_files_that_pyiceberg_added_are_read_by_its_mapping_of_names(engines: di
     table.delete("w = 'p'")
     assert ours(table) == counted([[1, "a"], [8, "q"]])
     assert counted(engines["pyiceberg"].ask(verb="read", warehouse=lake.uri, name="by.theirs")["rows"]) == ours(table)
+
+
+def test_files_outside_the_tables_folder_are_read_and_continued(engines: dict, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "w"), catalog="sql")
+    elsewhere = {
+        "write.data.path": f"file://{tmp_path}/data",
+        "write.metadata.path": f"file://{tmp_path}/metadata",
+        "write.object-storage.enabled": "true",
+        "write.delete.mode": "merge-on-read",
+    }
+    table = lake.create_table(
+        "by.far", pa.schema([("id", pa.int64()), ("v", pa.string())]), format="iceberg", properties=elsewhere
+    )
+    table.append(pa.table({"id": [1, 2], "v": ["a", "b"]}))
+    table.delete("id = 2")
+    theirs = {"warehouse": lake.uri, "name": "by.far", "fields": FIELDS}
+    engines["pyiceberg"].ask(verb="continue", rows=[[3, "c"]], **theirs)
+    seen_by_all(engines, lake, table, [[1, "a"], [3, "c"]])
+    table.compact(full=True)
+    table.expire_snapshots(retain_last=1)
+    seen_by_all(engines, lake, table, [[1, "a"], [3, "c"]])
+    live = {path.split("/data/")[1] for path in table.inspect.files()["path"].to_pylist()}
+    assert {str(p.relative_to(tmp_path / "data")) for p in (tmp_path / "data").rglob("*.parquet")} == live

@@ -8,6 +8,7 @@ import logging
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -89,13 +90,15 @@ def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
 
 def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
     """Files that no snapshot names and that are older than `older_than_ms` (epoch). Candidates are listed first, so that
-    whatever is committed meanwhile is either among the names read afterwards, or no candidate."""
-    listed = [f for folder in (METADATA_FOLDER, DATA_FOLDER) for f in reader.list(folder)]
+    whatever is committed meanwhile is either among the names read afterwards, or no candidate. Places outside the table's
+    folder are left alone: other tables may have files there."""
+    listed = _listed(reader, base)
     inside = tables_below(f.path for f in listed)
+    folder = metadata.metadata_folder(base)
     candidates = [
         f
         for f in listed
-        if f.modified_ms < older_than_ms and _is_ours(reader, f.path) and not f.path.startswith(inside)
+        if f.modified_ms < older_than_ms and _is_ours(reader, f.path, folder) and not f.path.startswith(inside)
     ]
     if not candidates:
         return []
@@ -119,8 +122,11 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
 def everything(reader: Reader) -> Expiry:
     """All files of the table below its location, in the order in which they can go: what its metadata reaches, and what has a
     place and a name that engines give. The newest document goes last. Tables inside this one's folder keep theirs."""
-    listed = [f.path for folder in (METADATA_FOLDER, DATA_FOLDER) for f in reader.list(folder)]
-    documents, reached = [], []
+    base = metadata.NOTHING
+    with suppress(NoSuchFile, CorruptTable, UnsupportedFeature):
+        base = metadata.newest(reader)
+    listed = [f.path for f in _listed(reader, base)]
+    documents, reached, places = [], [], metadata.places(base)
     try:
         now = metadata.newest(reader)
         documents = [_relative(reader, path) for path in metadata.named_documents(now)] if now.location else []
@@ -129,18 +135,19 @@ def everything(reader: Reader) -> Expiry:
     except (NoSuchFile, CorruptTable, UnsupportedFeature) as error:
         # Either this was asked before and is gone already, or it cannot be read: names have to do.
         log.info("%s: %s; files of the table are known by their names alone", reader.root, error)
-    if outside := [path for path in (*reached, *documents) if is_absolute(path)]:
+    if outside := [path for path in (*reached, *documents) if not _is_within(path, places)]:
         log.warning("%s: %d files outside the table stay, e.g. %s", reader.root, len(outside), outside[0])
     inside = (*tables_below(listed), *_tables_around(reader, reached))
-    own = {path for path in listed if _is_own(path)} | {*reached, *documents}
-    own = {path for path in own if not is_absolute(path) and not path.startswith(inside)}
-    beside = {path for path in own if not path.startswith((f"{METADATA_FOLDER}/", f"{DATA_FOLDER}/"))}
+    folder = metadata.metadata_folder(base)
+    own = {path for path in listed if _is_own(path, folder)} | {*reached, *documents}
+    own = {path for path in own if _is_within(path, places) and not path.startswith(inside)}
+    beside = {path for path in own if not path.startswith(tuple(f"{each}/" for each in _folders(base)))}
     own = (own & set(listed)) | {path for path in beside if reader.exists(path)}
     last = set(documents[:1]) or {path for path in own if _FOLDER_NAME.fullmatch(path.rpartition("/")[2])}
     first = {path for path in own - last if path.endswith((".metadata.json", ".metadata.json.gz"))}
-    data = {path for path in own - last - first if not path.startswith(f"{METADATA_FOLDER}/")}
+    data = {path for path in own - last - first if path.rpartition("/")[0] not in (METADATA_FOLDER, folder)}
     waves = (first, data, own - last - first - data, last & own)
-    folders = sorted({path.rpartition("/")[0] for path in own} - {""}, reverse=True)
+    folders = sorted({path.rpartition("/")[0] for path in own if not is_absolute(path)} - {""}, reverse=True)
     return Expiry((), tuple(tuple(sorted(wave)) for wave in waves if wave), folders=tuple(folders))
 
 
@@ -176,11 +183,11 @@ def _unreachable(reader: Reader, before: State, after: State) -> Expiry:
     there = metadata.snapshots(after)
     gone = [s for i, s in metadata.snapshots(before).items() if i not in there]
     lost, used = _reached(reader, before, gone, missing_ok=True), _reached(reader, after, list(there.values()))
-    waves = []
+    waves, places = [], metadata.places(after)
     for old, new in zip(lost, used, strict=True):
         free = old.filter(pc.invert(pc.is_in(old, value_set=new)))
         inside = (_relative(reader, path) for path in free.to_pylist())
-        waves.append(tuple(path for path in inside if not is_absolute(path)))
+        waves.append(tuple(path for path in inside if _is_within(path, places)))
     return Expiry(tuple(s["snapshot-id"] for s in gone), tuple(waves))
 
 
@@ -214,26 +221,41 @@ def _relative(reader: Reader, path: str) -> str:
     return path if inside is None else inside
 
 
-def _is_ours(reader: Reader, path: str) -> bool:
+def _is_within(path: str, places: Sequence[str]) -> bool:
+    """Whether a path, as `_relative` gives it, lies in the table's folder or in one of the absolute `places`."""
+    return not is_absolute(path) or any(relative(place, path) is not None for place in places)
+
+
+def _listed(reader: Reader, base: State) -> list[Listed]:
+    """The files in the folders of data and metadata below the table's location."""
+    return list({f.path: f for folder in _folders(base) for f in reader.list(folder)}.values())
+
+
+def _folders(base: State) -> list[str]:
+    folders = (METADATA_FOLDER, DATA_FOLDER, metadata.metadata_folder(base), metadata.data_folder(base))
+    return [folder for folder in dict.fromkeys(folders) if not is_absolute(folder)]
+
+
+def _is_ours(reader: Reader, path: str, metadata_folder: str) -> bool:
     """Whether a file has a place and a name that engines give; others are nobody's to delete."""
     folder, _, name = path.rpartition("/")
     if _TEMPORARY_NAME.fullmatch(name):
         return True
-    if folder == METADATA_FOLDER:
+    if folder in (METADATA_FOLDER, metadata_folder):
         # Only the catalog knows whether such a document is some table's newest.
         lost = in_catalog(reader) and _DOCUMENT_NAME.fullmatch(name)
         return bool(lost or _METADATA_NAME.fullmatch(name))
     return bool(_DATA_NAME.fullmatch(name))
 
 
-def _is_own(path: str) -> bool:
+def _is_own(path: str, metadata_folder: str) -> bool:
     """Whether a file has a place and a name that engines give to any file of a table."""
     folder, _, name = path.rpartition("/")
     if name.startswith(".") and name.endswith(".crc"):  # Hadoop's local files have one each.
-        return _is_own(f"{folder}/{name[1:-4]}")
+        return _is_own(f"{folder}/{name[1:-4]}", metadata_folder)
     if _TEMPORARY_NAME.fullmatch(name):
         return True
-    if folder == METADATA_FOLDER:
+    if folder in (METADATA_FOLDER, metadata_folder):
         names = (_METADATA_NAME, _DOCUMENT_NAME, _FOLDER_NAME, _STATISTICS_NAME)
         return any(each.fullmatch(name) for each in names)
     return bool(_DATA_NAME.fullmatch(name))

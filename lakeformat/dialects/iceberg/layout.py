@@ -5,18 +5,20 @@ from __future__ import annotations
 import base64
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 from urllib.parse import quote_plus
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import murmur
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan
 from lakeformat.dialects.iceberg.manifest import FileContent
-from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, Spec, State
+from lakeformat.dialects.iceberg.metadata import Spec, State
 from lakeformat.dialects.iceberg.scan import PATH_ID, POSITION_ID, Files
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.operation import OperationKind
@@ -34,7 +36,9 @@ from lakeformat.model.work import (
     StatsMode,
     Target,
     WriteTask,
+    in_folder,
 )
+from lakeformat.storage.paths import is_absolute
 from lakeformat.storage.store import Reader
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -53,9 +57,10 @@ class Directory:
     names: tuple[str, ...]
     transforms: tuple[TransformKind, ...]
     kinds: tuple[Type, ...]
+    above: str = ""
 
     def __call__(self, values: tuple[Any, ...], bucket: int | None) -> str:
-        return "/".join([DATA_FOLDER, *self.partition(values)])
+        return "/".join([*([self.above] if self.above else []), *self.partition(values)])
 
     def partition(self, values: tuple[Any, ...]) -> list[str]:
         """`name=value` for each partition field. Raises `InvalidInput` for a moment that Python has no name for."""
@@ -67,6 +72,25 @@ class Directory:
         except OverflowError as error:
             partition = dict(zip(self.names, values, strict=True))
             raise InvalidInput(f"partition {partition}: its time must lie in the years 1 to 9999") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """(folder of a partition, name) -> a path that begins with a hash, so that object storage spreads requests
+    (`write.object-storage.enabled`, LocationProviders.ObjectStoreLocationProvider)."""
+
+    above: str
+    context: str = ""  # Of a data folder that several tables may share: the last two parts of the table's location.
+    with_partitions: bool = True
+
+    def __call__(self, folder: str, name: str) -> str:
+        inside = f"{folder}/{name}" if folder and self.with_partitions else name
+        hashed = int(murmur.murmur3_32(pa.array([inside.encode()]))[0]) & 0xFFFFF
+        bits = f"{hashed:020b}"
+        entropy = "/".join((bits[:4], bits[4:8], bits[8:12], bits[12:]))
+        if not self.context and not self.with_partitions:
+            return "/".join(filter(None, (self.above, f"{entropy}-{inside}")))
+        return "/".join(filter(None, (self.above, entropy, self.context, inside)))
 
 
 def layout(base: State, reader: Reader | None = None) -> WriteTask:
@@ -91,7 +115,8 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
     }
     return WriteTask(
         fields=schema.fields,
-        directory=directory(base.spec),
+        directory=_folders(base, base.spec),
+        locate=_locate(base),
         partition_by=schema.partitioning.fields,
         file_format=file_format,
         compression=compression,
@@ -225,7 +250,7 @@ def _delete_task(
     compression, level = options.compression(given, file_format, deletes=True)
     return DeleteTask(
         targets=tuple(
-            Target(path, partition, spec_id, directory(base.specs[spec_id])(partition, None), before, gone)
+            Target(path, partition, spec_id, _folders(base, base.specs[spec_id])(partition, None), before, gone)
             for path, partition, spec_id, before, gone in zip(
                 found.paths.to_pylist(),
                 manifest.partition_of_each(found.entries, base),
@@ -246,12 +271,29 @@ def _delete_task(
         name_prefix="00000-0-",
         name_suffix="-{:05}-deletes",
         first_number=1,
+        locate=_locate(base),
     )
 
 
 def directory(spec: Spec) -> Directory:
     fields = spec.partitioning.fields
     return Directory(tuple(f.name for f in fields), tuple(f.transform.kind for f in fields), spec.types)
+
+
+def _folders(base: State, spec: Spec) -> Directory:
+    """Where data files of a spec go; what scatters them puts the data folder before its hash itself."""
+    return replace(
+        directory(spec), above="" if options.scatters(base.schema.properties) else metadata.data_folder(base)
+    )
+
+
+def _locate(base: State) -> Callable[[str, str], str]:
+    given = base.schema.properties
+    if not options.scatters(given):
+        return in_folder
+    above = metadata.data_folder(base)
+    context = "/".join(base.document["location"].rstrip("/").split("/")[-2:]) if is_absolute(above) else ""
+    return Scattered(above, context, options.boolean(given, "write.object-storage.partitioned-paths"))
 
 
 def _escape(text: str) -> str:

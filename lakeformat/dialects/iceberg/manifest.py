@@ -20,7 +20,7 @@ from lakeformat.codec import avro, avro_fields, expression, parsing, single_valu
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.avro_fields import field
 from lakeformat.dialects.iceberg import options
-from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER, Spec, State, format_version
+from lakeformat.dialects.iceberg.metadata import Spec, State, format_version, metadata_folder
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import (
@@ -44,7 +44,9 @@ from lakeformat.model.predicate import (
     starts_with,
 )
 from lakeformat.model.schema import Kind, Scalar, Schema, Type, scalar
+from lakeformat.model.work import in_folder
 from lakeformat.storage.cache import decoded
+from lakeformat.storage.paths import is_absolute
 from lakeformat.storage.store import Reader
 
 
@@ -561,13 +563,14 @@ def emit(
     whole = avro.encode(_nest(entries, spec, version), schema, codec, metadata)
     count = max(int(len(whole) / (1.1 * target)), 1)
     step = -(-len(entries) // count)
-    files, metas = {}, []
+    files, metas, folder = {}, [], metadata_folder(base)
     for number, start in enumerate(range(0, len(entries), step)):
         part = entries.slice(start, step)
         data = whole if count == 1 else avro.encode(_nest(part, spec, version), schema, codec, metadata)
-        path = f"{METADATA_FOLDER}/{name}-m{number}.avro"
+        path = in_folder(folder, f"{name}-m{number}.avro")
         files[path] = data
-        metas.append(_meta(part, spec, content, f"{root}/{path}", len(data), snapshot_id, sequence_number))
+        location = path if is_absolute(path) else f"{root}/{path}"
+        metas.append(_meta(part, spec, content, location, len(data), snapshot_id, sequence_number))
     return Manifests(files, pa.concat_tables(metas))
 
 

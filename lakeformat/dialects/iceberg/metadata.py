@@ -31,9 +31,10 @@ from lakeformat.model.order import Sort, SortField, SortOrder
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, Type, children, find_part, walk
 from lakeformat.model.snapshot import Snapshot, Stamp, utc
-from lakeformat.model.work import Named
+from lakeformat.model.work import Named, in_folder
 from lakeformat.storage.cache import in_catalog
 from lakeformat.storage.head import CreateHead, Head, Pointer, load_newest
+from lakeformat.storage.paths import is_absolute, relative
 from lakeformat.storage.store import Reader, Store
 
 METADATA_FOLDER = "metadata"
@@ -55,6 +56,7 @@ _WRITTEN_VERSIONS = (2, 3)  # The first unless the table is asked for another (`
 FORMAT_VERSION = "format-version"
 _FIRST_PARTITION_ID = 1000
 _COMMENT = "comment"
+_METADATA_PATH = "write.metadata.path"
 NAME_MAPPING = "schema.name-mapping.default"
 _TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
 _OF_CATALOG = re.compile(r"(\d+)-.+\.metadata\.json(\.gz)?")
@@ -186,13 +188,40 @@ def load(reader: Reader, version: int, known: State | None = None) -> State:
         raise
 
 
+def data_folder(base: State) -> str:
+    """Where new data files go (`write.data.path`): below the table's location, or absolute."""
+    return _folder(base, options.data_path(base.schema.properties), DATA_FOLDER)
+
+
+def metadata_folder(base: State) -> str:
+    """Where new metadata files go (`write.metadata.path`): below the table's location, or absolute."""
+    return _folder(base, base.schema.properties.get(_METADATA_PATH), METADATA_FOLDER)
+
+
+def places(base: State) -> tuple[str, ...]:
+    """Folders outside the table's location in which its properties put files."""
+    return tuple(dict.fromkeys(filter(is_absolute, (data_folder(base), metadata_folder(base))))) if base.exists else ()
+
+
+def _folder(base: State, path: str | None, default: str) -> str:
+    if path is None or not base.document:
+        return default
+    inside = relative(base.document["location"].rstrip("/"), path.rstrip("/"))
+    return path.rstrip("/") if inside is None else inside
+
+
 def next_path(reader: Reader, base: State, properties: Mapping[str, str], nonce: str) -> str:
     """The name of the document after the base's, in which the table has these `properties`.
 
     In the Hadoop layout it follows from the base alone: all who write the next version must contest one name.
     """
     if in_catalog(reader):
-        return f"{METADATA_FOLDER}/{base.version:05d}-{nonce}{_suffix(properties)}"
+        return in_folder(metadata_folder(base), f"{base.version:05d}-{nonce}{_suffix(properties)}")
+    if _METADATA_PATH in properties:
+        raise UnsupportedFeature(
+            f"{reader.root}: {_METADATA_PATH}={properties[_METADATA_PATH]}: a table without a catalog is found by the metadata in its "
+            "own folder; keep it in a catalog, or leave the property out"
+        )
     return f"{METADATA_FOLDER}/v{base.version + 1}{_suffix(base.schema.properties)}"
 
 

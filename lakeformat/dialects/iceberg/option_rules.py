@@ -29,7 +29,8 @@ DOCUMENTED = Documented.of(
     write.format.default write.location-provider.impl write.manifest.compression-codec write.merge.isolation-level
     write.merge.mode write.metadata.compression-codec write.metadata.delete-after-commit.enabled write.metadata.metrics.column.*
     write.metadata.metrics.default write.metadata.metrics.max-inferred-column-defaults write.metadata.path
-    write.metadata.previous-versions-max write.object-storage.enabled write.orc.compression-codec write.orc.stripe-size-bytes
+    write.metadata.previous-versions-max write.object-storage.enabled write.object-storage.partitioned-paths
+    write.object-storage.path write.orc.compression-codec write.orc.stripe-size-bytes
     write.parquet.compression-codec write.parquet.compression-level write.parquet.dict-size-bytes write.parquet.page-size-bytes
     write.parquet.row-group-size-bytes write.summary.partition-limit write.target-file-size-bytes write.update.isolation-level
     write.update.mode write.wap.enabled
@@ -45,8 +46,7 @@ DOCUMENTED = Documented.of(
     write.delete.orc.vectorized.batch-size write.delete.parquet.dict-size-bytes write.delete.parquet.page-row-limit
     write.delete.parquet.page-size-bytes write.delete.parquet.page-version write.delete.parquet.row-group-check-max-record-count
     write.delete.parquet.row-group-check-min-record-count write.delete.parquet.row-group-size-bytes write.manifest-lists.enabled
-    write.merge.cardinality-check.enabled write.merge.distribution-mode write.object-storage.partitioned-paths
-    write.object-storage.path write.orc.block-size-bytes write.orc.bloom.filter.columns write.orc.bloom.filter.fpp
+    write.merge.cardinality-check.enabled write.merge.distribution-mode write.orc.block-size-bytes write.orc.bloom.filter.columns write.orc.bloom.filter.fpp
     write.orc.compression-strategy write.orc.vectorized.batch-size write.parquet.bloom-filter-adaptive-enabled
     write.parquet.bloom-filter-enabled.column.* write.parquet.bloom-filter-fpp.column.* write.parquet.bloom-filter-max-bytes
     write.parquet.bloom-filter-ndv.column.* write.parquet.compression-codec.column.* write.parquet.page-row-limit
@@ -60,11 +60,7 @@ DOCUMENTED = Documented.of(
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("write.format.default", lambda v: v.lower() not in FORMATS, "data files in {value}"),
     ("write.delete.format.default", lambda v: v.lower() not in FORMATS, "delete files in {value}"),
-    ("write.object-storage.enabled", lambda v: v.lower() == "true", "the object store layout"),
     ("write.location-provider.impl", bool, "location providers"),
-    ("write.data.path", bool, "data files outside the table's folder"),
-    ("write.folder-storage.path", bool, "data files outside the table's folder"),
-    ("write.metadata.path", bool, "metadata outside the table's folder"),
     ("write.metadata.compression-codec", lambda v: v.lower() not in ("none", "gzip"), "metadata in {value}"),
     ("encryption.key-id", bool, "encryption"),
 )

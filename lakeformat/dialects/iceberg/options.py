@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from lakeformat.errors import InvalidInput
 from lakeformat.model.work import StatsMode
+from lakeformat.storage.paths import is_absolute
 
 Options = Mapping[str, str]
 
@@ -34,6 +35,8 @@ _DEFAULTS: dict[str, int | float | bool | str] = {
     "write.metadata.delete-after-commit.enabled": False,
     "write.metadata.metrics.max-inferred-column-defaults": 100,
     "write.metadata.previous-versions-max": 100,
+    "write.object-storage.enabled": False,
+    "write.object-storage.partitioned-paths": True,
     "write.summary.partition-limit": 0,
     "write.target-file-size-bytes": 512 << 20,
 }
@@ -46,6 +49,8 @@ def check_value(key: str, value: str) -> None:
         distribution(given, "none")
     if key in _TYPED:
         _TYPED[key](given, key)
+    if key in _PATHS and not is_absolute(value):
+        raise InvalidInput(f"property {key!r} is {value!r}; it must be an absolute path or a URI")
     if key in _WORDS:
         one_of(given, key, _WORDS[key])
     if key == "write.metadata.metrics.default" or key.startswith("write.metadata.metrics.column."):
@@ -139,6 +144,21 @@ def compresses_metadata(options: Options) -> bool:
     return options.get("write.metadata.compression-codec", "none").lower() == "gzip"
 
 
+def scatters(options: Options) -> bool:
+    """`write.object-storage.enabled`: whether the paths of data files begin with a hash."""
+    return boolean(options, "write.object-storage.enabled")
+
+
+def data_path(options: Options) -> str | None:
+    """Where the table's properties put new data files; None: in its own folder."""
+    keys = (
+        "write.data.path",
+        *(("write.object-storage.path",) if scatters(options) else ()),
+        "write.folder-storage.path",
+    )
+    return next((options[key] for key in keys if key in options), None)
+
+
 def granularity(options: Options) -> str:
     """Whether delete files apply to one data file, or to all in a partition. Spark's default is the file."""
     return one_of(options, "write.delete.granularity", ("file", "partition"))
@@ -167,6 +187,7 @@ def _mode(key: str, text: str) -> tuple[StatsMode, int]:
     raise InvalidInput(f"property {key!r} is {text!r}; it must be none, counts, full or truncate(length)")
 
 
+_PATHS = frozenset({"write.data.path", "write.folder-storage.path", "write.metadata.path", "write.object-storage.path"})
 _WORDS: dict[str, tuple[str, ...]] = {
     "write.delete.granularity": ("file", "partition"),
     **{f"write.{verb}.mode": ("copy-on-write", "merge-on-read") for verb in ("delete", "update", "merge")},
@@ -193,6 +214,8 @@ _TYPED: dict[str, Callable[..., object]] = {
     "history.expire.min-snapshots-to-keep": integer,
     "write.metadata.previous-versions-max": integer,
     "write.metadata.delete-after-commit.enabled": boolean,
+    "write.object-storage.enabled": boolean,
+    "write.object-storage.partitioned-paths": boolean,
     "history.expire.max-ref-age-ms": integer,
     "write.metadata.metrics.max-inferred-column-defaults": integer,
     "write.summary.partition-limit": integer,

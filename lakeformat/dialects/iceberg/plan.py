@@ -42,7 +42,7 @@ from lakeformat.model.operation import (
 from lakeformat.model.partition import Partitioning
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, scalar, walk
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
-from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile
+from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile, in_folder
 from lakeformat.storage.store import Reader
 
 RESTORED_FROM = "lakeformat.restored-from"
@@ -359,7 +359,7 @@ def _commit(
     merged = _merged(reader, base, metas, f"{name}-x", snapshot_id, sequence_number)
     files |= merged.files
     named = set(merged.metas["manifest_path"].to_pylist())
-    files = {path: data for path, data in files.items() if f"{reader.root}/{path}" in named}
+    files = {path: data for path, data in files.items() if path in named or f"{reader.root}/{path}" in named}
     summary = {
         **({"replace-partitions": "true"} if is_dynamic else {}),
         **_summary(base, fresh, deleted),
@@ -531,7 +531,8 @@ def _snapshot(
     """The document with one snapshot more, which is the current one."""
     now_ms = _now(base, stamp)
     snapshot_id, sequence_number = _snapshot_id(base, stamp), base.document["last-sequence-number"] + 1
-    path = f"{metadata.METADATA_FOLDER}/snap-{snapshot_id}-{stamp.attempt + 1}-{_derived(stamp, 'commit')}.avro"
+    name = f"snap-{snapshot_id}-{stamp.attempt + 1}-{_derived(stamp, 'commit')}.avro"
+    path = in_folder(metadata.metadata_folder(base), name)
     own = {OPERATION_ID: request.id} | ({VERB: str(kind)} if kind != operation else {})
     if request.watermark is not None:
         own["lakeformat.watermark"] = str(request.watermark)

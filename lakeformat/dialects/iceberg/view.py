@@ -45,6 +45,10 @@ class IcebergView(TableView[State]):
     def format(self) -> str:
         return "iceberg"
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        return metadata.places(self.state)
+
     def on(self, branch: str | None) -> IcebergView:
         return replace(self, state=metadata.on(self.reader, self.state, branch))
 

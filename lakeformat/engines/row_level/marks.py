@@ -116,6 +116,7 @@ def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: 
     layout = WriteTask(
         fields=task.fields,
         directory=OneFolder(first.folder),
+        locate=task.locate,
         content=task.content,
         file_format=task.file_format,
         compression=task.compression,
@@ -167,8 +168,7 @@ def _vectors(store: Store, chosen: list[tuple[Target, np.ndarray]], task: Delete
         for target, positions in chosen
     ]
     content, offsets = puffin.emit(blobs)
-    folder = chosen[0][0].folder
-    path = f"{folder}/{task.name_prefix}{names.fresh()}-deletes.puffin"
+    path = task.locate(chosen[0][0].folder, f"{task.name_prefix}{names.fresh()}-deletes.puffin")
     store.write(path, content)
     now_ms = int(time.time() * 1000)
     return [

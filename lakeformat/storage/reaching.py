@@ -1,0 +1,86 @@
+"""A table's store, and the places outside its folder that the table's own properties name: there it may write and delete too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import BinaryIO
+
+from lakeformat.storage import paths
+from lakeformat.storage.catalogued import Catalogued
+from lakeformat.storage.files import LocalFiles, ObjectFiles
+from lakeformat.storage.store import Listed, Store
+
+
+def reaching(store: Store, places: Sequence[str]) -> Store:
+    """`store`, which may also change files below the absolute `places`. Stores that touch nothing stay as they are."""
+    if not places:
+        return store
+    if isinstance(store, Catalogued):
+        return replace(store, store=reaching(store.store, places))
+    if isinstance(store, LocalFiles | ObjectFiles):
+        return Reaching(store, tuple(store.elsewhere(place) for place in places))
+    return store
+
+
+@dataclass(frozen=True, slots=True)
+class Reaching:
+    """Names are those of `home`; absolute ones below the root of one of `beyond` are that store's."""
+
+    home: Store
+    beyond: tuple[Store, ...]
+
+    @property
+    def root(self) -> str:
+        return self.home.root
+
+    def location(self, path: str) -> str:
+        return self.home.location(path)
+
+    def read(self, path: str) -> bytes:
+        return self._of(path).read(path)
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        return self.home.read_many(paths)
+
+    def exists(self, path: str) -> bool:
+        return self._of(path).exists(path)
+
+    def folders(self, prefix: str) -> list[str]:
+        return self.home.folders(prefix)
+
+    def names(self, prefix: str) -> list[str]:
+        return self.home.names(prefix)
+
+    def open(self, path: str) -> BinaryIO:
+        return self._of(path).open(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._of(path).write(path, data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        return self._of(path).create(path, data)
+
+    def create_stream(self, path: str) -> BinaryIO:
+        return self._of(path).create_stream(path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        groups: dict[Store, list[str]] = {}
+        for path in paths:
+            groups.setdefault(self._of(path), []).append(path)
+        for store, some in groups.items():
+            store.delete(some)
+
+    def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
+        self.home.remove_empty_folders(prefixes)
+
+    def move_folder(self, old: str, new: str) -> None:
+        self.home.move_folder(old, new)
+
+    def list(self, prefix: str) -> list[Listed]:
+        return self.home.list(prefix)
+
+    def _of(self, path: str) -> Store:
+        if not paths.is_absolute(path) or paths.relative(self.root, path) is not None:
+            return self.home
+        return next((each for each in self.beyond if paths.relative(each.root, path) is not None), self.home)
