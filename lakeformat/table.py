@@ -488,7 +488,7 @@ class Table:
         """Make small files into large ones; None when nothing is worth it. `where` chooses partitions.
 
         With `sort_by`, all files are written anew, the rows of each partition in this order ("id", "days(ts) DESC NULLS LAST", as
-        in `create_table`, or "zorder(a, b)"; True: the table's own), so that no two files overlap and conditions on it leave files out. A concurrent overwrite always wins: the
+        in `create_table`, or "zorder(a, b)", "hilbert(a, b)"; True: the table's own), so that no two files overlap and conditions on it leave files out. A concurrent overwrite always wins: the
         compaction starts over without what was replaced, at most three times, then raises `Conflict`. With
         `partial_progress` there are up to `max_commits` snapshots, the last of which is returned: a part that fails is left out,
         and loses nothing of the others.

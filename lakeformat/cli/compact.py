@@ -18,7 +18,8 @@ def compact(
     full: Annotated[bool, typer.Option("--full", help="All files, not only those that are worth it.")] = False,
     where: Annotated[str | None, typer.Option(help="Of which partitions.")] = None,
     sort_by: Annotated[
-        list[str] | None, typer.Option("--sort-by", help='e.g. "id", "days(ts) DESC", "zorder(a, b)"; may be repeated.')
+        list[str] | None,
+        typer.Option("--sort-by", help='e.g. "id", "days(ts) DESC", "zorder(a, b)", "hilbert(a, b)"; may be repeated.'),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written anew.")] = False,
 ) -> None:

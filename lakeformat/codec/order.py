@@ -8,7 +8,7 @@ from typing import Any
 from lakeformat import lazy
 from lakeformat.codec import transform
 from lakeformat.errors import InvalidInput
-from lakeformat.model.order import Sort, SortField, ZOrder
+from lakeformat.model.order import Curve, Sort, SortField
 from lakeformat.model.partition import Transform, TransformKind, parse_field
 from lakeformat.model.schema import Field, Scalar, find_part, spelled, spelled_path
 
@@ -32,7 +32,7 @@ def parse(texts: Iterable[str], columns: tuple[Field, ...], what: str) -> tuple[
 
 
 def parse_any(texts: Iterable[str], columns: tuple[Field, ...], what: str) -> tuple[Sort, ...]:
-    """As `parse`; also `zorder(a, b)`."""
+    """As `parse`; also `zorder(a, b)` and `hilbert(a, b)`."""
     if isinstance(texts, str) or not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"{what}={texts!r}: give a list, e.g. ['id', 'days(ts) DESC NULLS LAST']")
     return tuple(dict.fromkeys(_sort(text, columns, what) for text in texts))
@@ -43,7 +43,7 @@ def check(order: Iterable[Sort], fields: tuple[Field, ...], where: str) -> None:
     and for what comes twice."""
     seen = set()
     for each in order:
-        if isinstance(each, ZOrder):
+        if isinstance(each, Curve):
             for source in each.sources:
                 _plain(source, fields, where)
             continue
@@ -73,11 +73,12 @@ def _sort(text: str, columns: tuple[Field, ...], what: str) -> Sort:
             f"{what} {text!r}: write a column or a transform, then ASC or DESC, then NULLS FIRST or NULLS LAST"
         ) from error
     function, source = Transform(), found.this
-    if isinstance(source, exp.Anonymous) and source.name.lower() == "zorder":
+    if isinstance(source, exp.Anonymous) and source.name.lower() in ("zorder", "hilbert"):
+        kind = source.name.lower()
         parts = source.expressions
         if not parts or not all(isinstance(part, exp.Column | exp.Dot) for part in parts) or text.rstrip()[-1] != ")":
-            raise InvalidInput(f"{what} {text!r}: write columns only, e.g. zorder(a, b); it has no direction")
-        return ZOrder(tuple(_path(part, columns) for part in parts))
+            raise InvalidInput(f"{what} {text!r}: write columns only, e.g. {kind}(a, b); it has no direction")
+        return Curve(tuple(_path(part, columns) for part in parts), kind)
     if isinstance(source, exp.Func):
         parsed = parse_field(text[: text.rfind(")") + 1], what)
         function = parsed.transform

@@ -28,7 +28,7 @@ from lakeformat.errors import (
     UnsupportedFeature,
 )
 from lakeformat.model import nanoseconds
-from lakeformat.model.order import Sort, SortField, ZOrder
+from lakeformat.model.order import Curve, Sort, SortField
 from lakeformat.model.partition import PartitionField
 from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, and_, columns_of, conjuncts, rename
 from lakeformat.model.schema import (
@@ -193,7 +193,7 @@ def order_key(rows: pa.RecordBatch, task: WriteTask, by: Sort) -> pa.Array:
     fields = tuple(find_field(task.fields, name) for name in rows.schema.names)
     assign.check(rows.schema, fields)
     (found,) = sorting.keys(assign.assign(rows, fields), (by,), fields)
-    return found.cast(pa.binary()) if isinstance(by, ZOrder) else found
+    return found.cast(pa.binary()) if isinstance(by, Curve) else found
 
 
 def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field, ...]) -> pa.RecordBatch:

@@ -28,13 +28,15 @@ class SortField:
 
 
 @dataclass(frozen=True, slots=True)
-class ZOrder:
-    """Rows that are alike in several columns, or parts of rows, near each other: by the bits of their values in turn.
+class Curve:
+    """Rows that are alike in several columns, or parts of rows, near each other: along the z-order, by the bits of their values
+    in turn, or along a Hilbert curve, of which neighbours are neighbours in all columns.
 
     Of text and binary the first 8 bytes count; nulls come first. Only what is there is sorted so: no table's order is this.
     """
 
     sources: tuple[tuple[str, ...], ...]
+    kind: str = "zorder"  # or "hilbert"
 
     @property
     def descending(self) -> bool:
@@ -45,7 +47,7 @@ class ZOrder:
         return False
 
 
-Sort = SortField | ZOrder
+Sort = SortField | Curve
 
 
 @dataclass(frozen=True, slots=True)

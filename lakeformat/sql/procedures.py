@@ -193,12 +193,13 @@ def _compact(call: Call) -> Result:
         raise call.context.script.invalid(call.offset, f"{call.name} takes partitions or where, not both")
     strategy, order = str(call.take("order_strategy") or "none").lower(), call.take("order_by")
     sort_by: list[str] | None = None
-    if strategy in ("order", "zorder") and order:
+    if strategy in ("order", "zorder", "hilbert") and order:
         columns = [each.strip() for each in str(order).split(",")]
-        sort_by = columns if strategy == "order" else [f"zorder({', '.join(columns)})"]
+        sort_by = columns if strategy == "order" else [f"{strategy}({', '.join(columns)})"]
     elif strategy != "none":
         raise call.context.script.unsupported(
-            call.offset, f"{call.name}(order_strategy => {strategy!r}): known are order and zorder, with order_by"
+            call.offset,
+            f"{call.name}(order_strategy => {strategy!r}): known are order, zorder and hilbert, with order_by",
         )
     full = str(call.take("compact_strategy") or "").lower() == "full"
     call.close()

@@ -90,7 +90,10 @@ def test_by_several_columns_in_chosen_partitions(table):
     assert seen(table) == before
 
 
-def test_along_the_z_order_conditions_on_each_column_leave_files_out(tmp_path, format, session):
+@pytest.mark.parametrize("curve", ["zorder", "hilbert"])
+def test_along_a_curve_conditions_on_each_column_leave_files_out(tmp_path, format, session, curve):
+    if curve == "hilbert":
+        session = None  # Spark calls the same kernel.
     schema = pa.schema([("x", pa.int64()), ("a", pa.struct([("y", pa.int32())])), ("n", pa.string())])
     t = Lake(tmp_path).create_table("d.z", schema, format=format, properties=TARGET[format])
     chance = random.Random(4)
@@ -99,7 +102,7 @@ def test_along_the_z_order_conditions_on_each_column_leave_files_out(tmp_path, f
     rows = [{"x": x, "a": {"y": y}, "n": chance.randbytes(32).hex()} for x, y in pairs]
     for start in range(0, 10_000, 2_500):
         t.append(pa.Table.from_pylist(rows[start : start + 2_500], schema))
-    t.compact(sort_by=["zorder(x, a.y)"], spark=session)
+    t.compact(sort_by=[f"{curve}(x, a.y)"], spark=session)
     found = t.scan().to_arrow().to_pylist()
     assert sorted(map(repr, found)) == sorted(map(repr, rows))
     count = len(t.inspect.files())
@@ -125,7 +128,7 @@ def test_what_cannot_be_sorted_by_is_named(table, tmp_path, format):
         nested.compact(sort_by=["l"])
     with pytest.raises(InvalidInput, match="sort_by names 'l'"):
         nested.compact(sort_by=["zorder(l)"])
-    for wrong in ("zorder(id) desc", "zorder(days(id))", "zorder()"):
+    for wrong in ("zorder(id) desc", "hilbert(days(id))", "zorder()"):
         with pytest.raises(InvalidInput, match="write columns only"):
             table.compact(sort_by=[wrong])
     assert Lake(tmp_path).create_table("d.e", SCHEMA, format=format).compact(sort_by=["id"]) is None

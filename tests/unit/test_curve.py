@@ -1,4 +1,4 @@
-"""Keys along the z-order, against whole numbers whose bits are put in turn one by one."""
+"""Keys along the z-order, against whole numbers whose bits are put in turn one by one, and along a Hilbert curve."""
 
 import datetime
 import math
@@ -90,3 +90,36 @@ def test_a_column_of_nothing_changes_nothing():
     keys = curve.interleaved([pa.nulls(50), x, pa.nulls(50, pa.string())]).to_pylist()
     assert keys == sorted(keys)
     assert curve.interleaved([pa.nulls(0), x[:0]]).to_pylist() == []
+
+
+@pytest.mark.parametrize(("columns", "side"), [(1, 64), (2, 32), (3, 8)])
+def test_neighbours_on_a_hilbert_curve_are_neighbours_in_space(columns, side):
+    cells = np.stack([axis.ravel() for axis in np.meshgrid(*[np.arange(side)] * columns)])
+    keys = curve.hilbert([pa.array(axis) for axis in cells]).to_pylist()
+    assert len(set(keys)) == side**columns
+    along = cells[:, sorted(range(len(keys)), key=keys.__getitem__)]
+    assert (np.abs(np.diff(along, axis=1)).sum(axis=0) == 1).all()
+
+
+def test_conditions_on_two_columns_read_fewer_files_along_a_hilbert_curve():
+    side, rows_of_a_file, box = 128, 200, 12
+    x, y = (axis.ravel() for axis in np.meshgrid(np.arange(side), np.arange(side)))
+    touched = {}
+    for along in (curve.interleaved, curve.hilbert):
+        keys = along([pa.array(x), pa.array(y)]).to_pylist()
+        order = np.array(sorted(range(len(keys)), key=keys.__getitem__))
+        starts = np.arange(0, len(order), rows_of_a_file)
+        spans = [f.reduceat(axis[order], starts) for axis in (x, y) for f in (np.minimum, np.maximum)]
+        touched[along.__name__] = sum(
+            int(((spans[0] < i + box) & (spans[1] >= i) & (spans[2] < j + box) & (spans[3] >= j)).sum())
+            for i in range(0, side, 7)
+            for j in range(0, side, 7)
+        )
+    assert touched["hilbert"] < 0.9 * touched["interleaved"], touched
+
+
+def test_rows_of_nothing_have_no_place_on_a_hilbert_curve():
+    x = pa.array(np.arange(50))
+    keys = curve.hilbert([x, pa.nulls(50)]).to_pylist()
+    assert keys == sorted(keys)
+    assert curve.hilbert([pa.nulls(0), x[:0]]).to_pylist() == []

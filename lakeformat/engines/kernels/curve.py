@@ -1,5 +1,5 @@
-"""Values of several columns as one key, in which each column's bits take turns: the z-order of Iceberg's Java
-(core/util/ZOrderByteUtils.java), byte for byte."""
+"""Values of several columns as one key: along the z-order of Iceberg's Java (core/util/ZOrderByteUtils.java), byte for byte,
+or along a Hilbert curve (J. Skilling, Programming the Hilbert curve, 2004)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,36 @@ _BYTES = 8  # Of each column.
 
 
 def interleaved(columns: Sequence[pa.Array]) -> pa.Array:
-    """For each row bytes that order rows along the curve: the highest bit of each column, then the next of each, ..."""
-    count = len(columns[0])
-    bits = [
-        np.unpackbits(_ordered(each).astype(">u8").view(np.uint8).reshape(count, _BYTES), axis=1) for each in columns
-    ]
-    mixed = np.packbits(np.stack(bits, axis=2).reshape(count, 8 * _BYTES * len(columns)), axis=1)
-    return pa.Array.from_buffers(pa.binary(_BYTES * len(columns)), count, [None, pa.py_buffer(mixed)])
+    """For each row bytes that order rows along the z-order: the highest bit of each column, then the next of each, ..."""
+    return _in_turn([_ordered(each) for each in columns])
+
+
+def hilbert(columns: Sequence[pa.Array]) -> pa.Array:
+    """For each row bytes that order rows along a Hilbert curve through all columns, of 64 bits each."""
+    axes = [_ordered(each) for each in columns]
+    bits = [np.uint64(1 << place) for place in range(8 * _BYTES - 1, 0, -1)]
+    for (
+        bit
+    ) in bits:  # Turn and mirror the cubes of this size, so that the curve enters each where it left the one before.
+        below = bit - np.uint64(1)
+        for place, axis in enumerate(axes):
+            is_set = (axis & bit) != 0
+            swapped = np.where(is_set, np.uint64(0), (axes[0] ^ axis) & below)
+            axes[place] = axis ^ swapped
+            axes[0] = axes[0] ^ swapped ^ np.where(is_set, below, np.uint64(0))
+    for place in range(1, len(axes)):
+        axes[place] = axes[place] ^ axes[place - 1]
+    mirrored = np.zeros_like(axes[0])
+    for bit in bits:
+        mirrored ^= np.where((axes[-1] & bit) != 0, bit - np.uint64(1), np.uint64(0))
+    return _in_turn([axis ^ mirrored for axis in axes])
+
+
+def _in_turn(numbers: Sequence[np.ndarray]) -> pa.Array:
+    count = len(numbers[0])
+    bits = [np.unpackbits(each.astype(">u8").view(np.uint8).reshape(count, _BYTES), axis=1) for each in numbers]
+    mixed = np.packbits(np.stack(bits, axis=2).reshape(count, 8 * _BYTES * len(numbers)), axis=1)
+    return pa.Array.from_buffers(pa.binary(_BYTES * len(numbers)), count, [None, pa.py_buffer(mixed)])
 
 
 def _ordered(values: pa.Array) -> np.ndarray:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import transform
 from lakeformat.engines.kernels import curve, ranks
-from lakeformat.model.order import Sort, ZOrder
+from lakeformat.model.order import Curve, Sort
 from lakeformat.model.schema import Field, find_part
 
 BATCH_ROWS = 1 << 17
@@ -35,8 +35,9 @@ def keys(batch: pa.RecordBatch, order: Sequence[Sort], fields: tuple[Field, ...]
     """What each part of the order makes of the rows."""
     found = []
     for each in order:
-        if isinstance(each, ZOrder):
-            found.append(curve.interleaved([_values(batch, source) for source in each.sources]))
+        if isinstance(each, Curve):
+            along = curve.hilbert if each.kind == "hilbert" else curve.interleaved
+            found.append(along([_values(batch, source) for source in each.sources]))
         else:
             kind = find_part(fields, each.source).type
             found.append(transform.apply(each.transform, _values(batch, each.source), kind))

@@ -16,7 +16,7 @@ from lakeformat.engines import worker
 from lakeformat.engines.spark.frames import OURS, quoted
 from lakeformat.engines.spark.types import PLAIN, kind_of, spark_type
 from lakeformat.errors import InvalidInput
-from lakeformat.model.order import Sort, ZOrder
+from lakeformat.model.order import Curve, Sort
 from lakeformat.model.partition import PartitionField, TransformKind
 from lakeformat.model.schema import Kind, Type, find_field, find_part, scalar
 from lakeformat.model.work import BucketRule, WriteTask
@@ -75,14 +75,14 @@ def ranged(frame: DataFrame, task: WriteTask, count: int | None = None) -> DataF
 
 
 def _paths(by: Sort) -> tuple[tuple[str, ...], ...]:
-    return by.sources if isinstance(by, ZOrder) else (by.source,)
+    return by.sources if isinstance(by, Curve) else (by.source,)
 
 
 def _order_key(task: WriteTask, by: Sort) -> Column:
     """What stands in the order asked for; where Spark cannot have it, what rows of like value are near by."""
     first, *inside = _paths(by)[0]
     column = reduce(lambda held, part: held.getField(part), inside, F.col(quoted(first)))
-    if isinstance(by, ZOrder):
+    if isinstance(by, Curve):
         names = tuple(dict.fromkeys(path[0] for path in by.sources))
         work = partial(worker.order_key, task=task, by=by)
         return _by_rows(work, names, scalar(Kind.BYTES)) if hasattr(F, "arrow_udf") else column
