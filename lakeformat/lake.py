@@ -37,6 +37,7 @@ from lakeformat.errors import (
     StoreError,
     UnsupportedFeature,
 )
+from lakeformat.maintenance import mirror
 from lakeformat.maintenance.drop import drop
 from lakeformat.model import html
 from lakeformat.model.order import SortOrder
@@ -320,8 +321,11 @@ class Lake:
                 f"{old}: an {table.format} table names its files by absolute paths and cannot move; write its rows "
                 "to a new table, or keep Iceberg tables in a catalog"
             )
+        mirror.forget(table._store, table._format)  # It names files by absolute paths.
         self._store.move_folder(_folder(old), _folder(new))
-        return self.table(new)
+        moved = self.table(new)
+        mirror.after(moved._store, moved._format)
+        return moved
 
     def drop_table(self, name: str, if_exists: bool = False, purge: bool = False) -> None:
         """Remove a table. Raises `NotFound` unless `if_exists`.
@@ -353,6 +357,7 @@ class Lake:
         self._remove_files(table)
 
     def _remove_files(self, table: Table, forget: Callable[[], None] | None = None) -> None:
+        mirror.forget(table._store, table._format)
         store = table._store
         with suppress(
             NoSuchFile, NotFound, CorruptFile, CorruptTable, UnsupportedFeature

@@ -19,13 +19,13 @@ from lakeformat.arguments import Age, Moment
 from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.codec import order, sql_text
 from lakeformat.commit import commit, discard, newest
-from lakeformat.dialects.dialect import AnyView, Consumers, Format, Manifests, Upkept
+from lakeformat.dialects.dialect import AnyView, Consumers, Format, Manifests, Mirrored, Upkept
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.inspect import Inspect
-from lakeformat.maintenance import compact, expire, sweep
+from lakeformat.maintenance import compact, expire, mirror, sweep
 from lakeformat.model import evolution
 from lakeformat.model import nanoseconds as fine
 from lakeformat.model.operation import (
@@ -611,6 +611,12 @@ class Table:
         request, landed = self._asked(view, id, properties)
         return landed or self._commit(view, Overwrite(request=request, added=(), scope=scope))
 
+    def sync_iceberg(self) -> Snapshot | None:
+        """Bring the Iceberg metadata that a Paimon table keeps (`metadata.iceberg.storage`) up to its newest snapshot, tags and
+        schema, as each commit does by itself: after writes of engines that do not, or where that failed. Returns the Iceberg
+        snapshot, which has the number of Paimon's; None for a table that keeps none, or that has no rows yet."""
+        return mirror.follow(self._store, self._format)
+
     def remove_orphan_files(self, older_than: Age = datetime.timedelta(days=1), dry_run: bool = False) -> list[Listed]:
         """Remove files that nothing names and that are older than a time or an age; returns them. Younger ones may belong
         to a writer that is still at work."""
@@ -659,6 +665,7 @@ class Table:
             made = self._commit(view, Restore(request=request, snapshot_id=chosen.id, tag=tag))
         if isinstance(view, Upkept):
             expire.remove(self._reach(view), view.replaced_history(made.id))
+        self._follow(view)
         return made
 
     def create_tag(self, name: str, snapshot_id: int | None = None, retain: datetime.timedelta | None = None) -> None:
@@ -669,6 +676,7 @@ class Table:
             case (path, data):
                 if not self._store.create(path, data) and self._store.read(path) != data:
                     raise AlreadyExists(f"{self.name}: there is a tag {name!r}; delete it first")
+                self._follow(view)
             case operation:
                 self._commit(view, operation)
 
@@ -677,6 +685,7 @@ class Table:
         self._format.at_tag(self._store, name)
         view = self._view()
         expire.release(self._reach(view), self._format, view, view.expiry_of_tag(name))
+        self._follow(view)
 
     # --- branches ---
 
@@ -827,6 +836,11 @@ class Table:
             compact.after(change, self._format, compact.upkeep(view), made)
         expire.after(self._reach(view), self._format, view, made, _now_ms())
         return made
+
+    def _follow(self, view: AnyView) -> None:
+        """After what changes tags and history alone."""
+        if isinstance(view, Mirrored) and view.mirror() is not None:
+            mirror.after(self._store, self._format)
 
     def _again(self, view: AnyView, request: Request, landed: Snapshot, engine: Engine) -> Snapshot:
         """What a write became that is asked for again, once the compaction that belongs to it has run too."""

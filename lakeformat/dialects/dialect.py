@@ -393,6 +393,74 @@ class Manifests(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedFiles:
+    """Files of a table as a table of another format can name them. One row a file in `table`: its location (`path`), `row_count`,
+    `size_bytes`, and by place the partition (`p0`, `p1`, ...); for a deletion vector also the data file (`of`), and where in the
+    file it lies (`offset`, `length`). `bounds` by field id."""
+
+    table: pa.Table
+    bounds: Mapping[int, Bounds]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a table says of one of its snapshots to a table of another format that follows it.
+
+    `since` is the snapshot from which `added` and `removed` (locations) count; None: the follower begins anew. Without `removed`,
+    `added` is all that there is, and without `vectors` these are as they were.
+    """
+
+    location: str
+    format_version: int
+    snapshot: Snapshot
+    identity: str  # Of the snapshot: numbers are given again after a rollback.
+    kind: OperationKind
+    schemas: tuple[Schema, ...]  # Those that the follower lacks, oldest first; ids of all parts as files have them.
+    schema: Schema  # The newest one.
+    properties: Mapping[str, str]  # Of the follower.
+    kept: frozenset[int]  # The snapshots that are there.
+    tags: Mapping[str, int]
+    since: int | None
+    added: tuple[PublishedFiles, ...]
+    removed: pa.Array | None
+    vectors: PublishedFiles | None
+
+
+FOLLOWED = "followed-snapshot"  # In the summary of a follower's snapshot: the `identity` of the one that it shows.
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """Where a table keeps its metadata as another format has it: below `root`."""
+
+    root: str
+    format_version: int
+
+
+@runtime_checkable
+class Mirrored(Protocol):
+    """A table that keeps its metadata as another format has it too."""
+
+    def mirror(self) -> Mirror | None:
+        """Where; None where it keeps none."""
+        ...
+
+    def published(self, known: Snapshot | None, schema_id: int) -> Published:
+        """What there is to say to the follower that shows the snapshot `known` (None: nothing that it can go on from) and has the
+        schemas up to `schema_id`. Raises `UnsupportedFeature` for files that the other format cannot name."""
+        ...
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """Metadata that mirrors a table of another format."""
+
+    def followed(self, location: str, format_version: int) -> Snapshot | None:
+        """The snapshot that it shows of the table at `location`, and from which it can go on."""
+        ...
+
+
 @runtime_checkable
 class Adoption(Protocol):
     """Files of others that can become the table's where they are."""

@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from lakeformat.commit import commit, newest
-from lakeformat.dialects.dialect import AnyView, Format, Upkept
+from lakeformat.dialects.dialect import AnyView, Format, Mirrored, Upkept
 from lakeformat.errors import StoreError
+from lakeformat.maintenance import mirror
 from lakeformat.maintenance.progress import track
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
 from lakeformat.storage.store import Store
@@ -32,16 +33,24 @@ def expire(
     Tags whose own time is over go first. An interruption leaves only files that a later expiry or the sweep removes.
     """
     view = newest(store, format) if known is None else known
+    is_mirrored = isinstance(view, Mirrored) and view.mirror() is not None
+    if is_mirrored:
+        mirror.follow(store, format)
     for tag in view.expired_tags(now_ms):
         release(store, format, view, view.expiry_of_tag(tag))
         view = newest(store, format, view)
     kept = replace(retention or view.default_retention(now_ms), keep_from=keep_from)
-    return release(store, format, view, view.expiry(kept, now_ms))
+    gone = release(store, format, view, view.expiry(kept, now_ms))
+    if is_mirrored:
+        mirror.follow(store, format)
+    return gone
 
 
 def after(store: Store, format: Format, view: AnyView, made: Snapshot, now_ms: int) -> None:
-    """The expiry that belongs to the commit `made` on `view`, where the table asks for it. The commit has landed and stays, so
-    nothing is raised: what fails is left to the next one."""
+    """The mirror and the expiry that belong to the commit `made` on `view`, where the table asks for them. The commit has landed
+    and stays, so nothing is raised: what fails is left to the next one."""
+    if isinstance(view, Mirrored) and (view.mirror() or made.kind == "evolve") and not mirror.after(store, format):
+        return  # Files that the mirror still shows must not go.
     try:
         kept = view.due(made, now_ms) if isinstance(view, Upkept) else None
         if kept is not None:

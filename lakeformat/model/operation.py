@@ -153,6 +153,15 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Follow:
+    """The table becomes what a table of another format is at one snapshot, under that snapshot's number; none of its data files is
+    this table's own, and it deletes none. Only metadata that mirrors another table's is made so."""
+
+    request: Request
+    published: Any  # of dialects.dialect.Published
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteManifests:
     """The same live files in fewer manifests, those of a partition together; evaluated again on every base. No row changes."""
 
@@ -216,7 +225,7 @@ class DropSnapshots:
 
 # What makes no snapshot: changes of the schema, and of what names snapshots.
 WithoutSnapshot = Create | Evolve | SetTag | DropTag | CreateBranch | DropBranch | FastForward | DropSnapshots
-Operation = Append | Adopt | Overwrite | Rewrite | RowDelta | Restore | RewriteManifests | WithoutSnapshot
+Operation = Append | Adopt | Overwrite | Rewrite | RowDelta | Restore | Follow | RewriteManifests | WithoutSnapshot
 
 
 def new_files(operation: Operation) -> tuple[str, ...]:

@@ -91,6 +91,32 @@ class CreateHead:
         return Outcome.PUBLISHED
 
 
+@dataclass(frozen=True, slots=True)
+class FollowHead(CreateHead):
+    """Versions have the numbers of another table's, which this one follows: they rise, not always by one. A version's root may be
+    written again, for it says what that table says now: whoever did so looks whether it does."""
+
+    def advance(self, version: int, plan: Plan) -> Outcome:
+        number = self.number(plan.root_path)
+        if self.version() > version:
+            return Outcome.LOST
+        if number <= version:
+            self.store.write(plan.root_path, plan.root)
+        elif not self.store.create(plan.root_path, plan.root) and self.store.read(plan.root_path) != plan.root:
+            return Outcome.LOST
+        if self.version() != number:
+            return Outcome.UNKNOWN
+        with suppress(StoreError):
+            for path, data in plan.hints.items():
+                self.store.write(path, data)
+        return Outcome.PUBLISHED
+
+    def number(self, path: str) -> int:
+        found = _NUMBER.match(path.rpartition("/")[2])
+        assert found is not None, path
+        return int(found[1])
+
+
 class Pointer(int):
     """A version that a catalog names: one more than the number in its root's name, and where that root lies."""
 

@@ -9,6 +9,7 @@
     Rewrite pinned    added or removed rows inside the scope                Conflict
     Rewrite, RowDelta what `CHECKED` names                                  Conflict
     Restore           expired the snapshot                                  NotFound
+    Follow            followed too                                          Conflict
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
     SetTag            made a tag of that name                               AlreadyExists
     DropSnapshots     made one of them current, or named it                 Conflict
@@ -43,6 +44,7 @@ from lakeformat.model.operation import (
     DropSnapshots,
     DropTag,
     FastForward,
+    Follow,
     Operation,
     OperationKind,
     Overwrite,
@@ -104,7 +106,7 @@ CHECKED: dict[tuple[type, str, str | None], tuple[Check, ...]] = {
 
 def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C901 - a case for each operation
     """Raise `Conflict` if others changed what `operation` relied on, or what says that it never could be."""
-    if not base.exists and not isinstance(operation, Create):
+    if not base.exists and not isinstance(operation, Create | Follow):
         raise NotFound(f"{reader.root}: the table is gone")
     base = metadata.on(reader, base, operation.request.branch)
     match operation:
@@ -129,6 +131,8 @@ def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C
             _require_same_spec(reader, base, operation.request, tuple(f for f in added if f.spec_id is None))
             replaced(reader, base, operation)
             _validate(reader, base, operation)
+        case Follow(request=request) if base.version != request.absent_until:
+            raise Conflict(f"{reader.root}: others brought this metadata up to version {base.version} meanwhile")
         case Restore(snapshot_id=snapshot_id):
             if snapshot_id not in metadata.snapshots(base):
                 raise NotFound(f"{reader.root}: snapshot {snapshot_id} is not there any more")

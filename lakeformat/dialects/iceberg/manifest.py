@@ -545,6 +545,23 @@ def keys(entries: pa.Table) -> pa.Array:
     return pc.if_else(offsets.is_valid(), placed, paths)
 
 
+def mapped(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.ListType) -> pa.Array:
+    """Columns by field id -> for each row of a manifest the pairs that are not null; null where none is."""
+    if not parts:
+        return pa.nulls(count, kind)
+    keys = np.repeat(np.array([id for id, _ in parts], np.int32), count)
+    values = pa.concat_arrays([column for _, column in parts])
+    rows = np.tile(np.arange(count), len(parts))
+    order = np.argsort(rows, kind="stable")
+    order = order[np.asarray(values.is_valid())[order]]
+    pairs = pa.StructArray.from_arrays(
+        [pa.array(keys[order]), values.take(pa.array(order))], fields=list(kind.value_type)
+    )
+    counts = np.bincount(rows[order], minlength=count)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pairs, type=kind, mask=pa.array(counts == 0))
+
+
 # --- emit -------------------------------------------------------------------------------------------------------------
 
 

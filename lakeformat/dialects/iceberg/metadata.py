@@ -150,7 +150,7 @@ def is_table(reader: Reader) -> bool:
     """Whether there is an Iceberg table of the Hadoop layout at the reader's root, or one that a catalog has there."""
     if place := in_catalog(reader):
         return place.head().version() > 0
-    return bool(_numbered(reader))
+    return bool(numbered(reader))
 
 
 def documents_of_catalogs(reader: Reader) -> list[str]:
@@ -163,7 +163,7 @@ def others(reader: Reader) -> list[State]:
     """The table as those see it who look elsewhere for its newest document: in the folder of a catalog's table the newest of the
     Hadoop layout, and in that of the Hadoop layout all that a catalog may name."""
     if in_catalog(reader):
-        newest_first = sorted(_numbered(reader).items(), reverse=True)[:1]
+        newest_first = sorted(numbered(reader).items(), reverse=True)[:1]
         return [parse(reader.read(path), version, reader.location(path)) for version, path in newest_first]
     paths = [f"{METADATA_FOLDER}/{name}" for name in documents_of_catalogs(reader)]
     return [parse(reader.read(path), 0, reader.location(path)) for path in paths]
@@ -631,7 +631,7 @@ def _key_of(version: int) -> int | str:
     return version.location if isinstance(version, Pointer) else version
 
 
-def _numbered(reader: Reader) -> dict[int, str]:
+def numbered(reader: Reader) -> dict[int, str]:
     """The documents of the Hadoop layout: version -> path."""
     found: dict[int, str] = {}
     names = reader.names(METADATA_FOLDER)
@@ -689,7 +689,7 @@ def _paths_since(reader: Reader, base: State, since: int) -> list[str] | None:
     if isinstance(base.version, Pointer):
         paths = named_documents(base)
         return paths[: paths.index(str(_key_of(since)))] if _key_of(since) in paths else None
-    there, versions = _numbered(reader), range(base.version, since, -1)
+    there, versions = numbered(reader), range(base.version, since, -1)
     return [there[version] for version in versions] if there.keys() >= set(versions) else None
 
 

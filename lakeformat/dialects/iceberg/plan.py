@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import order, single_value, waist
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dialects.iceberg import conflict, layout, manifest, metadata, option_rules, options, scan, types
+from lakeformat.dialects.dialect import FOLLOWED, Published
+from lakeformat.dialects.iceberg import conflict, layout, manifest, metadata, mirror, option_rules, options, scan, types
 from lakeformat.dialects.iceberg.manifest import ENTRY, FileContent, ManifestContent, Manifests, Status
 from lakeformat.dialects.iceberg.metadata import FORMAT_VERSION, MAIN, OPERATION_ID, VERB, Spec, State
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
@@ -29,6 +30,7 @@ from lakeformat.model.operation import (
     DropTag,
     Evolve,
     FastForward,
+    Follow,
     Operation,
     OperationKind,
     Overwrite,
@@ -91,12 +93,16 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             return _restore(reader, operation, base, stamp)
         case RewriteManifests(request=request):
             return _rewrite_manifests(reader, request, base, stamp)
+        case Follow(request=request, published=published):
+            return _follow(reader, request, published, base, stamp)
         case SetTag() | DropTag() | CreateBranch() | DropBranch() | FastForward() | DropSnapshots():
             return _refer(reader, operation, base, stamp)
 
 
 def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:
     """The snapshot that `operation` became, if it has landed."""
+    if isinstance(operation, Follow):
+        return mirror.find(base, operation.published)
     base = metadata.on(reader, base, operation.request.branch)
     landed = metadata.find(reader, operation, base)
     if landed is None:
@@ -281,6 +287,7 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
         OperationKind.RESTORE,
         base,
         stamp,
+        _snapshot_id(base, stamp),
         metas,
         {},
         summary,
@@ -318,9 +325,8 @@ def _rewrite_manifests(reader: Reader, request: Request, base: State, stamp: Sta
     }
     parent = metadata.current_id(base)
     table = pa.concat_tables(metas)
-    return _snapshot(
-        reader, request, OperationKind.REWRITE_MANIFESTS, base, stamp, table, files, summary, (), parent, "replace"
-    )
+    kind = OperationKind.REWRITE_MANIFESTS
+    return _snapshot(reader, request, kind, base, stamp, snapshot_id, table, files, summary, (), parent, "replace")
 
 
 def _commit(
@@ -338,14 +344,29 @@ def _commit(
     """A snapshot in which the data files `gone` and the delete files `useless` are no more, and `added` are; new data
     counts as of the sequence number `added_as`, if there is one. `is_dynamic`: see `Overwrite`."""
     metadata.require_writable(base, reader.root)
-    snapshot_id, sequence_number = _snapshot_id(base, stamp), base.document["last-sequence-number"] + 1
+    snapshot_id = _snapshot_id(base, stamp)
+    fresh = _added(base, added, snapshot_id, reader, added_as)
+    taken = pa.concat_tables([t for t in (fresh.slice(0, 0), gone, useless) if t is not None])
+    return _changed(reader, request, kind, base, stamp, snapshot_id, fresh, taken, is_dynamic)
+
+
+def _changed(
+    reader: Reader,
+    request: Request,
+    kind: OperationKind,
+    base: State,
+    stamp: Stamp,
+    snapshot_id: int,
+    fresh: pa.Table,
+    taken: pa.Table,
+    is_dynamic: bool = False,
+) -> Plan:
+    """A snapshot of this id in which the entries `taken` are no more, and `fresh` are."""
+    sequence_number = base.document["last-sequence-number"] + 1
     before = manifest.counted(reader, manifest.metas_of(reader, base.snapshot_document))
     kept = before.filter(pc.greater(pc.add(before["added_files_count"], before["existing_files_count"]), 0))
     name = _derived(stamp, "commit")
-    fresh = _added(base, added, snapshot_id, reader, added_as)
     new = _emitted(base, fresh, name, snapshot_id, sequence_number, reader.root)
-    nothing = fresh.slice(0, 0)
-    taken = pa.concat_tables([t for t in (nothing, gone, useless) if t is not None])
     kept, rewritten, deleted = _without(reader, base, kept, taken, f"{name}-d", snapshot_id, sequence_number)
     metas = pa.concat_tables([new.metas, rewritten.metas, kept])
     files = {**new.files, **rewritten.files}
@@ -373,9 +394,28 @@ def _commit(
     if by_row.any() and operation != "replace":  # BaseRowDelta.operation
         operation = "delete" if by_row.all() else "overwrite"
     if operation is None:
-        operation = "overwrite" if added and len(deleted) else "append" if added else "delete"
+        operation = "overwrite" if len(fresh) and len(deleted) else "append" if len(fresh) else "delete"
     parent = metadata.current_id(base)
-    return _snapshot(reader, request, kind, base, stamp, merged.metas, files, summary, partitions, parent, operation)
+    return _snapshot(
+        reader, request, kind, base, stamp, snapshot_id, merged.metas, files, summary, partitions, parent, operation
+    )
+
+
+def _follow(reader: Reader, request: Request, published: Published, base: State, stamp: Stamp) -> Plan:
+    """The document of the number of the snapshot that is followed: with that snapshot, or where it has it already with today's
+    schemas, tags and history. What no reader needs any more goes; a data file never."""
+    start = mirror.followed(base, published, stamp)
+    unused = mirror.unused(reader, base, start)
+    if metadata.current_id(start) == published.snapshot.id:
+        assert start.snapshot_document is not None
+        made = metadata.to_snapshot(start.snapshot_document)
+        return replace(_publish(reader, request, start, stamp, dict(start.document), made), unused=unused)
+    fresh, taken = mirror.changes(reader, start, published)
+    stamp = replace(stamp, now_ms=published.snapshot.timestamp_ms)
+    own = replace(request, properties={**request.properties, FOLLOWED: published.identity})
+    kind = published.kind if len(fresh) or len(taken) else OperationKind.APPEND
+    plan = _changed(reader, own, kind, start, stamp, published.snapshot.id, fresh, taken)
+    return replace(plan, unused=unused)
 
 
 def _emitted(base: State, fresh: pa.Table, name: str, snapshot_id: int, sequence_number: int, root: str) -> Manifests:
@@ -521,6 +561,7 @@ def _snapshot(
     kind: OperationKind,
     base: State,
     stamp: Stamp,
+    snapshot_id: int,
     metas: pa.Table,
     files: Mapping[str, bytes],
     summary: Mapping[str, str],
@@ -530,7 +571,7 @@ def _snapshot(
 ) -> Plan:
     """The document with one snapshot more, which is the current one."""
     now_ms = _now(base, stamp)
-    snapshot_id, sequence_number = _snapshot_id(base, stamp), base.document["last-sequence-number"] + 1
+    sequence_number = base.document["last-sequence-number"] + 1
     name = f"snap-{snapshot_id}-{stamp.attempt + 1}-{_derived(stamp, 'commit')}.avro"
     path = in_folder(metadata.metadata_folder(base), name)
     own = {OPERATION_ID: request.id} | ({VERB: str(kind)} if kind != operation else {})
@@ -682,7 +723,7 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
         kind = scalar(Kind.BYTES) if field.type.kind is Kind.FIXED else field.type
         for name, values in (("lower_bounds", low), ("upper_bounds", high)):
             columns[name].append((field.id, single_value.encode(waist.column(values, kind), kind)))
-    return {name: _map_column(parts, len(added), ENTRY.field(name).type) for name, parts in columns.items()}
+    return {name: manifest.mapped(parts, len(added), ENTRY.field(name).type) for name, parts in columns.items()}
 
 
 def _cut_high(value: Any, length: int) -> Any:
@@ -693,23 +734,6 @@ def _cut_high(value: Any, length: int) -> Any:
         kept = value[:length].rstrip(b"\xff")
         return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
     return value
-
-
-def _map_column(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.ListType) -> pa.Array:
-    """Columns by field id -> for each row the pairs that are not null; null where none is."""
-    if not parts:
-        return pa.nulls(count, kind)
-    keys = np.repeat(np.array([id for id, _ in parts], np.int32), count)
-    values = pa.concat_arrays([column for _, column in parts])
-    rows = np.tile(np.arange(count), len(parts))
-    order = np.argsort(rows, kind="stable")
-    order = order[np.asarray(values.is_valid())[order]]
-    pairs = pa.StructArray.from_arrays(
-        [pa.array(keys[order]), values.take(pa.array(order))], fields=list(kind.value_type)
-    )
-    counts = np.bincount(rows[order], minlength=count)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pairs, type=kind, mask=pa.array(counts == 0))
 
 
 def _summary(base: State, added: pa.Table, deleted: pa.Table) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakeformat.codec.pruning import Bounds
 from lakeformat.dialects.dialect import TableView
-from lakeformat.dialects.iceberg import compaction, conflict, expire, lineage, manifest, metadata
+from lakeformat.dialects.iceberg import compaction, conflict, expire, lineage, manifest, metadata, mirror
 from lakeformat.dialects.iceberg import inspect as inspections
 from lakeformat.dialects.iceberg import layout as layouts
 from lakeformat.dialects.iceberg import plan as plans
@@ -39,7 +39,8 @@ from lakeformat.storage.store import Listed
 
 @dataclass(frozen=True, slots=True)
 class IcebergView(TableView[State]):
-    """See `dialects.dialect.View`, and for what Iceberg alone has `Adoption`, `Manifests` and `DeletesByKey`."""
+    """See `dialects.dialect.View`, and for what Iceberg alone has `Adoption`, `Follower`, `Manifests` and
+    `DeletesByKey`."""
 
     @property
     def format(self) -> str:
@@ -163,6 +164,9 @@ class IcebergView(TableView[State]):
 
     def adoption(self) -> tuple[tuple[Named, ...], Mapping[str, str]]:
         return layouts.adoption(self.state)
+
+    def followed(self, location: str, format_version: int) -> Snapshot | None:
+        return mirror.shown(self.state, location, format_version)
 
     def has_many_manifests(self) -> bool:
         return compaction.has_many_manifests(self.reader, self.state)

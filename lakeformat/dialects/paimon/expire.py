@@ -47,7 +47,7 @@ _ROOT_NAMES = {
     metadata.TAG_FOLDER: re.compile(r"tag-.+|.*_SUCCESS"),
     metadata.CONSUMER_FOLDER: re.compile(r"consumer-.+"),
     # Paimon can keep its tables as Iceberg's too (`metadata.iceberg.storage`).
-    "metadata": re.compile(rf"v\d+\.metadata\.json|version-hint\.text|snap-.*\.avro|{_UUID}-m\d+\.avro"),
+    "metadata": re.compile(rf"v\d+\.metadata\.json|version-hint\.text|snap-.*\.avro|{_UUID}(-\w+)?-m\d+\.avro"),
 }
 _LOGS_AT_ONCE = 64
 _HINTS = {"LATEST", "EARLIEST"}

@@ -20,7 +20,7 @@ from lakeformat.dialects.paimon import merging, option_rules, options, types
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model.operation import Create, Evolve, Operation, OperationKind, Request, Rewrite
 from lakeformat.model.partition import identity, require_identity
-from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, scalar, walk
+from lakeformat.model.schema import Field, Kind, MultisetOf, Row, Scalar, Schema, scalar, walk
 from lakeformat.model.snapshot import Snapshot, utc
 from lakeformat.model.work import MergeEngine
 from lakeformat.storage.head import CreateHead
@@ -424,6 +424,7 @@ def require_writable(schema: Schema, where: str) -> None:
     """Refuse, by name, what a write would break."""
     _require_known(schema, where)
     option_rules.require_writable(schema.properties, where)
+    _require_shown(schema, where)
     if options.of(schema).bucket == -2:
         raise UnsupportedFeature(
             f"{where}: bucket=-2 (postpone) cannot be written; create it with bucket=-1 or bucket>0"
@@ -437,6 +438,32 @@ def require_writable(schema: Schema, where: str) -> None:
                 f"{where}: 'ignore-delete' on a table whose keys may change partitions cannot be written: the row in the old "
                 f"partition could not be taken away; set it to 'false', or add {', '.join(_beside_key(schema))} to primary_key"
             )
+
+
+def _require_shown(schema: Schema, where: str) -> None:
+    """Refuse, by name, what Iceberg readers would read wrong, or not at all."""
+    given = options.of(schema)
+    if given.metadata_iceberg_storage == "disabled":
+        return
+    on = f"{where}: metadata.iceberg.storage={given.metadata_iceberg_storage}"
+    if given.file_format != "parquet":
+        raise UnsupportedFeature(f"{on}: Iceberg reads Parquet files with field ids; set file.format to parquet")
+    if given.has_vectors and not schema.primary_key and not given.shows_vectors:
+        raise UnsupportedFeature(
+            f"{on}: Iceberg would show deleted rows; set deletion-vectors.bitmap64=true and "
+            "metadata.iceberg.format-version=3"
+        )
+    for each in schema.fields:
+        for part in walk((each,)):
+            match part.type:
+                case MultisetOf():
+                    raise UnsupportedFeature(f"{on}: column {each.name}: Iceberg has no multisets; use a map")
+                case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)) if not 3 <= digits <= 6:
+                    raise UnsupportedFeature(
+                        f"{on}: column {each.name}: Iceberg reads Paimon's timestamps of 3 to 6 digits, not of {digits}"
+                    )
+                case Scalar(Kind.VARIANT):
+                    raise UnsupportedFeature(f"{on}: column {each.name}: a variant is not shown in Iceberg")
 
 
 def _require_vectors_fit(schema: Schema, engine: MergeEngine, where: str) -> None:

@@ -31,7 +31,9 @@ DOCUMENTED = Documented.of(
     file.compression.zstd-level file.format first-row.ignore-delete force-lookup full-compaction.delta-commits ignore-delete
     index-file-in-data-file-dir lakeformat.accepted-options lookup-wait manifest.compression manifest.format
     manifest.full-compaction-threshold-size manifest.merge-min-count manifest.target-file-size merge-engine
-    metadata.stats-dense-store metadata.stats-mode num-levels num-sorted-run.compaction-trigger num-sorted-run.stop-trigger
+    metadata.iceberg.compaction.max.file-num metadata.iceberg.delete-after-commit.enabled
+    metadata.iceberg.format-version metadata.iceberg.manifest-compression metadata.iceberg.previous-versions-max
+    metadata.iceberg.storage metadata.iceberg.storage-location metadata.stats-dense-store metadata.stats-mode num-levels num-sorted-run.compaction-trigger num-sorted-run.stop-trigger
     orc.stripe.size overwrite-upgrade parquet.block.size parquet.dictionary.page.size parquet.enable.dictionary
     parquet.page.size partial-update.ignore-delete partial-update.remove-record-on-delete
     partial-update.remove-record-on-sequence-group partition partition.default-name partition.expiration-max-num

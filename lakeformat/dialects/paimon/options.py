@@ -133,6 +133,30 @@ def _level_count(key: str, text: str) -> int:
     return found
 
 
+def _count(key: str, text: str) -> int:
+    found = integer(key, text)
+    if found < 0:
+        raise InvalidInput(f"option {key!r} is {found}; it must be 0 or more")
+    return found
+
+
+def _iceberg_storage(key: str, text: str) -> str:
+    if _word(key, text) in {"hive-catalog", "rest-catalog"}:
+        raise UnsupportedFeature(
+            f"option {key!r} is {text!r}: lakeformat writes Iceberg metadata, and makes it known to no catalog; use "
+            "table-location or hadoop-catalog, and register the table there"
+        )
+    return _one_of("disabled", "table-location", "hadoop-catalog")(key, text)
+
+
+def _iceberg_version(key: str, text: str) -> int:
+    return int(_one_of("2", "3")(key, text))
+
+
+def _iceberg_codec(key: str, text: str) -> str:
+    return _one_of("snappy", "gzip", "zstd", "uncompressed", "none")(key, text)
+
+
 class Option(Generic[V]):
     """One option. As an attribute of `TableOptions` it is what the table says, parsed, or the default."""
 
@@ -214,6 +238,15 @@ class TableOptions:
     manifest_merge_min_count = Option("manifest.merge-min-count", integer, 30)
     manifest_target_file_size = Option("manifest.target-file-size", positive, 8 << 20)
     merge_engine = Option("merge-engine", _word, "deduplicate")
+    metadata_iceberg_compaction_max_file_num = Option("metadata.iceberg.compaction.max.file-num", integer, 50)
+    metadata_iceberg_delete_after_commit = Option("metadata.iceberg.delete-after-commit.enabled", boolean, True)
+    metadata_iceberg_format_version = Option("metadata.iceberg.format-version", _iceberg_version, 2)
+    metadata_iceberg_manifest_compression = Option("metadata.iceberg.manifest-compression", _iceberg_codec, "snappy")
+    metadata_iceberg_previous_versions_max = Option("metadata.iceberg.previous-versions-max", _count, 0)
+    metadata_iceberg_storage = Option("metadata.iceberg.storage", _iceberg_storage, "disabled")
+    metadata_iceberg_storage_location = Option[str | None](
+        "metadata.iceberg.storage-location", _one_of("table-location", "catalog-location"), None
+    )
     metadata_stats_dense_store = Option("metadata.stats-dense-store", boolean, True)
     metadata_stats_mode = Option("metadata.stats-mode", _text, "truncate(16)")
     num_levels = Option[int | None]("num-levels", _level_count, None)
@@ -245,6 +278,11 @@ class TableOptions:
     def has_vectors(self) -> bool:
         """Whether deletion vectors say which rows of files are gone."""
         return self.deletion_vectors_enabled
+
+    @property
+    def shows_vectors(self) -> bool:
+        """Whether Iceberg metadata can name the deletion vectors: from version 3 on, those of 64 bits."""
+        return self.has_vectors and self.deletion_vectors_bitmap64 and self.metadata_iceberg_format_version >= 3
 
     @property
     def keeps_first_row(self) -> bool:

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.pruning import Bounds
-from lakeformat.dialects.dialect import TableView
+from lakeformat.dialects.dialect import Mirror, Published, TableView
 from lakeformat.dialects.paimon import compaction, conflict, expire, lineage, manifest, metadata
 from lakeformat.dialects.paimon import inspect as inspections
 from lakeformat.dialects.paimon import layout as layouts
+from lakeformat.dialects.paimon import mirror as mirrors
 from lakeformat.dialects.paimon import plan as plans
 from lakeformat.dialects.paimon import scan as scans
 from lakeformat.dialects.paimon.metadata import State
@@ -29,7 +30,8 @@ from lakeformat.storage.store import Listed
 
 @dataclass(frozen=True, slots=True)
 class PaimonView(TableView[State]):
-    """See `dialects.dialect.View`, and for what Paimon alone has `Keyed`, `Upkept` and `Consumers`."""
+    """See `dialects.dialect.View`, and for what Paimon alone has `Keyed`, `Upkept`, `Consumers` and
+    `Mirrored`."""
 
     @property
     def format(self) -> str:
@@ -176,3 +178,9 @@ class PaimonView(TableView[State]):
 
     def consumer_path(self, name: str) -> str:
         return metadata.consumer_path(name)
+
+    def mirror(self) -> Mirror | None:
+        return mirrors.mirror(self.schema, self.reader.root)
+
+    def published(self, known: Snapshot | None, schema_id: int) -> Published:
+        return mirrors.published(self.reader, self.state, known, schema_id)

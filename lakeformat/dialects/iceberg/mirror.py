@@ -1,0 +1,215 @@
+"""A table of another format as this one's metadata: its snapshot -> the document to begin from, and the entries that change.
+
+Numbers are the followed table's: of documents, snapshots and sequences (paimon: IcebergCommitCallback).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import single_value
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.dialects.dialect import Published, PublishedFiles
+from lakeformat.dialects.iceberg import manifest, metadata, options, types
+from lakeformat.dialects.iceberg.manifest import ENTRY, FileContent, ManifestContent, Status
+from lakeformat.dialects.iceberg.metadata import MAIN, METADATA_FOLDER, State
+from lakeformat.model.schema import Field, Scalar, Schema
+from lakeformat.model.snapshot import Snapshot, Stamp
+from lakeformat.storage.paths import relative
+from lakeformat.storage.store import Reader
+
+_FIRST_PARTITION_ID = 1000
+_SPEC = 0
+
+
+def shown(base: State, location: str, format_version: int) -> Snapshot | None:
+    """The snapshot that the table shows of the one at `location`, and from which it can go on."""
+    if base.snapshot_document is None or metadata.format_version(base) != format_version:
+        return None
+    if relative(location, base.document["location"]) != "":
+        return None
+    return metadata.to_snapshot(base.snapshot_document)
+
+
+def find(base: State, published: Published) -> Snapshot | None:
+    """The snapshot that is followed, if the table shows it and says all that there is to say of it."""
+    shown = base.snapshot_document
+    if not base.exists or shown is None or published.since is None or shown["snapshot-id"] != published.snapshot.id:
+        return None
+    return None if _document(base, published) != base.document else metadata.to_snapshot(shown)
+
+
+def followed(base: State, published: Published, stamp: Stamp) -> State:
+    """The table before the snapshot that is followed, with the schemas, tags and snapshots of today."""
+    begun = published.since is not None
+    document = _document(base, published) if begun else _first(published, stamp)
+    number = published.snapshot.id
+    if document.get("current-snapshot-id") != number:
+        document["last-sequence-number"] = number - 1
+    return metadata.parse(metadata.emit(document), number - 1, base.location)
+
+
+def unused(reader: Reader, base: State, start: State) -> tuple[str, ...]:
+    """What no reader needs once the document after `start` is there: older documents, as far as the table wants these gone, and
+    the manifests and lists of snapshots that left it. No data file."""
+    given, number = start.schema.properties, start.version + 1
+    older = sorted((v for v in metadata.numbered(reader).items() if v[0] < number), reverse=True)
+    gone = []
+    if options.boolean(given, "write.metadata.delete-after-commit.enabled"):
+        gone = [path for _, path in older[options.integer(given, "write.metadata.previous-versions-max") :]]
+    before, after = ([] if not s.exists else list(metadata.snapshots(s).values()) for s in (base, start))
+    there = {s["snapshot-id"]: s.get("manifest-list") for s in after}
+    dropped = [s for s in before if there.get(s["snapshot-id"]) != s.get("manifest-list")]
+    if dropped:
+        lost, used = (
+            {
+                *(s["manifest-list"] for s in some),
+                *(
+                    path
+                    for table in manifest.read_lists(reader, [s["manifest-list"] for s in some], missing_ok=True)
+                    for path in table["manifest_path"].to_pylist()
+                ),
+            }
+            for some in (dropped, after)
+        )
+        inside = (relative(reader.root, path) for path in sorted(lost - used))
+        gone += [path for path in inside if path and path.startswith(f"{METADATA_FOLDER}/")]
+    return tuple(gone)
+
+
+def changes(reader: Reader, start: State, published: Published) -> tuple[pa.Table, pa.Table]:
+    """(new entries, live ones that go): what `published` says, where `start` does not show it already."""
+    empty = manifest.read_all(reader, start, manifest.EMPTY_METAS)
+    number = published.snapshot.id
+    came = pa.concat_tables([empty, *(_entries(start, each, number, empty.schema) for each in published.added)])
+    went = empty
+    if published.removed is None or len(published.removed):
+        live = manifest.live_entries(reader, start)
+        stays = pc.is_in(live["file_path"], value_set=came["file_path"].combine_chunks())
+        goes = pc.invert(stays)
+        if published.removed is not None:
+            goes = pc.and_(goes, pc.is_in(live["file_path"], value_set=published.removed))
+        went = live.filter(goes)
+        came = came.filter(pc.invert(pc.is_in(came["file_path"], value_set=live["file_path"].combine_chunks())))
+    if published.vectors is not None:
+        there = manifest.live_entries(reader, start, content=ManifestContent.DELETES)
+        now = _entries(start, published.vectors, number, empty.schema)
+        ours, theirs = _vectors(now), _vectors(there)
+        came = pa.concat_tables([came, now.filter(pc.invert(pc.is_in(ours, value_set=theirs)))])
+        went = pa.concat_tables([went, there.filter(pc.invert(pc.is_in(theirs, value_set=ours)))])
+    return came, went
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _first(published: Published, stamp: Stamp) -> dict[str, Any]:
+    """The document of a table that has no snapshot yet."""
+    by = published.schema.partitioning
+    fields = tuple(replace(each, id=_FIRST_PARTITION_ID + place) for place, each in enumerate(by.fields))
+    schema = Schema(
+        fields=tuple(map(_typed, published.schema.fields)),
+        partitioning=replace(by, fields=fields),
+        properties={metadata.FORMAT_VERSION: str(published.format_version)},
+    )
+    stamp = replace(stamp, now_ms=published.snapshot.timestamp_ms)
+    document = metadata.new_document(schema, published.location, stamp)
+    return _with_today({**document, "schemas": []}, published)
+
+
+def _document(base: State, published: Published) -> dict[str, Any]:
+    """The base's document with the schemas, tags and snapshots of today. The current snapshot stays until there is another."""
+    document = dict(base.document)
+    shown = metadata.current_id(base)
+    kept = published.kept | {shown}
+    document["snapshots"] = [s for s in document.get("snapshots") or () if s["snapshot-id"] in kept]
+    log = document.get("snapshot-log") or []
+    cut = max((place for place, each in enumerate(log) if each["snapshot-id"] not in kept), default=-1)
+    document["snapshot-log"] = log[cut + 1 :]
+    there = {s["snapshot-id"] for s in document["snapshots"]}
+    refs = {name: ref for name, ref in document["refs"].items() if ref["type"] == "branch" and name == MAIN}
+    for name, snapshot_id in published.tags.items():
+        if snapshot_id in there and name != MAIN:
+            refs[name] = {"snapshot-id": snapshot_id, "type": "tag"}
+    document["refs"] = refs
+    return _with_today(document, published)
+
+
+def _with_today(document: dict[str, Any], published: Published) -> dict[str, Any]:
+    known = {s["schema-id"] for s in document["schemas"]}
+    emitted = [_emitted(each) for each in published.schemas if each.id not in known]
+    document["schemas"] = [*document["schemas"], *emitted]
+    document["current-schema-id"] = published.schema.id
+    document["last-column-id"] = max(published.schema.last_field_id, document.get("last-column-id", 0))
+    comment = {"comment": published.schema.comment} if published.schema.comment else {}
+    document["properties"] = {**published.properties, **comment}
+    return document
+
+
+def _emitted(schema: Schema) -> dict[str, Any]:
+    fields = tuple(_typed(each) for each in schema.fields)
+    return metadata.emit_schema(fields, schema.id, [])
+
+
+def _typed(field: Field) -> Field:
+    """A column as this format types it; what rows are given that lack it is the writer's affair."""
+    return replace(field, type=types.iceberg_type(field.type), default=None, initial=None)
+
+
+def _entries(start: State, files: PublishedFiles, number: int, schema: pa.Schema) -> pa.Table:
+    """Files as rows of entries that came with the snapshot `number`. Their numbers stand in them, as Paimon reads them."""
+    table, count = files.table, len(files.table)
+    is_vector = "of" in table.column_names
+    content = FileContent.POSITION_DELETES if is_vector else FileContent.DATA
+    one = {"status": Status.ADDED, "content": content, "_spec": _SPEC, "_manifest": -1}
+    one |= dict.fromkeys(("snapshot_id", "sequence_number", "file_sequence_number"), number)
+    columns: dict[str, pa.Array] = {name: pa.array(np.full(count, int(value))) for name, value in one.items()}
+    columns["file_format"] = pa.array(["PUFFIN" if is_vector else "PARQUET"] * count, pa.string())
+    columns |= {
+        name: table[given]
+        for name, given in {
+            "file_path": "path",
+            "record_count": "row_count",
+            "file_size_in_bytes": "size_bytes",
+            "referenced_data_file": "of",
+            "content_offset": "offset",
+            "content_size_in_bytes": "length",
+            **{f"p{_FIRST_PARTITION_ID + place}": f"p{place}" for place in range(len(start.spec.types))},
+        }.items()
+        if given in table.column_names
+    }
+    columns |= {} if is_vector else _metrics(start, files)
+    arrays = [
+        columns[each.name].cast(each.type) if each.name in columns else pa.nulls(count, each.type) for each in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _metrics(start: State, files: PublishedFiles) -> Mapping[str, pa.Array]:
+    count = len(files.table)
+    names = ("value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
+    parts: dict[str, list[tuple[int, pa.Array]]] = {name: [] for name in names}
+    for each in start.schema.fields:
+        bounds = files.bounds.get(each.id)
+        if bounds is None or not isinstance(each.type, Scalar):
+            continue
+        kind = to_arrow(each.type)
+        parts["value_counts"].append((each.id, bounds.row_count.cast(pa.int64())))
+        parts["null_value_counts"].append((each.id, bounds.null_count.cast(pa.int64())))
+        for name, values in (("lower_bounds", bounds.minimum), ("upper_bounds", bounds.maximum)):
+            values = values.cast(kind)
+            if pa.types.is_floating(kind):  # NaN bounds nothing.
+                values = pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
+            parts[name].append((each.id, single_value.encode(values, each.type)))
+    return {name: manifest.mapped(columns, count, ENTRY.field(name).type) for name, columns in parts.items()}
+
+
+def _vectors(entries: pa.Table) -> pa.Array:
+    """What identifies a deletion vector: its data file too, which may be written again."""
+    return pc.binary_join_element_wise(manifest.keys(entries), entries["referenced_data_file"].combine_chunks(), "#")

@@ -1,0 +1,218 @@
+"""A table as a table of another format shows it: the files that hold its rows without merging, and what describes them.
+
+`metadata.iceberg.*`; which files are shown is Paimon's own rule (IcebergCommitCallback.shouldAddFileToIceberg), from the first
+snapshot on: all files of an append table; of a table with a primary key those above level 0 where deletion vectors come
+along, else those of the highest level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.dialects.dialect import FOLLOWED, Mirror, Published, PublishedFiles
+from lakeformat.dialects.paimon import manifest, metadata, options, scan, types
+from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET
+from lakeformat.dialects.paimon.metadata import State
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.operation import OperationKind
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, rebuild, scalar
+from lakeformat.model.snapshot import Snapshot
+from lakeformat.storage.store import Reader
+
+
+def mirror(schema: Schema, root: str) -> Mirror | None:
+    """Where the table at `root` keeps its Iceberg metadata; None where it keeps none."""
+    given = options.of(schema)
+    storage = given.metadata_iceberg_storage
+    if storage == "disabled":
+        return None
+    inside = given.metadata_iceberg_storage_location or (
+        "table-location" if storage == "table-location" else "catalog-location"
+    )
+    version = given.metadata_iceberg_format_version
+    if inside == "table-location":
+        return Mirror(root, version)
+    above, _, table = root.rpartition("/")
+    warehouse, _, database = above.rpartition("/")
+    if not database.endswith(".db") or not warehouse:
+        raise InvalidInput(
+            f"{root}: metadata.iceberg.storage={storage} needs a table in a warehouse, in a folder <database>.db; set "
+            "metadata.iceberg.storage-location to 'table-location'"
+        )
+    return Mirror(f"{warehouse}/iceberg/{database.removesuffix('.db')}/{table}", version)
+
+
+def published(reader: Reader, base: State, known: Snapshot | None, schema_id: int) -> Published:
+    """What `base` says to a follower that shows the snapshot `known` and has the schemas up to `schema_id`."""
+    metadata.require_readable(base, reader.root)
+    schema, document = base.schema, base.document
+    place = mirror(schema, reader.root)
+    assert place is not None, reader.root
+    assert document is not None, reader.root
+    metadata.require_writable(schema, reader.root)
+    ids = metadata.snapshot_ids(reader)
+    wanted = [] if known is None else [id for id in ids if known.id <= id < base.version]
+    documents = {each["id"]: each for each in metadata.read_snapshots(reader, wanted)} | {base.version: document}
+    tags = {name: each["id"] for name, each in metadata.tags(reader).items()}
+    since = _since(known, documents, base.version)
+    between = None if since is None else _between(documents, since, base.version)
+    if between is None:
+        added, removed = manifest.live_entries(reader, document, schema), None
+    else:
+        tables = [
+            table
+            for each in between
+            for table in manifest.read_all(reader, manifest.read_list(reader, each["deltaManifestList"]))
+        ]
+        added, gone = manifest.fold(tables)
+        # A file that moves to another level goes and comes under one name.
+        removed = pa.array([reader.location(path) for path in scan.paths(gone, schema).to_pylist()], pa.string())
+    index = document.get("indexManifest")
+    same_index = between is not None and since is not None and index == documents[since].get("indexManifest")
+    kind = OperationKind.OVERWRITE
+    if between and not schema.primary_key and all(each["commitKind"] == "COMPACT" for each in between):
+        kind = OperationKind.COMPACT
+    return Published(
+        location=reader.root,
+        format_version=place.format_version,
+        snapshot=metadata.to_snapshot(document),
+        identity=document["deltaManifestList"],
+        kind=kind,
+        schemas=tuple(
+            _published_schema(schema if id == schema.id else metadata.schema_at(reader, base, id))
+            for id in metadata.schema_ids(reader)
+            if schema_id < id <= schema.id or since is None
+        ),
+        schema=_published_schema(schema),
+        properties=_properties(schema),
+        kept=frozenset({*ids, base.version, *tags.values()}),
+        tags=tags,
+        since=since,
+        added=_files(reader, base, added.filter(_shown(added, schema))),
+        removed=removed,
+        vectors=None if same_index or not options.of(schema).shows_vectors else _vectors(reader, base),
+    )
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _since(known: Snapshot | None, documents: Mapping[int, Mapping[str, Any]], version: int) -> int | None:
+    """The snapshot that the follower goes on from; None where it shows one that is no part of this history."""
+    if known is None or known.id > version:
+        return None
+    said, there = known.properties.get(FOLLOWED), documents.get(known.id)
+    if said is not None and there is not None and there["deltaManifestList"] != said:
+        return None  # Other engines give a number again after a rollback.
+    return known.id
+
+
+def _between(documents: Mapping[int, Mapping[str, Any]], since: int, version: int) -> list[Mapping[str, Any]] | None:
+    """The snapshots after `since`, oldest first, if what they changed says how the one came from the other."""
+    if not documents.keys() >= set(range(since, version + 1)):
+        return None
+    found = [documents[id] for id in range(since + 1, version + 1)]
+    restores = any(metadata.RESTORED_FROM in (each.get("properties") or {}) for each in found)
+    return None if restores else found
+
+
+def _shown(entries: pa.Table, schema: Schema) -> pa.Array:
+    """Which files hold rows that are the table's as they stand."""
+    if not schema.primary_key:
+        return pa.array(np.ones(len(entries), bool))
+    least = 1 if options.of(schema).shows_vectors else options.of(schema).level_count - 1
+    at = pc.and_(pc.greater_equal(entries["_LEVEL"], least), pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
+    return at.combine_chunks()
+
+
+def _files(reader: Reader, base: State, entries: pa.Table) -> tuple[PublishedFiles, ...]:
+    """Data files, in groups of one schema."""
+    formats = scan.file_formats(entries)
+    if pc.any(pc.fill_null(pc.not_equal(formats, "parquet"), True), min_count=0).as_py():
+        raise UnsupportedFeature(
+            f"{reader.root}: metadata.iceberg.storage: some files are no Parquet files, which Iceberg could not read; write them "
+            "anew (compact(full=True))"
+        )
+    found = scan.Files(entries, scan.paths(entries, base.schema))
+    ids = {each.name: each.id for each in base.schema.fields}
+    groups = []
+    for rows, bounds in scan.bounds(reader, base, found, ids) if len(entries) else ():
+        some = found.take(rows)
+        columns = {
+            "path": _locations(reader, some.paths),
+            "row_count": some.entries["_ROW_COUNT"],
+            "size_bytes": some.entries["_FILE_SIZE"],
+        }
+        table = pa.table({**columns, **_partitions(some.entries, base.schema)})
+        groups.append(PublishedFiles(table, {ids[name]: each for name, each in bounds.items()}))
+    return tuple(groups)
+
+
+def _vectors(reader: Reader, base: State) -> PublishedFiles:
+    """All deletion vectors."""
+    index = manifest.read_index(reader, base.document)
+    vectors = manifest.vectors(index)
+    if vectors["cardinality"].null_count:
+        raise UnsupportedFeature(
+            f"{reader.root}: metadata.iceberg.storage: deletion vectors without a cardinality, which Iceberg needs; compact the table"
+        )
+    at = vectors["entry"]
+    of = pa.table(
+        {
+            "_PARTITION": index["_PARTITION"].take(at),
+            "_BUCKET": index["_BUCKET"].take(at),
+            "_FILE_NAME": vectors["of"],
+            "_EXTERNAL_PATH": pa.nulls(len(at), pa.string()),
+        }
+    )
+    files = pa.array([reader.location(path) for path in manifest.index_paths(index)], pa.string())
+    columns = {
+        "path": files.take(at),
+        "row_count": vectors["cardinality"],
+        "size_bytes": index["_FILE_SIZE"].take(at),
+        "of": _locations(reader, scan.paths(of, base.schema)),
+        "offset": vectors["offset"],
+        "length": vectors["length"],
+    }
+    return PublishedFiles(pa.table({**columns, **_partitions(of, base.schema)}), {})
+
+
+def _locations(reader: Reader, paths: pa.Array) -> pa.Array:
+    return pa.array([reader.location(path) for path in paths.to_pylist()], pa.string())
+
+
+def _partitions(entries: pa.Table, schema: Schema) -> dict[str, pa.Array]:
+    if not schema.partitioning:
+        return {}
+    codes, values = manifest.partitions(entries, schema)
+    return {f"p{place}": column.take(pa.array(codes)) for place, column in enumerate(values.columns)}
+
+
+def _published_schema(schema: Schema) -> Schema:
+    """The columns as data files have them: with the ids of all parts, and bytes of whatever length."""
+
+    def plain(field: Field) -> Field:
+        if isinstance(field.type, Scalar) and field.type.kind is Kind.BINARY:
+            return replace(field, type=scalar(Kind.BYTES))
+        return replace(field, type=rebuild(field.type, plain))
+
+    return replace(schema, fields=tuple(map(plain, types.with_file_ids(schema.fields))))
+
+
+def _properties(schema: Schema) -> dict[str, str]:
+    given = options.of(schema)
+    return {
+        "write.format.default": "parquet",
+        "gc.enabled": "false",  # The data files are this table's: no engine of the other format deletes them.
+        "write.manifest.compression-codec": given.metadata_iceberg_manifest_compression,
+        "commit.manifest.target-size-bytes": str(given.manifest_target_file_size),
+        "commit.manifest.min-count-to-merge": str(given.metadata_iceberg_compaction_max_file_num),
+        "write.metadata.delete-after-commit.enabled": str(given.metadata_iceberg_delete_after_commit).lower(),
+        "write.metadata.previous-versions-max": str(given.metadata_iceberg_previous_versions_max),
+    }

@@ -1,0 +1,96 @@
+"""The mirror: the metadata that a table keeps as another format has it follows the table, after each commit or made up for later."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from functools import partial
+
+from lakeformat.commit import commit, newest
+from lakeformat.dialects.dialect import Follower, Format, Mirror, Mirrored
+from lakeformat.dialects.iceberg.dialect import Iceberg
+from lakeformat.dialects.iceberg.metadata import HINT, METADATA_FOLDER
+from lakeformat.errors import CommitLost, CommitUnknown, Conflict, CorruptTable, InvalidInput, UnsupportedFeature
+from lakeformat.model.operation import Follow, Request
+from lakeformat.model.snapshot import Snapshot
+from lakeformat.storage.files import beside
+from lakeformat.storage.head import FollowHead, load_newest
+from lakeformat.storage.store import Store
+
+log = logging.getLogger("lakeformat")
+
+_ROUNDS = 10
+
+
+def after(store: Store, format: Format) -> bool:
+    """Bring the mirror of a table up to a commit; whether it is. The commit has landed and stays, so nothing is raised: what fails
+    is left to the next one."""
+    try:
+        follow(store, format)
+    except Exception:
+        log.warning(
+            "%s: its metadata of the other format stays behind; the next commit tries again", store.root, exc_info=True
+        )
+        return False
+    return True
+
+
+def forget(store: Store, format: Format) -> None:
+    """Delete the metadata that the table keeps as another format has it; its data files stay. Where the table cannot be read,
+    nothing is known of it."""
+    try:
+        view = newest(store, format)
+        place = view.mirror() if isinstance(view, Mirrored) and view.exists else None
+    except (CorruptTable, InvalidInput, UnsupportedFeature) as error:
+        log.info("%s: %s; its metadata of the other format, if it keeps any, stays", store.root, error)
+        return
+    if place is not None:
+        files = _beside(store, place)
+        own = (
+            name
+            for name in files.names(METADATA_FOLDER)
+            if name.endswith((".metadata.json", ".avro")) or HINT.endswith(name)
+        )
+        files.delete([f"{METADATA_FOLDER}/{name}" for name in own])
+        files.remove_empty_folders([METADATA_FOLDER])
+
+
+def follow(store: Store, format: Format) -> Snapshot | None:
+    """Bring the metadata that the table keeps as another format has it up to the newest snapshot, tags and schema; returns what
+    it shows then, and None where the table keeps none.
+
+    Whoever comes first does it, however far behind it is; cut short, it can be asked for again. Raises `Conflict` where others
+    commit faster than this follows.
+    """
+    for _ in range(_ROUNDS):
+        view = newest(store, format)
+        place = view.mirror() if isinstance(view, Mirrored) else None
+        if place is None:
+            return None
+        files = _beside(store, place)
+        head, mirror = FollowHead(files, METADATA_FOLDER, "v", (".metadata.json",)), Iceberg()
+        versions = head.versions()
+        view = newest(store, format)  # Looked at after the mirror: what that shows was there.
+        if view.snapshot is None or not isinstance(view, Mirrored):
+            return None
+        undone = [version for version in versions if version > view.version]
+        shown = load_newest(head, partial(mirror.load, files))
+        assert isinstance(shown, Follower), shown
+        known = None if undone else shown.followed(store.root, place.format_version)
+        files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in undone])
+        request = Request(id=str(uuid.uuid4()), absent_until=head.version() if undone else shown.version)
+        said = view.published(known, shown.schema.id if known else -1)
+        operation = Follow(request=request, published=said)
+        if found := shown.find(operation):
+            return found
+        try:
+            commit(files, head, mirror, operation)
+        except (Conflict, CommitLost, CommitUnknown) as error:
+            log.info("%s: %s", store.root, error)
+    raise Conflict(
+        f"{store.root}: others commit faster than its metadata of the other format follows; ask for it again"
+    )
+
+
+def _beside(store: Store, place: Mirror) -> Store:
+    return store if place.root == store.root else beside(store, place.root)
