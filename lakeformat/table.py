@@ -19,7 +19,7 @@ from lakeformat.arguments import Age, Moment
 from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.codec import order, sql_text
 from lakeformat.commit import commit, discard, newest
-from lakeformat.dialects.dialect import AnyView, Consumers, Format, Manifests, Mirrored, Upkept
+from lakeformat.dialects.dialect import AnyView, BranchFolders, Consumers, Format, Manifests, Mirrored, Upkept
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
@@ -53,7 +53,7 @@ from lakeformat.storage.reaching import reaching
 from lakeformat.storage.rehearsal import Rehearsal, RehearsedHead, RehearsedPlace
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import DeltaWriter, WriteSession
-from lakeformat.verbs import adopt, delete, merge, overwrite, placing, update
+from lakeformat.verbs import adopt, branch, delete, merge, overwrite, placing, update
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.merge import MergeInto
 
@@ -69,7 +69,8 @@ class Table:
 
     def __init__(self, name: str, store: Store, format: Format, branch: str | None = None) -> None:
         self.name = name
-        self._store = store
+        self._whole = store
+        self._store = store if branch is None else format.on_branch(store, branch)
         self._format = format
         self._branch = branch
 
@@ -637,10 +638,10 @@ class Table:
         The twin sees what it did: `twin, record = t.dry_run(); twin.expire_snapshots(); record.deleted`. Data that it writes
         stays in memory whole, so use it for verbs that write metadata or little.
         """
-        record = Rehearsal(files_of(self._store))
+        record = Rehearsal(files_of(self._whole))
         store: Store = record
-        if isinstance(self._store, Catalogued):
-            store = Catalogued(record, RehearsedPlace(RehearsedHead(record, self._store.head()), self._store.place))
+        if isinstance(self._whole, Catalogued):
+            store = Catalogued(record, RehearsedPlace(RehearsedHead(record, self._whole.head()), self._whole.place))
         return Table(self.name, store, self._format, self._branch), record
 
     def rollback_to(
@@ -690,27 +691,40 @@ class Table:
     # --- branches ---
 
     def branch(self, name: str) -> Table:
-        """The table as its branch `name`: every verb of rows happens there. Schema, properties and maintenance are the
-        whole table's."""
+        """The table as its branch `name`: every verb happens there. Of Iceberg tables, schema, properties and maintenance are the
+        whole table's; a branch of a Paimon table has its own, and its own tags."""
         arguments.text("branch", name)
-        return type(self)(self.name, self._store, self._format, None if name == "main" else name)
+        return type(self)(self.name, self._whole, self._format, None if name == "main" else name)
 
     def create_branch(
         self,
         name: str,
         snapshot_id: int | None = None,
         *,
+        tag: str | None = None,
         retain: datetime.timedelta | None = None,
         keep_snapshots: int | None = None,
         keep_younger_than: datetime.timedelta | None = None,
     ) -> Table:
-        """A branch that begins at a snapshot (the current one by default), as a Table. Raises `AlreadyExists`.
+        """A branch that begins at a snapshot (the current one by default) or a tag, as a Table. Raises `AlreadyExists`.
 
         `retain`: the branch goes that long after its newest snapshot. Of what led to that, expiry keeps `keep_snapshots`,
-        and all that are younger than `keep_younger_than`; by default what it keeps of the table.
+        and all that are younger than `keep_younger_than`; by default what it keeps of the table. Iceberg tables only: a branch of a
+        Paimon table has the table's options. There `snapshot_id=0` makes an empty one.
         """
         arguments.text("branch", name)
-        view = self._version(snapshot_id, None, None)
+        if snapshot_id == 0 and tag is None and isinstance(whole := self._view(), BranchFolders):
+            view: AnyView = whole.empty()
+        else:
+            view = self._version(snapshot_id, None, tag)
+        if isinstance(view, BranchFolders):
+            if retain is not None or keep_snapshots is not None or keep_younger_than is not None:
+                raise UnsupportedFeature(
+                    f"{self.name}: branch {name!r} of a {view.format.capitalize()} table has no retention of its own; leave out "
+                    "retain, keep_snapshots and keep_younger_than, and set the options of snapshot.* on the branch"
+                )
+            branch.create(self._store, view, name, tag)
+            return self.branch(name)
         if view.snapshot is None:
             raise NotFound(
                 f"{self.name}: there is no snapshot that branch {name!r} could begin at; write something first"
@@ -727,16 +741,27 @@ class Table:
         return self.branch(name)
 
     def delete_branch(self, name: str) -> None:
-        """Let a branch go; its snapshots expire. Raises `NotFound`."""
+        """Let a branch go; its snapshots expire, and what only a branch of a Paimon table reached is the sweep's. Raises `NotFound`."""
         arguments.text("branch", name)
         view = self._view()
+        if isinstance(view, BranchFolders):
+            expire.remove(self._store, view.end_branch(name))
+            return
         self._commit(view, DropBranch(request=Request(id=str(uuid.uuid4()), absent_until=view.version), name=name))
 
     def fast_forward(self, to: str) -> None:
         """Move this branch (of `lake.table(...)`, the table itself) to where the branch `to` is. Raises `Conflict` where it
-        has snapshots that did not lead there."""
+        has snapshots that did not lead there.
+
+        A Paimon table commits the branch's snapshots one after the other; cut short, it is at one of them, and the same call goes
+        on from there.
+        """
         arguments.text("branch", to)
         view = self._view()
+        if isinstance(view, BranchFolders):
+            branch.fast_forward(self._store, self._format, view, to)
+            self._follow(view)
+            return
         request = Request(id=str(uuid.uuid4()), absent_until=view.version, branch=self._branch)
         self._commit(view, FastForward(request=request, to=to))
 
@@ -744,7 +769,7 @@ class Table:
 
     def _view(self) -> AnyView:
         view = newest(self._store, self._format)
-        if not view.exists:
+        if not view.exists and self._branch is None:
             raise NotFound(f"{self.name}: there is no table at {self._store.root}")
         return view.on(self._branch)
 

@@ -19,7 +19,7 @@ Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key
     merge             {"on": "t.id = s.id", "matched": [{"when": "s.op = 'cancel'", "then": "delete"}, {"then": "update_all"}],
                       "not_matched": [{"then": "insert_all"}], "not_matched_by_source": [...]}; `then` may be a mapping of
                       columns to expressions
-    audit             True: rows go to a branch of the run, which `lakeformat.dagster.published` publishes (Iceberg)
+    audit             True: rows go to a branch of the run, which `lakeformat.dagster.published` publishes
     table_properties  of a table that is created
     schema_evolution  what a frame may change about the columns that are there:
                       "refuse" (the default)   nothing
@@ -355,17 +355,25 @@ def branch_of(origin: Origin) -> str:
 
 
 def _begun(table: Any, branch: str) -> Any:
-    """The table as its branch `branch`, which begins now if it is not there, for a week after its last write."""
+    """The table as its branch `branch`, which begins now if it is not there, in Iceberg for a week after its last write."""
     found = table.branch(branch)
     try:
         found.current_snapshot()
     except NotFound:
-        if table.current_snapshot() is None:  # A branch begins at a snapshot: here at one of no rows.
-            nothing = predicate.in_tuples(table.schema.names[:1], [])
-            table.overwrite(arrow_schema(table.schema.fields).empty_table(), where=nothing)
         with suppress(AlreadyExists):  # Where two steps of a run begin it at once.
-            table.create_branch(branch, retain=AUDIT_KEPT)
+            _begin(table, branch)
     return found
+
+
+def _begin(table: Any, branch: str) -> None:
+    try:
+        table.create_branch(branch, retain=AUDIT_KEPT)
+    except UnsupportedFeature:  # Branches of Paimon tables have no time of their own.
+        table.create_branch(branch)
+    except NotFound:  # A branch of an Iceberg table begins at a snapshot: here at one of no rows.
+        nothing = predicate.in_tuples(table.schema.names[:1], [])
+        table.overwrite(arrow_schema(table.schema.fields).empty_table(), where=nothing)
+        table.create_branch(branch, retain=AUDIT_KEPT)
 
 
 def with_changes(table: Any, snapshot: Snapshot) -> Snapshot:

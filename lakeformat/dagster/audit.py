@@ -29,7 +29,7 @@ from lakeformat.errors import Conflict, InvalidInput, NotFound
 def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.AssetsDefinition:
     """The asset `key`, which moves the table of the asset `audited` (whose metadata has `"audit": True`) to the branch that
     `audited` wrote in the same run. It waits for the blocking checks of `audited`; where one fails, the table stays as it was, and
-    the branch is kept for a week. It uses the resource `lake`.
+    the branch is kept for a week, that of a Paimon table until somebody deletes it. It uses the resource `lake`.
 
     Where the table has moved on meanwhile, the audited rows replace the run's partitions in it; writes other than "replace"
     fail then, and are to be run again. A run that was killed is run again, or re-executed from its failure, without harm.

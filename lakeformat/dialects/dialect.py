@@ -286,6 +286,11 @@ class Format(Protocol):
         ...
 
     def is_table(self, reader: Reader) -> bool: ...
+    def on_branch(self, store: Store, name: str) -> Store:
+        """The table's files as the branch `name` has them, whether or not it is there. Raises `InvalidInput` for a name that cannot
+        be."""
+        ...
+
     def head(self, store: Store) -> Head: ...
     def load(self, reader: Reader, version: int, known: Any = None) -> AnyView:
         """The table at a version, with its newest schema. What `known`, a view of it that was loaded before, holds of that very
@@ -348,6 +353,33 @@ class Upkept(Protocol):
 
     def replaced_history(self, version: int) -> Expiry:
         """The snapshots that the one of that id, a restore, has undone."""
+        ...
+
+
+@runtime_checkable
+class BranchFolders(Protocol):
+    """Branches that are folders: with schemas, snapshots and tags of their own."""
+
+    def begin_branch(self, name: str, tag: str | None) -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
+        """(the files of what a branch of this view begins at, with `tag`, the one that it is the view of; its schemas, in the order in
+        which they are written). Raises `AlreadyExists`, but not for a branch that these files were to make and did not."""
+        ...
+
+    def require_free(self, name: str, files: Mapping[str, bytes]) -> bool:
+        """Whether the branch's folder has all of `files`. Raises `AlreadyExists` where it has any other."""
+        ...
+
+    def empty(self) -> AnyView:
+        """The table as it was before its first snapshot, with its newest schema."""
+        ...
+
+    def end_branch(self, name: str) -> Expiry:
+        """The files of a branch. Raises `NotFound`."""
+        ...
+
+    def forward(self, to: str) -> tuple[Mapping[str, bytes], Plan | None]:
+        """(files of the branch `to` that the table lacks, the first of its snapshots that are new to the table; None where there is
+        none). Raises `NotFound`, and `Conflict` where the table has snapshots that did not lead there."""
         ...
 
 

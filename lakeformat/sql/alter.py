@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from sqlglot.tokens import TokenType
@@ -374,17 +376,20 @@ def _reference(
             table.delete_tag(name)
         table.create_tag(name, snapshot_id, retain)
         return nothing()
+    begin = partial(
+        table.create_branch, name, retain=retain, keep_snapshots=keep_snapshots, keep_younger_than=keep_younger_than
+    )
     if name in there:
         snapshot_id = snapshot_id if snapshot_id is not None else table.scan().snapshot_id
         table.scan(snapshot_id=snapshot_id)  # Raises where there is none, before the branch goes.
+        with suppress(AlreadyExists):
+            begin(snapshot_id)  # So does what cannot be asked of it.
         table.delete_branch(name)
     elif replace and not may_create:
         raise NotFound(
             f"SQL at {context.script.place(start)}: {table.name} has no branch {name!r}; say CREATE OR REPLACE"
         )
-    table.create_branch(
-        name, snapshot_id, retain=retain, keep_snapshots=keep_snapshots, keep_younger_than=keep_younger_than
-    )
+    begin(snapshot_id)
     return nothing()
 
 

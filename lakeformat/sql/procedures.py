@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from lakeformat.errors import NotFound
 from lakeformat.model.predicate import ALWAYS, Expression, coerce, or_, partition_equals, resolve
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.sql import alter, changelog, names, parameters, query, text
@@ -474,8 +475,13 @@ def _delete_tag(call: Call) -> Result:
 def _create_branch(call: Call) -> Result:
     table, name, tag = call.table(), str(call.need("branch")), call.take("tag")
     call.close()
-    at = None if tag is None else table.scan(tag=str(tag)).snapshot_id
-    table.create_branch(name, at)
+    if tag is not None:
+        table.create_branch(name, tag=str(tag))
+        return _ok(result=True)
+    try:
+        table.create_branch(name, 0)  # An empty one, as Paimon has it.
+    except NotFound:
+        table.create_branch(name)
     return _ok(result=True)
 
 

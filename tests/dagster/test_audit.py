@@ -181,16 +181,29 @@ def test_what_nobody_wrote_cannot_be_published(lake, instance):
     assert "publish in the run that writes orders_audited" in said
 
 
-def test_paimon_tables_are_refused_by_name(lake, instance):
-    @dg.asset(metadata={"audit": True})
-    def states() -> pa.Table:
-        return pa.table({"n": [1]})
+def test_rows_of_a_paimon_table_are_published_once_their_check_has_passed(lake, instance):
+    world = {"n": [1, 2]}
 
+    @dg.asset(metadata={"table": "nyc.states", "audit": True, "primary_key": ["n"], "unique_key": ["n"]})
+    def states_audited() -> pa.Table:
+        return pa.table({"n": world["n"]})
+
+    @dg.asset_check(asset=states_audited, blocking=True)
+    def few(states_audited: pa.Table) -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=len(states_audited) < 3)
+
+    states = published(states_audited, key="states")
     options = {"instance": instance, "raise_on_error": False}
-    failed = dg.materialize([states], resources={"io_manager": LakeIOManager(lake=lake)}, **options)
-    said = failed.get_step_failure_events()[0].step_failure_data.user_failure_data.description
-    assert "branches of Paimon tables" in said
-    assert lake.lake.table("nyc.states").snapshots() == []
+    options["resources"] = {"lake": lake, "io_manager": LakeIOManager(lake=lake)}
+    assert dg.materialize([states_audited, few, states], **options).success
+    table = lake.lake.table("nyc.states")
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [1, 2]
+    assert table.inspect.branches().num_rows == 0
+    world["n"] = [3, 4, 5]
+    failed = dg.materialize([states_audited, few, states], **options)
+    assert not failed.success
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [1, 2]
+    assert table.inspect.branches()["branch_name"].to_pylist() == [f"audit_{failed.run_id}"]
 
 
 def test_upkeep_is_of_what_publishes_and_reruns_leave_out_both(lake):

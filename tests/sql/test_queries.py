@@ -133,14 +133,22 @@ def test_time_travel_in_every_spelling(lake, orders):
         lake.sql("SELECT * FROM shop.orders VERSION AS OF 'nope'")
 
 
-@pytest.mark.parametrize("orders", ["iceberg"], indirect=True)  # Paimon tables have no branches here.
 def test_branches_by_name(lake, orders):
     orders.create_branch("audit")
     lake.sql("INSERT INTO shop.orders.branch_audit VALUES (6, 'fay', 1, '05-04')")
     for name in ("shop.orders.branch_audit", "shop.`orders$branch_audit`", "shop.orders$branch_audit"):
         assert one(lake.sql(f"SELECT count(*) FROM {name}")) == 6, name
     assert one(lake.sql("SELECT count(*) FROM shop.orders VERSION AS OF 'audit'")) == 6
+    lake.sql(
+        "UPDATE shop.orders.branch_audit SET amount = 2 WHERE id = 6; DELETE FROM shop.orders.branch_audit WHERE id < 3"
+    )
+    merge = "MERGE INTO shop.`orders$branch_audit` t USING (SELECT 3 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    assert one(lake.sql(merge + "; SELECT count(*) FROM shop.orders.branch_audit")) == 3
     assert one(lake.sql("SELECT count(*) FROM shop.orders")) == 5
+    lake.sql("CALL sys.fast_forward('shop.orders', 'audit')")
+    assert one(lake.sql("SELECT count(*) FROM shop.orders")) == 3
+    lake.sql("ALTER TABLE shop.orders CREATE OR REPLACE BRANCH audit; ALTER TABLE shop.orders DROP BRANCH audit")
+    assert set(orders.inspect.branches()["branch_name"].to_pylist()) <= {"main"}
 
 
 def test_metadata_tables_in_every_spelling(lake, orders):

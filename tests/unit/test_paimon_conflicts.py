@@ -10,13 +10,10 @@ import pytest
 from lakeformat.codec import expression
 from lakeformat.commit import commit
 from lakeformat.dialects.paimon.dialect import Paimon
-from lakeformat.errors import Conflict, InvalidInput, NotFound, OutsideScope, UnsupportedFeature
+from lakeformat.errors import Conflict, InvalidInput, NotFound, OutsideScope
 from lakeformat.model import evolution
 from lakeformat.model.operation import (
     Append,
-    CreateBranch,
-    DropBranch,
-    FastForward,
     Operation,
     Overwrite,
     Request,
@@ -116,20 +113,6 @@ IN_1 = next(id for id in range(10) if bucket_of(id) == 1)
 def test_nothing_can_be_done_to_a_table_that_is_gone(operation: Operation):
     with pytest.raises(NotFound, match="the table is gone"):
         dialect.load(MemoryFiles(), 0).check(operation)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda r: CreateBranch(request=r, name="x", snapshot_id=1),
-        lambda r: DropBranch(request=r, name="x"),
-        lambda r: FastForward(request=r, to="x"),
-    ],
-)
-def test_branches_are_not_written(make: Callable[[Request], Operation]):
-    table = made(PLAIN)
-    with pytest.raises(UnsupportedFeature, match="branch 'x'"):
-        check(table, make(request(table)))
 
 
 # --- buckets ----------------------------------------------------------------------------------------------------------

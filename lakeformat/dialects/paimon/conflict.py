@@ -38,14 +38,11 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression, vector_file
 from lakeformat.codec.spark_sql import to_sql
-from lakeformat.dialects.paimon import manifest, metadata, options, scan
+from lakeformat.dialects.paimon import branch, manifest, metadata, options, scan
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import Conflict, InvalidInput, NoSuchFile, NotFound, OutsideScope
 from lakeformat.model.operation import (
     Append,
-    CreateBranch,
-    DropBranch,
-    FastForward,
     Operation,
     OperationKind,
     Overwrite,
@@ -62,7 +59,9 @@ from lakeformat.storage.store import Reader
 def check(reader: Reader, operation: Operation, base: State) -> None:
     """Raise `Conflict` if others changed what `operation` relied on, or what says that it never could be."""
     if not base.exists and isinstance(operation, Append | Overwrite | Rewrite | RowDelta):
-        raise NotFound(f"{reader.root}: the table is gone")
+        raise NotFound(
+            f"{reader.root}: {'the table' if (own := branch.own_name(reader)) is None else f'branch {own!r}'} is gone"
+        )
     match operation:
         case Append(request=request, added=added):
             _require_order(reader, base, request, added)
@@ -96,8 +95,6 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
                 _require_same_buckets(reader, base, request, added)
             if pinned_to is not None:
                 _require_untouched(reader, base, scope, pinned_to)
-        case CreateBranch(name=name) | DropBranch(name=name) | FastForward(to=name):
-            metadata.on(reader, base, name)
         case _:
             pass
 

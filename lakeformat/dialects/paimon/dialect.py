@@ -37,6 +37,9 @@ class Paimon:
     def is_table(self, reader: Reader) -> bool:
         return metadata.is_table(reader)
 
+    def on_branch(self, store: Store, name: str) -> Store:
+        return metadata.on_branch(store, name)
+
     def head(self, store: Store) -> Head:
         return metadata.head(store)
 

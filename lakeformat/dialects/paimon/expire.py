@@ -16,13 +16,14 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.paimon import layout, lineage, manifest, metadata, options, scan
+from lakeformat.dialects.paimon import branch, layout, lineage, manifest, metadata, options, scan
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, STATISTICS_FOLDER, State
 from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, UnsupportedFeature
 from lakeformat.model.predicate import Expression
@@ -66,6 +67,8 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
     ids = metadata.snapshot_ids(reader)
     documents = {d["id"]: d for d in metadata.read_snapshots(reader, ids)}
     ids = [i for i in ids if i in documents]
+    if (awaited := branch.awaited(reader, documents)) is not None:
+        retention = replace(retention, keep_from=min(awaited, retention.keep_from or awaited))
     replaced = _replaced(documents)
     expired = replaced | set(_old(reader, base.schema, ids, documents, retention))
     # Of a stray only its file goes: a writer may be about to commit what it added, and the sweep takes what nobody commits.
@@ -82,7 +85,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
     if not gone and not silent and not strays:
         return NOTHING
     keepers = [*kept, *metadata.tags(reader).values(), *_branch_documents(reader)]
-    found = _unreachable(reader, base, gone, kept, keepers, silent, logs)
+    found = _unreachable(reader, base, gone, kept, keepers, silent, [*logs, *_branch_logs(reader)])
     clean = options.of(base.schema).snapshot_clean_empty_directories
     hints = {f"{metadata.SNAPSHOT_FOLDER}/EARLIEST": str(kept[0]["id"]).encode()}
     if logs:
@@ -186,12 +189,13 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
     if not candidates:
         return []
     used: set[str] = set()
-    for branch in ["", *metadata.branches(reader)]:
-        if not any(f.path.startswith(f"{branch}schema/schema-") for f in reader.list(f"{branch}schema")):
+    for folder in ["", *metadata.branches(reader)]:
+        if not any(f.path.startswith(f"{folder}schema/schema-") for f in reader.list(f"{folder}schema")):
             raise CorruptTable(
-                f"{reader.root}: {branch or 'the table'} has no schema; orphans cannot be distinguished from files in use"
+                f"{reader.root}: {folder or 'the table'} has no schema; orphans cannot be distinguished from files in use"
+                + (": finish what was begun, create_branch or delete_branch" if folder else "")
             )
-        used |= _used(reader, branch)
+        used |= _used(reader, folder)
     return [f for f in candidates if f.path.rsplit("/", 1)[-1] not in used]
 
 
@@ -202,8 +206,8 @@ def everything(reader: Reader) -> Expiry:
     inside = _tables_below(listed)
     used: set[str] = set()
     try:
-        for branch in ["", *metadata.branches(reader)]:
-            used |= _used(reader, branch, missing_ok=True)
+        for folder in ["", *metadata.branches(reader)]:
+            used |= _used(reader, folder, missing_ok=True)
     except (CorruptTable, UnsupportedFeature) as error:
         log.info("%s: %s; files of the table are known by their names alone", reader.root, error)
     own = {path for path in listed if _is_own(path, used) and not path.startswith(inside)}
@@ -312,7 +316,13 @@ def _over(
 
 
 def _logs(reader: Reader) -> list[dict[str, Any]]:
-    return metadata.read_changelogs(reader, metadata.changelog_ids(reader))
+    """The changelogs that outlived their snapshots, of all branches."""
+    return [*metadata.read_changelogs(reader, metadata.changelog_ids(reader)), *_branch_logs(reader)]
+
+
+def _branch_logs(reader: Reader) -> list[dict[str, Any]]:
+    found = [f"{folder}{metadata.CHANGELOG_FOLDER}/changelog-" for folder in metadata.branches(reader)]
+    return [document for prefix in found for document in _documents(reader, prefix, metadata.parse_changelog)]
 
 
 def _replaced(documents: Mapping[int, Mapping[str, Any]]) -> set[int]:
@@ -518,10 +528,11 @@ def _metadata_paths(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _branch_documents(reader: Reader) -> list[dict[str, Any]]:
+    """The snapshots and tags of the other branches."""
     documents: list[dict[str, Any]] = []
-    for branch in metadata.branches(reader):
-        documents += metadata.tags(reader, branch).values()
-        documents += _documents(reader, f"{branch}{metadata.SNAPSHOT_FOLDER}/snapshot-")
+    for folder in metadata.branches(reader):
+        documents += metadata.tags(reader, folder).values()
+        documents += _documents(reader, f"{folder}{metadata.SNAPSHOT_FOLDER}/snapshot-")
     return documents
 
 
@@ -534,13 +545,13 @@ def _documents(
     return [parse(data, f"{reader.root}/{path}") for path, data in read if data is not None]
 
 
-def _used(reader: Reader, branch: str, missing_ok: bool = False) -> set[str]:
+def _used(reader: Reader, folder: str, missing_ok: bool = False) -> set[str]:
     """Names of all files that a branch's snapshots, tags and changelogs reach."""
     documents = [
-        *_documents(reader, f"{branch}{metadata.SNAPSHOT_FOLDER}/snapshot-"),
-        *metadata.tags(reader, branch).values(),
+        *_documents(reader, f"{folder}{metadata.SNAPSHOT_FOLDER}/snapshot-"),
+        *metadata.tags(reader, folder).values(),
     ]
-    logs = _documents(reader, f"{branch}{metadata.CHANGELOG_FOLDER}/changelog-", metadata.parse_changelog)
+    logs = _documents(reader, f"{folder}{metadata.CHANGELOG_FOLDER}/changelog-", metadata.parse_changelog)
     try:
         names = _names(reader, documents, missing_ok) | _names_of_changes(reader, logs, missing_ok)
         manifests = [n for n in names if n.startswith("manifest-") and not n.startswith("manifest-list-")]

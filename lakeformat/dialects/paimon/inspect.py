@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.dialects.paimon import branch as branching
 from lakeformat.dialects.paimon import manifest, metadata, options, scan, types
 from lakeformat.dialects.paimon.layout import directory
 from lakeformat.dialects.paimon.metadata import State
@@ -150,8 +151,8 @@ def tags(reader: Reader, base: State) -> pa.Table:
 
 def branches(reader: Reader, base: State) -> pa.Table:
     """One row a branch, by name."""
-    names = [folder.rstrip("/").rpartition("branch-")[2] for folder in metadata.branches(reader)]
-    return pa.table({"branch_name": pa.array(names, pa.string())})
+    names = {*branching.names(reader), branching.own_name(reader) or metadata.MAIN} - {metadata.MAIN}
+    return pa.table({"branch_name": pa.array(sorted(names), pa.string())})
 
 
 def schemas(reader: Reader, base: State) -> pa.Table:

@@ -25,6 +25,7 @@ from lakeformat.model.snapshot import Snapshot, utc
 from lakeformat.model.work import MergeEngine
 from lakeformat.storage.head import CreateHead
 from lakeformat.storage.store import Reader, Store
+from lakeformat.storage.swapped import Swapped
 
 SCHEMA_FOLDER = "schema"
 SNAPSHOT_FOLDER = "snapshot"
@@ -35,6 +36,9 @@ CHANGELOG_FOLDER = "changelog"
 BRANCH_FOLDER = "branch"
 INDEX_FOLDER = "index"
 STATISTICS_FOLDER = "statistics"
+
+MAIN = "main"
+ROOT_FOLDERS = (SCHEMA_FOLDER, SNAPSHOT_FOLDER, TAG_FOLDER, CHANGELOG_FOLDER, CONSUMER_FOLDER)  # What each branch has.
 
 BATCH_IDENTIFIER = 2**63 - 1
 UNSORTED = "Paimon tables have no sort order; compact(sort_by=[...]) sorts the rows that are there"
@@ -734,17 +738,23 @@ def epoch_ms(local_ms: int) -> int:
     return int(time.mktime((*time.gmtime(seconds)[:8], -1))) * 1000 + rest
 
 
-def on(reader: Reader, base: State, branch: str | None) -> State:
-    """The table itself; raises `UnsupportedFeature` for a branch."""
-    if branch is not None:
-        raise UnsupportedFeature(
-            f"{reader.root}: branch {branch!r}: branches of Paimon tables are kept, not read or written"
+def branch_folder(name: str) -> str:
+    """Where a branch has its schemas, snapshots and tags; those of `main` are there for whoever looks from a branch. Raises
+    `InvalidInput`."""
+    if not isinstance(name, str) or not _TAG_NAME.fullmatch(name) or not name.strip() or name.isdigit():
+        raise InvalidInput(
+            f"branch {name!r}: a name must not be empty, a number, or hold slashes or control characters"
         )
-    return base
+    return f"{BRANCH_FOLDER}/branch-{name}"
+
+
+def on_branch(store: Store, name: str) -> Store:
+    """The table's files as one of its branches has them: its root documents are its own, all other files are shared."""
+    return Swapped(store, ROOT_FOLDERS, branch_folder(name), branch_folder(MAIN))
 
 
 def branches(reader: Reader) -> list[str]:
-    """Folders of the branches, each with a slash at its end."""
+    """Folders of the other branches, each with a slash at its end: from a branch, also that of `main`."""
     return [f"{BRANCH_FOLDER}/{name}/" for name in reader.folders(BRANCH_FOLDER) if name.startswith("branch-")]
 
 

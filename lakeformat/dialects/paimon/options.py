@@ -262,6 +262,7 @@ class TableOptions:
     partition_expiration_time = Option[int | None]("partition.expiration-time", duration, None)
     partition_legacy_name = Option("partition.legacy-name", boolean, True)
     rowkind_field = Option[tuple[str, ...]]("rowkind.field", names, ())
+    scan_fallback_branch = Option("scan.fallback-branch", _word, "")
     sequence_field = Option[tuple[str, ...]]("sequence.field", names, ())
     sequence_field_sort_order = Option("sequence.field.sort-order", _one_of("ascending", "descending"), "ascending")
     snapshot_clean_empty_directories = Option("snapshot.clean-empty-directories", boolean, False)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakeformat.codec.pruning import Bounds
 from lakeformat.dialects.dialect import Mirror, Published, TableView
+from lakeformat.dialects.paimon import branch as branches
 from lakeformat.dialects.paimon import compaction, conflict, expire, lineage, manifest, metadata
 from lakeformat.dialects.paimon import inspect as inspections
 from lakeformat.dialects.paimon import layout as layouts
@@ -38,7 +39,7 @@ class PaimonView(TableView[State]):
         return "paimon"
 
     def on(self, branch: str | None) -> PaimonView:
-        return replace(self, state=metadata.on(self.reader, self.state, branch))
+        return replace(self, state=branches.require(self.reader, self.state, branch))
 
     def require_readable(self) -> None:
         metadata.require_readable(self.state, self.reader.root)
@@ -170,6 +171,21 @@ class PaimonView(TableView[State]):
     def replaced_history(self, version: int) -> Expiry:
         return expire.replaced_history(self.reader, version)
 
+    def begin_branch(self, name: str, tag: str | None) -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
+        return branches.begin(self.reader, self.state, name, tag)
+
+    def require_free(self, name: str, files: Mapping[str, bytes]) -> bool:
+        return branches.require_free(self.reader, name, files)
+
+    def empty(self) -> PaimonView:
+        return replace(self, state=replace(self.state, version=0, document=None))
+
+    def end_branch(self, name: str) -> Expiry:
+        return branches.end(self.reader, self.state, name)
+
+    def forward(self, to: str) -> tuple[Mapping[str, bytes], Plan | None]:
+        return branches.forward(self.reader, self.state, to)
+
     def progress(self, consumer: str) -> int | None:
         return metadata.progress(self.reader, consumer)
 
@@ -180,7 +196,8 @@ class PaimonView(TableView[State]):
         return metadata.consumer_path(name)
 
     def mirror(self) -> Mirror | None:
-        return mirrors.mirror(self.schema, self.reader.root)
+        is_table = branches.own_name(self.reader) is None  # A branch is not what others see as the table.
+        return mirrors.mirror(self.schema, self.reader.root) if is_table else None
 
     def published(self, known: Snapshot | None, schema_id: int) -> Published:
         return mirrors.published(self.reader, self.state, known, schema_id)

@@ -1,0 +1,195 @@
+"""Branches: folders with schemas, snapshots and tags of their own, over the data and manifests that all branches share.
+
+A branch is read and written as a table is, through a store that has its folders in the place of the table's
+(`metadata.on_branch`). What is here is how one begins, ends, and how the table takes over what was committed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakeformat.dialects.paimon import metadata, options
+from lakeformat.dialects.paimon.metadata import (
+    BRANCH_FOLDER,
+    MAIN,
+    SCHEMA_FOLDER,
+    SNAPSHOT_FOLDER,
+    State,
+    branch_folder,
+)
+from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound
+from lakeformat.model.snapshot import Expiry, Plan
+from lakeformat.storage.cache import Cached
+from lakeformat.storage.store import Reader
+from lakeformat.storage.swapped import Swapped
+
+
+def names(reader: Reader) -> list[str]:
+    """The names of all branches that have a folder of their own, sorted."""
+    prefix = f"{BRANCH_FOLDER}/branch-"
+    return sorted(folder[len(prefix) : -1] for folder in metadata.branches(reader))
+
+
+def require(reader: Reader, base: State, name: str | None) -> State:
+    """`base`, seen from the branch `name` (None: the table itself). Raises `NotFound` where there is no such branch."""
+    if name is not None and own_name(reader) != name:
+        raise AssertionError(f"{reader.root}: a view of {own_name(reader)} is not one of branch {name}")
+    if name is not None and not base.exists:
+        there = ", ".join(sorted({MAIN, *names(reader)} - {name}))
+        raise NotFound(f"{reader.root}: no branch {name!r}; there are: {there}")
+    return base
+
+
+def begin(reader: Reader, base: State, name: str, tag: str | None) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """(the snapshot that a branch begins at, where `base` has one, and its tag; the schemas up to that of `base`, the newest first:
+    until that is there, so is no branch).
+
+    Raises `AlreadyExists`; but a branch that was begun with these files and not finished is begun again.
+    """
+    if name == MAIN:
+        raise AlreadyExists(f"{reader.root}: branch {MAIN!r} is the table itself")
+    folder = branch_folder(name)
+    files: dict[str, bytes] = {}
+    if base.document is not None:
+        snapshot = {key: value for key, value in base.document.items() if not key.startswith("tag")}
+        files[f"{folder}/{metadata.snapshot_path(base.version)}"] = metadata.emit_snapshot(snapshot)
+        if tag is not None:
+            files[f"{folder}/{metadata.tag_path(tag)}"] = reader.read(metadata.tag_path(tag))
+    paths = [metadata.schema_path(i) for i in reversed(metadata.schema_ids(reader)) if i <= base.schema.id]
+    schemas = {f"{folder}/{path}": reader.read(path) for path in paths}
+    if require_free(reader, name, {**files, **schemas}):
+        raise AlreadyExists(f"{reader.root}: there is a branch {name!r}; delete it first")
+    return files, schemas
+
+
+def require_free(reader: Reader, name: str, files: Mapping[str, bytes]) -> bool:
+    """Whether the folder of a branch holds all of `files`. Raises `AlreadyExists` where it holds any other."""
+    there = _contents(reader, branch_folder(name))
+    if any(files.get(path) != data for path, data in there.items()):
+        raise AlreadyExists(f"{reader.root}: there is a branch {name!r}; delete it first")
+    return len(there) == len(files)
+
+
+def end(reader: Reader, base: State, name: str) -> Expiry:
+    """The files of a branch, its schemas last: what is cut short can be asked for again. Data and manifests that only it reached are
+    left to the sweep. Raises `NotFound`."""
+    if name == MAIN:
+        raise InvalidInput(f"{reader.root}: {MAIN!r} is the table itself and stays")
+    if options.of(base.schema).scan_fallback_branch == name:
+        raise InvalidInput(
+            f"{reader.root}: branch {name!r} is the table's 'scan.fallback-branch'; remove that option before the branch"
+        )
+    folder = branch_folder(name)
+    files = [each.path for each in reader.list(folder)]
+    if not files and name not in names(reader):
+        raise NotFound(f"{reader.root}: no branch {name!r}; there are: {', '.join([*names(reader), MAIN])}")
+    schemas = {path for path in files if path.startswith(f"{folder}/{SCHEMA_FOLDER}/")}
+    folders = {path.rpartition("/")[0] for path in files} | {folder}
+    return Expiry((), (tuple(sorted({*files} - schemas)), tuple(sorted(schemas))), folders=tuple(sorted(folders)))
+
+
+def forward(reader: Reader, base: State, to: str) -> tuple[dict[str, bytes], Plan | None]:
+    """(the schemas and tags of the branch `to` that `base` lacks, the first of its snapshots that `base` lacks, as a plan; None
+    when it has them all).
+
+    Paimon's own fast-forward deletes what the table committed since the branch began, and copies. Here nothing goes: the newest
+    snapshot of `base` must be one of the branch's, and those after it are committed in their order. Raises `NotFound`, and
+    `Conflict` where the two went apart.
+    """
+    folder = branch_folder(to)
+    schemas = _contents(reader, f"{folder}/{SCHEMA_FOLDER}")
+    if not schemas:
+        raise NotFound(f"{reader.root}: no branch {to!r}; there are: {', '.join([*names(reader), MAIN])}")
+    where = f"{reader.root}: the table cannot go forward to branch {to!r}"
+    ahead = _snapshots(reader, f"{folder}/")
+    shared = [at for at, document in enumerate(ahead) if base.document and is_same(document, base.document)]
+    if base.document is not None and not shared:
+        raise Conflict(
+            f"{where}: its snapshot {base.version} did not lead to {to!r}. Write the branch's rows into the table instead, or "
+            "begin the branch anew"
+        )
+    copies: dict[str, bytes] = {}
+    for path, data in schemas.items():
+        own = path.removeprefix(f"{folder}/")
+        (there,) = reader.read_many([own])
+        if there is not None and there != data:
+            raise Conflict(f"{where}: both changed their schemas since the branch began ({own})")
+        if there is None:
+            copies[own] = data
+    rest = ahead[shared[-1] + 1 :] if shared else ahead
+    tags = _tags(reader, folder, where)
+    if not rest:
+        return copies | tags, None
+    return copies, _taken_over(base.version + 1, rest[0])
+
+
+def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two documents are one snapshot: on another branch it may have another number, and a tag of it has more to say."""
+    return _essence(one) == _essence(other)
+
+
+def own_name(reader: Reader) -> str | None:
+    """The branch that `reader` shows as the table; None for the table itself."""
+    inner = reader.reader if isinstance(reader, Cached) else reader
+    return inner.inner.removeprefix(f"{BRANCH_FOLDER}/branch-") if isinstance(inner, Swapped) else None
+
+
+def awaited(reader: Reader, documents: Mapping[int, Mapping[str, Any]]) -> int | None:
+    """On a branch, the snapshot where the table is: those after it are still to be taken over by it. Else None."""
+    if own_name(reader) is None:
+        return None
+    newest = _snapshots(reader, f"{branch_folder(MAIN)}/")[-1:]
+    return next((i for i, document in documents.items() if newest and is_same(document, newest[0])), None)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _contents(reader: Reader, folder: str) -> dict[str, bytes]:
+    paths = [each.path for each in reader.list(folder)]
+    found = zip(paths, reader.read_many(paths), strict=True)
+    return {path: data for path, data in found if data is not None}
+
+
+def _snapshots(reader: Reader, folder: str) -> list[dict[str, Any]]:
+    """The documents of a branch's snapshots, oldest first."""
+    start = f"{folder}{SNAPSHOT_FOLDER}/snapshot-"
+    paths = [f"{folder}{SNAPSHOT_FOLDER}/{name}" for name in reader.names(f"{folder}{SNAPSHOT_FOLDER}")]
+    paths = [path for path in paths if path.startswith(start) and path[len(start) :].isdecimal()]
+    read = zip(paths, reader.read_many(paths), strict=True)
+    documents = [metadata.parse_snapshot(data, f"{reader.root}/{path}") for path, data in read if data is not None]
+    return sorted(documents, key=lambda document: document["id"])
+
+
+def _taken_over(version: int, document: Mapping[str, Any]) -> Plan:
+    """A branch's snapshot as the table's own, under the next number: restores leave gaps in a branch's."""
+    own = {**document, "id": version}
+    hints = {f"{SNAPSHOT_FOLDER}/LATEST": str(version).encode()}
+    if version == 1:
+        hints[f"{SNAPSHOT_FOLDER}/EARLIEST"] = b"1"
+    return Plan({}, metadata.snapshot_path(version), metadata.emit_snapshot(own), metadata.to_snapshot(own), hints)
+
+
+def _tags(reader: Reader, folder: str, where: str) -> dict[str, bytes]:
+    """The tags of a branch that the table lacks, each of the snapshot that the table took over."""
+    own = metadata.tags(reader)
+    copies: dict[str, bytes] = {}
+    taken = {_content(document): document["id"] for document in _snapshots(reader, "")}
+    for name, document in metadata.tags(reader, f"{folder}/").items():
+        if name not in own:
+            version = taken.get(_content(document), document["id"])
+            copies[metadata.tag_path(name)] = metadata.emit_snapshot({**document, "id": version})
+        elif not is_same(own[name], document):
+            raise Conflict(f"{where}: both have a tag {name!r}, of different snapshots; delete one of them")
+    return copies
+
+
+def _essence(document: Mapping[str, Any]) -> dict[str, Any]:
+    own = {"id", "version", "tagCreateTime", "tagTimeRetained"}
+    return {key: value for key, value in document.items() if key not in own and value is not None}
+
+
+def _content(document: Mapping[str, Any]) -> tuple[str, str]:
+    """What no two snapshots of a table have in common."""
+    return document["baseManifestList"], document["deltaManifestList"]

@@ -1,0 +1,52 @@
+"""Branches that are folders: one begins with copies of a snapshot and its schemas, and a table takes over what was committed there."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lakeformat.commit import discard
+from lakeformat.dialects.dialect import AnyView, BranchFolders, Format
+from lakeformat.errors import AlreadyExists, CommitLost, Conflict
+from lakeformat.model.snapshot import Outcome
+from lakeformat.storage.head import load_newest
+from lakeformat.storage.store import Store
+
+
+def create(store: Store, view: BranchFolders, name: str, tag: str | None) -> None:
+    """Begin the branch `name` at what `view` is; `tag`: the one that it is the view of. Raises `AlreadyExists`.
+
+    The schemas come last: without them there is no branch, and what is cut short can be asked for again.
+    """
+    begins_at, schemas = view.begin_branch(name, tag)
+    made = [path for path, data in begins_at.items() if store.create(path, data)]
+    try:
+        view.require_free(name, {**begins_at, **schemas})  # Two that begin at once: nothing of both becomes one branch.
+    except AlreadyExists:
+        discard(store, made)
+        raise
+    for path, data in schemas.items():
+        store.create(path, data)
+
+
+def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
+    """Commit to the table what the branch `to` has committed after the table's newest snapshot, one snapshot after the other. Whatever
+    cuts it short, the table is at one of the branch's snapshots, and the same call goes on from there.
+
+    Raises `Conflict` where the table has snapshots that did not lead to the branch, also one that came meanwhile.
+    """
+    head, lost = format.head(store), 0
+    while True:
+        assert isinstance(view, BranchFolders), view
+        copies, plan = view.forward(to)
+        for path, data in copies.items():
+            if not store.create(path, data) and store.read(path) != data:
+                raise Conflict(
+                    f"{store.root}: {path} came meanwhile; nothing of branch {to!r} was taken over after that"
+                )
+        if plan is None:
+            return
+        if head.advance(view.version, plan) is not Outcome.PUBLISHED:
+            lost += 1
+            if lost > view.attempts():
+                raise CommitLost(f"{store.root}: other writers were faster; run fast_forward({to!r}) again")
+        view = load_newest(head, partial(format.load, store))
