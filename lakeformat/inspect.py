@@ -66,6 +66,12 @@ class Inspect:
         """A row a sort order: `order_id`, `sort_by`, `is_current`. Raises `UnsupportedFeature` for Paimon tables."""
         return self._table("sort_orders")
 
+    def statistics(self) -> pa.Table:
+        """A row a column, or a file of partitions, that a snapshot has statistics of: `snapshot_id`, `of` ("table" or
+        "partition"), `column`, `distinct_values` (an estimate), `path`, `size_bytes`. Raises `UnsupportedFeature` for Paimon
+        tables."""
+        return self._table("statistics")
+
     def options(self) -> pa.Table:
         """The table's options: `key`, `value`."""
         return self._table("options")

@@ -6,7 +6,7 @@ import datetime
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -53,7 +53,7 @@ from lakeformat.storage.reaching import reaching
 from lakeformat.storage.rehearsal import Rehearsal, RehearsedHead, RehearsedPlace
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import DeltaWriter, WriteSession
-from lakeformat.verbs import adopt, branch, delete, merge, overwrite, placing, update
+from lakeformat.verbs import adopt, analyze, branch, delete, merge, overwrite, placing, update
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.merge import MergeInto
 
@@ -580,6 +580,33 @@ class Table:
         request, landed = self._asked(view, id, properties)
         change = Change(self._reach(view), view, engine_for(spark=spark), request)
         return landed or compact.convert_deletes(change, self._format, scope)
+
+    def compute_table_stats(
+        self, columns: Sequence[str] | None = None, snapshot_id: int | None = None, *, id: str | None = None
+    ) -> str | None:
+        """Count about how many distinct values columns have (all of plain values, unless named) at a snapshot, and note it with
+        the table, as theta sketches in a Puffin file, for engines that plan by it. Reads all rows of these columns, in this
+        process. Returns the file's location; None for a table without a snapshot. `inspect.statistics()` has the counts."""
+        names = None if columns is None else arguments.columns(columns)
+        return self._analyze("table", snapshot_id, id, lambda change: analyze.columns(change, names))
+
+    def compute_partition_stats(self, snapshot_id: int | None = None, *, id: str | None = None) -> str | None:
+        """Note the figures of each partition at a snapshot (rows, files, deletes, the last change) in a Parquet file with the
+        table, from its metadata alone. Returns the file's location; None for a table without a snapshot."""
+        return self._analyze("partition", snapshot_id, id, analyze.partitions)
+
+    def _analyze(
+        self, of: str, snapshot_id: int | None, id: str | None, work: Callable[[Change], Operation]
+    ) -> str | None:
+        view = self._version(arguments.whole("snapshot_id", snapshot_id, 0), None, None)
+        analyze.supported(view)
+        request, _ = self._asked(view, id, None)
+        if view.snapshot is None:
+            return None
+        view.require_readable()
+        self._commit(self._view(), work(Change(self._store, view, engine_for(), request)))
+        rows = self.inspect.statistics().to_pylist()
+        return next(row["path"] for row in rows if (row["snapshot_id"], row["of"]) == (view.snapshot.id, of))
 
     def expire_snapshots(
         self, retain_last: int | None = None, older_than: Age | None = None, keep_from: int | None = None

@@ -54,6 +54,10 @@ def updates(base: Document, new: Document) -> list[dict[str, Any]]:
         found += [{"action": action, "snapshot-id": snapshot_id} for snapshot_id in sorted(removed)]
     if gone := [snapshot_id for snapshot_id in old if snapshot_id not in there]:
         found.append({"action": "remove-snapshots", "snapshot-ids": gone})
+    for key, action in (("statistics", "set-statistics"), ("partition-statistics", "set-partition-statistics")):
+        noted = {s["snapshot-id"]: s for s in base.get(key) or ()}
+        fresh = [s for s in new.get(key) or () if s != noted.get(s["snapshot-id"])]
+        found += [{"action": action, "snapshot-id": s["snapshot-id"], key: s} for s in fresh]
     found += [{"action": "add-snapshot", "snapshot": s} for snapshot_id, s in there.items() if snapshot_id not in old]
     found += [
         {"action": "set-snapshot-ref", "ref-name": name, **ref}

@@ -42,6 +42,56 @@ def murmur3_32(values: pa.Array, seed: int = 0) -> np.ndarray:
     return out.view(np.int32)
 
 
+def murmur3_128(values: pa.Array, seed: int = 0) -> np.ndarray:
+    """The first 64 bits of MurmurHash3_x64_128 of byte strings, uint64; null counts as empty."""
+    data, offsets = spans.padded(values.cast(pa.binary()).fill_null(b""))
+    words = spans.words(np.concatenate([data, np.zeros(2 * spans.WORD, np.uint8)]))
+    begin, size = offsets[:-1], np.diff(offsets)
+    order, reach = _by_length(size // 16)
+    begin, size = begin[order], size[order]
+    first, second = np.full(len(order), seed, np.uint64), np.full(len(order), seed, np.uint64)
+    for k, count in enumerate(reach):
+        one, two, at = first[:count], second[:count], begin[:count] + 16 * k
+        one ^= _scrambled64(words[at], _LONG_1, 31, _LONG_2)
+        one[:] = (_turned64(one, 27) + two) * np.uint64(5) + np.uint64(0x52DCE729)
+        two ^= _scrambled64(words[at + 8], _LONG_2, 33, _LONG_1)
+        two[:] = (_turned64(two, 31) + one) * np.uint64(5) + np.uint64(0x38495AB5)
+    rest, at = size % 16, begin + size // 16 * 16
+    second ^= _scrambled64(_cut(words[at + 8], rest - 8), _LONG_2, 33, _LONG_1)
+    first ^= _scrambled64(_cut(words[at], rest), _LONG_1, 31, _LONG_2)
+    first ^= size.astype(np.uint64)
+    second ^= size.astype(np.uint64)
+    first += second
+    second += first
+    out = np.empty(len(order), np.uint64)
+    out[order] = _mixed64(first) + _mixed64(second)
+    return out
+
+
+_LONG_1, _LONG_2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
+
+
+def _turned64(values: np.ndarray, by: int) -> np.ndarray:
+    return (values << np.uint64(by)) | (values >> np.uint64(64 - by))
+
+
+def _scrambled64(words: np.ndarray, factor: np.uint64, by: int, then: np.uint64) -> np.ndarray:
+    return _turned64(words * factor, by) * then
+
+
+def _mixed64(values: np.ndarray) -> np.ndarray:
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        values = (values ^ (values >> np.uint64(33))) * np.uint64(factor)
+    return values ^ (values >> np.uint64(33))
+
+
+def _cut(words: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """The first `size` bytes of each word, at least 0 and at most 8 of them."""
+    size = np.clip(size, 0, 8)
+    shift = (8 * (8 - np.maximum(size, 1))).astype(np.uint64)
+    return np.where(size > 0, words & (np.uint64(2**64 - 1) >> shift), np.uint64(0))
+
+
 def bucket(rows: pa.BinaryArray, count: int) -> np.ndarray:
     """Paimon's default bucket of key rows (BinaryRows without their number of fields), int32."""
     _counted(count)

@@ -45,3 +45,9 @@ def emit(blobs: Sequence[Blob], properties: Mapping[str, str] | None = None) -> 
     footer = json.dumps({"blobs": entries, "properties": dict(properties or {})}, separators=(",", ":")).encode()
     parts += [MAGIC, footer, struct.pack("<i", len(footer)), b"\0\0\0\0", MAGIC]
     return b"".join(parts), offsets
+
+
+def footer_size(file: bytes) -> int:
+    """How many bytes of a file its footer takes, with the magic at both of its ends."""
+    (size,) = struct.unpack("<i", file[-12:-8])
+    return int(size) + 16

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.pruning import Bounds
-from lakeformat.model.operation import Operation, OperationKind
+from lakeformat.codec.theta import Sketch
+from lakeformat.model.operation import Operation, OperationKind, Request
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Schema
@@ -490,6 +491,27 @@ class Follower(Protocol):
 
     def followed(self, location: str, format_version: int) -> Snapshot | None:
         """The snapshot that it shows of the table at `location`, and from which it can go on."""
+        ...
+
+
+@runtime_checkable
+class Statistics(Protocol):
+    """Files beside a snapshot that say more of it than its manifests."""
+
+    def countable(self, names: Sequence[str] | None) -> tuple[Field, ...]:
+        """The columns whose distinct values can be counted: those named, or all. Raises `InvalidInput`."""
+        ...
+
+    def comparable(self, values: pa.Array, field: Field) -> pa.Array:
+        """Values as the bytes (binary) by which the format counts them."""
+        ...
+
+    def column_statistics(self, request: Request, sketches: Mapping[int, Sketch]) -> Operation:
+        """What notes the distinct values of columns, by field id."""
+        ...
+
+    def partition_statistics(self, request: Request) -> Operation:
+        """What notes the figures of partitions."""
         ...
 
 

@@ -223,8 +223,22 @@ class DropSnapshots:
     snapshots: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetStatistics:
+    """A file that says more of a snapshot comes: of the values of its columns ("table"), or of its partitions ("partition"). It
+    takes the place of an earlier one. `details` are what the format notes beside the file."""
+
+    request: Request
+    snapshot_id: int
+    of: str
+    data: bytes
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
 # What makes no snapshot: changes of the schema, and of what names snapshots.
-WithoutSnapshot = Create | Evolve | SetTag | DropTag | CreateBranch | DropBranch | FastForward | DropSnapshots
+WithoutSnapshot = (
+    Create | Evolve | SetTag | DropTag | CreateBranch | DropBranch | FastForward | DropSnapshots | SetStatistics
+)
 Operation = Append | Adopt | Overwrite | Rewrite | RowDelta | Restore | Follow | RewriteManifests | WithoutSnapshot
 
 

@@ -531,6 +531,18 @@ def _position_deletes(call: Call) -> Result:
     )
 
 
+def _table_stats(call: Call) -> Result:
+    table, snapshot_id, columns = call.table(), call.take("snapshot_id"), call.take("columns")
+    call.close()
+    return told({"statistics_file": pa.string()}, [(table.compute_table_stats(columns, snapshot_id),)])
+
+
+def _partition_stats(call: Call) -> Result:
+    table, snapshot_id = call.table(), call.take("snapshot_id")
+    call.close()
+    return told({"partition_statistics_file": pa.string()}, [(table.compute_partition_stats(snapshot_id),)])
+
+
 def _register(call: Call) -> Result:
     name, location = str(call.need("table")), str(call.need("metadata_file"))
     call.close()
@@ -612,6 +624,8 @@ _ICEBERG: Mapping[str, Procedure] = {
     "rewrite_data_files": Procedure(("table", "strategy", "sort_order", "options", "where"), _rewrite_data_files),
     "rewrite_manifests": Procedure(("table", "use_caching", "spec_id", "sort_by"), _rewrite_manifests),
     "rewrite_position_delete_files": Procedure(("table", "options", "where"), _position_deletes),
+    "compute_table_stats": Procedure(("table", "snapshot_id", "columns"), _table_stats),
+    "compute_partition_stats": Procedure(("table", "snapshot_id"), _partition_stats),
     "register_table": Procedure(("table", "metadata_file"), _register),
     "ancestors_of": Procedure(("table", "snapshot_id"), _ancestors),
     "create_changelog_view": Procedure(

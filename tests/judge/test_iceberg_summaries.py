@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import Lake
@@ -87,3 +88,38 @@ def test_summaries_are_javas(sql: Sql, lake: Lake, kind: str) -> None:
             break  # What Java finds useless then it removes in a commit after that, of which we make one.
         assert told(summary) == told(json.loads(text)) | {"operation": operation}, step[0]
     assert kind == "places" or len(found) == len(made) == len(STEPS)
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_statistics_files_are_those_of_iceberg(sql: Sql, lake: Lake, version: str) -> None:
+    """Java goes on with our figures of partitions; its sketches and figures of the same snapshot are ours."""
+    properties = {**MERGE_ON_READ, "format-version": version}
+    ours = lake.create_table(f"d.{fresh()}", SCHEMA, format="iceberg", partition_by=["dt"], properties=properties)
+    name = named(ours.name.removeprefix("d."))
+    ours.append(pa.concat_tables([rows(range(40), "a"), rows(range(20, 30), "b")]))
+    ours.delete("id in (3, 25)")
+    ours.compute_partition_stats()
+    ours.compute_table_stats()
+    sql(f"insert into {name} select id, 'w', 'a' from range(100, 110, 1, 1)")
+    ((theirs,),) = sql(f"call lake.system.compute_partition_stats(table => '{name.removeprefix('lake.')}')")
+    ((sketches,),) = sql(f"call lake.system.compute_table_stats(table => '{name.removeprefix('lake.')}')")
+    figures = pq.read_table(theirs.removeprefix("file:"))
+    noted = {
+        row["column"]: row["distinct_values"]
+        for row in ours.inspect.statistics().to_pylist()
+        if row["path"] == sketches
+    }
+    assert noted == {"id": 48, "v": 2, "dt": 2}
+    own = pq.read_table(ours.compute_partition_stats().removeprefix("file://"))
+    assert own.schema.names == figures.schema.names
+    by_partition = [sorted(each.to_pylist(), key=lambda row: row["partition"]["dt"]) for each in (own, figures)]
+    assert by_partition[0] == by_partition[1]
+    own_sketches = ours.compute_table_stats()
+    assert ours._store.read(own_sketches)[:4] == b"PFA1"
+    again = {
+        row["column"]: row["distinct_values"]
+        for row in ours.inspect.statistics().to_pylist()
+        if row["path"] == own_sketches
+    }
+    assert again == noted
+    assert sql(f"select count(*) from {name}") == [[57]]

@@ -13,6 +13,7 @@
     Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
     SetTag            made a tag of that name                               AlreadyExists
     DropSnapshots     made one of them current, or named it                 Conflict
+    SetStatistics     expired the snapshot                                  NotFound
     CreateBranch      made a branch of that name, expired the snapshot      AlreadyExists, NotFound
     FastForward       added to the branch that moves                        Conflict
 
@@ -52,6 +53,7 @@ from lakeformat.model.operation import (
     Restore,
     Rewrite,
     RowDelta,
+    SetStatistics,
     SetTag,
 )
 from lakeformat.model.predicate import ALWAYS, Expression
@@ -163,6 +165,9 @@ def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C
                     f"{reader.root}: branch {base.branch!r} has snapshots that did not lead to {to!r} "
                     f"({metadata.current_id(base)} is no ancestor of {metadata.current_id(ahead)}), so it cannot go forward there"
                 )
+        case SetStatistics(snapshot_id=snapshot_id):
+            if snapshot_id not in metadata.snapshots(base):
+                raise NotFound(f"{reader.root}: snapshot {snapshot_id} is not there any more")
         case DropSnapshots(snapshots=snapshots):
             refs = base.document.get("refs") or {}
             named = {ref["snapshot-id"] for ref in refs.values()} & set(snapshots)

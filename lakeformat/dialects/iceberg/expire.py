@@ -34,6 +34,7 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _METADATA_NAME = re.compile(rf"snap-\d+-\d+-{_UUID}\.avro|{_UUID}-[a-z0-9]*-?m\d+\.avro")
 _DOCUMENT_NAME = re.compile(rf"\d{{5,}}-{_UUID}(\.gz)?\.metadata\.json")
 _STATISTICS_NAME = re.compile(rf".*{_UUID}.*\.(stats|puffin|parquet|orc|avro)")  # Also of partitions, beside manifests.
+_OWN_STATISTICS = re.compile(rf"\d+-{_UUID}\.stats|partition-stats-\d+-{_UUID}\.parquet")
 _FOLDER_NAME = re.compile(r"v\d+(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")  # Of the Hadoop layout.
 _DATA_NAME = re.compile(rf".*{_UUID}.*\.(parquet|orc|avro|puffin)")
 _TEMPORARY_NAME = re.compile(rf"\.(.+\.)?{_UUID}\.tmp|\..+\.tmp|{_UUID}(\.gz)?\.metadata\.json")
@@ -244,7 +245,7 @@ def _is_ours(reader: Reader, path: str, metadata_folder: str) -> bool:
     if folder in (METADATA_FOLDER, metadata_folder):
         # Only the catalog knows whether such a document is some table's newest.
         lost = in_catalog(reader) and _DOCUMENT_NAME.fullmatch(name)
-        return bool(lost or _METADATA_NAME.fullmatch(name))
+        return bool(lost or _METADATA_NAME.fullmatch(name) or _OWN_STATISTICS.fullmatch(name))
     return bool(_DATA_NAME.fullmatch(name))
 
 

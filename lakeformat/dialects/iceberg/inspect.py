@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.iceberg import manifest, metadata, options, scan, types
+from lakeformat.dialects.iceberg import manifest, metadata, options, scan, statistics, types
 from lakeformat.dialects.iceberg.compaction import SMALL
 from lakeformat.dialects.iceberg.layout import directory
 from lakeformat.dialects.iceberg.metadata import State
@@ -192,6 +192,11 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
     return table.sort_by([(n, "ascending") for n in names]) if names else table
 
 
+def table_statistics(reader: Reader, base: State) -> pa.Table:
+    """What is noted of columns and partitions; see `statistics.registered`."""
+    return statistics.registered(base)
+
+
 def tags(reader: Reader, base: State) -> pa.Table:
     """One row a tag, by name."""
     there = metadata.snapshots(base)
@@ -291,6 +296,7 @@ INSPECTIONS: dict[str, Callable[..., pa.Table]] = {
     "refs": refs,
     "manifests": manifests,
     "partitions": partitions,
+    "statistics": table_statistics,
     "tags": tags,
     "branches": branches,
     "schemas": schemas,

@@ -14,7 +14,18 @@ import pyarrow.compute as pc
 from lakeformat.codec import order, single_value, waist
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.dialect import FOLLOWED, Published
-from lakeformat.dialects.iceberg import conflict, layout, manifest, metadata, mirror, option_rules, options, scan, types
+from lakeformat.dialects.iceberg import (
+    conflict,
+    layout,
+    manifest,
+    metadata,
+    mirror,
+    option_rules,
+    options,
+    scan,
+    statistics,
+    types,
+)
 from lakeformat.dialects.iceberg.manifest import ENTRY, FileContent, ManifestContent, Manifests, Status
 from lakeformat.dialects.iceberg.metadata import FORMAT_VERSION, MAIN, OPERATION_ID, VERB, Spec, State
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
@@ -39,6 +50,7 @@ from lakeformat.model.operation import (
     Rewrite,
     RewriteManifests,
     RowDelta,
+    SetStatistics,
     SetTag,
 )
 from lakeformat.model.partition import Partitioning
@@ -97,6 +109,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             return _follow(reader, request, published, base, stamp)
         case SetTag() | DropTag() | CreateBranch() | DropBranch() | FastForward() | DropSnapshots():
             return _refer(reader, operation, base, stamp)
+        case SetStatistics():
+            return _set_statistics(reader, operation, base, stamp)
 
 
 def find(reader: Reader, operation: Operation, base: State) -> Snapshot | None:
@@ -270,6 +284,17 @@ def _refer(
         metadata.current_id(base) or 0, "refer", now_ms, base.schema.id, operation.request.id, partitions=()
     )
     return _publish(reader, operation.request, base, stamp, document, made)
+
+
+def _set_statistics(reader: Reader, operation: SetStatistics, base: State, stamp: Stamp) -> Plan:
+    metadata.require_writable(base, reader.root)
+    now_ms = _now(base, stamp)
+    path = in_folder(metadata.metadata_folder(base), statistics.name_of(operation, _derived(stamp, "statistics")))
+    document = metadata.next_document(reader, base, now_ms)
+    document |= statistics.noted(document, operation, reader.location(path))
+    current = metadata.current_id(base) or 0
+    made = Snapshot(current, "statistics", now_ms, base.schema.id, operation.request.id, partitions=())
+    return _publish(reader, operation.request, base, stamp, document, made, {path: operation.data})
 
 
 def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> Plan:

@@ -10,15 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.pruning import Bounds
+from lakeformat.codec.theta import Sketch
 from lakeformat.dialects.dialect import TableView
-from lakeformat.dialects.iceberg import compaction, conflict, expire, lineage, manifest, metadata, mirror
+from lakeformat.dialects.iceberg import compaction, conflict, expire, lineage, manifest, metadata, mirror, statistics
 from lakeformat.dialects.iceberg import inspect as inspections
 from lakeformat.dialects.iceberg import layout as layouts
 from lakeformat.dialects.iceberg import plan as plans
 from lakeformat.dialects.iceberg import scan as scans
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
-from lakeformat.model.operation import Operation, OperationKind
+from lakeformat.model.operation import Operation, OperationKind, Request
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field
@@ -39,8 +40,8 @@ from lakeformat.storage.store import Listed
 
 @dataclass(frozen=True, slots=True)
 class IcebergView(TableView[State]):
-    """See `dialects.dialect.View`, and for what Iceberg alone has `Adoption`, `Follower`, `Manifests` and
-    `DeletesByKey`."""
+    """See `dialects.dialect.View`, and for what Iceberg alone has `Adoption`, `Follower`, `Manifests`,
+    `Statistics` and `DeletesByKey`."""
 
     @property
     def format(self) -> str:
@@ -167,6 +168,18 @@ class IcebergView(TableView[State]):
 
     def followed(self, location: str, format_version: int) -> Snapshot | None:
         return mirror.shown(self.state, location, format_version)
+
+    def countable(self, names: Sequence[str] | None) -> tuple[Field, ...]:
+        return statistics.countable(self.state, names)
+
+    def comparable(self, values: pa.Array, field: Field) -> pa.Array:
+        return statistics.comparable(values, field)
+
+    def column_statistics(self, request: Request, sketches: Mapping[int, Sketch]) -> Operation:
+        return statistics.of_columns(self.state, request, sketches)
+
+    def partition_statistics(self, request: Request) -> Operation:
+        return statistics.of_partitions(self.reader, self.state, request)
 
     def has_many_manifests(self) -> bool:
         return compaction.has_many_manifests(self.reader, self.state)

@@ -1,0 +1,219 @@
+"""Files that say more of a snapshot: sketches of its columns' values (Puffin), and figures of its partitions (Parquet)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakeformat.codec import puffin, single_value, theta
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.dialects.iceberg import manifest, metadata, scan
+from lakeformat.dialects.iceberg.manifest import FileContent, Status
+from lakeformat.dialects.iceberg.metadata import State
+from lakeformat.errors import InvalidInput
+from lakeformat.model.operation import Request, SetStatistics
+from lakeformat.model.partition import TransformKind
+from lakeformat.model.schema import Field, Kind, Scalar
+from lakeformat.storage.store import Reader
+
+KEYS = {"table": "statistics", "partition": "partition-statistics"}  # Where the document names them.
+_FIGURES = (  # (field id, name, type, whether version 2 may lack it), as the specification has partition statistics.
+    (2, "spec_id", pa.int32(), False),
+    (3, "data_record_count", pa.int64(), False),
+    (4, "data_file_count", pa.int32(), False),
+    (5, "total_data_file_size_in_bytes", pa.int64(), False),
+    (6, "position_delete_record_count", pa.int64(), True),
+    (7, "position_delete_file_count", pa.int32(), True),
+    (8, "equality_delete_record_count", pa.int64(), True),
+    (9, "equality_delete_file_count", pa.int32(), True),
+    (10, "total_record_count", pa.int64(), True),
+    (11, "last_updated_at", pa.int64(), True),
+    (12, "last_updated_snapshot_id", pa.int64(), True),
+)
+_VECTORS = (13, "dv_count", pa.int32(), False)
+
+
+def countable(base: State, names: Sequence[str] | None) -> tuple[Field, ...]:
+    """The columns of which distinct values are counted: those asked for, or all of plain values. Raises `InvalidInput`."""
+    fields = tuple(base.schema.field(name) for name in (base.schema.names if names is None else names))
+    plain = tuple(f for f in fields if isinstance(f.type, Scalar) and f.type.kind is not Kind.UNKNOWN)
+    if names is not None and len(plain) < len(fields):
+        (nested, *_) = [f for f in fields if f not in plain]
+        raise InvalidInput(f"column {nested.name!r} is {nested.type}: distinct values are counted of plain values only")
+    return plain
+
+
+def comparable(values: pa.Array, field: Field) -> pa.Array:
+    """Values as the bytes that sketches are made of: Iceberg's single values."""
+    return single_value.encode(values, field.type)
+
+
+def of_columns(base: State, request: Request, sketches: Mapping[int, theta.Sketch]) -> SetStatistics:
+    """The file of sketches by field id, of the base's snapshot."""
+    snapshot = base.snapshot_document
+    assert snapshot is not None
+    blobs = [
+        puffin.Blob(
+            theta.BLOB,
+            sketch.emit(),
+            (id,),
+            {"ndv": str(round(sketch.estimate))},
+            snapshot["snapshot-id"],
+            snapshot.get("sequence-number", 0),
+        )
+        for id, sketch in sketches.items()
+    ]
+    data, _ = puffin.emit(blobs, {"created-by": "lakeformat"})
+    notes = [
+        {
+            "type": each.type,
+            "snapshot-id": each.snapshot_id,
+            "sequence-number": each.sequence_number,
+            "fields": list(each.fields),
+            "properties": dict(each.properties),
+        }
+        for each in blobs
+    ]
+    details = {"file-footer-size-in-bytes": puffin.footer_size(data), "blob-metadata": notes}
+    return SetStatistics(request=request, snapshot_id=snapshot["snapshot-id"], of="table", data=data, details=details)
+
+
+def of_partitions(reader: Reader, base: State, request: Request) -> SetStatistics:
+    """The file of figures of each partition of the base's snapshot. Raises `InvalidInput` for a table without partitions."""
+    snapshot = base.snapshot_document
+    assert snapshot is not None
+    fields = _partition_fields(base)
+    if not fields:
+        raise InvalidInput(f"{reader.root}: the table has no partitions, of which statistics could be")
+    entries = manifest.read_all(reader, base, manifest.metas_of(reader, snapshot))
+    table = _figures(entries, base)
+    places = [table.column(f"p{f.metadata[b'PARQUET:field_id'].decode()}").combine_chunks() for f in fields]
+    partition = pa.StructArray.from_arrays(places, fields=fields)
+    version = metadata.format_version(base)
+    wanted = [*_FIGURES, *([_VECTORS] if version >= 3 else [])]
+    columns = [partition, *(table.column(name).cast(kind) for _, name, kind, _ in wanted)]
+    schema = pa.schema(
+        [
+            _with_id(pa.field("partition", partition.type, False), 1),
+            *(
+                _with_id(pa.field(name, kind, optional and (version < 3 or id > 9)), id)
+                for id, name, kind, optional in wanted
+            ),
+        ]
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
+    data = sink.getvalue().to_pybytes()
+    return SetStatistics(request=request, snapshot_id=snapshot["snapshot-id"], of="partition", data=data)
+
+
+def name_of(operation: SetStatistics, unique: str) -> str:
+    """What engines call such a file."""
+    if operation.of == "table":
+        return f"{operation.snapshot_id}-{unique}.stats"
+    return f"partition-stats-{operation.snapshot_id}-{unique}.parquet"
+
+
+def noted(document: Mapping[str, Any], operation: SetStatistics, location: str) -> dict[str, Any]:
+    """The document's entries of this kind, with that of the operation's file in the place of an earlier one."""
+    key = KEYS[operation.of]
+    kept = [each for each in document.get(key) or () if each["snapshot-id"] != operation.snapshot_id]
+    entry = {
+        "snapshot-id": operation.snapshot_id,
+        "statistics-path": location,
+        "file-size-in-bytes": len(operation.data),
+        **operation.details,
+    }
+    return {key: [*kept, entry]}
+
+
+def registered(base: State) -> pa.Table:
+    """One row a column, or a file of partitions, that a snapshot has statistics of: `snapshot_id`, `of` ("table" or
+    "partition"), `column` (null for one that is no more), `distinct_values` (an estimate), `path`, `size_bytes`."""
+    names = {f.id: f.name for f in base.schema.fields}
+    rows: list[tuple[Any, ...]] = []
+    for of, key in KEYS.items():
+        for each in base.document.get(key) or ():
+            rest = (each["statistics-path"], each.get("file-size-in-bytes"))
+            if of == "partition":
+                rows.append((each["snapshot-id"], of, None, None, *rest))
+            for blob in each.get("blob-metadata") or () if of == "table" else ():
+                (id, *_) = blob.get("fields") or (-1,)
+                count = (blob.get("properties") or {}).get("ndv")
+                rows.append((each["snapshot-id"], of, names.get(id), None if count is None else int(count), *rest))
+    schema = pa.schema(
+        [
+            ("snapshot_id", pa.int64()),
+            ("of", pa.string()),
+            ("column", pa.string()),
+            ("distinct_values", pa.int64()),
+            ("path", pa.string()),
+            ("size_bytes", pa.int64()),
+        ]
+    )
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _partition_fields(base: State) -> list[pa.Field]:
+    """The fields of all specs as one struct, by id; each by its newest name (Partitioning.partitionType)."""
+    found: dict[int, pa.Field] = {}
+    for spec in sorted(base.specs.values(), key=lambda each: each.id, reverse=True):
+        for each, kind in zip(spec.partitioning.fields, spec.types, strict=True):
+            if each.transform.kind is not TransformKind.VOID:
+                found.setdefault(each.id, _with_id(pa.field(each.name, to_arrow(kind)), each.id))
+    return [found[id] for id in sorted(found)]
+
+
+def _figures(entries: pa.Table, base: State) -> pa.Table:
+    """Sums by spec and partition, in the order of the partitions."""
+    content, status = np.asarray(entries["content"]), np.asarray(entries["status"])
+    live, rows = status != int(Status.DELETED), np.asarray(entries["record_count"])
+    is_data, by_place, by_key = (live & (content == each) for each in FileContent)
+    vectors = scan.is_vector(entries) & live
+    times = {i: s["timestamp-ms"] for i, s in metadata.snapshots(base).items()}
+    known = pa.array(list(times), pa.int64())
+    made = pa.array(list(times.values()), pa.int64()).take(pc.index_in(entries["snapshot_id"].combine_chunks(), known))
+    measures = {
+        "data_record_count": np.where(is_data, rows, 0),
+        "data_file_count": is_data,
+        "total_data_file_size_in_bytes": np.where(is_data, np.asarray(entries["file_size_in_bytes"]), 0),
+        "position_delete_record_count": np.where(by_place, rows, 0),
+        "position_delete_file_count": by_place & ~vectors,
+        "equality_delete_record_count": np.where(by_key, rows, 0),
+        "equality_delete_file_count": by_key,
+        "dv_count": vectors,
+    }
+    ids = sorted({id for spec in base.specs.values() for id in spec.field_ids})
+    partition = {f"p{id}": entries[f"p{id}"] for id in ids}
+    held = pa.table(
+        {
+            **partition,
+            "spec_id": entries["_spec"],
+            **{name: pa.array(values.astype(np.int64)) for name, values in measures.items()},
+            "made": made,
+            "snapshot": pc.if_else(made.is_valid(), entries["snapshot_id"].combine_chunks(), None),
+        }
+    )
+    keys = [*partition, "spec_id"]
+    held = held.sort_by([("made", "ascending")])  # So that the last of a group is its newest.
+    sums = held.group_by(keys, use_threads=False).aggregate(
+        [*((name, "sum") for name in measures), ("made", "max"), ("snapshot", "last")]
+    )
+    renamed = {f"{name}_sum": name for name in measures}
+    renamed |= {"made_max": "last_updated_at", "snapshot_last": "last_updated_snapshot_id"}
+    sums = sums.rename_columns([renamed.get(name, name) for name in sums.column_names])
+    sums = sums.append_column("total_record_count", pa.nulls(len(sums), pa.int64()))
+    return sums.sort_by([(name, "ascending") for name in keys])
+
+
+def _with_id(field: pa.Field, id: int) -> pa.Field:
+    return field.with_metadata({"PARQUET:field_id": str(id)})
