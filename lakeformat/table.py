@@ -19,7 +19,16 @@ from lakeformat.arguments import Age, Moment
 from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.codec import order, sql_text
 from lakeformat.commit import commit, discard, newest
-from lakeformat.dialects.dialect import AnyView, BranchFolders, Consumers, Format, Manifests, Mirrored, Upkept
+from lakeformat.dialects.dialect import (
+    AnyView,
+    BranchFolders,
+    Consumers,
+    FallsBack,
+    Format,
+    Manifests,
+    Mirrored,
+    Upkept,
+)
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
@@ -137,6 +146,8 @@ class Table:
         names = None if columns is None else arguments.columns(columns)
         view = self._version(snapshot_id, as_of, tag)
         view.require_readable()
+        if isinstance(view, FallsBack):
+            view = view.with_fallback()
         fields = fine.seen(view.project(names), nanoseconds)
         condition = self._condition(where, fine.seen(view.schema.fields, nanoseconds))
         return Scan(self._store, view, fields, names, condition, limit, nanoseconds)

@@ -385,6 +385,16 @@ class BranchFolders(Protocol):
 
 
 @runtime_checkable
+class FallsBack(Protocol):
+    """Partitions that the table may lack and another branch has."""
+
+    def with_fallback(self) -> AnyView:
+        """The table as scans see it: `scan` and `count` with the partitions that only its fallback branch has; the table itself,
+        where it has none. Raises `NotFound` for a branch that is not there, `InvalidInput` for one that does not fit."""
+        ...
+
+
+@runtime_checkable
 class Consumers(Protocol):
     """Readers by name, whose progress the table keeps, and snapshots for them."""
 

@@ -225,6 +225,78 @@ def test_the_nth_call_fails(case: int, after: bool):
     fail_each_call(before(schema), dialect, verb, content, whole, after, known, case)
 
 
+BRANCHING: dict[str, Callable[[Table], object]] = {
+    "create": lambda t: once(lambda: t.create_branch("new"), AlreadyExists),
+    "create at a tag": lambda t: once(lambda: t.create_branch("new", tag="v1"), AlreadyExists),
+    "create empty": lambda t: once(lambda: t.create_branch("new", 0), AlreadyExists),
+    "delete": lambda t: once(lambda: t.delete_branch("b"), NotFound),
+    "fast-forward": lambda t: t.fast_forward("b"),
+    "append": lambda t: t.branch("b").append(rows(10), id="op"),
+    "expire": lambda t: t.branch("old").expire_snapshots(retain_last=1),
+    "remove orphans": lambda t: t.branch("b").remove_orphan_files(older_than=AT_ONCE),
+}
+
+
+@cache
+def with_branches() -> dict[str, bytes]:
+    """The files of a table with a branch one snapshot ahead, one two ahead, and one that it has left."""
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    create(table, SCHEMA)
+    table.append(rows(1))
+    table.create_tag("v1")
+    table.create_branch("old").append(rows(9))
+    table.append(rows(2))
+    table.evolve([evolution.AddColumn("w", "int")])
+    ahead = [table.create_branch(name) for name in "bc"]
+    for id, branch in zip((3, 4), ahead, strict=True):
+        branch.append(rows(id))
+    ahead[0].create_tag("v2")
+    ahead[1].overwrite(rows(5, dt="b"))
+    return {listed.path: store.read(listed.path) for listed in store.list("")}
+
+
+def on_branches(table: Table) -> dict[str, Any]:
+    """What users see of each branch: its rows now, and its columns."""
+    names = [*table.inspect.branches()["branch_name"].to_pylist(), "main"]
+    return {name: (content(table.branch(name)), table.branch(name).schema.names) for name in names}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("verb", BRANCHING)
+def test_the_nth_call_fails_on_branches(verb: str, after: bool):
+    def whole(table: Table) -> object:
+        found = on_branches(table)
+        tags = {name: table.branch(name).inspect.tags()["tag_name"].to_pylist() for name in found}
+        versions = {
+            (name, each.id): content(table.branch(name), snapshot_id=each.id)
+            for name in found
+            for each in table.branch(name).snapshots()
+        }
+        return found, tags, versions, swept(table._store)
+
+    fail_each_call(with_branches(), dialect, BRANCHING[verb], on_branches, whole, after)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+def test_a_fast_forward_that_is_cut_short_is_at_a_snapshot_of_the_branch_and_goes_on(after: bool):
+    def table(store: Any) -> Table:
+        return Table("t", store, dialect)
+
+    counting = NthCallFails(holding(with_branches()), 0, after)
+    table(counting).fast_forward("c")
+    end, steps = table(counting).snapshots(), [[1, 2], [1, 2, 4], [5]]
+    for n in range(1, counting.made.total() + 1):
+        store = holding(with_branches())
+        failing = NthCallFails(store, n, after)
+        with suppress(StoreError):
+            table(failing).fast_forward("c")
+        assert [row[0] for row in content(table(store))] in steps, failing.failed
+        table(store).fast_forward("c")
+        assert table(store).snapshots() == end, failing.failed
+        assert [row[0] for row in content(table(store))] == [5], failing.failed
+
+
 def test_create_table_with_every_call_failing():
     for after in (False, True):
         n = 0

@@ -324,3 +324,44 @@ def test_keyed_paimon_tables_merge_on_each_branch_alone(tmp_path, key):
     assert content(table) == [2, 3, 4]
     table.upsert(rows(5))
     assert (content(table), content(branch)) == ([2, 3, 4, 5], [2, 3, 4])
+
+
+def test_partitions_that_the_table_lacks_are_read_from_its_fallback_branch(tmp_path):
+    """As FallbackReadFileStoreTable has it."""
+    table = Lake(tmp_path).create_table("a.t", SCHEMA, partition_by=["dt"])
+    stream = table.create_branch("stream")
+    stream.append(
+        pa.concat_tables([rows(1, 2, dt="a"), rows(3, dt="b"), pa.table({"id": [4], "dt": pa.nulls(1, pa.string())})])
+    )
+    table.alter().set_properties({"scan.fallback-branch": "stream"}).commit()
+    assert (content(table), table.scan().count(), table.scan(where="id > 2").count()) == ([1, 2, 3, 4], 4, 2)
+    first = table.append(rows(10, dt="a")).id
+    assert (content(table), table.scan().count()) == ([3, 4, 10], 3), "a partition is the table's alone once it has it"
+    assert table.scan(where="dt = 'b'", columns=["id"]).to_arrow()["id"].to_pylist() == [3]
+    assert content(stream) == [1, 2, 3, 4]
+    stream.append(rows(5, dt="c"))
+    assert (content(table), content(table, snapshot_id=first)) == ([3, 4, 5, 10], [3, 4, 10])
+    assert table.delete("id = 3") is None, "what is written goes to the table alone"
+    table.drop_partitions([{"dt": "a"}])
+    assert content(table) == [1, 2, 3, 4, 5]
+    with pytest.raises(InvalidInput, match=r"scan\.fallback-branch"):
+        table.delete_branch("stream")
+    stream.alter().add_column("x", "int").commit()
+    with pytest.raises(InvalidInput, match="columns are not the table's"):
+        content(table)
+    table.alter().set_properties({"scan.fallback-branch": "gone"}).commit()
+    with pytest.raises(NotFound, match="there is no such branch; there are: main, stream"):
+        content(table)
+
+
+def test_a_keyed_table_falls_back_to_a_branch_of_other_buckets(tmp_path):
+    table = Lake(tmp_path).create_table(
+        "a.t", SCHEMA, partition_by=["dt"], primary_key=["id", "dt"], properties={"bucket": "2"}
+    )
+    merged = table.create_branch("merged")
+    merged.upsert(rows(1, 2))
+    merged.upsert(rows(2, 3))
+    table.alter().set_properties({"scan.fallback-branch": "merged", "bucket": "1"}).commit()
+    assert (content(table), table.scan().count()) == ([1, 2, 3], 3)
+    table.upsert(rows(7, dt="b"))
+    assert content(table) == [1, 2, 3, 7]

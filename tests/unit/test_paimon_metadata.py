@@ -302,7 +302,6 @@ def test_types_that_are_not_known_are_refused_by_name(table, home, type):
         ("type", "object-table", "object-table"),
         ("data-evolution.enabled", "true", "data evolution"),
         ("blob-field", "v", "blob"),
-        ("scan.fallback-branch", "other", "fallback"),
         ("chain-table.enabled", "true", "chain"),
         ("query-auth.enabled", "true", "authorization"),
     ],
@@ -333,7 +332,7 @@ def test_time_travel_is_refused_by_the_options_of_then_and_by_those_of_today(tmp
     """An option may be set after a snapshot, or before it and be gone."""
     home, refused = (
         tmp_path / "d.db" / "t",
-        {"record-level.expire-time": "1 d"} if key else {"scan.fallback-branch": "b"},
+        {"record-level.expire-time": "1 d"} if key else {"query-auth.enabled": "true"},
     )
     given = {"primary_key": ["id"], "properties": {"bucket": "1"}} if key else {}
     table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, **given)

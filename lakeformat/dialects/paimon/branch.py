@@ -7,9 +7,9 @@ A branch is read and written as a table is, through a store that has its folders
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from lakeformat.dialects.paimon import metadata, options
+from lakeformat.dialects.paimon import manifest, metadata, options
 from lakeformat.dialects.paimon.metadata import (
     BRANCH_FOLDER,
     MAIN,
@@ -19,16 +19,19 @@ from lakeformat.dialects.paimon.metadata import (
     branch_folder,
 )
 from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound
+from lakeformat.model.predicate import NEVER, Expression, bind
+from lakeformat.model.schema import Schema, Type
 from lakeformat.model.snapshot import Expiry, Plan
-from lakeformat.storage.cache import Cached
-from lakeformat.storage.store import Reader
+from lakeformat.storage.cache import Cached, cached
+from lakeformat.storage.store import Reader, Store
 from lakeformat.storage.swapped import Swapped
 
 
 def names(reader: Reader) -> list[str]:
-    """The names of all branches that have a folder of their own, sorted."""
+    """The names of all other branches, sorted; one without a schema is not there yet, or not any more."""
     prefix = f"{BRANCH_FOLDER}/branch-"
-    return sorted(folder[len(prefix) : -1] for folder in metadata.branches(reader))
+    there = [each for each in metadata.branches(reader) if reader.names(f"{each}{SCHEMA_FOLDER}")]
+    return sorted(folder[len(prefix) : -1] for folder in there)
 
 
 def require(reader: Reader, base: State, name: str | None) -> State:
@@ -72,8 +75,8 @@ def require_free(reader: Reader, name: str, files: Mapping[str, bytes]) -> bool:
 
 
 def end(reader: Reader, base: State, name: str) -> Expiry:
-    """The files of a branch, its schemas last: what is cut short can be asked for again. Data and manifests that only it reached are
-    left to the sweep. Raises `NotFound`."""
+    """The files of a branch, its schemas first: from then on it is not there, and what else is left of it can be asked for again. Data
+    and manifests that only it reached are left to the sweep. Raises `NotFound`."""
     if name == MAIN:
         raise InvalidInput(f"{reader.root}: {MAIN!r} is the table itself and stays")
     if options.of(base.schema).scan_fallback_branch == name:
@@ -82,11 +85,12 @@ def end(reader: Reader, base: State, name: str) -> Expiry:
         )
     folder = branch_folder(name)
     files = [each.path for each in reader.list(folder)]
-    if not files and name not in names(reader):
+    if not files:
         raise NotFound(f"{reader.root}: no branch {name!r}; there are: {', '.join([*names(reader), MAIN])}")
     schemas = {path for path in files if path.startswith(f"{folder}/{SCHEMA_FOLDER}/")}
     folders = {path.rpartition("/")[0] for path in files} | {folder}
-    return Expiry((), (tuple(sorted({*files} - schemas)), tuple(sorted(schemas))), folders=tuple(sorted(folders)))
+    newest_last = tuple(sorted(schemas, key=lambda path: (len(path), path)))
+    return Expiry((), (newest_last, tuple(sorted({*files} - schemas))), folders=tuple(sorted(folders)))
 
 
 def forward(reader: Reader, base: State, to: str) -> tuple[dict[str, bytes], Plan | None]:
@@ -143,7 +147,59 @@ def awaited(reader: Reader, documents: Mapping[int, Mapping[str, Any]]) -> int |
     return next((i for i, document in documents.items() if newest and is_same(document, newest[0])), None)
 
 
+def fallback(reader: Reader, base: State) -> tuple[Reader, State] | None:
+    """(a reader, the state) of the branch that `scan.fallback-branch` names, as old as `base` is where that is of the past; None where
+    there is none (FallbackReadFileStoreTable)."""
+    name = options.of(base.newest or base.schema).scan_fallback_branch
+    if not name or name == (own_name(reader) or MAIN):
+        return None
+    there = _on(reader, name)
+    where = f"{reader.root}: 'scan.fallback-branch' is {name!r}, and"
+    newest = metadata.snapshot_ids(there)[-1:]
+    state = metadata.load(there, newest[0] if newest else 0)
+    if not state.exists:
+        raise NotFound(f"{where} there is no such branch; there are: {', '.join(sorted({MAIN, *names(reader)}))}")
+    if base.newest is not None and base.document is not None:
+        try:
+            state = metadata.at_time(there, base.document["timeMillis"])
+        except NotFound:
+            return None
+    if _columns(base.schema) != _columns(state.schema):
+        raise InvalidInput(f"{where} its columns are not the table's: {', '.join(map(str, state.schema.names))}")
+    if base.schema.partitioning.names != state.schema.partitioning.names:
+        raise InvalidInput(f"{where} its partitions are by {', '.join(state.schema.partitioning.names) or 'nothing'}")
+    if base.schema.primary_key and base.schema.primary_key != state.schema.primary_key:
+        raise InvalidInput(
+            f"{where} its primary key is {', '.join(state.schema.primary_key) or 'none'}, not the table's"
+        )
+    metadata.require_readable(state, reader.root)
+    return there, state
+
+
+def beside(reader: Reader, base: State, other: Reader, state: State) -> Expression:
+    """The condition on partitions that holds for those that `state` has and `base` lacks."""
+    own, others = _partitions(reader, base), _partitions(other, state)
+    return bind(manifest.scope_of(state.schema, others - own), state.schema.fields) if others - own else NEVER
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _on(reader: Reader, name: str) -> Reader:
+    """The table as the branch `name`, seen from whichever branch."""
+    inner = reader.reader if isinstance(reader, Cached) else reader
+    whole = inner.store if isinstance(inner, Swapped) else inner
+    found = whole if name == MAIN else metadata.on_branch(cast(Store, whole), name)
+    return cached(found, reader.cache) if isinstance(reader, Cached) else found
+
+
+def _columns(schema: Schema) -> list[tuple[int, str, Type]]:
+    return [(each.id, each.name, each.type) for each in schema.fields]
+
+
+def _partitions(reader: Reader, base: State) -> set[tuple[Any, ...]]:
+    _, values = manifest.partitions(manifest.live_entries(reader, base.document, base.schema), base.schema)
+    return set(manifest.partition_values(values, base.schema))
 
 
 def _contents(reader: Reader, folder: str) -> dict[str, bytes]:

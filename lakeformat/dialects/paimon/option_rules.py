@@ -145,7 +145,6 @@ _REFUSED_ALWAYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("vector-field", lambda v: bool(v), "vector columns"),
     ("query-auth.enabled", lambda v: _true(v), "query authorization"),
     ("chain-table.enabled", lambda v: _true(v), "chain tables (rows of other branches)"),
-    ("scan.fallback-branch", lambda v: bool(v), "a fallback branch {value}"),
     ("fallback-branch", lambda v: bool(v), "a fallback branch {value}"),
 )
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (

@@ -22,7 +22,7 @@ from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files
 from lakeformat.model.operation import Operation, OperationKind
 from lakeformat.model.order import Sort
-from lakeformat.model.predicate import ALWAYS, Expression
+from lakeformat.model.predicate import ALWAYS, Expression, and_
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp
 from lakeformat.model.work import DeleteTask, Delta, ReadTask, RewriteTask, Upkeep, WriteTask
@@ -34,9 +34,15 @@ class PaimonView(TableView[State]):
     """See `dialects.dialect.View`, and for what Paimon alone has `Keyed`, `Upkept`, `Consumers` and
     `Mirrored`."""
 
+    fallback: PaimonView | None = None  # The branch whose partitions `scan` and `count` give where the table has none.
+
     @property
     def format(self) -> str:
         return "paimon"
+
+    def with_fallback(self) -> PaimonView:
+        found = branches.fallback(self.reader, self.state)
+        return self if found is None else replace(self, fallback=PaimonView(*found))
 
     def on(self, branch: str | None) -> PaimonView:
         return replace(self, state=branches.require(self.reader, self.state, branch))
@@ -87,7 +93,11 @@ class PaimonView(TableView[State]):
         return scans.project(self.state, columns)
 
     def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> list[ReadTask]:
-        return scans.scan(self.reader, self.state, columns, predicate)
+        own = scans.scan(self.reader, self.state, columns, predicate)
+        if self.fallback is None:
+            return own
+        beside = branches.beside(self.reader, self.state, self.fallback.reader, self.fallback.state)
+        return [*own, *self.fallback.scan(columns, and_(predicate, beside))]
 
     def files(self, predicate: Expression = ALWAYS) -> Files:
         return scans.files(self.reader, self.state, predicate)
@@ -104,7 +114,12 @@ class PaimonView(TableView[State]):
         return scans.tasks(self.reader, self.state, files, fields, predicate, alone)
 
     def count(self, predicate: Expression = ALWAYS) -> int | None:
-        return scans.count(self.reader, self.state, predicate)
+        own = scans.count(self.reader, self.state, predicate)
+        if self.fallback is None or own is None:
+            return own
+        beside = branches.beside(self.reader, self.state, self.fallback.reader, self.fallback.state)
+        more = self.fallback.count(and_(predicate, beside))
+        return None if more is None else own + more
 
     def delta(
         self, since: int, snapshot_id: int, fields: tuple[Field, ...], predicate: Expression = ALWAYS
