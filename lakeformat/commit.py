@@ -87,8 +87,7 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
                 raise
             plan = view.plan(operation, stamp(attempt))
             assert plan.root_path not in plan.files, plan
-            for path, data in plan.files.items():
-                store.write(path, data)
+            store.write_many(plan.files)
         except StoreError as error:
             if doubts:
                 failure = error  # Whether an earlier attempt landed is still unknown.

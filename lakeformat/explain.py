@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -65,9 +64,8 @@ def explain(reader: Reader, view: AnyView, predicate: Expression) -> pa.Table:
             sizes.update(zip(each.paths, each.sizes_bytes, strict=True))
     read = [each for task in view.tasks(kept, fields, predicate, True) for each in _leaves(task)]
     parquet = [each for each in read if each.file_format == "parquet"]
-    with ThreadPoolExecutor(8, "explain") as pool:
-        for each, found in zip(parquet, pool.map(partial(worker.row_groups, reader), parquet), strict=True):
-            groups.update(zip(each.paths, found, strict=True))
+    for each, found in zip(parquet, reader.several(partial(worker.row_groups, reader), parquet, 8), strict=True):
+        groups.update(zip(each.paths, found, strict=True))
     names = paths.to_pylist()
     columns = [
         names,

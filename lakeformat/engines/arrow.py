@@ -75,8 +75,7 @@ class ArrowEngine:
 
     def adopt(self, store: Store, tasks: Sequence[AdoptTask]) -> list[Adopted]:
         """What files of others are to the table."""
-        with ThreadPoolExecutor(self.threads, "adopt") as pool:
-            return list(pool.map(partial(adopt.adopt, store), tasks))
+        return list(store.several(partial(adopt.adopt, store), tasks, self.threads))
 
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> ArrowSource:
         """The source of a merge, in memory; `data` is whatever `batches` takes."""

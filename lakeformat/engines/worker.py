@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -82,8 +83,10 @@ def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterato
     if task.merge is not None:
         yield from _merged(store, task, task.merge, batch_rows)
         return
-    for place, path in enumerate(task.paths):
-        yield from _read_file(store, task, place, path, batch_rows)
+    deletes.load(store, dict.fromkeys(each for files in (*task.deletes, *task.taken_by) for each in files))
+    files = store.several(partial(_open, store, task), range(len(task.paths)))
+    for place, file in enumerate(files):
+        yield from _read_file(store, task, place, file, batch_rows)
 
 
 def write(
@@ -209,8 +212,8 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
     held = task.parts[0].fields
 
     def rows_of(parts: Sequence[ReadTask]) -> pa.Table:
-        found = (batch for part in parts for batch in read(store, part, batch_rows))
-        return pa.Table.from_batches(found, arrow_schema(held))
+        found = store.several(lambda part: list(read(store, part, batch_rows)), parts)
+        return pa.Table.from_batches(chain.from_iterable(found), arrow_schema(held))
 
     def given() -> pa.Table:
         if not task.settled_parts:
@@ -227,9 +230,14 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
             yield result
 
 
-def _read_file(store: Reader, task: ReadTask, place: int, path: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
+def _open(store: Reader, task: ReadTask, place: int) -> Any:
+    with _blamed(task.paths[place]):
+        return opened(store, task.paths[place], task.file_format)
+
+
+def _read_file(store: Reader, task: ReadTask, place: int, file: Any, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    path = task.paths[place]
     with _blamed(path):
-        file = opened(store, path, task.file_format)
         held, constants = _known(file, task, place, path)
         _require_whole(file, task, place, path, held)
         gone = deletes.of(store, path, task.deletes[place] if task.deletes else ())

@@ -6,7 +6,6 @@ import itertools
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
@@ -85,13 +84,13 @@ class Files:
     def finish(self, threads: int) -> list[WrittenFile]:
         """End all files; they come in the order in which their partitions and buckets came."""
         places = list(self._places.values())
-        if threads == 1 or len(places) < 2:
+        if len(places) < 2:
             for place in places:
                 self._end(place)
         else:
             self._ending = True
-            with ThreadPoolExecutor(threads, "write") as pool:
-                list(pool.map(self._end, places))
+            for _ in self._store.several(self._end, places, threads):
+                pass
         order = {(each.partition, self._bucket(each)): at for at, each in enumerate(places)}
         return sorted(self._written, key=lambda each: order[each.partition, each.bucket])
 

@@ -74,14 +74,12 @@ def release(store: Store, format: Format, view: AnyView, found: Expiry) -> Expir
 
 def remove(store: Store, found: Expiry) -> None:
     """Write what stays of what goes, delete the waves in their order, then empty folders, then write the hints, which may fail."""
-    for path, data in found.files.items():
-        store.write(path, data)
+    store.write_many(found.files)
     for wave in found.waves:
         _delete(store, wave)
     store.remove_empty_folders(found.folders)
     with suppress(StoreError):
-        for path, data in found.hints.items():
-            store.write(path, data)
+        store.write_hints(found.hints)
 
 
 def _delete(store: Store, paths: Sequence[str]) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
 import pyarrow as pa
 
 from lakeformat.storage.catalogued import Catalogued
-from lakeformat.storage.store import Listed, Reader
+from lakeformat.storage.store import Listed, R, Reader, T
 
 CACHE_BYTES = 512 << 20
 TABLE_BYTES = 32 << 10  # About what an Arrow table of so many columns takes before it holds anything.
@@ -61,8 +61,11 @@ class Cached:
     def read(self, path: str) -> bytes:
         return self.reader.read(path)
 
-    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+    def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
         return self.reader.read_many(paths)
+
+    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+        return self.reader.several(work, items, threads)
 
     def exists(self, path: str) -> bool:
         return self.reader.exists(path)

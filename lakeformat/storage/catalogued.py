@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from lakeformat.storage import paths
 from lakeformat.storage.head import Head
-from lakeformat.storage.store import Listed, Reader, Store
+from lakeformat.storage.store import Listed, R, Reader, Store, T
 
 
 def files_of(store: Store) -> Store:
@@ -55,8 +55,11 @@ class Catalogued:
     def read(self, path: str) -> bytes:
         return self.store.read(path)
 
-    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+    def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
         return self.store.read_many(paths)
+
+    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+        return self.store.several(work, items, threads)
 
     def exists(self, path: str) -> bool:
         return self.store.exists(path)
@@ -72,6 +75,12 @@ class Catalogued:
 
     def write(self, path: str, data: bytes) -> None:
         self.store.write(path, data)
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        self.store.write_many(files)
+
+    def write_hints(self, files: Mapping[str, bytes]) -> None:
+        self.store.write_hints(files)
 
     def create(self, path: str, data: bytes) -> bool:
         return self.store.create(path, data)

@@ -9,13 +9,11 @@ import re
 import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
-from io import BufferedReader
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, cast
 
 import obstore
 import pyarrow as pa
@@ -34,8 +32,12 @@ from lakeformat.errors import (
 )
 from lakeformat.storage import paths
 from lakeformat.storage.credentials import Lease, Renewing
-from lakeformat.storage.store import Listed, Reader, Store
+from lakeformat.storage.several import several
+from lakeformat.storage.store import Listed, R, Reader, Store, T
 from lakeformat.storage.streams import NewFile, Ranges
+
+IN_FLIGHT = 32  # Requests to object storage of one call: a thousand take as long as thirty in sequence.
+TAIL_BYTES = 256 << 10  # Of a file, which come with its size: the footer, and all of a small file.
 
 OBJECT_SCHEMES = ("s3", "s3a", "gs", "az", "adl", "abfs", "abfss", "azure", "http", "https")
 
@@ -125,8 +127,11 @@ class LocalFiles:
         with _store_errors(name, "read"), open(name, "rb", buffering=0) as file:
             return file.readall()
 
-    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        return _several(paths, lambda path: _or_none(self.read, path), workers=8, at_least=32)
+    def read_many(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+        return several(lambda path: _or_none(self.read, path), paths, 8 if len(paths) >= 32 else 1)
+
+    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+        return several(work, items, threads)
 
     def exists(self, path: str) -> bool:
         if elsewhere := _outside(self, path):
@@ -161,12 +166,18 @@ class LocalFiles:
             return cast(BinaryIO, pa.OSFile(name, "rb"))
 
     def write(self, path: str, data: bytes) -> None:
-        name = self._file(path)
-        with _store_errors(name, "write"):
-            hidden = self._hidden(name, data)
-            with _removed_unless_done(hidden):
-                os.replace(hidden, name)
-            self._settle(name)
+        self.write_many({path: data})
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        names = {self._file(path): data for path, data in files.items()}
+        for name, data in names.items():
+            self._replace(name, data, self.fsync)
+        for folder in dict.fromkeys(map(os.path.dirname, names)):
+            self._settle(f"{folder}/")
+
+    def write_hints(self, files: Mapping[str, bytes]) -> None:
+        for path, data in files.items():
+            self._replace(self._file(path), data, False)
 
     def create(self, path: str, data: bytes) -> bool:
         """As the protocol says; `os.link` decides, so that the winner's content is whole when its name appears.
@@ -175,7 +186,7 @@ class LocalFiles:
         """
         name = self._file(path)
         with _store_errors(name, "create"):
-            hidden = self._hidden(name, data)
+            hidden = _hidden(name, data, self.fsync)
             try:
                 os.link(hidden, name)
             except FileExistsError:
@@ -290,17 +301,12 @@ class LocalFiles:
             return LocalFiles(paths.local_folder(root), self.fsync)
         return open_store(root)
 
-    def _hidden(self, name: str, data: bytes) -> str:
-        """Write `data` beside `name` under a name of its own."""
-        hidden = _hidden_name(name)
-        descriptor = _new_file(hidden, self.fsync)
-        with _removed_unless_done(hidden), open(descriptor, "wb", buffering=0) as file:
-            view = memoryview(data)
-            while view.nbytes:
-                view = view[file.write(view) :]
-            if self.fsync:
-                os.fsync(descriptor)
-        return hidden
+    def _replace(self, name: str, data: bytes, fsync: bool) -> None:
+        """Without a sync of the folder."""
+        with _store_errors(name, "write"):
+            hidden = _hidden(name, data, fsync)
+            with _removed_unless_done(hidden):
+                os.replace(hidden, name)
 
     def _settle(self, name: str) -> None:
         if self.fsync:
@@ -334,8 +340,11 @@ class ObjectFiles:
         with _store_errors(f"{self.base}/{key}", "read"):
             return bytes(obstore.get(self._client(), key).bytes())
 
-    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        return _several(paths, lambda path: _or_none(self.read, path), workers=16, at_least=2)
+    def read_many(self, paths: Sequence[str]) -> Iterator[bytes | None]:
+        return several(lambda path: _or_none(self.read, path), paths, IN_FLIGHT)
+
+    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+        return several(work, items, max(threads, IN_FLIGHT))
 
     def exists(self, path: str) -> bool:
         if elsewhere := _outside(self, path):
@@ -379,18 +388,31 @@ class ObjectFiles:
         key = self._file(path)
         name, client = f"{self.base}/{key}", self._client()
         with _store_errors(name, "open"):
-            size = obstore.head(client, key)["size"]
+            try:
+                found = obstore.get(client, key, options={"range": {"suffix": TAIL_BYTES}})
+                size, tail = found.meta["size"], found.bytes()
+            except FileNotFoundError:
+                raise
+            except (BaseError, NotImplementedError):  # Azure has no such ranges, and S3 none of an empty object.
+                size, tail = obstore.head(client, key)["size"], b""
 
-        def fetch(start: int, end: int) -> Any:
+        def fetch(starts: Sequence[int], ends: Sequence[int]) -> Sequence[Any]:
             with _store_errors(name, "read"):
-                return obstore.get_range(client, key, start=start, end=end)
+                return obstore.get_ranges(client, key, starts=starts, ends=ends)
 
-        return cast(BinaryIO, BufferedReader(Ranges(name, size, fetch), buffer_size=min(max(size, 1), 1 << 20)))
+        return cast(BinaryIO, Ranges(name, size, fetch, tail))
 
     def write(self, path: str, data: bytes) -> None:
         key = self._file(path)
         with _store_errors(f"{self.base}/{key}", "write"):
             obstore.put(self._client(), key, bytes(data))
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        for _ in self.several(lambda path: self.write(path, files[path]), files):
+            pass
+
+    def write_hints(self, files: Mapping[str, bytes]) -> None:
+        self.write_many(files)
 
     def create(self, path: str, data: bytes) -> bool:
         """As the protocol says, by a conditional put.
@@ -419,16 +441,9 @@ class ObjectFiles:
 
     def delete(self, paths: Iterable[str]) -> None:
         keys = [self._file(path) for path in paths]
-        client = self._client() if keys else None
-        for start in range(0, len(keys), 1000):
-            several = keys[start : start + 1000]
-            with _store_errors(f"{self.base}/{several[0]}", f"delete {len(several)} objects, among them"):
-                try:
-                    obstore.delete(client, several)
-                except FileNotFoundError:  # Google and Azure say so for an object that is not there, and stop.
-                    for key in several:
-                        with suppress(FileNotFoundError):
-                            obstore.delete(client, key)
+        pages = [keys[start : start + 1000] for start in range(0, len(keys), 1000)]
+        for _ in self.several(self._delete, pages):
+            pass
 
     def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
         """Nothing: object storage has no folders."""
@@ -439,6 +454,17 @@ class ObjectFiles:
         raise UnsupportedFeature(
             f"{self.root}: object storage cannot give {old} another name in one step; write the rows to a new table instead"
         )
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        """As many objects as go in one request where the service takes several."""
+        client = self._client()
+        with _store_errors(f"{self.base}/{keys[0]}", f"delete {len(keys)} objects, among them"):
+            try:
+                obstore.delete(client, keys)
+            except FileNotFoundError:  # Google and Azure say so for an object that is not there, and stop.
+                for key in keys:
+                    with suppress(FileNotFoundError):
+                        obstore.delete(client, key)
 
     def _client(self) -> Any:
         return _client(self.base, self.options, self.lease, True, os.getpid())
@@ -488,16 +514,6 @@ def _outside(store: LocalFiles | ObjectFiles, path: str) -> tuple[Reader, str] |
     if isinstance(reader, LocalFiles):
         return reader, paths.local_folder(path)[1:]
     return reader, path.rpartition("/")[2]
-
-
-T = TypeVar("T")
-
-
-def _several(paths: Sequence[str], one: Callable[[str], T], workers: int, at_least: int) -> list[T]:
-    if len(paths) < at_least:
-        return [one(path) for path in paths]
-    with ThreadPoolExecutor(min(workers, len(paths)), thread_name_prefix="lakeformat-read") as pool:
-        return list(pool.map(one, paths))
 
 
 def _or_none(read: Callable[[str], bytes], path: str) -> bytes | None:
@@ -560,6 +576,19 @@ def _walk(folder: str, skip: int, found: list[Listed]) -> None:
                     continue
                 path = f"{folder}/{entry.name}"[skip:]
                 found.append(Listed(path, status.st_size, status.st_mtime_ns // 1_000_000))
+
+
+def _hidden(name: str, data: bytes, fsync: bool) -> str:
+    """Write `data` beside `name` under a name of its own."""
+    hidden = _hidden_name(name)
+    descriptor = _new_file(hidden, fsync)
+    with _removed_unless_done(hidden), open(descriptor, "wb", buffering=0) as file:
+        view = memoryview(data)
+        while view.nbytes:
+            view = view[file.write(view) :]
+        if fsync:
+            os.fsync(descriptor)
+    return hidden
 
 
 def _hidden_name(name: str) -> str:

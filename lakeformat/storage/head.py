@@ -86,8 +86,7 @@ class CreateHead:
         if is_version and self.version() != version + 1:
             return Outcome.UNKNOWN
         with suppress(StoreError):
-            for path, data in plan.hints.items():
-                self.store.write(path, data)
+            self.store.write_hints(plan.hints)
         return Outcome.PUBLISHED
 
 
@@ -107,8 +106,7 @@ class FollowHead(CreateHead):
         if self.version() != number:
             return Outcome.UNKNOWN
         with suppress(StoreError):
-            for path, data in plan.hints.items():
-                self.store.write(path, data)
+            self.store.write_hints(plan.hints)
         return Outcome.PUBLISHED
 
     def number(self, path: str) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, cast
 
 from lakeformat.errors import InvalidInput, NoSuchFile, UnsupportedFeature
 from lakeformat.storage import paths
-from lakeformat.storage.store import Listed
+from lakeformat.storage.several import several
+from lakeformat.storage.store import Listed, R, T
 from lakeformat.storage.streams import NewFile
 
 
@@ -49,6 +50,9 @@ class MemoryFiles:
         with self._lock:
             return [self._files[name][0] if name in self._files else None for name in names]
 
+    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+        return several(work, items, threads)
+
     def exists(self, path: str) -> bool:
         name = self._file(path)
         with self._lock:
@@ -67,6 +71,13 @@ class MemoryFiles:
         name, content = self._file(path), bytes(data)
         with self._lock:
             self._files[name] = content, self._now_ms()
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        for path, data in files.items():
+            self.write(path, data)
+
+    def write_hints(self, files: Mapping[str, bytes]) -> None:
+        self.write_many(files)
 
     def create(self, path: str, data: bytes) -> bool:
         name, content = self._file(path), bytes(data)

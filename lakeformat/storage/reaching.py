@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from lakeformat.storage import paths
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import LocalFiles, ObjectFiles
-from lakeformat.storage.store import Listed, Store
+from lakeformat.storage.store import Listed, R, Store, T
 
 
 def reaching(store: Store, places: Sequence[str]) -> Store:
@@ -40,8 +40,11 @@ class Reaching:
     def read(self, path: str) -> bytes:
         return self._of(path).read(path)
 
-    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+    def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
         return self.home.read_many(paths)
+
+    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+        return self.home.several(work, items, threads)
 
     def exists(self, path: str) -> bool:
         return self._of(path).exists(path)
@@ -58,6 +61,14 @@ class Reaching:
     def write(self, path: str, data: bytes) -> None:
         self._of(path).write(path, data)
 
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        for store, some in self._groups(files).items():
+            store.write_many({path: files[path] for path in some})
+
+    def write_hints(self, files: Mapping[str, bytes]) -> None:
+        for store, some in self._groups(files).items():
+            store.write_hints({path: files[path] for path in some})
+
     def create(self, path: str, data: bytes) -> bool:
         return self._of(path).create(path, data)
 
@@ -65,10 +76,7 @@ class Reaching:
         return self._of(path).create_stream(path)
 
     def delete(self, paths: Iterable[str]) -> None:
-        groups: dict[Store, list[str]] = {}
-        for path in paths:
-            groups.setdefault(self._of(path), []).append(path)
-        for store, some in groups.items():
+        for store, some in self._groups(paths).items():
             store.delete(some)
 
     def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
@@ -79,6 +87,12 @@ class Reaching:
 
     def list(self, prefix: str) -> list[Listed]:
         return self.home.list(prefix)
+
+    def _groups(self, paths: Iterable[str]) -> Mapping[Store, Sequence[str]]:
+        groups: dict[Store, Any] = {}
+        for path in paths:
+            groups.setdefault(self._of(path), []).append(path)
+        return groups
 
     def _of(self, path: str) -> Store:
         if not paths.is_absolute(path) or paths.relative(self.root, path) is not None:

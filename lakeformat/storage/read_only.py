@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from lakeformat.errors import InvalidInput
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.head import Head, Pointer
-from lakeformat.storage.store import Listed, Reader, Store
+from lakeformat.storage.store import Listed, R, Reader, Store, T
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,11 @@ class ReadOnly:
     def read(self, path: str) -> bytes:
         return self.store.read(path)
 
-    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+    def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
         return self.store.read_many(paths)
+
+    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+        return self.store.several(work, items, threads)
 
     def exists(self, path: str) -> bool:
         return self.store.exists(path)
@@ -48,6 +51,13 @@ class ReadOnly:
 
     def write(self, path: str, data: bytes) -> None:
         raise self._refusal(path)
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        for path in files:
+            raise self._refusal(path)
+
+    def write_hints(self, files: Mapping[str, bytes]) -> None:
+        self.write_many(files)
 
     def create(self, path: str, data: bytes) -> bool:
         raise self._refusal(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
@@ -12,7 +12,7 @@ from lakeformat.errors import NoSuchFile, UnsupportedFeature
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.catalogued import Place
 from lakeformat.storage.head import Head, Pointer
-from lakeformat.storage.store import Listed, Reader
+from lakeformat.storage.store import Listed, R, Reader, T
 from lakeformat.storage.streams import NewFile
 
 
@@ -42,10 +42,13 @@ class Rehearsal:
             raise NoSuchFile(f"{location}: deleted in this dry run")
         return self.store.read(path)
 
-    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+    def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
         below = [p for p in paths if self._is_below(p)]
         found = dict(zip(below, self.store.read_many(below), strict=True))
         return [found[p] if p in found else self.written.get(self.location(p)) for p in paths]
+
+    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+        return self.store.several(work, items, threads)
 
     def exists(self, path: str) -> bool:
         return self.location(path) in self.written or (self._is_below(path) and self.store.exists(path))
@@ -74,6 +77,13 @@ class Rehearsal:
 
     def write(self, path: str, data: bytes) -> None:
         self.written[self.location(path)] = bytes(data)
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        for path, data in files.items():
+            self.write(path, data)
+
+    def write_hints(self, files: Mapping[str, bytes]) -> None:
+        self.write_many(files)
 
     def create(self, path: str, data: bytes) -> bool:
         if self.exists(path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,13 @@ class Reader(Protocol):
         """The whole file; raises `NoSuchFile`."""
         ...
 
-    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Whole files, several at a time; None for one that is not there."""
+    def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
+        """Whole files in order, several at a time and no more of them in memory; None for one that is not there."""
+        ...
+
+    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+        """What `work`, which asks this storage, makes of each item, in order: on `threads` threads, on more where requests
+        take longer than the work. What was made waits in memory for as many items at most as twice the threads."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -60,6 +68,14 @@ class Store(Reader, Protocol):
 
     def write(self, path: str, data: bytes) -> None:
         """Make the file hold `data`, whether or not it is there; seen whole or not at all."""
+        ...
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        """As `write` for each, in any order. After an error some may be there."""
+        ...
+
+    def write_hints(self, files: Mapping[str, bytes]) -> None:
+        """As `write_many`, for files that readers can do without: what a power cut leaves of them is not certain."""
         ...
 
     def create(self, path: str, data: bytes) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from types import TracebackType
 from typing import Any
 
 from lakeformat.errors import LakeError, StoreError
+
+_FETCH_BYTES = 1 << 20  # That are asked for at least.
 
 
 class NewFile:
@@ -95,12 +99,19 @@ class NewFile:
 
 
 class Ranges(io.RawIOBase):
-    """Random access to a file of `size` bytes through `fetch(start, end)`. Wrap it in `io.BufferedReader`."""
+    """Random access to a file of `size` bytes through `fetch(starts, ends)`, which asks for ranges together. `tail`: its last
+    bytes. A read of little fetches more, for the next ones."""
 
-    def __init__(self, name: str, size: int, fetch: Callable[[int, int], Any]) -> None:
+    def __init__(
+        self, name: str, size: int, fetch: Callable[[Sequence[int], Sequence[int]], Sequence[Any]], tail: Any = b""
+    ) -> None:
         super().__init__()
         self.name = name
         self._size, self._fetch, self._position = size, fetch, 0
+        tail = memoryview(tail)
+        self._tail = size - tail.nbytes, tail
+        self._ahead: list[tuple[int, memoryview]] = []  # By their starts.
+        self._last = 0, memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -121,12 +132,42 @@ class Ranges(io.RawIOBase):
     def size(self) -> int:
         return self._size
 
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Fetch ranges (start, end) together, and hold them in place of those that were asked for before."""
+        wanted = sorted({(a, b) for a, b in ranges if a < b and self._held(a, b) is None})
+        self._ahead = []
+        found = self._fetch([a for a, _ in wanted], [b for _, b in wanted]) if wanted else []
+        self._ahead = [(start, memoryview(each)) for (start, _), each in zip(wanted, found, strict=True)]
+
+    def read(self, size: int | None = -1) -> bytes:
+        return bytes(self._take(self._size if size is None or size < 0 else size))
+
+    def readall(self) -> bytes:
+        return self.read()
+
     def readinto(self, buffer: Any) -> int:
         with memoryview(buffer) as view, view.cast("B") as target:
-            end = min(self._position + target.nbytes, self._size)
-            if end <= self._position:
-                return 0
-            found = memoryview(self._fetch(self._position, end))
+            found = self._take(target.nbytes)
             target[: found.nbytes] = found
-            self._position += found.nbytes
             return found.nbytes
+
+    def _take(self, size: int) -> memoryview:
+        start, end = self._position, min(self._position + size, self._size)
+        if end <= start:
+            return memoryview(b"")
+        found = self._held(start, end)
+        if found is None:
+            until = min(max(end, start + _FETCH_BYTES), self._size)
+            (fetched,) = self._fetch([start], [until])
+            self._last = start, memoryview(fetched)
+            found = self._last[1][: end - start]
+        self._position += found.nbytes
+        return found
+
+    def _held(self, start: int, end: int) -> memoryview | None:
+        """The bytes of a range of which all are there."""
+        place = bisect_right(self._ahead, start, key=itemgetter(0))
+        for at, data in (self._tail, self._last, *self._ahead[max(0, place - 1) : place]):
+            if at <= start and end <= at + data.nbytes:
+                return data[start - at : end - at]
+        return None

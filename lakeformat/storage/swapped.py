@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from lakeformat.storage.store import Listed, Store
+from lakeformat.storage.store import Listed, R, Store, T
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,11 @@ class Swapped:
     def read(self, path: str) -> bytes:
         return self.store.read(self._stored(path))
 
-    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+    def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
         return self.store.read_many([self._stored(path) for path in paths])
+
+    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+        return self.store.several(work, items, threads)
 
     def exists(self, path: str) -> bool:
         return self.store.exists(self._stored(path))
@@ -58,6 +61,12 @@ class Swapped:
 
     def write(self, path: str, data: bytes) -> None:
         self.store.write(self._stored(path), data)
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        self.store.write_many({self._stored(path): data for path, data in files.items()})
+
+    def write_hints(self, files: Mapping[str, bytes]) -> None:
+        self.store.write_hints({self._stored(path): data for path, data in files.items()})
 
     def create(self, path: str, data: bytes) -> bool:
         return self.store.create(self._stored(path), data)

@@ -1,7 +1,6 @@
 """A verb with its n-th storage call failing, for every n."""
 
 import datetime
-import io
 import re
 import threading
 from collections import Counter
@@ -11,16 +10,15 @@ from typing import Any
 from lakeformat import LakeError, StoreError
 from lakeformat.dialects.dialect import Format
 from lakeformat.storage.memory import MemoryFiles
-from lakeformat.storage.streams import NewFile
 from lakeformat.table import Table
 from tests.simulation.racing import SEEDS
-from tests.simulation.turns import FaultyStore
+from tests.simulation.turns import FaultyStore, Watched
 
 _NUMBERS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]+)+|\d+|(?<=dt=)[^/]+")
 AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
 
 
-class NthCallFails:
+class NthCallFails(Watched):
     """A store whose call number `n` (from 1), or whose n-th call of a `kind`, raises, before its effect or after it, or is `repeated`
     on its way, so that the second answer is heard; all others do as they should.
 
@@ -36,16 +34,8 @@ class NthCallFails:
         self.failed: str | None = None
         self.made: Counter[str] = Counter()
 
-    @property
-    def root(self) -> str:
-        return self._store.root
-
     def location(self, path: str) -> str:
         return self._store.location(path)
-
-    def create_stream(self, path: str) -> NewFile:
-        content = io.BytesIO()
-        return NewFile(path, content.write, lambda: self.write(path, content.getvalue()), content.close)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
@@ -91,7 +81,7 @@ def _kind(name: str, path: Any = "", *_: Any) -> str:
     return f"{name} {_NUMBERS.sub('*', path)}"
 
 
-class Reading:
+class Reading(Watched):
     """A store that notes the files that are read, with their bytes, but for `besides`."""
 
     def __init__(self, store: MemoryFiles, besides: str | None = None) -> None:
@@ -107,7 +97,7 @@ class Reading:
             if name in ("read", "open"):
                 self.files[arguments[0]] = self._store.read(arguments[0])
             if name == "read_many":
-                found = self._store.read_many(arguments[0])
+                found = list(self._store.read_many(arguments[0]))
                 pairs = zip(arguments[0], found, strict=True)
                 self.files |= {path: data for path, data in pairs if data is not None and path != self._besides}
             return getattr(self._store, name)(*arguments)
@@ -126,7 +116,7 @@ class Remembered:
         """`besides`: a file that is looked for, and whose bytes mean nothing to `function`."""
         if key in self._kept:
             files, answer = self._kept[key]
-            if store.read_many(list(files)) == list(files.values()):
+            if list(store.read_many(list(files))) == list(files.values()):
                 return answer
         reading = Reading(store, besides)
         answer = function(reading)

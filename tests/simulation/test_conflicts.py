@@ -144,7 +144,7 @@ class Meanwhile:
     """A store in which something else happens right before the first change (`moment` 0), or before the first, second, ...
     snapshot is published."""
 
-    CHANGES = ("write", "create", "create_stream", "delete")
+    CHANGES = ("write", "write_many", "create", "create_stream", "delete")
 
     def __init__(self, store: MemoryFiles, moment: int = -1, act: Callable[[], None] | None = None) -> None:
         self._store, self._moment, self._act = store, moment, act

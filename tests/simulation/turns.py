@@ -3,7 +3,7 @@
 import io
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from lakeformat.errors import StoreError
@@ -72,9 +72,19 @@ class Turns:
 
 
 class Watched:
-    """A store, `_store`, of which every call goes through `__getattr__`: a file that is streamed is one `write`."""
+    """A store, `_store`, of which every call goes through `__getattr__`: a file that is streamed is one `write`, and so is each
+    of several."""
 
     _store: Any
+
+    def several(self, work: Callable[[Any], Any], items: Iterable[Any], threads: int = 1) -> Iterator[Any]:
+        return map(work, items)
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        for path, data in files.items():
+            self.write(path, data)
+
+    write_hints = write_many
 
     @property
     def root(self) -> str:

@@ -353,7 +353,7 @@ def test_cleaning_up_never_hides_the_outcome():
     discard(case.seen, ["data/op"])
 
 
-@pytest.mark.parametrize("call", ["read", "write"])
+@pytest.mark.parametrize("call", ["read", "write_many"])
 def test_storage_that_fails_before_anything_is_published_propagates(call: str):
     case = Case()
     case.commit(append("a"))
@@ -404,7 +404,7 @@ def test_a_file_that_is_missing_from_the_current_base_is_told_at_once():
     assert case.store.exists("data/op")
 
 
-@pytest.mark.parametrize("call", ["read", "write"])
+@pytest.mark.parametrize("call", ["read", "write_many"])
 @pytest.mark.parametrize("lands", [True, False])
 def test_storage_that_fails_after_an_unknown_outcome_is_no_answer(call: str, lands: bool):
     """The failure of a later attempt must not read as 'not landed'."""
@@ -418,7 +418,7 @@ def test_storage_that_fails_after_an_unknown_outcome_is_no_answer(call: str, lan
         return (case.publish_unheard if lands else case.never_arrive)(version, plan)
 
     case.seen, case.answers = failing, [unheard]
-    if lands and call == "write":
+    if lands and call == "write_many":
         assert case.commit(append()).id == 2, "found, so nothing needs to be written"
         return
     with pytest.raises(CommitUnknown, match=f"{call}: no answer"):

@@ -26,6 +26,7 @@ from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.failing import NthCallFails, faults
 from tests.simulation.racing import SEEDS
+from tests.simulation.turns import Watched
 
 dialect = Paimon()
 
@@ -568,7 +569,7 @@ def test_a_write_asked_for_again_shows_its_rows_once_whatever_call_failed(after)
         assert sums(table) == {1: 1, 2: 2, 3: 1}, failing.failed
 
 
-class Dies:
+class Dies(Watched):
     """A store that answers nothing from its n-th call on, as to a process that was killed."""
 
     def __init__(self, store, n):

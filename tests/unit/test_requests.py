@@ -1,8 +1,11 @@
 """What verbs ask of storage: each metadata file is read once, and the head's folder is listed once before the commit."""
 
+import heapq
+import io
+import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +15,9 @@ from lakeformat.lake import FORMATS
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.cache import Cache
+from lakeformat.storage.files import IN_FLIGHT, TAIL_BYTES
 from lakeformat.storage.memory import MemoryFiles
+from lakeformat.storage.streams import NewFile, Ranges
 from lakeformat.table import Table, create
 
 METADATA = ("metadata/", "snapshot/", "schema/", "manifest/", "index/", "tag/")
@@ -42,39 +47,107 @@ VERBS: dict[str, Callable[[Table], Any]] = {
     "compact": lambda t: t.compact(full=True),
     "expire": lambda t: t.expire_snapshots(retain_last=1),
 }
+# Round trips in sequence, in the order of `TABLES`; docs/performance.md has them too.
+TRIPS = {
+    "scan": (5, 5, 6, 6, 7),
+    "append": (10, 10, 12, 12, 13),
+    "overwrite": (15, 15, 17, 17, 17),
+    "overwrite_partitions": (11, 11, 13, 13, 13),
+    "delete": (14, 12, 16, 14, 16),
+    "update": (14, 14, 16, 16, 16),
+    "merge": (15, 16, 17, 18, 16),
+    "compact": (14, 14, 16, 16, 20),
+    "expire": (14, 14, 20, 20, 20),
+}
 
 
-class Counted:
-    """A store that notes what is asked of it."""
+class Distant:
+    """A store as a network away: it notes what is asked of it, and its clock moves by one with each round trip. Requests that
+    may be under way together take one; what threads of others do at the same time counts as if one waited for the other."""
 
     def __init__(self, store: MemoryFiles) -> None:
-        self._store = store
+        self._store, self._lock = store, threading.RLock()
         self.read_counts: Counter[str] = Counter()  # Of files that are there.
         self.asked: list[tuple[str, str]] = []  # (call, path), in order.
+        self.clocks: list[int] = []  # When each was answered.
+        self.requests = self.clock = 0
 
     @property
     def root(self) -> str:
         return self._store.root
 
+    def location(self, path: str) -> str:
+        return self._store.location(path)
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
-            if name == "location":
-                return self._store.location(*args)
-            for path in args[0] if name in {"read_many", "delete", "remove_empty_folders"} else args[:1]:
-                inside = path.removeprefix(f"{self.root}/")
-                self.asked.append((name, inside))
-                if name in {"read", "read_many", "open"} and self._store.exists(path):
-                    self.read_counts[inside] += 1
-            return getattr(self._store, name)(*args)
+        def call(path: str, *args: Any) -> Any:
+            self._ask(name, path)
+            return getattr(self._store, name)(path, *args)
 
         return call
+
+    def several(self, work: Callable[[Any], Any], items: Iterable[Any], threads: int = 1) -> Iterator[Any]:
+        with self._lock:
+            free = [self.clock] * IN_FLIGHT
+            made = []
+            for item in items:
+                self.clock = heapq.heappop(free)
+                made.append(work(item))
+                heapq.heappush(free, self.clock)
+            self.clock = max(free)
+        return iter(made)
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        def one(path: str) -> bytes | None:
+            self._ask("read_many", path)
+            return self._store.read(path) if self._store.exists(path) else None
+
+        return list(self.several(one, paths))
+
+    def open(self, path: str) -> Any:
+        self._ask("open", path)
+        data = self._store.read(path)
+
+        def fetch(starts: Sequence[int], ends: Sequence[int]) -> list[bytes]:
+            for place in range(len(starts)):
+                self._ask("get_range", path, trips=place == 0)
+            return [data[start:end] for start, end in zip(starts, ends, strict=True)]
+
+        return Ranges(path, len(data), fetch, data[-TAIL_BYTES:])
+
+    def create_stream(self, path: str) -> NewFile:
+        content = io.BytesIO()
+        return NewFile(path, content.write, lambda: self.write(path, content.getvalue()), content.close)
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        list(self.several(lambda path: self.write(path, files[path]), files))
+
+    write_hints = write_many
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for place, path in enumerate(paths):
+            self._ask("delete", path, trips=place % 1000 == 0)
+            self._store.delete([path])
+
+    def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
+        """Nothing, as on object storage."""
+
+    def _ask(self, name: str, path: str, trips: int = 1) -> None:
+        with self._lock:
+            inside = path.removeprefix(f"{self.root}/")
+            self.asked.append((name, inside))
+            if name in {"read", "read_many", "open"} and self._store.exists(path):
+                self.read_counts[inside] += 1
+            self.requests += trips if name == "delete" else 1
+            self.clock += trips
+            self.clocks.append(self.clock)
 
 
 def rows(*ids: int) -> pa.Table:
     return pa.table({"id": pa.array(ids), "v": ["a"] * len(ids), "p": pa.array([id % 2 for id in ids], pa.int32())})
 
 
-def world(name: str) -> tuple[Table, Counted]:
+def world(name: str) -> tuple[Table, Distant]:
     """A table of three commits to two partitions, and its store; nothing is known of it yet."""
     format, key, options = TABLES[name]
     kinds = {"id": Kind.BIGINT, "v": Kind.STRING, "p": Kind.INT}
@@ -84,15 +157,16 @@ def world(name: str) -> tuple[Table, Counted]:
     create(table, Schema(fields, partitioning=identity("p"), primary_key=key, properties=options))
     for start in (0, 10, 20):
         table.append(rows(*range(start, start + 10)))
-    counted = Counted(store)
-    return Table("t", counted, FORMATS[format](Cache())), counted
+    distant = Distant(store)
+    return Table("t", distant, FORMATS[format](Cache())), distant
 
 
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_reads_each_metadata_file_once_and_lists_the_head_once_before_its_commit(name: str, verb: str):
+def test_a_verb_reads_each_metadata_file_once_lists_the_head_once_and_waits_for_few_round_trips(name: str, verb: str):
     table, store = world(name)
     VERBS[verb](table)
+    assert store.clock <= dict(zip(TABLES, TRIPS[verb], strict=True))[name], store.asked
     often = {path: n for path, n in store.read_counts.items() if n > 1 and path.startswith(METADATA)}
     if name.startswith(
         "paimon"
@@ -106,3 +180,30 @@ def test_a_verb_reads_each_metadata_file_once_and_lists_the_head_once_before_its
         assert len([place for place in looks if place < commit]) <= (4 if verb == "expire" else 3)
     else:
         assert len(looks) <= 1
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_commit_of_an_append_waits_for_eight_round_trips(name: str):
+    table, store = world(name)
+    table.append(rows(5, 100))
+    written = [clock for (_, path), clock in zip(store.asked, store.clocks, strict=True) if path.endswith(".parquet")]
+    assert store.clock - max(written) <= 8, store.asked
+
+
+def test_small_delete_files_are_read_together():
+    table, store = world("iceberg merge-on-read")
+    table.delete("id in (0, 1, 10, 11, 20, 21)")
+    far = Distant(store._store)
+    assert Table("t", far, FORMATS["iceberg"](Cache())).scan().to_arrow().num_rows == 24
+    assert len([path for call, path in far.asked if call == "open" and path.endswith("deletes.parquet")]) == 6
+    assert far.clock <= 6, far.asked
+
+
+if __name__ == "__main__":
+    for verb in VERBS:
+        figures = []
+        for name in TABLES:
+            table, store = world(name)
+            VERBS[verb](table)
+            figures.append(f"{store.requests} / {store.clock}")
+        print(f"| {verb} | {' | '.join(figures)} |")

@@ -1,6 +1,7 @@
 """What only object storage can do wrong: services that do not keep their word, are away, or repeat a request."""
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_plain_http_is_for_reading(s3: S3Server):
     endpoint = s3.options["aws_endpoint"]
     reader = open_store(f"{endpoint}/{bucket.removeprefix('s3://')}/t", {"max_retries": "1"})
     assert reader.read("k=a b/f%20") == b"x" * 3_000_000
-    assert reader.read_many(["k=a b/f%20"] * 3) == [b"x" * 3_000_000] * 3
+    assert list(reader.read_many(["k=a b/f%20"] * 3)) == [b"x" * 3_000_000] * 3
     assert reader.exists("k=a b/f%20")
     with reader.open("k=a b/f%20") as file:
         file.seek(2_999_999)
@@ -126,6 +127,35 @@ def test_a_conditional_put_that_is_refused_says_what_the_store_said(status: int,
         assert len(puts) == (3 if status == 409 else 1)
 
 
+def test_a_service_that_throttles_is_asked_again():
+    """Every request is answered by 503 when it first comes, without effect."""
+    asked: Counter[tuple[str, str]] = Counter()
+
+    def throttling(inner: Wsgi) -> Wsgi:
+        def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            path = environ["PATH_INFO"] + environ["QUERY_STRING"].replace("%2F", "/")
+            request = environ["REQUEST_METHOD"], path.partition(".create-probe-")[0]
+            asked[request] += 1
+            if asked[request] > 1 or "/w/" not in path:
+                return inner(environ, start_response)
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            body = b"<?xml version='1.0'?><Error><Code>SlowDown</Code></Error>"
+            start_response("503 Slow Down", [("Content-Length", str(len(body)))])
+            return [body]
+
+        return app
+
+    with S3Server(throttling) as server:
+        table = Lake(f"{server.new_bucket()}/w", **server.options).create_table("a.t", pa.schema({"id": pa.int64()}))
+        made = table.append(pa.table({"id": [1]}))
+        assert made.attempts == 2, "the conditional put is the loop's to repeat"
+        assert table.scan().to_arrow().to_pydict() == {"id": [1]}
+    files = {path for method, path in asked if method == "GET" and path.endswith(".parquet")}
+    assert len(files) == 1
+    assert asked["GET", files.pop()] == 2, "one answer brings a small file"
+    assert not [path for method, path in asked if method == "HEAD" and path.endswith(".parquet")]
+
+
 def test_a_service_that_is_away_is_a_store_error():
     options = {
         "aws_endpoint": "http://127.0.0.1:9",
@@ -136,7 +166,7 @@ def test_a_service_that_is_away_is_a_store_error():
     store = open_store("s3://bucket/t", options)
     for attempt in (
         lambda: store.read("f"),
-        lambda: store.read_many(["f", "g"]),
+        lambda: list(store.read_many(["f", "g"])),
         lambda: store.exists("f"),
         lambda: store.list(""),
         lambda: store.folders(""),

@@ -9,7 +9,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakeformat import Lake
 from lakeformat.errors import InvalidInput, NoSuchFile, StoreError
 from lakeformat.storage.files import LocalFiles, open_store
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.store import Store
+from lakeformat.storage.streams import Ranges
 from tests.unit.racers import create_all
 from tests.unit.s3_server import S3Server
 
@@ -92,13 +94,61 @@ def test_a_folder_is_no_file(store: Store):
     assert not store.exists("a/b/c/d")
 
 
+def test_several_keeps_order_and_lets_few_results_wait():
+    store, begun = MemoryFiles(), []
+
+    def work(item: int) -> int:
+        begun.append(item)
+        return -item
+
+    made = store.several(work, iter(range(1000)), 4)
+    assert next(made) == 0
+    assert len(begun) <= 2 * 4 + 1
+    assert list(made) == [-item for item in range(1, 1000)]
+    assert list(store.several(work, [], 4)) == []
+    with pytest.raises(ZeroDivisionError):
+        list(store.several(lambda item: 1 // item, [1, 0, 1], 4))
+
+
+def test_ranges_are_fetched_together_once_and_not_what_is_there():
+    data, asked = bytes(range(256)) * (1 << 14), []
+
+    def fetch(starts: Sequence[int], ends: Sequence[int]) -> list[bytes]:
+        asked.append(list(zip(starts, ends, strict=True)))
+        return [data[start:end] for start, end in asked[-1]]
+
+    file = Ranges("f", len(data), fetch, data[-1000:])
+
+    def read(start: int, end: int) -> None:
+        file.seek(start)
+        assert file.read(end - start) == data[start:end]
+
+    read(len(data) - 1000, len(data))
+    assert asked == []
+    file.prefetch([(5000, 9000), (100, 200), (len(data) - 10, len(data)), (100, 200), (7, 7)])
+    assert asked == [[(100, 200), (5000, 9000)]]
+    for span in ((100, 200), (6000, 7000), (8999, 9000), (len(data) - 1, len(data))):
+        read(*span)
+    assert len(asked) == 1
+    read(150, 300)
+    read(300, 1 << 20)
+    assert asked[1:] == [[(150, 150 + (1 << 20))]]
+    file.seek(0)
+    assert file.read() == data
+    target = bytearray(300)
+    file.seek(-200, 2)
+    assert file.readinto(target) == 200
+    assert target[:200] == data[-200:]
+    assert file.read(5) == b""
+
+
 def test_read_many_keeps_order_and_says_what_is_missing(store: Store):
     for i in range(0, 100, 2):
         store.write(f"m/{i}", str(i).encode())
     expected = [str(i).encode() if i % 2 == 0 else None for i in range(100)]
-    assert store.read_many([f"m/{i}" for i in range(100)]) == expected
-    assert store.read_many([f"m/{i}" for i in range(3)]) == expected[:3]
-    assert store.read_many([]) == []
+    assert list(store.read_many([f"m/{i}" for i in range(100)])) == expected
+    assert list(store.read_many([f"m/{i}" for i in range(3)])) == expected[:3]
+    assert list(store.read_many([])) == []
 
 
 @pytest.mark.parametrize("name", AWKWARD_NAMES)
@@ -301,7 +351,7 @@ def test_empty_folders_go_and_others_stay(store: Store):
 def test_a_name_never_leaves_the_root(store: Store, name: str):
     for attempt in (
         lambda: store.read(name),
-        lambda: store.read_many([name]),
+        lambda: list(store.read_many([name])),
         lambda: store.write(name, b"x"),
         lambda: store.create(name, b"x"),
         lambda: store.create_stream(name),
@@ -370,7 +420,7 @@ def test_absolute_names_elsewhere_can_be_read(tmp_path: Path, s3: S3Server):
                 continue  # Credentials would come from the environment.
             uri = each.location("dir x/f")
             assert reader.read(uri) == b"%d" % i
-            assert reader.read_many([uri, uri + "x"]) == [b"%d" % i, None]
+            assert list(reader.read_many([uri, uri + "x"])) == [b"%d" % i, None]
             assert reader.exists(uri)
             assert reader.location(uri) == uri
             with reader.open(uri) as file:
@@ -590,6 +640,29 @@ def test_a_file_and_its_folders_are_synced_before_the_call_returns(tmp_path: Pat
     with Synced() as synced:
         write(LocalFiles(str(tmp_path / "u"), fsync=False))
     assert synced.order == [names], "unless that is turned off"
+
+
+def test_files_written_together_share_the_sync_of_their_folder_and_hints_are_not_synced(tmp_path: Path):
+    store = LocalFiles(str(tmp_path))
+    store.write("m/first", b"x")
+    with Synced() as synced:
+        store.write_many({f"m/{i}": b"x" for i in range(3)})
+    folder = os.stat(tmp_path / "m").st_ino
+    assert [each for each in synced.order if each != "replace"][-1] == folder
+    assert synced.order.count(folder) == 1
+    assert len([each for each in synced.order if each != "replace"]) == 4
+    with Synced() as synced:
+        store.write_hints({"m/LATEST": b"1"})
+    assert synced.order == ["replace"]
+    assert store.read("m/LATEST") == b"1"
+
+
+def test_an_append_takes_eight_syncs(tmp_path: Path):
+    table = Lake(tmp_path).create_table("a.t", pa.schema({"id": pa.int64()}))
+    table.append(pa.table({"id": [1]}))
+    with Synced() as synced:
+        table.append(pa.table({"id": [2]}))
+    assert len([each for each in synced.order if isinstance(each, int)]) == 8, synced.order
 
 
 class Repeated(Calls):

@@ -294,6 +294,23 @@ def live_entries(
     return by_partition(in_scope(entries, base, scope), base, predicate)
 
 
+def live_files(
+    reader: Reader, base: State, scope: Expression = ALWAYS, predicate: Expression = ALWAYS
+) -> tuple[pa.Table, pa.Table]:
+    """(`live_entries` of data for which `predicate` may be true, those of deletes), whose manifests are read together."""
+    metas = metas_of(reader, base.snapshot_document)
+    is_data = pc.equal(metas["content"], int(ManifestContent.DATA))
+    data = prune_metas(metas.filter(is_data), base, scope, predicate)
+    deletes = prune_metas(metas.filter(pc.invert(is_data)), base, scope)
+    found = read_all(reader, base, pa.concat_tables([data, deletes]))
+    found = in_scope(found.filter(pc.not_equal(found["status"], int(Status.DELETED))), base, scope)
+    holds_data = pc.equal(found["content"], int(FileContent.DATA))
+    entries, others = (
+        (found.filter(holds_data), found.filter(pc.invert(holds_data))) if len(deletes) else (found, found.slice(0, 0))
+    )
+    return by_partition(entries, base, predicate), others
+
+
 def by_partition(entries: pa.Table, base: State, predicate: Expression) -> pa.Table:
     """The entries whose partition, by whatever transforms, leaves room for a row for which `predicate` is true."""
     if predicate == ALWAYS or len(entries) == 0:

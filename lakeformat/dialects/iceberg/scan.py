@@ -64,8 +64,8 @@ def scan(
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
     """The live files that may hold a row for which `predicate` is true."""
     scope, _ = conditions.split(predicate, base.schema.partitioning.columns)
-    entries = may_hold(base, manifest.live_entries(reader, base, scope, predicate=predicate), predicate)
-    return Files(entries, manifest.live_entries(reader, base, scope, ManifestContent.DELETES))
+    entries, deletes = manifest.live_files(reader, base, scope, predicate)
+    return Files(may_hold(base, entries, predicate), deletes)
 
 
 def may_hold(base: State, entries: pa.Table, predicate: Expression) -> pa.Table:

@@ -32,7 +32,7 @@ def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since:
     if root is not None:
         document = metadata.parse_snapshot(root, f"{reader.root}/{plan.root_path}")
         is_followed = leads_to(reader, document, after)
-        if is_followed is False and reader.read_many([plan.root_path]) != [root]:
+        if is_followed is False and list(reader.read_many([plan.root_path])) != [root]:
             is_followed = None  # It expired after it was read: expiry made the gap above it.
         if is_followed and root == plan.root:
             if after is None or not _changes_index_alone(reader, plan, document):

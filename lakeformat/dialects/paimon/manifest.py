@@ -202,9 +202,8 @@ def read_metas(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
     """All manifests of a snapshot, older before newer: its base list, then its delta list."""
     if document is None:
         return EMPTY_METAS
-    return pa.concat_tables(
-        [read_list(reader, document["baseManifestList"]), read_list(reader, document["deltaManifestList"])]
-    )
+    lists = (document["baseManifestList"], document["deltaManifestList"])
+    return pa.concat_tables([EMPTY_METAS, *read_lists(reader, [name for name in lists if name])])
 
 
 def read_all(reader: Reader, metas: pa.Table) -> list[pa.Table]:

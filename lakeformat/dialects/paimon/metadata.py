@@ -7,7 +7,7 @@ import datetime
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import UnionType
 from typing import Any
@@ -106,11 +106,17 @@ def load(reader: Reader, version: int, known: State | None = None) -> State:
     Of `known`, what was loaded before, the schema counts if its snapshot is still there. That is read again: a rollback by
     other engines frees numbers, and the next commits take them.
     """
+    if known is not None and known.newest is None and known.version == version > 0:
+        path = snapshot_path(version)
+        (data, next_schema) = reader.read_many([path, schema_path(known.schema.id + 1)])
+        if data is None:
+            raise NoSuchFile(f"{reader.root}/{path}: no such file")
+        if _snapshot(reader, version, data) == known.document:
+            if next_schema is None:
+                return State(version, known.schema, known.document, known.schemas)
+            after = newest_schema_after(reader, known.schema)
+            return State(version, after, known.document, {after.id: after})
     document = None if version == 0 else read_snapshot(reader, version)
-    if known is not None and known.newest is None and document is not None and document == known.document:
-        after = newest_schema_after(reader, known.schema)
-        schemas = known.schemas if after is known.schema else {after.id: after}
-        return State(version, after, document, schemas)
     newest = newest_schema(reader, 0 if document is None else document["schemaId"])
     if newest is None:
         return NOTHING
@@ -206,11 +212,11 @@ def is_table(reader: Reader) -> bool:
 
 def newest_schema(reader: Reader, at_least: int = 0) -> Schema | None:
     """The schema with the highest id. Probes upward from `at_least`; lists the folder when that is not there."""
-    try:
-        return newest_schema_after(reader, read_schema(reader, at_least))
-    except NoSuchFile:
+    first, after = read_schemas(reader, [at_least, at_least + 1])
+    if first is None:
         ids = schema_ids(reader)
         return read_schema(reader, ids[-1]) if ids else None
+    return first if after is None else newest_schema_after(reader, after)
 
 
 def newest_schema_after(reader: Reader, schema: Schema) -> Schema:
@@ -231,10 +237,20 @@ def schema_path(schema_id: int) -> str:
 
 
 def read_schema(reader: Reader, schema_id: int) -> Schema:
-    path = schema_path(schema_id)
-    found = parse_schema(reader.read(path), f"{reader.root}/{path}")
+    return _schema(reader, schema_id, reader.read(schema_path(schema_id)))
+
+
+def read_schemas(reader: Reader, ids: Sequence[int]) -> list[Schema | None]:
+    """Schemas in order, read together; None for one that is not there."""
+    found = zip(ids, reader.read_many([schema_path(i) for i in ids]), strict=True)
+    return [None if data is None else _schema(reader, i, data) for i, data in found]
+
+
+def _schema(reader: Reader, schema_id: int, data: bytes) -> Schema:
+    where = f"{reader.root}/{schema_path(schema_id)}"
+    found = parse_schema(data, where)
     if found.id != schema_id:
-        raise CorruptFile(f"{reader.root}/{path}: says that it is schema {found.id}")
+        raise CorruptFile(f"{where}: says that it is schema {found.id}")
     return found
 
 
@@ -787,8 +803,12 @@ def _operation_id(user: str, identifier: int) -> str:
 
 
 def _historical(reader: Reader, document: dict[str, Any]) -> State:
-    schema = read_schema(reader, document["schemaId"])
-    return State(document["id"], schema, document, {schema.id: schema}, newest_schema_after(reader, schema))
+    id = document["schemaId"]
+    schema, after = read_schemas(reader, [id, id + 1])
+    if schema is None:
+        raise NoSuchFile(f"{reader.root}/{schema_path(id)}: no such file")
+    newest = schema if after is None else newest_schema_after(reader, after)
+    return State(document["id"], schema, document, {schema.id: schema}, newest)
 
 
 def _numbered(reader: Reader, folder: str, prefix: str) -> list[int]:

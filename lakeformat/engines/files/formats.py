@@ -18,4 +18,13 @@ def opened(store: Reader, path: str, format: str) -> Any:
     if format not in FORMATS:
         raise UnsupportedFeature(f"{path}: file format {format!r} cannot be read; known are {', '.join(FORMATS)}")
     source = store.open(path)
-    return FORMATS[format].File(source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, "r"), path)
+    if not isinstance(source, pa.NativeFile):
+        source = _Ranged(source) if hasattr(source, "prefetch") else pa.PythonFile(source, "r")
+    return FORMATS[format].File(source, path)
+
+
+class _Ranged(pa.PythonFile):
+    """A file for Arrow, which can fetch ranges together."""
+
+    def __init__(self, source: Any) -> None:
+        self.prefetch = source.prefetch

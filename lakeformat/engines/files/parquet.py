@@ -41,9 +41,9 @@ class File:
 
     def __init__(self, source: Any, path: str) -> None:
         self._source, self._path = source, path
-        # Reading ahead takes whole row groups into memory, and saves requests only where there are any.
-        ahead = not isinstance(source, pa.OSFile)
-        self._options = {"page_checksum_verification": True, "pre_buffer": ahead}
+        # Arrow's own reading ahead goes through Python one range after the other; `Ranges` fetches them together.
+        self._prefetch = getattr(source, "prefetch", None)
+        self._options = {"page_checksum_verification": True, "pre_buffer": False}
         self._file = pq.ParquetFile(source, **self._options)
         self.row_count: int | None = self._file.metadata.num_rows
 
@@ -96,6 +96,8 @@ class File:
         )
         for run, rows in self._runs(groups, leaves, batch_rows):
             position = int(starts[run[0]])
+            if self._prefetch is not None and rows == batch_rows:
+                self._prefetch([_span(metadata.row_group(i).column(leaf)) for i in run for leaf in leaves])
             for batch in self._run(run, columns, fields, rows, rows < batch_rows, far_as_null):
                 yield position, batch
                 position += batch.num_rows
@@ -467,8 +469,10 @@ def _leaf_paths(type: pa.DataType, path: str) -> list[str]:
 
 
 def _split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
-    offsets = []
-    for i in range(metadata.num_row_groups):
-        first = metadata.row_group(i).column(0)
-        offsets.append(min(filter(None, (first.dictionary_page_offset, first.data_page_offset))))
-    return tuple(offsets)
+    return tuple(_span(metadata.row_group(i).column(0))[0] for i in range(metadata.num_row_groups))
+
+
+def _span(chunk: Any) -> tuple[int, int]:
+    """Where the bytes of a column chunk start and end."""
+    start = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)))
+    return start, start + chunk.total_compressed_size

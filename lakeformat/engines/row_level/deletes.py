@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,14 +42,23 @@ def of(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> Gone:
     return Gone(positions(store, path, deletes), _keys(store, deletes))
 
 
+def load(store: Reader, files: Collection[DeleteFile]) -> None:
+    """Read delete files together, for those who ask for them one after the other."""
+    if len(files) > 1:
+        for _ in store.several(partial(_loaded, store), files):
+            pass
+
+
+def _loaded(store: Reader, file: DeleteFile) -> Any:
+    return _CACHE.get(store, file, _READ[file.content])
+
+
 def positions(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> np.ndarray:
     """The positions in the data file `path` that `deletes` name, ascending and once each."""
     found = []
     for each in deletes:
-        if each.content is Content.DELETION_VECTORS:
-            found.append(_CACHE.get(store, each, _read_vector).of(path))
-        elif each.content is Content.POSITION_DELETES:
-            found.append(_CACHE.get(store, each, _read_positions).of(path))
+        if each.content is not Content.EQUALITY_DELETES:
+            found.append(_loaded(store, each).of(path))
     if len(found) < 2:
         return found[0] if found else _NONE
     return np.unique(np.concatenate(found))
@@ -167,7 +177,7 @@ class _Cache:
 
     def keys(self, store: Reader, fields: tuple[Field, ...], files: tuple[DeleteFile, ...]) -> KeySet:
         def make() -> KeySet:
-            tables = [self.get(store, each, _read_keys) for each in files]
+            tables = [_loaded(store, each) for each in files]
             table = pa.concat_tables(tables)
             return KeySet(fields, [column.combine_chunks() for column in table.columns])
 
@@ -204,3 +214,8 @@ def _read(store: Reader, file: DeleteFile, read: Callable[[Reader, DeleteFile], 
 
 
 _CACHE = _Cache(256 << 20)
+_READ = {
+    Content.DELETION_VECTORS: _read_vector,
+    Content.POSITION_DELETES: _read_positions,
+    Content.EQUALITY_DELETES: _read_keys,
+}
