@@ -241,7 +241,8 @@ class TableOptions:
     metadata_iceberg_compaction_max_file_num = Option("metadata.iceberg.compaction.max.file-num", integer, 50)
     metadata_iceberg_delete_after_commit = Option("metadata.iceberg.delete-after-commit.enabled", boolean, True)
     metadata_iceberg_format_version = Option("metadata.iceberg.format-version", _iceberg_version, 2)
-    metadata_iceberg_manifest_compression = Option("metadata.iceberg.manifest-compression", _iceberg_codec, "snappy")
+    # Java's default is snappy, which pyiceberg reads only with a library more; all read gzip.
+    metadata_iceberg_manifest_compression = Option("metadata.iceberg.manifest-compression", _iceberg_codec, "gzip")
     metadata_iceberg_previous_versions_max = Option("metadata.iceberg.previous-versions-max", _count, 0)
     metadata_iceberg_storage = Option("metadata.iceberg.storage", _iceberg_storage, "disabled")
     metadata_iceberg_storage_location = Option[str | None](
