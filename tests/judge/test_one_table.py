@@ -1,8 +1,8 @@
 """One table in two formats: pyiceberg, DuckDB and Iceberg's own runtime read a Paimon table's Iceberg metadata row for row after
 each verb, and Paimon's engines go on with the table.
 
-Known gaps of the judges: DuckDB 1.5.5 has no deletion vectors, and pyiceberg 0.12 wants these in Puffin files of their own, which Paimon's
-index files are not; so does nobody ask of Iceberg's runtime.
+Known gaps of the judges: DuckDB 1.5.5 has no deletion vectors, and pyiceberg 0.12 wants these in Puffin files, which Paimon's index
+files are not; Iceberg's own runtime reads them where the entry says that they lie.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from lakeformat.table import Table, create
 from tests.simulation.failing import NthCallFails, faults, holding
 from tests.simulation.turns import FaultyStore, Turns
 
+GOLDEN = Path(__file__).parent.parent / "golden" / "one_table"
 AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
 HERE = {"metadata.iceberg.storage": "table-location"}
 VECTORS = {
@@ -270,10 +272,38 @@ def test_metadata_that_java_wrote_is_gone_on_from():
             "last-partition-id", "sort-orders", "default-sort-order-id", "snapshots", "current-snapshot-id")}  # fmt: skip
     said["snapshots"][0]["summary"] = {"operation": "append"}
     table._store.write(path, json.dumps(said).encode())
+    table.create_tag("one")
+    assert "one" in document(table)["refs"]
+    table._store.write(path, json.dumps(said).encode())
+    table.delete("id = 1")
     table.append(data(3))
     require_same(table)
     assert document(table)["table-uuid"] == uuid
-    assert [s["snapshot-id"] for s in document(table)["snapshots"]] == [1, 2]
+    assert [s["snapshot-id"] for s in document(table)["snapshots"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("name", "place", "ids"), [("append", "t", [1, 2, 4, 5]), ("keyed", "p", [1, 2, 3, 4])])
+def test_paimons_java_engine_is_read_and_gone_on_from(name, place, ids):
+    """Tables of paimon-bundle 1.3.1, with its Iceberg metadata."""
+    store = MemoryFiles(f"file:/golden/db.db/{place}")
+    with zipfile.ZipFile(GOLDEN / f"{name}.zip") as packed:
+        for each in packed.namelist():
+            store.write(each, packed.read(each))
+    table = Table("t", store, Paimon())
+    before = document(table)
+    assert sorted(json.loads(row)["id"] for row in seen(shown(table))) == ids
+    require_same(table, history=False)
+    new = {"id": [2, 9], "v": ["new", "new"], "dt": ["x", "y"], "ts": pa.array([0, 0], pa.timestamp("us"))}
+    table.upsert(pa.table(new)) if name == "keyed" else table.append(pa.table(new))
+    require_same(table, history=name == "append")
+    table.delete("id = 4")
+    table.compact(full=True)
+    table.create_tag("ours")
+    require_same(table, history=False)
+    after = document(table)
+    assert after["table-uuid"] == before["table-uuid"]
+    assert after["location"] == before["location"]
+    assert {s["snapshot-id"] for s in before["snapshots"]} <= {s["snapshot-id"] for s in after["snapshots"]}
 
 
 def test_switched_on_later_it_shows_all_there_is():

@@ -5,7 +5,7 @@ Numbers are the followed table's: of documents, snapshots and sequences (paimon:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -87,19 +87,27 @@ def changes(reader: Reader, start: State, published: Published) -> tuple[pa.Tabl
     """(new entries, live ones that go): what `published` says, where `start` does not show it already."""
     empty = manifest.read_all(reader, start, manifest.EMPTY_METAS)
     number = published.snapshot.id
-    came = pa.concat_tables([empty, *(_entries(start, each, number, empty.schema) for each in published.added)])
+    said, here = f"{published.location}/", f"{start.document['location']}/"  # Engines spell one place in several ways.
+
+    def spelled(paths: Any) -> Any:
+        return paths if said == here else pc.replace_substring(paths, said, here, max_replacements=1)
+
+    def entries(files: PublishedFiles) -> pa.Table:
+        return _entries(start, files, number, empty.schema, spelled)
+
+    came = pa.concat_tables([empty, *map(entries, published.added)])
     went = empty
     if published.removed is None or len(published.removed):
         live = manifest.live_entries(reader, start)
         stays = pc.is_in(live["file_path"], value_set=came["file_path"].combine_chunks())
         goes = pc.invert(stays)
         if published.removed is not None:
-            goes = pc.and_(goes, pc.is_in(live["file_path"], value_set=published.removed))
+            goes = pc.and_(goes, pc.is_in(live["file_path"], value_set=spelled(published.removed)))
         went = live.filter(goes)
         came = came.filter(pc.invert(pc.is_in(came["file_path"], value_set=live["file_path"].combine_chunks())))
     if published.vectors is not None:
         there = manifest.live_entries(reader, start, content=ManifestContent.DELETES)
-        now = _entries(start, published.vectors, number, empty.schema)
+        now = entries(published.vectors)
         ours, theirs = _vectors(now), _vectors(there)
         came = pa.concat_tables([came, now.filter(pc.invert(pc.is_in(ours, value_set=theirs)))])
         went = pa.concat_tables([went, there.filter(pc.invert(pc.is_in(theirs, value_set=ours)))])
@@ -142,6 +150,7 @@ def _document(base: State, published: Published) -> dict[str, Any]:
 
 
 def _with_today(document: dict[str, Any], published: Published) -> dict[str, Any]:
+    document.setdefault("metadata-log", [])  # Paimon's Java engines keep none.
     known = {s["schema-id"] for s in document["schemas"]}
     emitted = [_emitted(each) for each in published.schemas if each.id not in known]
     document["schemas"] = [*document["schemas"], *emitted]
@@ -162,7 +171,9 @@ def _typed(field: Field) -> Field:
     return replace(field, type=types.iceberg_type(field.type), default=None, initial=None)
 
 
-def _entries(start: State, files: PublishedFiles, number: int, schema: pa.Schema) -> pa.Table:
+def _entries(
+    start: State, files: PublishedFiles, number: int, schema: pa.Schema, spelled: Callable[[Any], Any]
+) -> pa.Table:
     """Files as rows of entries that came with the snapshot `number`. Their numbers stand in them, as Paimon reads them."""
     table, count = files.table, len(files.table)
     is_vector = "of" in table.column_names
@@ -172,7 +183,7 @@ def _entries(start: State, files: PublishedFiles, number: int, schema: pa.Schema
     columns: dict[str, pa.Array] = {name: pa.array(np.full(count, int(value))) for name, value in one.items()}
     columns["file_format"] = pa.array(["PUFFIN" if is_vector else "PARQUET"] * count, pa.string())
     columns |= {
-        name: table[given]
+        name: spelled(table[given]) if given in ("path", "of") else table[given]
         for name, given in {
             "file_path": "path",
             "record_count": "row_count",

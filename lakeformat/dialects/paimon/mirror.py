@@ -72,14 +72,14 @@ def published(reader: Reader, base: State, known: Snapshot | None, schema_id: in
         ]
         added, gone = manifest.fold(tables)
         # A file that moves to another level goes and comes under one name.
-        removed = pa.array([reader.location(path) for path in scan.paths(gone, schema).to_pylist()], pa.string())
+        removed = _locations(reader, scan.paths(gone, schema))
     index = document.get("indexManifest")
     same_index = between is not None and since is not None and index == documents[since].get("indexManifest")
     kind = OperationKind.OVERWRITE
     if between and not schema.primary_key and all(each["commitKind"] == "COMPACT" for each in between):
         kind = OperationKind.COMPACT
     return Published(
-        location=reader.root,
+        location=_spelled(reader.root),
         format_version=place.format_version,
         snapshot=metadata.to_snapshot(document),
         identity=document["deltaManifestList"],
@@ -171,7 +171,7 @@ def _vectors(reader: Reader, base: State) -> PublishedFiles:
             "_EXTERNAL_PATH": pa.nulls(len(at), pa.string()),
         }
     )
-    files = pa.array([reader.location(path) for path in manifest.index_paths(index)], pa.string())
+    files = _locations(reader, pa.array(manifest.index_paths(index), pa.string()))
     columns = {
         "path": files.take(at),
         "row_count": vectors["cardinality"],
@@ -184,7 +184,12 @@ def _vectors(reader: Reader, base: State) -> PublishedFiles:
 
 
 def _locations(reader: Reader, paths: pa.Array) -> pa.Array:
-    return pa.array([reader.location(path) for path in paths.to_pylist()], pa.string())
+    return pa.array([_spelled(reader.location(path)) for path in paths.to_pylist()], pa.string())
+
+
+def _spelled(uri: str) -> str:
+    """As Paimon's Java engines spell it: they know a file that they have listed by its text."""
+    return f"file:{uri.removeprefix('file://')}" if uri.startswith("file:///") else uri
 
 
 def _partitions(entries: pa.Table, schema: Schema) -> dict[str, pa.Array]:

@@ -154,7 +154,12 @@ def _iceberg_version(key: str, text: str) -> int:
 
 
 def _iceberg_codec(key: str, text: str) -> str:
-    return _one_of("snappy", "gzip", "zstd", "uncompressed", "none")(key, text)
+    """As Iceberg's own option calls it; Paimon says Avro's names."""
+    known = {"deflate": "gzip", "snappy": "snappy", "zstandard": "zstd", "null": "none"}
+    codec = _avro_codec(key, text)
+    if codec not in known:
+        raise InvalidInput(f"option {key!r} is {text!r}; Iceberg's readers know deflate, snappy, zstd and none")
+    return known[codec]
 
 
 class Option(Generic[V]):
@@ -241,7 +246,7 @@ class TableOptions:
     metadata_iceberg_compaction_max_file_num = Option("metadata.iceberg.compaction.max.file-num", integer, 50)
     metadata_iceberg_delete_after_commit = Option("metadata.iceberg.delete-after-commit.enabled", boolean, True)
     metadata_iceberg_format_version = Option("metadata.iceberg.format-version", _iceberg_version, 2)
-    # Java's default is snappy, which pyiceberg reads only with a library more; all read gzip.
+    # Java's default is snappy, which pyiceberg reads only with a library more; all read deflate.
     metadata_iceberg_manifest_compression = Option("metadata.iceberg.manifest-compression", _iceberg_codec, "gzip")
     metadata_iceberg_previous_versions_max = Option("metadata.iceberg.previous-versions-max", _count, 0)
     metadata_iceberg_storage = Option("metadata.iceberg.storage", _iceberg_storage, "disabled")
