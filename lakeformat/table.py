@@ -27,6 +27,7 @@ from lakeformat.dialects.dialect import (
     Format,
     Manifests,
     Mirrored,
+    Relocatable,
     Upkept,
 )
 from lakeformat.engines.choose import engine_for
@@ -34,7 +35,8 @@ from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.inspect import Inspect
-from lakeformat.maintenance import compact, expire, mirror, sweep
+from lakeformat.maintenance import compact, expire, mirror, relocate, sweep
+from lakeformat.maintenance.relocate import Relocated
 from lakeformat.model import evolution
 from lakeformat.model import nanoseconds as fine
 from lakeformat.model.operation import (
@@ -605,6 +607,32 @@ class Table:
         """Note the figures of each partition at a snapshot (rows, files, deletes, the last change) in a Parquet file with the
         table, from its metadata alone. Returns the file's location; None for a table without a snapshot."""
         return self._analyze("partition", snapshot_id, id, analyze.partitions)
+
+    def rewrite_table_path(
+        self,
+        source_prefix: str,
+        target_prefix: str,
+        *,
+        start_version: str | None = None,
+        end_version: str | None = None,
+        staging: str | None = None,
+    ) -> Relocated:
+        """Make a copy of an Iceberg table at another prefix ready: metadata files, manifests and position deletes that say the new
+        paths are written below the folder `staging` (by default one beside the metadata), and a CSV list names every file of the
+        copy: where it is, and where it is copied to. Copying is left to a tool for that; the table itself is not changed.
+
+        `start_version`, `end_version`: names of metadata files; with a start, only what came after it is in the list.
+        """
+        for name, value in (("source_prefix", source_prefix), ("target_prefix", target_prefix)):
+            arguments.text(name, value)
+        view = self._view()
+        if not isinstance(view, Relocatable):
+            raise UnsupportedFeature(
+                f"{self.uri}: a {view.format.capitalize()} table names its files relative to its folder: copy the folder"
+            )
+        found = view.relocation(source_prefix, target_prefix, start_version, end_version)
+        place = staging or f"{self._store.location('metadata')}/copy-table-staging-{uuid.uuid4()}"
+        return relocate.relocate(self._store, found, place)
 
     def _analyze(
         self, of: str, snapshot_id: int | None, id: str | None, work: Callable[[Change], Operation]

@@ -525,6 +525,47 @@ class Statistics(Protocol):
         ...
 
 
+class Relocation(Protocol):
+    """A table as it would be below another prefix, `target`. Paths are absolute."""
+
+    @property
+    def target(self) -> str: ...
+    @property
+    def latest(self) -> str:
+        """The name of its newest metadata file."""
+        ...
+
+    def moved(self, path: str) -> str:
+        """A path at the target; raises `InvalidInput` for what does not lie below the source."""
+        ...
+
+    def moved_all(self, paths: pa.Array) -> pa.Array: ...
+    def position_deletes(self) -> list[tuple[str, str]]:
+        """(path, format) of the delete files that name data files by their paths; "puffin": deletion vectors."""
+        ...
+
+    def vectors(self, data: bytes, path: str) -> bytes:
+        """A file of deletion vectors as it would be."""
+        ...
+
+    def files(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
+        """Metadata as it would be, by path at the target; `sizes` are those of the new position delete files by their old paths."""
+        ...
+
+    def copies(self) -> list[str]:
+        """The files that stay as they are."""
+        ...
+
+
+@runtime_checkable
+class Relocatable(Protocol):
+    """Metadata that names files by absolute paths."""
+
+    def relocation(self, source: str, target: str, start: str | None, end: str | None) -> Relocation:
+        """The table below another prefix: the versions after `start` (a metadata file), up to `end`."""
+        ...
+
+
 @runtime_checkable
 class Adoption(Protocol):
     """Files of others that can become the table's where they are."""

@@ -543,6 +543,14 @@ def _partition_stats(call: Call) -> Result:
     return told({"partition_statistics_file": pa.string()}, [(table.compute_partition_stats(snapshot_id),)])
 
 
+def _rewrite_path(call: Call) -> Result:
+    table, source, target = call.table(), str(call.need("source_prefix")), str(call.need("target_prefix"))
+    start, end, staging = call.take("start_version"), call.take("end_version"), call.take("staging_location")
+    call.close()
+    made = table.rewrite_table_path(source, target, start_version=start, end_version=end, staging=staging)
+    return _ok(latest_version=made.latest, file_list_location=made.file_list)
+
+
 def _register(call: Call) -> Result:
     name, location = str(call.need("table")), str(call.need("metadata_file"))
     call.close()
@@ -626,6 +634,9 @@ _ICEBERG: Mapping[str, Procedure] = {
     "rewrite_position_delete_files": Procedure(("table", "options", "where"), _position_deletes),
     "compute_table_stats": Procedure(("table", "snapshot_id", "columns"), _table_stats),
     "compute_partition_stats": Procedure(("table", "snapshot_id"), _partition_stats),
+    "rewrite_table_path": Procedure(
+        ("table", "source_prefix", "target_prefix", "start_version", "end_version", "staging_location"), _rewrite_path
+    ),
     "register_table": Procedure(("table", "metadata_file"), _register),
     "ancestors_of": Procedure(("table", "snapshot_id"), _ancestors),
     "create_changelog_view": Procedure(

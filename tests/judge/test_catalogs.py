@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -105,3 +106,23 @@ def test_files_outside_the_tables_folder_are_read_and_continued(engines: dict, t
     seen_by_all(engines, lake, table, [[1, "a"], [3, "c"]])
     live = {path.split("/data/")[1] for path in table.inspect.files()["path"].to_pylist()}
     assert {str(p.relative_to(tmp_path / "data")) for p in (tmp_path / "data").rglob("*.parquet")} == live
+
+
+def test_a_copy_at_another_prefix_is_read_by_all(engines: dict, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "w"), catalog="sql")
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    properties = {"write.delete.mode": "merge-on-read"}
+    table = lake.create_table("by.own", schema, format="iceberg", partition_by=["bucket(2, id)"], properties=properties)
+    table.append(pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]}))
+    table.delete("id = 2")
+    made = table.rewrite_table_path(table.uri, f"file://{tmp_path}/copy")
+    for line in Path(made.file_list.removeprefix("file://")).read_text().splitlines():
+        source, target = (Path(each.removeprefix("file://")) for each in line.split(","))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    shutil.rmtree(table.uri.removeprefix("file://"))
+    lake.drop_table("by.own")
+    copy = lake.register_table("by.copy", f"{tmp_path}/copy/metadata/{made.latest}")
+    seen_by_all(engines, lake, copy, [[1, "a"], [3, "c"]])
+    engines["pyiceberg"].ask(verb="continue", warehouse=lake.uri, name="by.copy", fields=FIELDS, rows=[[4, "d"]])
+    seen_by_all(engines, lake, copy, [[1, "a"], [3, "c"], [4, "d"]])

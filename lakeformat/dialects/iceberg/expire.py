@@ -107,9 +107,9 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
     if not now.exists:
         raise CorruptTable(f"{reader.root} has no metadata; orphans cannot be distinguished from files in use")
     try:
-        used = [*_reached(reader, now, list(metadata.snapshots(now).values()))]
+        used = [*reached(reader, now, list(metadata.snapshots(now).values()))]
         for other in metadata.others(reader):
-            used += _reached(reader, other, list(metadata.snapshots(other).values()), missing_ok=True)
+            used += reached(reader, other, list(metadata.snapshots(other).values()), missing_ok=True)
     except NoSuchFile as error:
         raise CorruptTable(f"{reader.root}: {error}; orphans cannot be distinguished from files in use") from error
     paths = {_relative(reader, p) for group in used for p in group.to_pylist()}
@@ -127,20 +127,20 @@ def everything(reader: Reader) -> Expiry:
     with suppress(NoSuchFile, CorruptTable, UnsupportedFeature):
         base = metadata.newest(reader)
     listed = [f.path for f in _listed(reader, base)]
-    documents, reached, places = [], [], metadata.places(base)
+    documents, names, places = [], [], metadata.places(base)
     try:
         now = metadata.newest(reader)
         documents = [_relative(reader, path) for path in metadata.named_documents(now)] if now.location else []
-        found = _reached(reader, now, list(metadata.snapshots(now).values()), missing_ok=True)
-        reached = [_relative(reader, path) for group in found for path in group.to_pylist()]
+        found = reached(reader, now, list(metadata.snapshots(now).values()), missing_ok=True)
+        names = [_relative(reader, path) for group in found for path in group.to_pylist()]
     except (NoSuchFile, CorruptTable, UnsupportedFeature) as error:
         # Either this was asked before and is gone already, or it cannot be read: names have to do.
         log.info("%s: %s; files of the table are known by their names alone", reader.root, error)
-    if outside := [path for path in (*reached, *documents) if not _is_within(path, places)]:
+    if outside := [path for path in (*names, *documents) if not _is_within(path, places)]:
         log.warning("%s: %d files outside the table stay, e.g. %s", reader.root, len(outside), outside[0])
-    inside = (*tables_below(listed), *_tables_around(reader, reached))
+    inside = (*tables_below(listed), *_tables_around(reader, names))
     folder = metadata.metadata_folder(base)
-    own = {path for path in listed if _is_own(path, folder)} | {*reached, *documents}
+    own = {path for path in listed if _is_own(path, folder)} | {*names, *documents}
     own = {path for path in own if _is_within(path, places) and not path.startswith(inside)}
     beside = {path for path in own if not path.startswith(tuple(f"{each}/" for each in _folders(base)))}
     own = (own & set(listed)) | {path for path in beside if reader.exists(path)}
@@ -150,6 +150,30 @@ def everything(reader: Reader) -> Expiry:
     waves = (first, data, own - last - first - data, last & own)
     folders = sorted({path.rpartition("/")[0] for path in own if not is_absolute(path)} - {""}, reverse=True)
     return Expiry((), tuple(tuple(sorted(wave)) for wave in waves if wave), folders=tuple(folders))
+
+
+def reached(
+    reader: Reader, base: State, snapshots: Sequence[Mapping[str, Any]], missing_ok: bool = False
+) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
+    """Paths of (data and delete files that are live, manifests, manifest lists, statistics) of these snapshots."""
+    lists = [s["manifest-list"] for s in snapshots if "manifest-list" in s]
+    # An expiry that was cut short may have got as far as its lists; a snapshot that stays may not lack its own.
+    tables = manifest.read_lists(reader, lists, missing_ok)
+    embedded = pa.array([path for s in snapshots for path in s.get("manifests") or ()], pa.string())  # Of version 1.
+    listed = pa.concat_tables([manifest.EMPTY_METAS, *tables])["manifest_path"].combine_chunks()
+    manifests = pc.unique(pa.concat_arrays([listed, embedded]))
+    live = [pa.array([], pa.string())]
+    for table in manifest.read_raw(reader, manifests.to_pylist(), missing_ok):
+        there = table.filter(pc.not_equal(table["status"], int(Status.DELETED)))
+        live.append(there["file_path"].combine_chunks())
+    ids = {s["snapshot-id"] for s in snapshots}
+    statistics = [
+        s["statistics-path"]
+        for key in ("statistics", "partition-statistics")
+        for s in base.document.get(key) or ()
+        if s["snapshot-id"] in ids
+    ]
+    return pc.unique(pa.concat_arrays(live)), manifests, pa.array(lists, pa.string()), pa.array(statistics, pa.string())
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -183,37 +207,13 @@ def _unreachable(reader: Reader, before: State, after: State) -> Expiry:
     """What the snapshots that are gone reached, and those that are there do not: data first, then what names it."""
     there = metadata.snapshots(after)
     gone = [s for i, s in metadata.snapshots(before).items() if i not in there]
-    lost, used = _reached(reader, before, gone, missing_ok=True), _reached(reader, after, list(there.values()))
+    lost, used = reached(reader, before, gone, missing_ok=True), reached(reader, after, list(there.values()))
     waves, places = [], metadata.places(after)
     for old, new in zip(lost, used, strict=True):
         free = old.filter(pc.invert(pc.is_in(old, value_set=new)))
         inside = (_relative(reader, path) for path in free.to_pylist())
         waves.append(tuple(path for path in inside if _is_within(path, places)))
     return Expiry(tuple(s["snapshot-id"] for s in gone), tuple(waves))
-
-
-def _reached(
-    reader: Reader, base: State, snapshots: Sequence[Mapping[str, Any]], missing_ok: bool = False
-) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
-    """Paths of (data and delete files that are live, manifests, manifest lists, statistics) of these snapshots."""
-    lists = [s["manifest-list"] for s in snapshots if "manifest-list" in s]
-    # An expiry that was cut short may have got as far as its lists; a snapshot that stays may not lack its own.
-    tables = manifest.read_lists(reader, lists, missing_ok)
-    embedded = pa.array([path for s in snapshots for path in s.get("manifests") or ()], pa.string())  # Of version 1.
-    listed = pa.concat_tables([manifest.EMPTY_METAS, *tables])["manifest_path"].combine_chunks()
-    manifests = pc.unique(pa.concat_arrays([listed, embedded]))
-    live = [pa.array([], pa.string())]
-    for table in manifest.read_raw(reader, manifests.to_pylist(), missing_ok):
-        there = table.filter(pc.not_equal(table["status"], int(Status.DELETED)))
-        live.append(there["file_path"].combine_chunks())
-    ids = {s["snapshot-id"] for s in snapshots}
-    statistics = [
-        s["statistics-path"]
-        for key in ("statistics", "partition-statistics")
-        for s in base.document.get(key) or ()
-        if s["snapshot-id"] in ids
-    ]
-    return pc.unique(pa.concat_arrays(live)), manifests, pa.array(lists, pa.string()), pa.array(statistics, pa.string())
 
 
 def _relative(reader: Reader, path: str) -> str:

@@ -608,6 +608,16 @@ def emit(
     return Manifests(files, pa.concat_tables(metas))
 
 
+def encode(entries: pa.Table, base: State, spec: Spec, version: int, head: Mapping[str, bytes]) -> bytes:
+    """Entries as `parse` gives them, nothing inherited, -> a manifest with the key-value metadata `head`."""
+    for id, kind in zip(spec.field_ids, spec.types, strict=True):
+        name = f"p{id}"
+        held = _partition_values(entries, name, to_arrow(kind))
+        entries = entries.drop_columns([name]) if name in entries.column_names else entries
+        entries = entries.append_column(name, held)
+    return avro.encode(_nest(entries, spec, version), _entry_schema(spec, version), _codec(base.schema), dict(head))
+
+
 def numbered(metas: pa.Table, first_row_id: int) -> tuple[pa.Table, int]:
     """(manifests of which those of data that had no row ids have them, how many ids that took): each as many as it has rows,
     in their order (spec, First Row ID Assignment)."""
@@ -694,15 +704,19 @@ def _inherited(table: pa.Table, base: State, meta: Mapping[str, Any], place: int
     names = list(ENTRY.names)
     for id, kind in _partition_types(base).items():
         name, target = f"p{id}", to_arrow(kind)
-        held = table[name] if name in table.column_names else pa.nulls(len(table), target)
-        if pa.types.is_integer(held.type) and pa.types.is_date(target):
-            held = held.cast(pa.int32())
-        if pa.types.is_fixed_size_binary(held.type) and not pa.types.is_fixed_size_binary(target):
-            held = held.cast(pa.binary())
-        arrays.append(held.cast(target))
+        arrays.append(_partition_values(table, name, target))
         names.append(name)
     arrays += [pa.array(np.full(len(table), each, np.int32)) for each in (spec_id, place)]
     return pa.table(arrays, names=[*names, "_spec", "_manifest"])
+
+
+def _partition_values(table: pa.Table, name: str, target: pa.DataType) -> pa.ChunkedArray:
+    held = table[name] if name in table.column_names else pa.nulls(len(table), target)
+    if pa.types.is_integer(held.type) and pa.types.is_date(target):
+        held = held.cast(pa.int32())
+    if pa.types.is_fixed_size_binary(held.type) and not pa.types.is_fixed_size_binary(target):
+        held = held.cast(pa.binary())
+    return held.cast(target)
 
 
 def _row_ids(table: pa.Table, meta: Mapping[str, Any]) -> pa.ChunkedArray:

@@ -12,7 +12,17 @@ import pyarrow as pa
 from lakeformat.codec.pruning import Bounds
 from lakeformat.codec.theta import Sketch
 from lakeformat.dialects.dialect import TableView
-from lakeformat.dialects.iceberg import compaction, conflict, expire, lineage, manifest, metadata, mirror, statistics
+from lakeformat.dialects.iceberg import (
+    compaction,
+    conflict,
+    expire,
+    lineage,
+    manifest,
+    metadata,
+    mirror,
+    relocate,
+    statistics,
+)
 from lakeformat.dialects.iceberg import inspect as inspections
 from lakeformat.dialects.iceberg import layout as layouts
 from lakeformat.dialects.iceberg import plan as plans
@@ -41,7 +51,7 @@ from lakeformat.storage.store import Listed
 @dataclass(frozen=True, slots=True)
 class IcebergView(TableView[State]):
     """See `dialects.dialect.View`, and for what Iceberg alone has `Adoption`, `Follower`, `Manifests`,
-    `Statistics` and `DeletesByKey`."""
+    `Statistics`, `Relocatable` and `DeletesByKey`."""
 
     @property
     def format(self) -> str:
@@ -168,6 +178,9 @@ class IcebergView(TableView[State]):
 
     def followed(self, location: str, format_version: int) -> Snapshot | None:
         return mirror.shown(self.state, location, format_version)
+
+    def relocation(self, source: str, target: str, start: str | None, end: str | None) -> relocate.Relocation:
+        return relocate.relocation(self.reader, self.state, source, target, start, end)
 
     def countable(self, names: Sequence[str] | None) -> tuple[Field, ...]:
         return statistics.countable(self.state, names)

@@ -1,0 +1,99 @@
+"""A table's copy at another prefix, made ready: what names paths is written anew into a staging folder, and a list says which
+files are copied where."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakeformat.dialects.dialect import Relocation
+from lakeformat.engines import worker
+from lakeformat.engines.files.formats import opened
+from lakeformat.engines.row_level.deletes import PATH_ID, POSITION_ID
+from lakeformat.errors import CorruptFile, InvalidInput
+from lakeformat.model.schema import Field, Kind, scalar
+from lakeformat.model.work import Content, OneFolder, WriteTask
+from lakeformat.storage.paths import is_absolute, relative
+from lakeformat.storage.reaching import reaching
+from lakeformat.storage.store import Store
+
+_FIELDS = (
+    Field(PATH_ID, "file_path", scalar(Kind.STRING), nullable=False),
+    Field(POSITION_ID, "pos", scalar(Kind.BIGINT), nullable=False),
+)
+_BATCH_ROWS = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class Relocated:
+    """A copy made ready. `file_list` is a CSV file without a header: on each line where a file is, and where it is copied to.
+    `latest` is the name of the newest metadata file that it holds."""
+
+    latest: str
+    file_list: str
+    rewritten: int
+    copied: int
+
+
+def relocate(store: Store, found: Relocation, staging: str) -> Relocated:
+    """Write what names paths below the absolute folder `staging`, and the list."""
+    if not is_absolute(staging):
+        raise InvalidInput(f"staging={staging!r}: give an absolute path or a URI")
+    staging = staging.rstrip("/")
+    into = reaching(store, (staging,)) if relative(store.root, staging) is None else store
+    lines: dict[str, str] = {}
+
+    def staged(target: str) -> str:
+        lines[target] = path = f"{staging}/{relative(found.target, target)}"
+        return path
+
+    sizes = {}
+    for path, format in found.position_deletes():
+        to = staged(found.moved(path))
+        if format == "puffin":
+            data = found.vectors(store.read(path), path)
+            into.write(to, data)
+            sizes[path] = len(data)
+        else:
+            sizes[path] = _rewritten(store, into, path, format, to, found)
+    for target, data in found.files(sizes).items():
+        into.write(staged(target), data)
+    copies = {found.moved(path): path for path in found.copies()}
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows((path, target) for target, path in {**copies, **lines}.items())
+    file_list = f"{staging}/file-list.csv"
+    into.write(file_list, text.getvalue().encode())
+    return Relocated(found.latest, store.location(file_list), len(lines), len(copies))
+
+
+def _rewritten(store: Store, into: Store, path: str, format: str, to: str, found: Relocation) -> int:
+    """Write position deletes with the paths that data files will have; returns the size of the new file."""
+    file = opened(store, path, format)
+    held = {each.id: each for each in file.fields(None)}
+    if not {PATH_ID, POSITION_ID} <= held.keys():
+        raise CorruptFile(f"{path}: position deletes without the ids of their columns")
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for _, batch in file.batches((held[PATH_ID], held[POSITION_ID]), None, _BATCH_ROWS):
+            paths = batch.column(held[PATH_ID].name)
+            moved = found.moved_all(paths if pa.types.is_dictionary(paths.type) else paths.cast(pa.string()))
+            yield pa.record_batch(
+                [moved.cast(pa.string()), batch.column(held[POSITION_ID].name)], names=[each.name for each in _FIELDS]
+            )
+
+    task = WriteTask(
+        fields=_FIELDS,
+        directory=OneFolder(""),
+        locate=lambda folder, name: to,
+        content=Content.POSITION_DELETES,
+        file_format=format,
+        compression={"orc": "zlib", "avro": "gzip"}.get(format, "zstd"),
+        target_size_bytes=1 << 62,
+        options={"orc.field-ids": "true", "avro.field-ids": "true"},
+    )
+    (made,) = worker.write(into, rows(), task)
+    return made.size_bytes
