@@ -24,13 +24,13 @@ demo: $(STAMP) java home ## Backfill January 2013, compact, expire, re-run one d
 ui: $(STAMP) java home ## Open Dagster on http://localhost:3000
 	LAKE_WAREHOUSE=$(abspath $(WAREHOUSE)) $(BIN)/dagster dev -w workspace.yaml
 
-test: $(STAMP) java ## Run the tests, on three processes
+test: $(STAMP) java $(VENV)/spark.jsa ## Run the tests, on three processes
 	$(PYTEST)
 
 test-fast: $(STAMP) ## Run the tests that start neither a JVM nor Dagster and are not slow, with few seeds and examples
 	LAKEFORMAT_SEEDS=30 LAKEFORMAT_EXAMPLES=5 $(PYTEST) -m 'not spark and not dagster and not slow' --hypothesis-profile fast
 
-test-long: $(STAMP) java ## Run the tests with the seeds and examples of a night
+test-long: $(STAMP) java $(VENV)/spark.jsa ## Run the tests with the seeds and examples of a night
 	LAKEFORMAT_SEEDS=10000 LAKEFORMAT_EXAMPLES=300 $(PYTEST) --hypothesis-profile long --timeout 0
 
 check: $(STAMP) ## Lint, types, and the import rule
@@ -66,6 +66,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
+
+$(VENV)/spark.jsa: $(STAMP) | java
+	-$(BIN)/python tests/spark_classes.py $@
 
 $(VENV)/.docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'

@@ -23,6 +23,8 @@ from statistics import mean
 import pytest
 from hypothesis import settings
 
+from tests.spark_classes import JVM
+
 MEMORY = Path("/dev/shm")
 
 # The first example of a test pays for what it imports: no deadlines.
@@ -35,8 +37,8 @@ if "PYTEST_DEBUG_TEMPROOT" not in os.environ and MEMORY.is_dir() and shutil.disk
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
-# Of each JVM, those of other processes too: none lives long enough to gain by better code.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Of each JVM, those of other processes too. One that finds no archive of classes, or that of another Java, starts without it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{JVM} -XX:SharedArchiveFile={Path(sys.prefix) / 'spark.jsa'}")
 os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
 
 SEEDS = max(int(os.environ.get("LAKEFORMAT_SEEDS", "100")) // 50, 1)  # Of a test that is asked for with each `seed`.
@@ -146,6 +148,9 @@ def spark(pytestconfig):
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
+        # A plan is run once: to compile it takes longer. Sessions of Dagster and of Spark Connect compile theirs.
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
