@@ -398,6 +398,17 @@ def test_a_summary_lists_the_partitions_where_it_is_asked_to():
     assert not [key for key in second if key.startswith("partition")]
 
 
+def test_a_summary_counts_what_came_and_what_went_by_partition():
+    table = made(**{"write.summary.partition-limit": "9"})
+    table.append(pa.concat_tables([rows(1), rows(2, dt="b")]))
+    table.overwrite(rows(3, dt="c"))
+    summary = document(table)["snapshots"][-1]["summary"]
+    figures = {path: summary[f"partitions.dt={path}"].split(",") for path in "abc"}
+    assert [each for each in figures["a"] if "size" not in each] == ["deleted-data-files=1", "deleted-records=1"]
+    assert figures["b"] == figures["a"]
+    assert [each for each in figures["c"] if "size" not in each] == ["added-data-files=1", "added-records=1"]
+
+
 def test_a_snapshot_follows_the_clock_and_the_numbers_of_the_table():
     table = made()
     table.append(rows(1))
@@ -492,6 +503,40 @@ def test_a_full_run_is_merged_at_once_and_the_newest_waits():
     table.append(rows(6))
     assert [m["added_files_count"] + m["existing_files_count"] for m in metas(table)] == [1, 2, 2, 2]
     assert ids(table) == list(range(7))
+
+
+def test_a_run_may_be_just_as_large_as_the_target():
+    table = made()
+    for id in range(4):
+        table.append(rows(id))
+    both = sum(m["manifest_length"] for m in metas(table)[-2:])
+    table.alter().set_properties(MERGED | {"commit.manifest.target-size-bytes": str(both)}).commit()
+    table.append(rows(4))
+    assert [m["existing_files_count"] for m in metas(table)][-1] == 2
+
+
+def test_the_newest_run_is_merged_with_just_enough_manifests():
+    table = made(**MERGED | {"commit.manifest.min-count-to-merge": "2"})
+    table.append(rows(1))
+    table.append(rows(2))
+    assert len(metas(table)) == 2
+    table.append(rows(3))
+    assert [m["added_files_count"] + m["existing_files_count"] for m in metas(table)] == [1, 2]
+
+
+def test_manifests_of_data_and_of_deletes_are_merged_apart():
+    table = made(**MERGED | {"commit.manifest.min-count-to-merge": "2"})
+    for id in (0, 10, 20):
+        table.append(rows(id, id + 1, id + 2, id + 3))
+    table.evolve([evolution.AddPartitionField(identity("id").fields[0])])
+    for id in range(4):
+        table.delete(f"id = {id}")
+    table.append(rows(30))
+    assert {(m["partition_spec_id"], m["content"]) for m in metas(table)} >= {(0, 0), (0, 1), (1, 0)}
+    assert len([m for m in metas(table) if m["content"] == 1]) < 4
+    assert ids(table) == [10, 11, 12, 13, 20, 21, 22, 23, 30]
+    assert entries(table)["content"].unique().to_pylist() == [0]
+    assert entries(table, manifest.ManifestContent.DELETES)["content"].unique().to_pylist() == [1]
 
 
 def test_manifests_without_live_files_go():
@@ -620,7 +665,8 @@ def test_bounds_are_cut_as_the_modes_of_the_columns_say():
     short = replace(
         file, path="data/z", stats={ids_[1]: replace(data, maximum=b"a\xff\xff"), ids_[0]: replace(text, maximum="xy")}
     )
-    plan, _ = planned(table, Append(request=Request(id="op"), added=(file, bare, short)))
+    exact = replace(file, path="data/w", stats={ids_[1]: replace(data, maximum=b"zz")})
+    plan, _ = planned(table, Append(request=Request(id="op"), added=(file, bare, short, exact)))
     (path,) = (path for path in plan.files if "/snap-" not in path)
     found = manifest.parse(plan.files[path], path).to_pylist()
 
@@ -637,6 +683,7 @@ def test_bounds_are_cut_as_the_modes_of_the_columns_say():
     assert of(1, "lower_bounds") is None
     assert of(1, "value_counts") is None
     assert of(2, "upper_bounds") == {one: b"xy", two: b"b"}
+    assert of(3, "upper_bounds") == {two: b"zz"}, "a value of just that length is its own bound"
     assert five not in (of(0, "value_counts") or {})
 
 
