@@ -930,7 +930,7 @@ class Table:
 
     def _follow(self, view: AnyView) -> None:
         """After what changes tags and history alone."""
-        if isinstance(view, Mirrored) and view.mirror() is not None:
+        if isinstance(view, Mirrored):
             mirror.after(self._store, self._format)
 
     def _again(self, view: AnyView, request: Request, landed: Snapshot, engine: Engine) -> Snapshot:

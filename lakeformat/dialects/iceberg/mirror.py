@@ -150,7 +150,9 @@ def _document(base: State, published: Published) -> dict[str, Any]:
 
 
 def _with_today(document: dict[str, Any], published: Published) -> dict[str, Any]:
-    document.setdefault("metadata-log", [])  # Paimon's Java engines keep none.
+    document.setdefault("metadata-log", [])  # Paimon's Java engines keep none, and no row ids.
+    if document["format-version"] >= 3:
+        document.setdefault("next-row-id", 0)
     known = {s["schema-id"] for s in document["schemas"]}
     emitted = [_emitted(each) for each in published.schemas if each.id not in known]
     document["schemas"] = [*document["schemas"], *emitted]
