@@ -13,8 +13,8 @@ from lakeformat.dialects.iceberg.metadata import HINT, METADATA_FOLDER
 from lakeformat.errors import CommitLost, CommitUnknown, Conflict, CorruptTable, InvalidInput, UnsupportedFeature
 from lakeformat.model.operation import Follow, Request
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.storage.files import beside
 from lakeformat.storage.head import FollowHead, load_newest
+from lakeformat.storage.reaching import beside
 from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")

@@ -10,7 +10,7 @@ import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, BinaryIO, cast
@@ -79,16 +79,6 @@ def open_store(uri: str, options: Mapping[str, str] | None = None, lease: Lease 
             f"{uri}: a password in an address is written into the files of its tables; give credentials as options instead"
         )
     return ObjectFiles(base, prefix, tuple(sorted((str(k), str(v)) for k, v in given.items())), lease)
-
-
-def beside(store: Store, root: str) -> Store:
-    """The folder `root` of the same storage, opened as `store` is. Raises `UnsupportedFeature` for one in another place."""
-    match store:
-        case LocalFiles(fsync=fsync) if paths.scheme_of(root) == "file":
-            return LocalFiles(paths.local_folder(root), fsync)
-        case ObjectFiles(base=base) if root.startswith(f"{base}/"):
-            return replace(store, prefix=paths.bucket_and_key(root)[1])
-    raise UnsupportedFeature(f"{store.root}: its storage cannot open {root} beside it")
 
 
 def missing_folder(store: Store) -> str | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
+from lakeformat.errors import UnsupportedFeature
 from lakeformat.storage import paths
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import LocalFiles, ObjectFiles
+from lakeformat.storage.rehearsal import Rehearsal
 from lakeformat.storage.store import Listed, R, Store, T
 
 
@@ -21,6 +23,16 @@ def reaching(store: Store, places: Sequence[str]) -> Store:
     if isinstance(store, LocalFiles | ObjectFiles):
         return Reaching(store, tuple(store.elsewhere(place) for place in places))
     return store
+
+
+def beside(store: Store, root: str) -> Store:
+    """The folder `root` of the same storage, opened as `store` is; in a dry run on the same record. Raises `UnsupportedFeature`."""
+    match store:
+        case LocalFiles() | ObjectFiles():
+            return store.elsewhere(root)
+        case Rehearsal(store=inner, written=written, deleted=deleted):
+            return Rehearsal(beside(cast(Store, inner), root), written, deleted)
+    raise UnsupportedFeature(f"{store.root}: its storage cannot open {root} beside it")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.failing import NthCallFails, faults, holding
 from tests.simulation.turns import FaultyStore, Turns
+from tests.unit.s3_server import S3Server
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "one_table"
 AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
@@ -303,6 +304,9 @@ def test_paimons_java_engine_is_read_and_gone_on_from(name, place, ids):
     after = document(table)
     assert after["table-uuid"] == before["table-uuid"]
     assert after["location"] == before["location"]
+    assert ("next-row-id" in after) is (
+        after["format-version"] == 3
+    )  # Iceberg's runtime wants it, and Java wrote none.
     assert {s["snapshot-id"] for s in before["snapshots"]} <= {s["snapshot-id"] for s in after["snapshots"]}
 
 
@@ -334,6 +338,42 @@ def test_in_a_hadoop_catalog_it_lies_beside_the_warehouse(tmp_path: Path):
     lake.drop_table("db.u")
     with pytest.raises(NotFound):
         open_table(tmp_path / "iceberg" / "db" / "u")
+
+
+def test_on_object_storage_it_lies_beside_the_warehouse_too():
+    with S3Server() as server:
+        uri = f"{server.new_bucket()}/w"
+        lake = Lake(uri, **server.options)
+        table = lake.create_table("db.t", ARROW, properties={"metadata.iceberg.storage": "hadoop-catalog"})
+        table.append(data(1, 2))
+        table.delete("id = 1")
+        assert seen(open_table(f"{uri}/iceberg/db/t", **server.options)) == seen(table)
+
+
+def test_a_dry_run_writes_no_metadata_and_shows_what_it_would(tmp_path: Path):
+    table = Lake(tmp_path).create_table("db.t", ARROW, properties={"metadata.iceberg.storage": "hadoop-catalog"})
+    for i in range(3):
+        table.append(data(i))
+    there = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    twin, record = table.dry_run()
+    twin.expire_snapshots(retain_last=1)
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == there
+    assert any("/iceberg/db/t/metadata/snap-1" in path for path in record.deleted)
+    assert any(path.endswith("/iceberg/db/t/metadata/v3.metadata.json") for path in record.written)
+
+
+def test_a_tag_of_a_table_whose_metadata_others_keep_is_made(tmp_path: Path):
+    """Of a table with an option that no write would take."""
+    table = made(**{"metadata.iceberg.storage": "disabled"})
+    table.append(data(1))
+    store = table._store
+    schema = json.loads(store.read("schema/schema-0"))
+    schema["options"]["metadata.iceberg.storage"] = "hive-catalog"
+    store.write("schema/schema-0", json.dumps(schema).encode())
+    table.create_tag("kept")
+    assert seen(table, tag="kept") == seen(table)
+    with pytest.raises(UnsupportedFeature, match="hive-catalog"):
+        table.append(data(2))
 
 
 def test_in_its_own_folder_it_goes_with_the_table(tmp_path: Path):
