@@ -7,6 +7,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -28,12 +29,13 @@ from lakeformat.dialects.dialect import (
     Manifests,
     Mirrored,
     Relocatable,
+    Staging,
     Upkept,
 )
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
-from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.inspect import Inspect
 from lakeformat.maintenance import compact, expire, mirror, relocate, sweep
 from lakeformat.maintenance.relocate import Relocated
@@ -41,6 +43,7 @@ from lakeformat.model import evolution
 from lakeformat.model import nanoseconds as fine
 from lakeformat.model.operation import (
     Append,
+    CherryPick,
     Create,
     CreateBranch,
     DropBranch,
@@ -78,15 +81,18 @@ class Table:
     happen once: asked again with the same id, it returns the same snapshot. `properties` go into the snapshot.
     """
 
-    def __init__(self, name: str, store: Store, format: Format, branch: str | None = None) -> None:
+    def __init__(
+        self, name: str, store: Store, format: Format, branch: str | None = None, wap_id: str | None = None
+    ) -> None:
         self.name = name
         self._whole = store
         self._store = store if branch is None else format.on_branch(store, branch)
         self._format = format
         self._branch = branch
+        self._wap_id = wap_id
 
     def __repr__(self) -> str:
-        on = f", branch={self._branch!r}" if self._branch else ""
+        on = f", branch={self._branch!r}" if self._branch else f", staged={self._wap_id!r}" if self._wap_id else ""
         return f"Table({self.name!r}, {self._store.root!r}{on})"
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -296,6 +302,10 @@ class Table:
         For Spark: `frame.writeStream.foreachBatch(table.stream("name").write_batch)`.
         """
         arguments.text("user", user)
+        if self._wap_id is not None:
+            raise InvalidInput(
+                f"stream({user!r}): a stream stages nothing, as it has to find what it committed; write to a branch"
+            )
         if "/" in user:
             raise InvalidInput(f"user {user!r}: a stream's name has no slashes")
         self._view()
@@ -459,6 +469,8 @@ class Table:
         wait to be written together.
         """
         arguments.text("name", name)
+        if self._wap_id is not None:
+            raise InvalidInput(f"delta_writer({name!r}): a stream stages nothing; write to a branch")
         schema = self.schema
         chosen = schema.primary_key if key is None else tuple(key)
         if not chosen:
@@ -762,6 +774,53 @@ class Table:
         arguments.text("branch", name)
         return type(self)(self.name, self._whole, self._format, None if name == "main" else name)
 
+    def staged(self, wap_id: str) -> Table:
+        """The table, where what verbs of rows write is staged under an id: snapshots that nobody sees before `publish` (Iceberg tables
+        with `write.wap.enabled`). Reads see the table as it is."""
+        arguments.text("wap_id", wap_id)
+        if self._branch is not None:
+            raise InvalidInput(f"{self.name}: changes are staged on the table, or written to a branch, not both")
+        view = self._view()
+        self._staging(view)
+        if view.schema.properties.get("write.wap.enabled", "").lower() != "true":
+            raise InvalidInput(
+                f"{self.name}: set the property 'write.wap.enabled' to 'true' first: nothing is staged without it"
+            )
+        return type(self)(self.name, self._whole, self._format, None, wap_id)
+
+    def publish(self, wap_id: str) -> Snapshot:
+        """Publish what was staged under an id, as `cherry_pick`. Raises `NotFound`, and `InvalidInput` for an id under which several
+        snapshots are staged: none of them has the rows of the others."""
+        arguments.text("wap_id", wap_id)
+        found = self._staging(self._view()).staged(wap_id)
+        if not found:
+            raise NotFound(f"{self.name}: nothing is staged under the id {wap_id!r}")
+        if len(found) > 1:
+            raise InvalidInput(
+                f"{self.name}: {len(found)} snapshots are staged under the id {wap_id!r}: {', '.join(map(str, found))}; choose one, by "
+                "cherry_pick"
+            )
+        return self.cherry_pick(found[0])
+
+    def cherry_pick(self, snapshot_id: int) -> Snapshot:
+        """Make a staged snapshot the current one, or, where others have committed since, do again what it did (Iceberg): an append, or
+        a dynamic overwrite of partitions that nobody wrote to. Raises `Conflict` where it is published already, or cannot be."""
+        chosen = arguments.whole("snapshot_id", snapshot_id, 1)
+        assert chosen is not None
+        view = self._view()
+        said = self._staging(view)
+        request, _ = self._asked(view, None, None)
+        if said.leads_to(chosen):
+            with suppress(Conflict):  # Somebody may commit in between.
+                self._commit(view, FastForward(request=request, to=chosen))
+                return self.snapshot(chosen)
+            view = self._view()
+        picked = self.snapshot(chosen)
+        properties = {"source-snapshot-id": str(chosen)}
+        if wap_id := picked.properties.get("wap.id"):
+            properties["published-wap-id"] = wap_id
+        return self._commit(view, CherryPick(request=replace(request, properties=properties), snapshot_id=chosen))
+
     def create_branch(
         self,
         name: str,
@@ -843,6 +902,11 @@ class Table:
         """The store that also writes and deletes where the table's properties put its files."""
         return reaching(self._store, view.places)
 
+    def _staging(self, view: AnyView) -> Staging:
+        if not isinstance(view, Staging):
+            raise UnsupportedFeature(f"{self.name}: {view.format.capitalize()} tables stage nothing; write to a branch")
+        return view
+
     def _consumers(self, view: AnyView) -> Consumers:
         if not isinstance(view, Consumers):
             raise UnsupportedFeature(
@@ -886,10 +950,12 @@ class Table:
             arguments.text(f"property {key!r}", value, may_be_empty=True)
             if key.startswith("lakeformat."):
                 raise InvalidInput(f"property {key!r}: names that begin with 'lakeformat.' are the library's own")
+        staged = {} if self._wap_id is None else {"wap.id": self._wap_id}
         request = Request(
             id=id or str(uuid.uuid4()),
             schema_id=view.schema.id,
-            properties=dict(properties or {}),
+            properties={**(properties or {}), **staged},
+            stages=bool(staged),
             watermark=watermark,
             branch=self._branch,
             partitioning_id=view.schema.partitioning.id,

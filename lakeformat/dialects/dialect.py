@@ -385,6 +385,19 @@ class BranchFolders(Protocol):
 
 
 @runtime_checkable
+class Staging(Protocol):
+    """Snapshots that are made and published later."""
+
+    def leads_to(self, snapshot_id: int) -> bool:
+        """Whether the table's snapshot is the one that this one was made on. Raises `NotFound`."""
+        ...
+
+    def staged(self, wap_id: str) -> list[int]:
+        """The snapshots that were staged under an id, oldest first."""
+        ...
+
+
+@runtime_checkable
 class FallsBack(Protocol):
     """Partitions that the table may lack and another branch has."""
 

@@ -36,7 +36,7 @@ class Request:
     can carry it, so history is searched only above that. `properties` go into the snapshot. `schema_id` is that of the
     schema that new files were written with. `branch` is where the operation happens; None is the table itself.
     `partitioning_id` is that of the partitioning that new files were written with, where a table may change it.
-    `session` is of a commit of a stream: its user, and a number that rises from commit to commit; `id` names both; `follows`
+    `stages`: the snapshot is made and is not the current one: somebody publishes it later. `session` is of a commit of a stream: its user, and a number that rises from commit to commit; `id` names both; `follows`
     are the numbers of those that were prepared before it and not committed yet.
     """
 
@@ -49,6 +49,7 @@ class Request:
     watermark: int | None = None
     branch: str | None = None
     partitioning_id: int | None = None
+    stages: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,10 +210,20 @@ class DropBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FastForward:
-    """The branch of the request moves to where `to` is. A `Conflict` where it has snapshots that did not lead there."""
+    """The branch of the request moves to where `to`, a branch or a snapshot, is. A `Conflict` where it has snapshots that did not
+    lead there."""
 
     request: Request
-    to: str
+    to: str | int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CherryPick:
+    """What a staged snapshot added, and what it replaced, is done to the table as it is. A `Conflict` where that was done before, or
+    others wrote to partitions that it replaced."""
+
+    request: Request
+    snapshot_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +250,9 @@ class SetStatistics:
 WithoutSnapshot = (
     Create | Evolve | SetTag | DropTag | CreateBranch | DropBranch | FastForward | DropSnapshots | SetStatistics
 )
-Operation = Append | Adopt | Overwrite | Rewrite | RowDelta | Restore | Follow | RewriteManifests | WithoutSnapshot
+Operation = (
+    Append | Adopt | CherryPick | Overwrite | Rewrite | RowDelta | Restore | Follow | RewriteManifests | WithoutSnapshot
+)
 
 
 def new_files(operation: Operation) -> tuple[str, ...]:

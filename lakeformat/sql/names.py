@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
-from lakeformat.sql.session import WAP_BRANCH, Context
+from lakeformat.sql.session import WAP_BRANCH, WAP_ID, Context
 from lakeformat.table import Table
 from lakeformat.views import View
 
@@ -121,12 +121,15 @@ def _there(context: Context, name: str) -> str | None:
 
 
 def _audited(context: Context, name: str) -> Table:
-    """The table, or where `write.wap.enabled` lets it be audited first, the branch that `SET spark.wap.branch` named."""
+    """The table, or where `write.wap.enabled` lets it be audited first, the branch that `SET spark.wap.branch` named, or where writes
+    are staged under the id of `SET spark.wap.id`."""
     table = context.lake.table(name)
-    branch = context.session.settings.get(WAP_BRANCH)
-    if branch is None or table.properties.get("write.wap.enabled", "").lower() != "true":
+    branch, wap_id = context.session.settings.get(WAP_BRANCH), context.session.settings.get(WAP_ID)
+    if (branch is None and wap_id is None) or table.properties.get("write.wap.enabled", "").lower() != "true":
         return table
-    return table.branch(branch)
+    if branch is not None and wap_id is not None:
+        raise InvalidInput(f"{name}: both {WAP_BRANCH} and {WAP_ID} are set; RESET one of them")
+    return table.staged(wap_id) if branch is None and wap_id is not None else table.branch(str(branch))
 
 
 def _suffixed(table: Table, suffixes: tuple[str, ...], where: str) -> Named | None:

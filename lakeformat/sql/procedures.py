@@ -504,6 +504,24 @@ def _fast_forward_iceberg(call: Call) -> Result:
     return told(kinds, [(branch, before.id if before else None, after.id if after else None)])
 
 
+def _cherrypick(call: Call) -> Result:
+    table, snapshot_id = call.table(), int(call.need("snapshot_id"))
+    call.close()
+    return _published(snapshot_id, table.cherry_pick(snapshot_id))
+
+
+def _publish(call: Call) -> Result:
+    table, wap_id = call.table(), str(call.need("wap_id"))
+    call.close()
+    made = table.publish(wap_id)
+    return _published(int(made.properties.get("source-snapshot-id", made.id)), made)
+
+
+def _published(source: int, made: Snapshot) -> Result:
+    kinds = {"source_snapshot_id": pa.int64(), "current_snapshot_id": pa.int64()}
+    return told(kinds, [(source, made.id)])
+
+
 def _fast_forward_paimon(call: Call) -> Result:
     table, branch = call.table(), str(call.need("branch"))
     call.close()
@@ -603,6 +621,8 @@ _ICEBERG: Mapping[str, Procedure] = {
     ),
     "set_current_snapshot": Procedure(("table", "snapshot_id", "ref"), _set_current),
     "fast_forward": Procedure(("table", "branch", "to"), _fast_forward_iceberg),
+    "cherrypick_snapshot": Procedure(("table", "snapshot_id"), _cherrypick),
+    "publish_changes": Procedure(("table", "wap_id"), _publish),
     "expire_snapshots": Procedure(
         (
             "table",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 MERGE_SCHEMA = "spark.paimon.write.merge-schema"  # INSERT adds the columns that a table lacks.
+WAP_ID = "spark.wap.id"  # Under which statements stage what they write to such tables.
 WAP_BRANCH = "spark.wap.branch"  # Where statements read and write tables with `write.wap.enabled`.
 
 

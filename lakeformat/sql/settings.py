@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from lakeformat.errors import NotFound
 from lakeformat.sql.result import Result, nothing, told
-from lakeformat.sql.session import MERGE_SCHEMA, OVERWRITE_MODE, WAP_BRANCH, Context
+from lakeformat.sql.session import MERGE_SCHEMA, OVERWRITE_MODE, WAP_BRANCH, WAP_ID, Context
 from lakeformat.sql.text import Cursor, Piece
 
 # What SET may say without a Spark session, and the values it may have. `execution.runtime-mode` is Flink's.
@@ -55,7 +55,7 @@ def set_(context: Context, cursor: Cursor) -> Result:
     key, value = _bare(key), _bare(value)
     if not equals:
         return told({"key": pa.string(), "value": pa.string()}, [(key, context.setting(key))])
-    if key == WAP_BRANCH:
+    if key in (WAP_BRANCH, WAP_ID):
         context.session.settings[key] = value
         return told({"key": pa.string(), "value": pa.string()}, [(key, value)])
     if key not in _KNOWN:
@@ -63,7 +63,7 @@ def set_(context: Context, cursor: Cursor) -> Result:
             context.spark.conf.set(key, value)
             return told({"key": pa.string(), "value": pa.string()}, [(key, value)])
         raise context.script.unsupported(
-            at, f"SET {key}: known are {', '.join([*_KNOWN, WAP_BRANCH])}; with spark= also the session's own"
+            at, f"SET {key}: known are {', '.join([*_KNOWN, WAP_BRANCH, WAP_ID])}; with spark= also the session's own"
         )
     if value.lower() not in _KNOWN[key]:
         raise context.script.invalid(at, f"SET {key}={value}: it may be {' or '.join(_KNOWN[key])}")

@@ -23,15 +23,21 @@ class Ours:
             case "write":
                 return write(lake, request, self.spark)
             case "steps":
-                return [take(lake.table(request["table"]), step, self.spark) for step in request["steps"]]
+                return [take(open_table(lake, request), step, self.spark) for step in request["steps"]]
             case "read":
-                return read(lake.table(request["table"]), request, self.spark)
+                return read(open_table(lake, request), request, self.spark)
             case "describe":
-                return describe(lake.table(request["table"]))
+                return describe(open_table(lake, request))
         raise AssertionError(verb)
 
     def close(self) -> None:
         """Nothing runs."""
+
+
+def open_table(lake: Lake, request: dict) -> Table:
+    """The table, or with `$branch_` in its name a branch of it, as Java names them."""
+    name, _, branch = request["table"].partition("$branch_")
+    return lake.table(name).branch(branch or "main")
 
 
 def write(lake: Lake, request: dict, spark: Any) -> list[int | None]:
@@ -79,6 +85,10 @@ def take(table: Table, step: dict, spark: Any) -> int | None:
             for change in step["changes"]:
                 alteration = alter(alteration, *change)
             alteration.commit()
+        case "branch":
+            table.create_branch(step["name"], None if "tag" in step else 0, tag=step.get("tag"))
+        case "fast_forward":
+            table.fast_forward(step["name"])
         case "tag":
             table.create_tag(step["name"])
         case "compact":

@@ -191,6 +191,53 @@ def test_keys_that_stay_where_they_are(engines: dict[str, Any], tmp_path: Path, 
         assert_rows(engines[reader].ask(verb="read", **place)["rows"], wanted, recipe.fields(), reader)
 
 
+@pytest.mark.parametrize("key", [(), ("id", "dt")], ids=["append", "keyed"])
+@pytest.mark.parametrize("begins", ["lakeformat", "java"])
+def test_a_branch_goes_round_and_is_published_by_the_other(
+    engines: dict[str, Any], tmp_path: Path, begins: str, key: tuple[str, ...]
+) -> None:
+    """Whoever began it: all read it, both write to it, and both publish what the other wrote."""
+    other = {"lakeformat": "java", "java": "lakeformat"}[begins]
+    columns = (("id", "BIGINT NOT NULL"), ("v", "STRING"), ("dt", "STRING NOT NULL"))
+    recipe = Recipe("branched", columns, (), ("dt",), primary_key=key, options={"bucket": "1"} if key else {})
+    place = {"warehouse": str(tmp_path), "table": "turns.branched"}
+    branch = place | {"table": "turns.branched$branch_b"}
+
+    def do(engine: str, where: dict[str, str], *steps: Step) -> None:
+        engines[engine].ask(verb="steps", **where, steps=list(steps))
+
+    def shows(where: dict[str, str], *rows: list, to: tuple[str, ...] = ("lakeformat", "rust", "java")) -> None:
+        for reader in to:  # pypaimon reads no manifests of Java 0.9.
+            assert_rows(engines[reader].ask(verb="read", **where)["rows"], rows, recipe.fields(), reader)
+
+    engines[begins].ask(verb="write", **place, **request(recipe))
+    do(begins, place, append([1, "a", "d1"]), {"do": "tag", "name": "v1"}, {"do": "branch", "name": "b", "tag": "v1"})
+    if begins == "lakeformat":
+        do(begins, branch, append([0, "ours", "d1"]))
+        do("pypaimon", branch, overwrite([1, "a", "d1"], dt="d1"))
+        shows(branch, [1, "a", "d1"], to=READERS)
+    do(other, branch, append([2, "b", "d1"]))
+    do(begins, branch, append([3, "c", "d2"]), overwrite([4, "d", "d2"], dt="d2"))
+    shows(branch, [1, "a", "d1"], [2, "b", "d1"], [4, "d", "d2"])
+    shows(place, [1, "a", "d1"])
+    do(other, place, {"do": "fast_forward", "name": "b"})
+    shows(place, [1, "a", "d1"], [2, "b", "d1"], [4, "d", "d2"])
+    do("lakeformat", branch, delete("id = 2", 2))
+    do(begins, branch, append([5, "e", "d1"]))
+    do(begins, place, {"do": "fast_forward", "name": "b"})
+    do(other, place, append([6, "f", "d3"]))
+    do("lakeformat", place, EXPIRE)
+    shows(place, [1, "a", "d1"], [4, "d", "d2"], [5, "e", "d1"], [6, "f", "d3"])
+    shows(branch, [1, "a", "d1"], [4, "d", "d2"], [5, "e", "d1"])
+    do(other, place, {"do": "branch", "name": "more"})
+    do(other, place | {"table": "turns.branched$branch_more"}, append([7, "g", "d9"], [8, "h", "d3"]))
+    do(begins, place, alter(["set", "scan.fallback-branch", "more"]))
+    for reader in ("lakeformat", "java"):
+        found = engines[reader].ask(verb="read", **place)["rows"]
+        wanted = [[1, "a", "d1"], [4, "d", "d2"], [5, "e", "d1"], [6, "f", "d3"], [7, "g", "d9"]]
+        assert_rows(found, wanted, recipe.fields(), reader)
+
+
 def test_rows_without_a_bucket_are_seen_when_they_have_one(engines: dict[str, Any], tmp_path: Path) -> None:
     """pypaimon writes to a table that postpones buckets; it can give rows their buckets at once, and does not compact."""
     columns = (("id", "BIGINT NOT NULL"), ("v", "STRING"), ("dt", "STRING NOT NULL"))

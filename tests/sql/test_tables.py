@@ -210,6 +210,14 @@ def test_alter_table_of_iceberg_alone(lake, orders):
     lake.sql("INSERT INTO shop.orders.branch_audit VALUES (6, 'fay', 1, '05-04')")
     lake.sql("CALL system.fast_forward('shop.orders', 'main', 'audit'); ALTER TABLE shop.orders DROP BRANCH audit")
     assert len(rows(orders)) == 6
+    lake.sql("ALTER TABLE shop.orders SET TBLPROPERTIES ('write.wap.enabled'='true'); SET spark.wap.id = w")
+    lake.sql("INSERT INTO shop.orders VALUES (7, 'gil', 1, '05-04'); RESET spark.wap.id")
+    assert len(rows(orders)) == 6
+    (staged,) = lake.sql(
+        "SELECT snapshot_id FROM shop.orders.snapshots ORDER BY sequence_number DESC LIMIT 1"
+    ).to_arrow()[0]
+    lake.sql(f"CALL system.cherrypick_snapshot('shop.orders', {staged})")
+    assert len(rows(orders)) == 7
 
 
 def test_tags_by_statements_and_procedures(lake, orders):

@@ -365,3 +365,61 @@ def test_a_keyed_table_falls_back_to_a_branch_of_other_buckets(tmp_path):
     assert (content(table), table.scan().count()) == ([1, 2, 3], 3)
     table.upsert(rows(7, dt="b"))
     assert content(table) == [1, 2, 3, 7]
+
+
+def test_staged_rows_are_published_once_and_after_what_others_wrote(iceberg):
+    """Write, audit, publish by id: the rules of CherryPickOperation and WapUtil."""
+    with pytest.raises(InvalidInput, match=r"write\.wap\.enabled"):
+        iceberg.staged("one")
+    iceberg.alter().set_properties({"write.wap.enabled": "true"}).commit()
+    first = iceberg.staged("one").append(rows(1), id="load")
+    assert (content(iceberg), iceberg.current_snapshot(), first.properties["wap.id"]) == ([], None, "one")
+    assert iceberg.staged("one").append(rows(1), id="load").id == first.id
+    assert content(iceberg, snapshot_id=first.id) == [1]
+    assert iceberg.publish("one").id == iceberg.current_snapshot().id == first.id, "nothing came in between"
+    with pytest.raises(Conflict, match="published already"):
+        iceberg.publish("one")
+    staged = iceberg.staged("two").append(rows(2, dt="b"))
+    iceberg.append(rows(3, dt="c"))
+    made = iceberg.publish("two")
+    assert (content(iceberg), made.kind, made.rows_added) == ([1, 2, 3], "append", 1)
+    assert (made.properties["source-snapshot-id"], made.properties["published-wap-id"]) == (str(staged.id), "two")
+    with pytest.raises(Conflict, match="published already"):
+        iceberg.cherry_pick(staged.id)
+    same = iceberg.staged("two").append(rows(2))
+    with pytest.raises(Conflict, match="'two' are published already"):
+        iceberg.cherry_pick(same.id)
+    with pytest.raises(InvalidInput, match="2 snapshots are staged"):
+        iceberg.publish("two")
+    with pytest.raises(NotFound, match="'three'"):
+        iceberg.publish("three")
+    assert content(iceberg) == [1, 2, 3]
+
+
+def test_staged_overwrites_and_deletes_are_published_where_nobody_came_in_between(iceberg):
+    iceberg.alter().set_properties({"write.wap.enabled": "true", "write.delete.mode": "copy-on-write"}).commit()
+    iceberg.append(pa.concat_tables([rows(1, dt="a"), rows(2, dt="b")]))
+    over, clash = (
+        iceberg.staged("over").overwrite_partitions(rows(4)),
+        iceberg.staged("clash").overwrite_partitions(rows(5, dt="c")),
+    )
+    gone = iceberg.staged("gone").delete("id = 2")
+    iceberg.append(rows(3, dt="c"))
+    assert iceberg.publish("over").properties["source-snapshot-id"] == str(over.id)
+    assert (content(iceberg), iceberg.missing_files()) == ([2, 3, 4], [])
+    with pytest.raises(Conflict, match="wrote to 1 of the partitions"):
+        iceberg.cherry_pick(clash.id)
+    with pytest.raises(InvalidInput, match="neither an append nor a dynamic overwrite"):
+        iceberg.cherry_pick(gone.id)
+    iceberg.staged("again").delete("id = 2")
+    assert iceberg.publish("again").kind == "delete"
+    assert content(iceberg) == [3, 4]
+    iceberg.expire_snapshots(retain_last=1, older_than=datetime.timedelta(0))
+    iceberg.remove_orphan_files(older_than=AT_ONCE)
+    assert (content(iceberg), iceberg.missing_files()) == ([3, 4], [])
+
+
+def test_paimon_tables_stage_nothing(paimon):
+    for ask in (lambda: paimon.staged("x"), lambda: paimon.publish("x"), lambda: paimon.cherry_pick(1)):
+        with pytest.raises(UnsupportedFeature, match="write to a branch"):
+            ask()

@@ -23,6 +23,7 @@ BaseOverwriteFiles.java, BaseRewriteFiles.java; spark/SparkWrite.java, SparkPosi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -39,6 +40,7 @@ from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound, O
 from lakeformat.model.operation import (
     Adopt,
     Append,
+    CherryPick,
     Create,
     CreateBranch,
     DropBranch,
@@ -157,7 +159,15 @@ def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C
             if name == metadata.MAIN:
                 raise InvalidInput(f"{reader.root}: {name!r} is the table itself and stays")
             metadata.on(reader, base, name)
-        case FastForward(to=to):
+        case FastForward(to=int(snapshot_id)):
+            if not leads_to(base, snapshot_id):
+                raise Conflict(
+                    f"{reader.root}: {metadata.current_id(base)} is current, and no parent of snapshot {snapshot_id}"
+                )
+            _require_unpublished(reader, base, snapshot_id)
+        case CherryPick(snapshot_id=snapshot_id):
+            _require_pickable(reader, base, snapshot_id)
+        case FastForward(to=str(to)):
             ahead = metadata.on(reader, base, to)
             led = {s["snapshot-id"] for s in metadata.ancestry(ahead, metadata.current_id(ahead))}
             if metadata.current_id(ahead) is None or metadata.current_id(base) not in {None, *led}:
@@ -353,6 +363,89 @@ def _since(
             f"complete (expired or rolled back), so what changed is unknown. Nothing was changed: {again}"
         )
     return chain[: ids.index(snapshot_id)]
+
+
+def leads_to(base: State, snapshot_id: int) -> bool:
+    """Whether the current snapshot is the parent of that one. Raises `NotFound`."""
+    return _picked(base, snapshot_id).get("parent-snapshot-id") == metadata.current_id(base)
+
+
+def replaces_partitions(snapshot: Mapping[str, Any]) -> bool:
+    """Whether a snapshot is of a dynamic overwrite."""
+    summary = snapshot.get("summary") or {}
+    return _operation(snapshot) == "overwrite" and str(summary.get("replace-partitions")).lower() == "true"
+
+
+def picked(reader: Reader, base: State, snapshot_id: int) -> tuple[pa.Table, pa.Table]:
+    """(entries of the data files that a snapshot added, the live ones of `base` that it removed). Raises `Conflict` where one of
+    these is not live any more."""
+    metas = manifest.metas_of(reader, _picked(base, snapshot_id))
+    is_own = pc.and_(
+        pc.equal(metas["added_snapshot_id"], snapshot_id), pc.equal(metas["content"], int(ManifestContent.DATA))
+    )
+    entries = manifest.read_all(reader, base, metas.filter(is_own))
+    entries = entries.filter(pc.equal(entries["snapshot_id"], snapshot_id))
+    gone = entries.filter(pc.equal(entries["status"], int(Status.DELETED)))
+    live = manifest.live_entries(reader, base)
+    taken = live.filter(pc.is_in(manifest.keys(live), value_set=manifest.keys(gone)))
+    if len(taken) < len(gone):
+        raise Conflict(
+            f"{reader.root}: of the files that snapshot {snapshot_id} replaces, some are gone; write it again"
+        )
+    return entries.filter(pc.equal(entries["status"], int(Status.ADDED))), taken
+
+
+def _picked(base: State, snapshot_id: int) -> Mapping[str, Any]:
+    found = metadata.snapshots(base).get(snapshot_id)
+    if found is None:
+        raise NotFound(f"{base.location}: no snapshot {snapshot_id}: it may have expired")
+    return found
+
+
+def _require_unpublished(reader: Reader, base: State, snapshot_id: int) -> None:
+    """The rules of CherryPickOperation and WapUtil: a snapshot, and an id of write-audit-publish, are published once."""
+    wap_id = (_picked(base, snapshot_id).get("summary") or {}).get("wap.id")
+    for each in metadata.ancestry(base, metadata.current_id(base)):
+        summary = each.get("summary") or {}
+        if each["snapshot-id"] == snapshot_id or summary.get("source-snapshot-id") == str(snapshot_id):
+            raise Conflict(f"{reader.root}: snapshot {snapshot_id} is published already, by {each['snapshot-id']}")
+        if wap_id and wap_id in (summary.get("wap.id"), summary.get("published-wap-id")):
+            raise Conflict(
+                f"{reader.root}: changes of the id {wap_id!r} are published already, by {each['snapshot-id']}"
+            )
+
+
+def _require_pickable(reader: Reader, base: State, snapshot_id: int) -> None:
+    snapshot = _picked(base, snapshot_id)
+    _require_unpublished(reader, base, snapshot_id)
+    if _operation(snapshot) == "append":
+        return
+    if not replaces_partitions(snapshot):
+        raise InvalidInput(
+            f"{reader.root}: snapshot {snapshot_id} ({_operation(snapshot)}) is neither an append nor a dynamic overwrite, and others "
+            "have committed since: it cannot be published any more; write it again"
+        )
+    added, _ = picked(reader, base, snapshot_id)
+    replaced_partitions = _partitions_of(added)
+    for since in _since(reader, base, snapshot.get("parent-snapshot-id") or 0, "snapshot {} was overwritten"):
+        metas = manifest.metas_of(reader, since)
+        entries = manifest.read_all(
+            reader, base, metas.filter(pc.equal(metas["added_snapshot_id"], since["snapshot-id"]))
+        )
+        new = pc.and_(
+            pc.equal(entries["snapshot_id"], since["snapshot-id"]), pc.equal(entries["status"], int(Status.ADDED))
+        )
+        if both := _partitions_of(entries.filter(new)) & replaced_partitions:
+            raise Conflict(
+                f"{reader.root}: snapshot {since['snapshot-id']} wrote to {len(both)} of the partitions that {snapshot_id} replaces; "
+                "write it again"
+            )
+
+
+def _partitions_of(entries: pa.Table) -> set[tuple[Any, ...]]:
+    names = [name for name in entries.column_names if name == "_spec" or re.fullmatch(r"p\d+", name)]
+    distinct = entries.select(names).group_by(names).aggregate([])
+    return set(zip(*(distinct[name].to_pylist() for name in names), strict=True))
 
 
 def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to: int) -> None:

@@ -493,6 +493,12 @@ def snapshots(base: State) -> dict[int, Mapping[str, Any]]:
     return _snapshots(base.document)
 
 
+def staged(base: State, wap_id: str) -> list[int]:
+    """The snapshots that were staged under an id of write-audit-publish, oldest first."""
+    found = [s for s in snapshots(base).values() if (s.get("summary") or {}).get("wap.id") == wap_id]
+    return [s["snapshot-id"] for s in sorted(found, key=lambda s: s.get("sequence-number", 0))]
+
+
 def ancestry(base: State, snapshot_id: int | None) -> list[Mapping[str, Any]]:
     """A snapshot and what it came from, newest first, as far back as history goes."""
     there, chain = snapshots(base), []

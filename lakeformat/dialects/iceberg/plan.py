@@ -34,6 +34,7 @@ from lakeformat.model.evolution import SetSortOrder
 from lakeformat.model.operation import (
     Adopt,
     Append,
+    CherryPick,
     Create,
     CreateBranch,
     DropBranch,
@@ -101,6 +102,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
         case RowDelta(request=request, added=added, kind=kind):
             useless = conflict.replaced(reader, base, operation)
             return _commit(reader, request, kind, base, stamp, added, None, useless)
+        case CherryPick(request=request, snapshot_id=snapshot_id):
+            return _pick(reader, request, snapshot_id, base, stamp)
         case Restore():
             return _restore(reader, operation, base, stamp)
         case RewriteManifests(request=request):
@@ -270,7 +273,8 @@ def _refer(
             refs[name] = {"snapshot-id": snapshot_id, "type": "branch"}
             refs[name] |= {key: value for key, value in asked.items() if value is not None}
         case FastForward(to=to):
-            _point(document, refs, base.branch, refs[to]["snapshot-id"], now_ms)
+            target = to if isinstance(to, int) else refs[to]["snapshot-id"]
+            _point(document, refs, base.branch, target, now_ms)
         case DropSnapshots(snapshots=dropped):
             gone = set(dropped)
             document["snapshots"] = [s for s in document["snapshots"] if s["snapshot-id"] not in gone]
@@ -424,6 +428,24 @@ def _changed(
     return _snapshot(
         reader, request, kind, base, stamp, snapshot_id, merged.metas, files, summary, partitions, parent, operation
     )
+
+
+def _pick(reader: Reader, request: Request, picked: int, base: State, stamp: Stamp) -> Plan:
+    """A snapshot with the data files that a staged one added, as new ones, and without those that it replaced."""
+    metadata.require_writable(base, reader.root)
+    snapshot_id = _snapshot_id(base, stamp)
+    added, taken = conflict.picked(reader, base, picked)
+    own: dict[str, Any] = {"snapshot_id": pa.array(np.full(len(added), snapshot_id, np.int64))}
+    own["_manifest"] = pa.array(np.full(len(added), -1, np.int32))
+    own |= dict.fromkeys(("sequence_number", "file_sequence_number", "first_row_id"))  # Those of the new snapshot.
+    columns = [
+        added[f.name] if f.name not in own else pa.nulls(len(added), f.type) if own[f.name] is None else own[f.name]
+        for f in added.schema
+    ]
+    fresh = pa.Table.from_arrays(columns, schema=added.schema)
+    is_dynamic = conflict.replaces_partitions(metadata.snapshots(base)[picked])
+    kind = OperationKind.OVERWRITE if is_dynamic else OperationKind.APPEND
+    return _changed(reader, request, kind, base, stamp, snapshot_id, fresh, taken, is_dynamic)
 
 
 def _follow(reader: Reader, request: Request, published: Published, base: State, stamp: Stamp) -> Plan:
@@ -625,7 +647,8 @@ def _snapshot(
     document["last-sequence-number"] = sequence_number
     document["snapshots"] = [*document.get("snapshots", []), made]
     document["refs"] = dict(document["refs"])
-    _point(document, document["refs"], base.branch, snapshot_id, now_ms)
+    if not request.stages:
+        _point(document, document["refs"], base.branch, snapshot_id, now_ms)
     snapshot = replace(metadata.to_snapshot(made), partitions=partitions)
     return _publish(reader, request, base, stamp, document, snapshot, {**files, path: emitted})
 

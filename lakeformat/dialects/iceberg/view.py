@@ -173,6 +173,12 @@ class IcebergView(TableView[State]):
     def inspect(self, name: str, *how: Any) -> pa.Table:
         return inspections.INSPECTIONS[name](self.reader, self.state, *how)
 
+    def leads_to(self, snapshot_id: int) -> bool:
+        return conflict.leads_to(self.state, snapshot_id)
+
+    def staged(self, wap_id: str) -> list[int]:
+        return metadata.staged(self.state, wap_id)
+
     def adoption(self) -> tuple[tuple[Named, ...], Mapping[str, str]]:
         return layouts.adoption(self.state)
 

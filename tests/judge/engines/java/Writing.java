@@ -100,6 +100,17 @@ final class Writing {
             case "tag":
                 table.createTag(step.get("name").asText());
                 break;
+            case "branch":
+                String branch = step.get("name").asText();
+                if (step.has("tag")) {
+                    table.createBranch(branch, step.get("tag").asText());
+                } else {
+                    table.createBranch(branch);
+                }
+                break;
+            case "fast_forward":
+                table.fastForward(step.get("name").asText());
+                break;
             case "compact":
                 compact(table);
                 break;
