@@ -53,14 +53,17 @@ class Changes:
         """What to read, oldest first. Raises `NotFound` where a snapshot in between has expired."""
         if self.after is None:
             return [each for each in self.view.audit(self.fields, self.predicate) if each.tasks]
-        kept = self.view.ids_with_changes(self.after)
-        kept = kept[: kept.index(self.until) + 1] if self.until in kept else []
         return [
             delta
-            for since, snapshot_id in pairwise([self.after, *kept])
+            for since, snapshot_id in pairwise([self.after, *self.snapshot_ids()])
             for delta in self.view.delta(since, snapshot_id, self.fields, self.predicate)
             if delta.tasks
         ]
+
+    def snapshot_ids(self) -> list[int]:
+        """The snapshots whose changes are read, oldest first."""
+        kept = self.view.ids_with_changes(self.after or 0)
+        return kept[: kept.index(self.until) + 1] if self.until in kept else []
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches, oldest first."""

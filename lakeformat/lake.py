@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lakeformat import sql as statements
 from lakeformat import table as tables
+from lakeformat.by_name import ByName, Reading
 from lakeformat.catalogs.catalog import Catalog, Found
 from lakeformat.catalogs.choose import open_catalog
 from lakeformat.codec.arrow import fields_from_arrow
@@ -49,7 +50,6 @@ from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.files import missing_folder, open_store
 from lakeformat.storage.head import Pointer
 from lakeformat.storage.store import Store
-from lakeformat.streaming import Sink
 from lakeformat.table import Table
 from lakeformat.views import Views
 
@@ -261,12 +261,15 @@ class Lake:
     def register(self, spark: Any, name: str = "lakeformat") -> None:
         """Make this warehouse known to a Spark session as the data source `name`.
 
-        Streams: `frame.writeStream.format("lakeformat").option("table", "db.t").option("user", "job")`, and a checkpoint location;
-        the batches are committed under `user`, each once (see `Table.stream`), which is a name of this stream alone.
-        `frame.write.format("lakeformat").option("table", "db.t").mode("append").save()` appends too. `branch`: a branch of the
-        table. To read, say `table.scan().to_spark(spark)`.
+        `spark.read.format("lakeformat").load("db.t")` reads the newest rows; options `snapshot`, `tag`, `as_of` and `branch` choose
+        others, `from_snapshot` (and `to_snapshot`) changes, with their kinds in `_row_kind`. `spark.readStream` follows a table, from
+        its rows as they are, or after `from_snapshot`; `maxFilesPerTrigger` and `maxRowsPerTrigger` bound a batch.
+        `frame.write.format("lakeformat").mode("append").save("db.t")` appends; mode("overwrite") needs, on tables with partitions,
+        `partitionOverwriteMode` "static" or "dynamic". Streams: `frame.writeStream.format("lakeformat").option("table",
+        "db.t").option("user", "job")`, and a checkpoint location; the batches are committed under `user`, each once (see
+        `Table.stream`), which is a name of this stream alone. `table.scan().to_spark(spark)` reads faster. See docs/spark.md.
         """
-        register(spark, name, partial(_sink, self))
+        register(spark, name, ByName(self))
 
     def attach(self, spark: Any, tables: Sequence[str] | None = None) -> list[str]:
         """Make tables (all, unless named) readable by name in a Spark session: `spark.sql("SELECT * FROM nyc.flights")`,
@@ -427,9 +430,9 @@ class Lake:
         return next((format for format, each in self._formats.items() if each.is_table(store)), None)
 
 
-def _current(lake: Lake, name: str) -> Any:
+def _current(lake: Lake, name: str) -> Reading:
     """What an attached table is when Spark reads it."""
-    return lake.table(name).scan()
+    return Reading(lake.table(name).scan())
 
 
 def _require_alone(name: str, others: Sequence[str]) -> None:
@@ -538,21 +541,3 @@ def _names(what: str, names: Iterable[str]) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in found):
         raise InvalidInput(f"{what}={names!r}: give names of columns")
     return found
-
-
-def _sink(lake: Lake, options: Mapping[str, str], user: str | None) -> Sink:
-    """Where rows go that Spark writes: an append under the name `user`; None: a stream, under that of the options."""
-    name = user or options.get("user")
-    if not name:
-        raise InvalidInput("a stream into a table is committed under a name of its own: give it by option('user', ...)")
-    return Sink(partial(_chosen(lake, options).stream, name), appends=user is not None)
-
-
-def _chosen(lake: Lake, options: Mapping[str, str]) -> Table:
-    name = options.get("table")
-    if not name:
-        raise InvalidInput(
-            f"{lake!r} as a data source of Spark: say which table, by option('table', 'namespace.table')"
-        )
-    table = lake.table(name)
-    return table if options.get("branch") is None else table.branch(options["branch"])

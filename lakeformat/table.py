@@ -60,7 +60,7 @@ from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
 from lakeformat.model.schema import Field, Schema, spelled
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
-from lakeformat.model.work import WrittenFile
+from lakeformat.model.work import WriteTask, WrittenFile
 from lakeformat.scan import Scan
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.reaching import reaching
@@ -1004,38 +1004,48 @@ class Table:
         compact.again(Change(self._reach(view), view, engine, request), self._format, compact.upkeep(view), landed)
         return landed
 
-    def _write(
-        self, view: AnyView, data: Any, required: Expression | None = None, anew: bool = False
-    ) -> tuple[WrittenFile, ...]:
-        """`anew`: the rows will be all that there is in their partitions."""
+    def _write(self, view: AnyView, data: Any) -> tuple[WrittenFile, ...]:
         task = view.layout(from_files=True)
-        if anew and task.keyed is not None:
-            if task.keyed.changelog_prefix is not None:
-                log.warning(
-                    "%s: an overwrite writes no changelog; changes() computes it from the rows before and after",
-                    self.name,
-                )
-            index, places = task.keyed.index, task.keyed.places
-            keyed = replace(
-                task.keyed,
-                changelog_prefix=None,
-                index=None if index is None else replace(index, files={}),
-                places=None if places is None else replace(places, rows={}),
-            )
-            task = replace(task, keyed=keyed)
-        elif task.keyed is not None:
-            task = placing.looking(view, task)
-        task = task if required is None else replace(task, required=required)
+        task = task if task.keyed is None else placing.looking(view, task)
         return tuple(engine_for(data).write(self._reach(view), data, task))
+
+    def _anew(self, view: AnyView) -> WriteTask:
+        """How rows become files that will be all that there is in their partitions."""
+        task = view.layout(from_files=True)
+        if task.keyed is None:
+            return task
+        if task.keyed.changelog_prefix is not None:
+            log.warning(
+                "%s: an overwrite writes no changelog; changes() computes it from the rows before and after",
+                self.name,
+            )
+        index, places = task.keyed.index, task.keyed.places
+        keyed = replace(
+            task.keyed,
+            changelog_prefix=None,
+            index=None if index is None else replace(index, files={}),
+            places=None if places is None else replace(places, rows={}),
+        )
+        return replace(task, keyed=keyed)
 
     def _replace(
         self, view: AnyView, request: Request, data: Any, scope: Expression | None, pinned_to: int | None
     ) -> Snapshot | None:
         """Rows in the place of those in `scope`; without one, of the partitions that they lie in."""
-        added = self._write(view, data, scope, anew=True)
-        if scope is None and not added:
-            return None
-        engine = engine_for(data)
+        task, engine = self._anew(view), engine_for(data)
+        added = tuple(engine.write(self._reach(view), data, task if scope is None else replace(task, required=scope)))
+        return None if scope is None and not added else self._replaced(view, request, added, scope, pinned_to, engine)
+
+    def _replaced(
+        self,
+        view: AnyView,
+        request: Request,
+        added: tuple[WrittenFile, ...],
+        scope: Expression | None,
+        pinned_to: int | None,
+        engine: Engine,
+    ) -> Snapshot:
+        """Files in the place of the rows in `scope`; without one, of the partitions that they lie in."""
         change = Change(self._reach(view), view, engine, request)
         try:
             if scope is None:

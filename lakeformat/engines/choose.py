@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -18,14 +18,14 @@ def engine_for(data: Any = None, spark: Any = None) -> Engine:
     return ArrowEngine() if session is None else import_module("lakeformat.engines.spark").SparkEngine(session)
 
 
-def register(session: Any, name: str, sink: Callable[[Mapping[str, str], str | None], Any]) -> None:
+def register(session: Any, name: str, tables: Any) -> None:
     """Make tables known to a Spark session as its data source `name`; see the Spark engine."""
-    import_module("lakeformat.engines.spark").register(session, name, sink)
+    import_module("lakeformat.engines.spark").register(session, name, tables)
 
 
-def attach(session: Any, name: str, lake: str, scan: Callable[[], Any]) -> None:
+def attach(session: Any, name: str, lake: str, reading: Callable[[], Any]) -> None:
     """Make a table readable by name in a Spark session; see the Spark engine."""
-    import_module("lakeformat.engines.spark").attach(session, name, lake, scan)
+    import_module("lakeformat.engines.spark").attach(session, name, lake, reading)
 
 
 def is_spark(value: Any) -> bool:

@@ -638,7 +638,11 @@ def test_a_data_source_of_spark_killed_at_every_step_and_restarted(spark, tmp_pa
             super().commit(parts, identifier)
             dies("committed")
 
-    register(spark, "dying", lambda options, user: Dying(partial(table.stream, options["user"])))
+    class Tables:
+        def sink(self, options, user, overwrite):
+            return Dying(partial(table.stream, options["user"]))
+
+    register(spark, "dying", Tables())
 
     def drain():
         stream = spark.readStream.schema("id bigint, v string, dt string").json(str(source))
@@ -679,14 +683,14 @@ def test_spark_appends_to_tables_of_a_warehouse_as_a_data_source(spark, tmp_path
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 1, 2, 4, 5]
     assert [s.kind for s in table.snapshots()] == ["append", "append"]
     for mode, name, why in [
-        ("overwrite", "d.t", "only appends"),
+        ("overwrite", "d.t", "replaces either the whole table"),
         ("append", "d.u", "no table"),
         ("append", "", "say which"),
     ]:
         with pytest.raises(Exception, match=why):
             write(mode, name)
     with pytest.raises(Exception, match=r"to_spark\(spark\)"):
-        spark.read.format("lake").option("table", "d.t").load().schema  # noqa: B018  Over Spark Connect, not before.
+        spark.read.format("lake").load().schema  # noqa: B018  Over Spark Connect, not before.
     nameless = spark.readStream.format("rate").load().writeStream.format("lake").option("table", "d.t")
     with pytest.raises(Exception, match="under a name of its own"):
         nameless.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
+import datetime
 import re
 import uuid
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -17,24 +19,28 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakeformat.engines.spark import executors
 from lakeformat.engines.spark.types import fields_from_spark, spark_schema
-from lakeformat.errors import AlreadyExists, InvalidInput, UnsupportedFeature
+from lakeformat.errors import AlreadyExists, InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.model.predicate import Expression, call, column, is_in, is_null, literal, not_
 from lakeformat.storage.catalogued import files_of
 
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+ROW_KINDS = "_row_kind"  # The column of a change's kind.
 _PARTITIONS = 256  # At most so many tasks of Spark read a table that is attached.
 _NO_TABLE = (
-    "a data source of Spark to write to, and CREATE TABLE ... USING lakeformat in Spark's own SQL makes no table: say "
+    "a data source of Spark, of which load('namespace.table') or option('table', ...) names a table, and CREATE TABLE ... USING lakeformat in Spark's own SQL makes no table: say "
     "lake.sql('CREATE TABLE ... USING paimon'), or iceberg; to read one, lake.attach(spark), or table.scan().to_spark(spark)"
 )
 
 _StreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter)  # 4.1
 
 
-def register(spark: SparkSession, name: str, sink: Callable[[Mapping[str, str], str | None], Any]) -> None:
-    """Make the `Sink` that `sink` gives for options (and a user, where that is not theirs) known to `spark` as its data source
-    `name`. Spark asks for it in processes of its own, for each batch anew, so `sink` can be pickled."""
+def register(spark: SparkSession, name: str, tables: Any) -> None:
+    """Make `tables` known to `spark` as its data source `name`: what options name there is to read (`reading`), to follow
+    (`following`) and to write to (`sink`). Spark asks in processes of its own, for each batch anew, so it can be pickled."""
 
     class Source(_Source):
-        _sink = staticmethod(sink)
+        _tables = tables
+        _pushes = pushes(spark)
 
         @classmethod
         def name(cls) -> str:
@@ -43,8 +49,13 @@ def register(spark: SparkSession, name: str, sink: Callable[[Mapping[str, str], 
     spark.dataSource.register(Source)
 
 
-def attach(spark: SparkSession, name: str, lake: str, scan: Callable[[], Any]) -> None:
-    """Make a table of `lake`, a URI, readable as `name` ("namespace.table") in Spark's own catalog. Spark asks for `scan()` in
+def pushes(spark: SparkSession) -> bool:
+    """Whether the session hands filters to Python. One that does not refuses readers that would take them."""
+    return str(spark.conf.get(PUSHDOWN, "false")).lower() == "true"
+
+
+def attach(spark: SparkSession, name: str, lake: str, reading: Callable[[], Any]) -> None:
+    """Make a table of `lake`, a URI, readable as `name` ("namespace.table") in Spark's own catalog. Spark asks for `reading()` in
     processes of its own, anew for each query, so it can be pickled.
 
     Each table has a data source of its own: Spark forgets the options of a table whose source is in Python. Raises
@@ -71,7 +82,8 @@ def attach(spark: SparkSession, name: str, lake: str, scan: Callable[[], Any]) -
         )
 
     class Attached(_Attached):
-        _scan = staticmethod(scan)
+        _reading = staticmethod(reading)
+        _pushes = pushes(spark)
 
         @classmethod
         def name(cls) -> str:
@@ -89,21 +101,14 @@ def _path(uri: str) -> str:
 class _Attached(datasource.DataSource):
     """One table, at its newest snapshot each time."""
 
-    _scan: Callable[[], Any]
+    _reading: Callable[[], Any]
+    _pushes: bool
 
     def schema(self) -> T.StructType:
-        return _nullable(spark_schema(self._scan().fields))
+        return _nullable(spark_schema(self._reading().fields))
 
     def reader(self, schema: T.StructType) -> datasource.DataSourceReader:
-        scan = self._scan()
-        types = {each.name: each.dataType for each in _nullable(spark_schema(scan.fields))}
-        for each in schema:
-            if types.get(each.name) != each.dataType:
-                raise InvalidInput(
-                    f"column {each.name!r} was {each.dataType.simpleString()} when the table was attached and is no more; "
-                    "say lake.attach(spark) again"
-                )
-        return _Reader(scan.select(schema.names), schema)
+        return (_PushingReader if self._pushes else _Reader)(_checked(self._reading(), schema), schema)
 
     def writer(self, schema: T.StructType, overwrite: bool) -> datasource.DataSourceWriter:
         raise UnsupportedFeature(
@@ -111,22 +116,167 @@ class _Attached(datasource.DataSource):
         )
 
 
-class _Reader(datasource.DataSourceReader):
-    def __init__(self, scan: Any, schema: T.StructType) -> None:
-        self._store, self._fields, self._tasks = files_of(scan.store), scan.fields, scan.plan()
+def _checked(source: Any, schema: T.StructType) -> Any:
+    """A source of rows, which has these columns. Raises `InvalidInput` for one that is gone or of another type."""
+    types = {each.name: each.dataType for each in _nullable(spark_schema(source.fields))}
+    for each in schema:
+        if types.get(each.name) != _nullable(each.dataType):
+            found = f"is {types[each.name].simpleString()} now" if each.name in types else "is no more"
+            raise InvalidInput(
+                f"column {each.name!r} was {each.dataType.simpleString()} when Spark was shown the table and {found}; read it "
+                "again, and if it is attached say lake.attach(spark) again"
+            )
+    return source
+
+
+class _Rows:
+    """What reads tasks: in this shape readers go to executors, without what they were planned from."""
+
+    def __init__(self, source: Any, schema: T.StructType) -> None:
+        self._store, self._names = files_of(source.store), tuple(schema.names)
+        self._fields = tuple(each for each in source.fields if each.name in self._names and each.name != ROW_KINDS)
+        self._kind = ROW_KINDS if source.has_kinds and ROW_KINDS in self._names else None
+        if not self._fields:  # A task has to read something to know its rows.
+            self._fields = source.fields[:1]
         self._arrow = to_arrow_schema(schema, timezone="UTC")
 
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        for batch in executors.pieces(self._store, partition.value, self._fields, self._kind):
+            columns = [batch.column(name) for name in self._names]
+            yield pa.RecordBatch.from_arrays(columns, names=list(self._names)).cast(self._arrow)
+
+
+class _Reader(datasource.DataSourceReader):
+    """Reads a batch. Pickled before it is asked for its partitions, which it plans then, once it knows all filters."""
+
+    def __init__(self, source: Any, schema: T.StructType) -> None:
+        self._rows, self._source = _Rows(source, schema), source
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_rows": self._rows}
+
     def partitions(self) -> Sequence[datasource.InputPartition]:
-        count = min(len(self._tasks), _PARTITIONS) or 1
-        return [
-            datasource.InputPartition([pickle.dumps(t) for t in self._tasks[place::count]]) for place in range(count)
-        ]
+        return _partitions(self._source.select([each.name for each in self._rows._fields]).pieces())
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
-        blobs = partition.value
-        ids = pa.record_batch({"id": pa.array(range(len(blobs)), pa.int64())})
-        for batch in executors.read(self._store, blobs, self._fields, iter([ids])):
-            yield batch.cast(self._arrow)
+        return self._rows.read(partition)
+
+
+class _PushingReader(_Reader):
+    """Leaves out files by Spark's filters, where the session lets Spark push them to Python (4.1)."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
+        for each in filters:
+            with suppress(LakeError):  # Spark filters all rows in any case.
+                if (condition := _condition(each)) is not None:
+                    self._source = self._source.filter(condition)
+            yield each
+
+
+def _condition(filter: Any) -> Expression | None:
+    """A filter of Spark's as a condition; None for one that has none."""
+    match type(filter).__name__:
+        case "Not":
+            inner = _condition(filter.child)
+            return None if inner is None else not_(inner)
+        case "IsNull":
+            return is_null(column(*filter.attribute))
+        case "IsNotNull":
+            return not_(is_null(column(*filter.attribute)))
+        case "In":
+            known = all(isinstance(value, _VALUES) for value in filter.value)
+            return is_in(column(*filter.attribute), filter.value) if known else None
+        case name if name in _CALLS and isinstance(filter.value, _VALUES):
+            return call(_CALLS[name], column(*filter.attribute), literal(filter.value))
+    return None
+
+
+_VALUES = (bool, int, float, str, bytes, Decimal, datetime.date)
+_CALLS = {
+    "EqualTo": "eq",
+    "EqualNullSafe": "eq_null_safe",
+    "GreaterThan": "gt",
+    "GreaterThanOrEqual": "ge",
+    "LessThan": "lt",
+    "LessThanOrEqual": "le",
+    "StringStartsWith": "starts_with",
+    "StringEndsWith": "ends_with",
+    "StringContains": "contains",
+}
+
+
+def _partitions(pieces: Sequence[Any], in_order: bool = False) -> list[datasource.InputPartition]:
+    """The tasks of Spark that read these; `in_order`: those of one partition and bucket in one task, older ones first."""
+    if in_order and any(piece.kind != "+I" for piece in pieces):
+        homes = {piece.home for piece in pieces}
+        known = all(bucket is not None for _, bucket in homes) or all(partition for partition, _ in homes)
+        groups: dict[Any, list[Any]] = {}
+        for piece in pieces:
+            groups.setdefault(piece.home if known else None, []).append(piece)
+        parts = list(groups.values())
+    else:
+        parts = [[piece] for piece in pieces]
+    count = min(len(parts), _PARTITIONS) or 1
+    return [
+        datasource.InputPartition([(p.task, p.kind) for part in parts[place::count] for p in part])
+        for place in range(count)
+    ]
+
+
+class _StreamReader(datasource.DataSourceStreamReader):
+    """Reads a stream, in a process that lives as long as the query; `read` runs on executors."""
+
+    def __init__(self, source: Any, schema: T.StructType) -> None:
+        self._rows, self._source = _Rows(source, schema), source
+        self._target: dict[str, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_rows": self._rows}
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._source.initial()
+
+    def latestOffset(self) -> dict[str, Any]:
+        return self._source.newest()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
+        pieces = self._source.pieces([each.name for each in self._rows._fields], start, end)
+        return _partitions(pieces, in_order=True) if pieces else []
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._rows.read(partition)
+
+
+if hasattr(datasource.DataSourceStreamReader, "getDefaultReadLimit"):  # 4.2
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxFiles,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    class _AdmittingReader(_StreamReader, SupportsTriggerAvailableNow):
+        """As much at a time as the options say; all that is there now, where the trigger asks for that."""
+
+        def getDefaultReadLimit(self) -> Any:
+            files, rows = self._source.max_files, self._source.max_rows
+            return ReadMaxFiles(files) if files else ReadMaxRows(rows) if rows else ReadAllAvailable()
+
+        def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]
+            if isinstance(limit, ReadAllAvailable):
+                return self._source.latest(start, self._target, None, None)
+            return self._source.latest(start, self._target, self._source.max_files, self._source.max_rows)
+
+        def reportLatestOffset(self) -> dict[str, Any]:
+            return self._source.newest()
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            self._target = self._source.newest()
+
+    _stream_reader: Callable[..., Any] = _AdmittingReader
+    _LIMITED = True
+else:
+    _stream_reader, _LIMITED = _StreamReader, False
 
 
 def _nullable(type: Any) -> Any:
@@ -144,30 +294,41 @@ def _nullable(type: Any) -> Any:
 class _Source(datasource.DataSource):
     """Tables as Spark's Python data source, one of which the options name."""
 
-    _sink: Callable[[Mapping[str, str], str | None], Any]
+    _tables: Any
+    _pushes: bool
 
     def schema(self) -> T.StructType:
-        raise UnsupportedFeature(_NO_TABLE)
+        if not any(self.options.get(key) for key in ("table", "path")):
+            raise UnsupportedFeature(_NO_TABLE)
+        return _nullable(spark_schema(self._tables.reading(self.options).fields))
 
     def reader(self, schema: T.StructType) -> datasource.DataSourceReader:
-        raise UnsupportedFeature(_NO_TABLE)
+        if not any(self.options.get(key) for key in ("table", "path")):
+            raise UnsupportedFeature(_NO_TABLE)
+        reading = _checked(self._tables.reading(self.options), schema)
+        return (_PushingReader if self._pushes else _Reader)(reading, schema)
+
+    def streamReader(self, schema: T.StructType) -> datasource.DataSourceStreamReader:
+        following = self._tables.following(self.options)
+        if not _LIMITED and (following.max_files or following.max_rows):
+            raise UnsupportedFeature("maxFilesPerTrigger and maxRowsPerTrigger need PySpark 4.2; read without them")
+        return _stream_reader(_checked(following, schema), schema)
 
     def writer(self, schema: T.StructType, overwrite: bool) -> datasource.DataSourceWriter:
-        return _Writer(self._checked(schema, overwrite, str(uuid.uuid4())))
+        return _Writer(self._sink(schema, str(uuid.uuid4()), overwrite))
 
     def streamWriter(self, schema: T.StructType, overwrite: bool) -> datasource.DataSourceStreamWriter:
         if _StreamArrowWriter is datasource.DataSourceStreamWriter:
             raise UnsupportedFeature("streams into a data source need PySpark 4.1; write the stream by foreachBatch")
-        return _StreamWriter(self._checked(schema, overwrite, None))
-
-    def _checked(self, schema: T.StructType, overwrite: bool, user: str | None) -> Any:
-        """The sink; raises for rows that could not be written."""
         if overwrite:
             raise UnsupportedFeature(
-                "a data source of Spark only appends: mode('append'); to overwrite, say table.overwrite(frame) and its like, to "
-                "write whole results of a stream again, foreachBatch"
+                "a stream into a data source only appends: outputMode('append'); to write whole results again, foreachBatch"
             )
-        sink = self._sink(self.options, user)
+        return _StreamWriter(self._sink(schema, None, False))
+
+    def _sink(self, schema: T.StructType, user: str | None, overwrite: bool) -> Any:
+        """Where rows go; raises for rows that could not be written."""
+        sink = self._tables.sink(self.options, user, overwrite)
         sink.require_writable(fields_from_spark(schema))
         return sink
 

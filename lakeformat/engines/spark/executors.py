@@ -9,8 +9,10 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeformat.codec.arrow import arrow_schema
+from lakeformat.codec.waist import row_kinds
 from lakeformat.engines import worker
 from lakeformat.engines.files import names
 from lakeformat.engines.kernels import assign, casts
@@ -34,7 +36,7 @@ from lakeformat.model.schema import (
     scalar,
     walk,
 )
-from lakeformat.model.work import BUCKET, ROW_KIND, DeleteTask, ReadTask, WriteTask, WrittenFile
+from lakeformat.model.work import BUCKET, ROW_KIND, VALUE_KIND, DeleteTask, ReadTask, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 _RETYPED = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ, Kind.TIME, Kind.TIME_MICROS, Kind.FIXED, Kind.UUID)  # For Spark.
@@ -136,6 +138,23 @@ def read(
                     yield _for_spark(worker.columns(found, fields, task.fields), fields)
                 else:
                     yield pa.RecordBatch.from_arrays([pa.nulls(found.num_rows, pa.bool_())], names=[ROW])
+
+
+def pieces(
+    store: Store, pieces: Sequence[tuple[bytes, str | None]], fields: tuple[Field, ...], kind_column: str | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of pickled tasks; with `kind_column`, each with its kind, which the task's own says, or a column."""
+    for blob, kind in pieces:
+        task = pickle.loads(blob)
+        wanted = fields if kind_column is None or kind is not None else (*fields, VALUE_KIND)
+        for found in worker.read(store, task):
+            rows = worker.columns(found, wanted, task.fields)
+            columns = _for_spark(rows, fields)
+            if kind_column is not None:
+                codes = pa.nulls(len(rows), pa.string()) if kind is not None else rows.column(VALUE_KIND.name)
+                kinds = pc.fill_null(codes, kind) if kind is not None else row_kinds().take(codes)
+                columns = columns.append_column(kind_column, kinds)
+            yield columns
 
 
 def of_job(job: str, work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,350 @@
+"""Tables as Spark's `format("lakeformat")` names them: options -> scans, changes, streams, and where written rows go."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from lakeformat.arguments import Moment
+from lakeformat.changes import KIND_COLUMN, Changes
+from lakeformat.codec.arrow import arrow_schema
+from lakeformat.commit import discard
+from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature
+from lakeformat.model.predicate import ALWAYS, Expression, and_, bind
+from lakeformat.model.schema import NO_ID, Field, Kind, scalar
+from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.work import Delta, RowKind, WrittenFile
+from lakeformat.scan import Scan
+from lakeformat.storage.store import Store
+from lakeformat.streaming import Prepared, Sink
+from lakeformat.table import Table
+
+KIND_FIELD = Field(NO_ID, KIND_COLUMN, scalar(Kind.STRING), nullable=False)
+
+_READS = ("path", "table", "branch", "snapshot", "tag", "as_of", "from_snapshot", "to_snapshot")
+_STREAMS = ("path", "table", "branch", "from_snapshot", "maxfilespertrigger", "maxrowspertrigger")
+_WRITES = ("path", "table", "branch", "user", "partitionoverwritemode")
+_SPARKS_OWN = ("checkpointlocation", "header")  # What Spark puts among a source's options.
+_START = -1  # As the snapshot of an offset: nothing was read yet.
+_WHOLE = -1  # As the tasks of an offset: all of them.
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A task of a reader: pickled, so that it crosses to executors, and the kind of its rows, or None where a column says."""
+
+    task: bytes
+    kind: str | None
+    row_count: int
+    file_count: int
+    home: tuple[Any, ...]  # (partition, bucket), as far as the task knows it.
+
+
+@dataclass(frozen=True, slots=True)
+class ByName:
+    """The tables of `lake`, as options name them. It can be pickled."""
+
+    lake: Any
+
+    def sink(self, options: Mapping[str, str], user: str | None, overwrite: bool = False) -> Sink | Replacing:
+        """Where written rows go: under the name `user`; None: a stream, under that of the options. Raises `InvalidInput`."""
+        _require_known("write", options, _WRITES)
+        table = self._table(options)
+        if overwrite:
+            return Replacing(table, _overwrite_mode(options, table) == "dynamic")
+        name = user or options.get("user")
+        if not name:
+            raise InvalidInput(
+                "a stream into a table is committed under a name of its own: give it by option('user', ...)"
+            )
+        return Sink(_Opens(table, name), appends=user is not None)
+
+    def reading(self, options: Mapping[str, str]) -> Reading:
+        """The rows, or changes, that the options of a read name. Raises `InvalidInput`, `NotFound`."""
+        _require_known("read", options, _READS)
+        table = self._table(options)
+        snapshot, tag, as_of = _whole(options, "snapshot"), options.get("tag"), options.get("as_of")
+        since, until = _whole(options, "from_snapshot"), _whole(options, "to_snapshot")
+        if since is None and until is None:
+            return Reading(table.scan(snapshot_id=snapshot, tag=tag, as_of=_moment(as_of)))
+        if since is None:
+            raise InvalidInput(
+                "to_snapshot without from_snapshot: changes begin after a snapshot; 0 is before the first"
+            )
+        if (snapshot, tag, as_of) != (None, None, None):
+            raise InvalidInput("from_snapshot reads changes, and snapshot, tag and as_of rows: give one or the other")
+        return Reading(table.changes(since, until))
+
+    def following(self, options: Mapping[str, str]) -> Following:
+        """The stream that the options of `readStream` name. Raises `InvalidInput`, `NotFound`."""
+        _require_known("readStream", options, _STREAMS)
+        limits = {name: _whole(options, name) for name in ("maxFilesPerTrigger", "maxRowsPerTrigger")}
+        for name, limit in limits.items():
+            if limit == 0:
+                raise InvalidInput(f"{name}=0: give a number of at least 1")
+        return Following(self._table(options), _whole(options, "from_snapshot"), *limits.values())
+
+    def _table(self, options: Mapping[str, str]) -> Table:
+        names = {options[key] for key in ("table", "path") if options.get(key)}
+        if len(names) != 1:
+            found = f", and not two: {', '.join(sorted(names))}" if names else ""
+            raise InvalidInput(
+                f"{self.lake!r} as a data source of Spark: say which table, by load('namespace.table') or option('table', ...)"
+                f"{found}"
+            )
+        (name,) = names
+        table: Table = self.lake.table(name)
+        return table if options.get("branch") is None else table.branch(options["branch"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Opens:
+    """A stream's session, opened where it is asked for."""
+
+    table: Table
+    user: str
+
+    def __call__(self) -> Any:
+        return self.table.stream(self.user)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A batch read: rows of a scan, or changes with their kinds in a last column."""
+
+    source: Scan | Changes
+
+    @property
+    def store(self) -> Store:
+        return self.source.store
+
+    @property
+    def has_kinds(self) -> bool:
+        return isinstance(self.source, Changes)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The columns that Spark is shown."""
+        return (*self.source.fields, KIND_FIELD) if self.has_kinds else self.source.fields
+
+    def select(self, names: Sequence[str]) -> Reading:
+        """Only these columns are read. The kinds are where they are asked for."""
+        if isinstance(self.source, Scan):
+            return Reading(self.source.select(names))
+        return Reading(replace(self.source, fields=_chosen(self.source.fields, names)))
+
+    def filter(self, condition: Expression) -> Reading:
+        """Rows for which the condition is true. Raises `LakeError` for what cannot be asked of the table."""
+        if isinstance(self.source, Scan):
+            return Reading(self.source.filter(condition))
+        bound = bind(condition, self.source.view.schema.fields)
+        return Reading(replace(self.source, predicate=and_(self.source.predicate, bound)))
+
+    def pieces(self) -> list[Piece]:
+        if isinstance(self.source, Scan):
+            return _pieces([Delta(RowKind.INSERT, tuple(self.source.plan()))])
+        return _pieces(self.source.plan())
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A stream: the rows of the table as they are when it begins, then what changes, each with its kind; or, after
+    `from_snapshot`, the changes alone.
+
+    An offset is how far a stream has come: `tasks` of those of a step have been read, and a step is the changes of one
+    `snapshot`, or (`full`) all its rows. The tasks of a step are the same each time, so that a batch that Spark asks for
+    again has the same rows.
+    """
+
+    table: Table
+    after: int | None
+    max_files: int | None
+    max_rows: int | None
+
+    @property
+    def store(self) -> Store:
+        return self.table._store
+
+    @property
+    def has_kinds(self) -> bool:
+        return True
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return (*self.table._changes(0, None, None, None).fields, KIND_FIELD)
+
+    def initial(self) -> dict[str, Any]:
+        return _offset(_START, 0, full=True) if self.after is None else _offset(self.after)
+
+    def newest(self) -> dict[str, Any]:
+        """Where a stream is that has read everything."""
+        found = self.table._view().snapshot_id
+        return _offset(found) if found > 0 else self.initial()
+
+    def latest(
+        self, start: Mapping[str, Any], until: Mapping[str, Any] | None, max_files: int | None, max_rows: int | None
+    ) -> dict[str, Any]:
+        """How far to read from `start`: up to `until` (the newest), as far as the limits let, one task at least."""
+        end = dict(until or self.newest())
+        if end["snapshot"] == _START or (max_files is None and max_rows is None):
+            return end
+        files, rows, came = 0, 0, dict(start)
+        for step in self._steps((), start, end):
+            for place in range(step.place(start, 0), len(step.pieces)):
+                files, rows = files + step.pieces[place].file_count, rows + step.pieces[place].row_count
+                if came != start and (files > (max_files or files) or rows > (max_rows or rows)):
+                    return came
+                came = {**step.begin, "tasks": place + 1}
+            came = _offset(step.begin["snapshot"])
+        return came
+
+    def pieces(self, names: Sequence[str], start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Piece]:
+        """What lies between two offsets, older changes first. Raises `NotFound` where a snapshot in between has expired."""
+        steps = self._steps(names, start, end)
+        return [
+            piece for each in steps for piece in each.pieces[each.place(start, 0) : each.place(end, len(each.pieces))]
+        ]
+
+    def _steps(self, names: Sequence[str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[_Step]:
+        """What lies between two offsets, and what of it the first has already read, oldest first."""
+        if start == end or end["snapshot"] == _START:
+            return
+        came = start["snapshot"]
+        if start["full"]:
+            came = end["snapshot"] if came == _START else came
+            rows = self.table.scan(snapshot_id=came)
+            tasks = rows.select([each.name for each in _chosen(rows.fields, names)]).plan()
+            yield _Step(_offset(came, 0, full=True), _pieces([Delta(RowKind.INSERT, tuple(tasks))]))
+        elif start["tasks"] != _WHOLE:
+            came = start["since"]
+        if end["full"] or came == end["snapshot"]:
+            return
+        changes = self.table._changes(came, end["snapshot"], None, None)
+        for since, snapshot_id in pairwise([came, *changes.snapshot_ids()]):
+            deltas = changes.view.delta(since, snapshot_id, _chosen(changes.fields, names), ALWAYS)
+            yield _Step(_offset(snapshot_id, 0, since=since), _pieces(deltas))
+
+
+class _Step(NamedTuple):
+    """The rows of a table, or the changes of a snapshot: where they begin, and what there is to read."""
+
+    begin: dict[str, Any]
+    pieces: list[Piece]
+
+    def place(self, offset: Mapping[str, Any], otherwise: int) -> int:
+        """How many of the pieces come before an offset, if that is inside."""
+        is_inside = offset["tasks"] != _WHOLE and {**offset, "tasks": 0} == self.begin
+        return offset["tasks"] if is_inside else otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Replacing:
+    """Rows that replace those of a table, written by many tasks and committed by one process: of the partitions that they lie
+    in (`is_dynamic`), or all."""
+
+    table: Table
+    is_dynamic: bool
+
+    def require_writable(self, fields: tuple[Field, ...]) -> None:
+        """Raise what the first row would. Fields are those of the rows."""
+        self.write(arrow_schema(fields).empty_table())
+
+    def write(self, batches: Any) -> Prepared:
+        """One task's rows, in files."""
+        view = self.table._view()
+        layout = self.table._anew(view)
+        if layout.keyed is not None and (layout.keyed.index, layout.keyed.places) != (None, None):
+            raise UnsupportedFeature(
+                f"{self.table.uri}: tasks that know nothing of each other cannot write keys of which the table remembers where "
+                "they are (bucket=-1): say table.overwrite_partitions(frame) or table.overwrite(frame)"
+            )
+        files = tuple(ArrowEngine(threads=1).write(self.table._store, batches, layout))
+        return Prepared("", 0, files, view.schema.id, None, view.version, (), view.schema.partitioning.id)
+
+    def commit(self, parts: Sequence[Prepared], identifier: int) -> Snapshot | None:
+        """Make what all tasks wrote the rows of the table, in one snapshot."""
+        files: tuple[WrittenFile, ...] = tuple(file for part in parts for file in part.files)
+        if len({(part.schema_id, part.partitioning_id) for part in parts}) > 1:
+            discard(self.table._store, (file.path for file in files))
+            raise Conflict(
+                f"{self.table.uri}: the schema changed while it was written; nothing was committed, write again"
+            )
+        if not parts or (self.is_dynamic and not files):
+            return None
+        view = self.table._view()
+        request, _ = self.table._asked(view, str(uuid.uuid4()), None)
+        request = replace(
+            request,
+            absent_until=min(part.read_at for part in parts),
+            schema_id=parts[0].schema_id,
+            partitioning_id=parts[0].partitioning_id,
+        )
+        return self.table._replaced(view, request, files, None if self.is_dynamic else ALWAYS, None, ArrowEngine())
+
+    def abort(self, parts: Sequence[Prepared | None], identifier: int) -> None:
+        """Remove the files of a write of which a task failed; where none did, a commit was tried, which knows what became of
+        it."""
+        if None in parts:
+            discard(self.table._store, (file.path for part in parts if part is not None for file in part.files))
+
+
+def _pieces(deltas: Sequence[Delta]) -> list[Piece]:
+    return [
+        Piece(
+            pickle.dumps(task),
+            None if delta.kind is None else delta.kind.short,
+            task.row_count,
+            len(task.paths),
+            (task.partition, task.bucket),
+        )
+        for delta in deltas
+        for task in delta.tasks
+    ]
+
+
+def _offset(snapshot: int, tasks: int = _WHOLE, full: bool = False, since: int = _START) -> dict[str, Any]:
+    return {"snapshot": snapshot, "tasks": tasks, "full": full, "since": since}
+
+
+def _chosen(fields: tuple[Field, ...], names: Sequence[str]) -> tuple[Field, ...]:
+    """The fields with these names, or else the first one: a task has to read something to know its rows."""
+    return tuple(each for each in fields if each.name in names) or fields[:1]
+
+
+def _overwrite_mode(options: Mapping[str, str], table: Table) -> str:
+    mode = options.get("partitionOverwriteMode")
+    if mode is None and not table.schema.partitioning:
+        return "static"
+    if mode is None or mode.lower() not in ("static", "dynamic"):
+        found = "" if mode is None else f" (found {mode!r})"
+        raise InvalidInput(
+            f"{table.name}: mode('overwrite') of a table with partitions replaces either the whole table, with "
+            "option('partitionOverwriteMode', 'static'), or the partitions that the rows lie in, with 'dynamic': say which"
+            f"{found}; a data source does not see spark.sql.sources.partitionOverwriteMode"
+        )
+    return mode.lower()
+
+
+def _require_known(verb: str, options: Mapping[str, str], known: Sequence[str]) -> None:
+    unknown = sorted(key for key in options if key.lower() not in (*known, *_SPARKS_OWN))
+    if unknown:
+        raise InvalidInput(f"{verb} by format('lakeformat'): no option {unknown[0]!r}; there are {', '.join(known)}")
+
+
+def _whole(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not text.strip().isdecimal():
+        raise InvalidInput(f"option {name}={text!r}: give a whole number of at least 0")
+    return int(text)
+
+
+def _moment(text: str | None) -> Moment | None:
+    """Milliseconds, or ISO text."""
+    return int(text) if text is not None and text.strip().isdecimal() else text
