@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind
 from lakeformat.model.schema import NO_ID, Field, Kind, scalar
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.model.work import Delta, RowKind, WrittenFile
+from lakeformat.model.work import Delta, ReadTask, RowKind, WrittenFile
 from lakeformat.scan import Scan
 from lakeformat.storage.store import Store
 from lakeformat.streaming import Prepared, Sink
@@ -26,10 +26,14 @@ from lakeformat.table import Table
 
 KIND_FIELD = Field(NO_ID, KIND_COLUMN, scalar(Kind.STRING), nullable=False)
 
-_READS = ("path", "table", "branch", "snapshot", "tag", "as_of", "from_snapshot", "to_snapshot")
-_STREAMS = ("path", "table", "branch", "from_snapshot", "maxfilespertrigger", "maxrowspertrigger")
+_READS = (
+    *("path", "table", "branch", "snapshot", "tag", "as_of", "from_snapshot", "to_snapshot", "row_kinds"),
+    "partitionoverwritemode",  # Of a view that is written to as well.
+)
+_STREAMS = ("path", "table", "branch", "from_snapshot", "row_kinds", "maxfilespertrigger", "maxrowspertrigger")
 _WRITES = ("path", "table", "branch", "user", "partitionoverwritemode")
 _SPARKS_OWN = ("checkpointlocation", "header")  # What Spark puts among a source's options.
+_BY_FILE = {"paths", "row_counts", "sizes_bytes", "absent", "deletes", "taken_by", "lineage"}  # Of a task, in parallel.
 _START = -1  # As the snapshot of an offset: nothing was read yet.
 _WHOLE = -1  # As the tasks of an offset: all of them.
 
@@ -42,6 +46,7 @@ class Piece:
     kind: str | None
     row_count: int
     file_count: int
+    size_bytes: int
     home: tuple[Any, ...]  # (partition, bucket), as far as the task knows it.
 
 
@@ -64,6 +69,11 @@ class ByName:
             )
         return Sink(_Opens(table, name), appends=user is not None)
 
+    def shown(self, options: Mapping[str, str]) -> tuple[Field, ...]:
+        """The columns that a read or a stream with these options has: Spark asks before it says which it is."""
+        limits = {key for key in options if key.lower() in _STREAMS and key.lower() not in _READS}
+        return self.reading({key: value for key, value in options.items() if key not in limits}).fields
+
     def reading(self, options: Mapping[str, str]) -> Reading:
         """The rows, or changes, that the options of a read name. Raises `InvalidInput`, `NotFound`."""
         _require_known("read", options, _READS)
@@ -71,14 +81,15 @@ class ByName:
         snapshot, tag, as_of = _whole(options, "snapshot"), options.get("tag"), options.get("as_of")
         since, until = _whole(options, "from_snapshot"), _whole(options, "to_snapshot")
         if since is None and until is None:
-            return Reading(table.scan(snapshot_id=snapshot, tag=tag, as_of=_moment(as_of)))
+            scan = table.scan(snapshot_id=snapshot, tag=tag, as_of=_moment(as_of))
+            return Reading(scan, _is_true(options, "row_kinds"))
         if since is None:
             raise InvalidInput(
                 "to_snapshot without from_snapshot: changes begin after a snapshot; 0 is before the first"
             )
         if (snapshot, tag, as_of) != (None, None, None):
             raise InvalidInput("from_snapshot reads changes, and snapshot, tag and as_of rows: give one or the other")
-        return Reading(table.changes(since, until))
+        return Reading(table.changes(since, until), has_kinds=True)
 
     def following(self, options: Mapping[str, str]) -> Following:
         """The stream that the options of `readStream` name. Raises `InvalidInput`, `NotFound`."""
@@ -118,14 +129,11 @@ class Reading:
     """A batch read: rows of a scan, or changes with their kinds in a last column."""
 
     source: Scan | Changes
+    has_kinds: bool = False
 
     @property
     def store(self) -> Store:
         return self.source.store
-
-    @property
-    def has_kinds(self) -> bool:
-        return isinstance(self.source, Changes)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -135,15 +143,15 @@ class Reading:
     def select(self, names: Sequence[str]) -> Reading:
         """Only these columns are read. The kinds are where they are asked for."""
         if isinstance(self.source, Scan):
-            return Reading(self.source.select(names))
-        return Reading(replace(self.source, fields=_chosen(self.source.fields, names)))
+            return replace(self, source=self.source.select(names))
+        return replace(self, source=replace(self.source, fields=_chosen(self.source.fields, names)))
 
     def filter(self, condition: Expression) -> Reading:
         """Rows for which the condition is true. Raises `LakeError` for what cannot be asked of the table."""
         if isinstance(self.source, Scan):
-            return Reading(self.source.filter(condition))
+            return replace(self, source=self.source.filter(condition))
         bound = bind(condition, self.source.view.schema.fields)
-        return Reading(replace(self.source, predicate=and_(self.source.predicate, bound)))
+        return replace(self, source=replace(self.source, predicate=and_(self.source.predicate, bound)))
 
     def pieces(self) -> list[Piece]:
         if isinstance(self.source, Scan):
@@ -153,8 +161,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """A stream: the rows of the table as they are when it begins, then what changes, each with its kind; or, after
-    `from_snapshot`, the changes alone.
+    """A stream: the rows of the table as they are when it begins, then what changes; or, after `from_snapshot`, the changes
+    alone. Where it does not show kinds, it has rows that come, and raises at those that go.
 
     An offset is how far a stream has come: `tasks` of those of a step have been read, and a step is the changes of one
     `snapshot`, or (`full`) all its rows. The tasks of a step are the same each time, so that a batch that Spark asks for
@@ -219,7 +227,7 @@ class Following:
             came = end["snapshot"] if came == _START else came
             rows = self.table.scan(snapshot_id=came)
             tasks = rows.select([each.name for each in _chosen(rows.fields, names)]).plan()
-            yield _Step(_offset(came, 0, full=True), _pieces([Delta(RowKind.INSERT, tuple(tasks))]))
+            yield _Step(_offset(came, 0, full=True), _pieces([Delta(RowKind.INSERT, tuple(tasks))], by_file=True))
         elif start["tasks"] != _WHOLE:
             came = start["since"]
         if end["full"] or came == end["snapshot"]:
@@ -227,7 +235,7 @@ class Following:
         changes = self.table._changes(came, end["snapshot"], None, None)
         for since, snapshot_id in pairwise([came, *changes.snapshot_ids()]):
             deltas = changes.view.delta(since, snapshot_id, _chosen(changes.fields, names), ALWAYS)
-            yield _Step(_offset(snapshot_id, 0, since=since), _pieces(deltas))
+            yield _Step(_offset(snapshot_id, 0, since=since), _pieces(deltas, by_file=True))
 
 
 class _Step(NamedTuple):
@@ -263,14 +271,14 @@ class Replacing:
                 f"{self.table.uri}: tasks that know nothing of each other cannot write keys of which the table remembers where "
                 "they are (bucket=-1): say table.overwrite_partitions(frame) or table.overwrite(frame)"
             )
-        files = tuple(ArrowEngine(threads=1).write(self.table._store, batches, layout))
+        files = tuple(ArrowEngine(threads=1).write(self.table._reach(view), batches, layout))
         return Prepared("", 0, files, view.schema.id, None, view.version, (), view.schema.partitioning.id)
 
     def commit(self, parts: Sequence[Prepared], identifier: int) -> Snapshot | None:
         """Make what all tasks wrote the rows of the table, in one snapshot."""
         files: tuple[WrittenFile, ...] = tuple(file for part in parts for file in part.files)
         if len({(part.schema_id, part.partitioning_id) for part in parts}) > 1:
-            discard(self.table._store, (file.path for file in files))
+            self._discard(files)
             raise Conflict(
                 f"{self.table.uri}: the schema changed while it was written; nothing was committed, write again"
             )
@@ -290,21 +298,35 @@ class Replacing:
         """Remove the files of a write of which a task failed; where none did, a commit was tried, which knows what became of
         it."""
         if None in parts:
-            discard(self.table._store, (file.path for part in parts if part is not None for file in part.files))
+            self._discard([file for part in parts if part is not None for file in part.files])
+
+    def _discard(self, files: Sequence[WrittenFile]) -> None:
+        discard(self.table._reach(self.table._view()), (file.path for file in files))
 
 
-def _pieces(deltas: Sequence[Delta]) -> list[Piece]:
+def _pieces(deltas: Sequence[Delta], by_file: bool = False) -> list[Piece]:
     return [
         Piece(
             pickle.dumps(task),
             None if delta.kind is None else delta.kind.short,
             task.row_count,
             len(task.paths),
+            task.size_bytes,
             (task.partition, task.bucket),
         )
         for delta in deltas
-        for task in delta.tasks
+        for whole in delta.tasks
+        for task in (_by_file(whole) if by_file else [whole])
     ]
+
+
+def _by_file(task: ReadTask) -> list[ReadTask]:
+    """A task for each file, where rows of several are not merged."""
+    if task.merge is not None:
+        return [task]
+    names = [each.name for each in fields(task) if each.name in _BY_FILE]
+    parts = [{name: getattr(task, name)[n : n + 1] for name in names} for n in range(len(task.paths))]
+    return [replace(task, **each) for each in parts]
 
 
 def _offset(snapshot: int, tasks: int = _WHOLE, full: bool = False, since: int = _START) -> dict[str, Any]:
@@ -343,6 +365,13 @@ def _whole(options: Mapping[str, str], name: str) -> int | None:
     if not text.strip().isdecimal():
         raise InvalidInput(f"option {name}={text!r}: give a whole number of at least 0")
     return int(text)
+
+
+def _is_true(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise InvalidInput(f"option {name}={options[name]!r}: it must be 'true' or 'false'")
+    return text == "true"
 
 
 def _moment(text: str | None) -> Moment | None:

@@ -27,7 +27,7 @@ from lakeformat.dialects.iceberg import metadata as iceberg
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER
 from lakeformat.dialects.paimon.dialect import Paimon
-from lakeformat.engines.choose import attach, fields_from_spark, is_spark, register, require_spark
+from lakeformat.engines.choose import attach, fields_from_spark, is_spark, make_ready, register, require_spark
 from lakeformat.errors import (
     AlreadyExists,
     CorruptFile,
@@ -271,19 +271,25 @@ class Lake:
         """
         register(spark, name, ByName(self))
 
-    def attach(self, spark: Any, tables: Sequence[str] | None = None) -> list[str]:
-        """Make tables (all, unless named) readable by name in a Spark session: `spark.sql("SELECT * FROM nyc.flights")`,
-        `spark.table("nyc.flights")`. Returns their names.
+    def attach(self, spark: Any, tables: Sequence[str] | None = None, pack: str | None = None) -> list[str]:
+        """Make a Spark session able to run lakeformat, and tables (all, unless named) readable by name in it:
+        `spark.sql("SELECT * FROM nyc.flights")`, `spark.table("nyc.flights")`. Returns their names.
+
+        One task asks the workers what they have. Our own code is sent where they lack it, or have another version; the packages that it
+        needs with `pack="auto"`, as this process has them (or an archive that `lakeformat.engines.spark.pack_packages()` made).
+        Raises `UnsupportedFeature` that names what they lack, or another minor version of Python. Spark hands filters to Python
+        from then on (`spark.sql.python.filterPushdown.enabled`).
 
         Each query reads the newest snapshot. Columns, and which tables there are, are those of now: attach again for newer ones;
         a column that is gone or of another type by then is an error.
-        Spark reads all files and columns of such a table; `sql(text, spark)` leaves out what a query does not need. Read only.
+        Spark reads all columns of such a table; `sql(text, spark)` leaves out what a query does not need. Read only.
         Raises `AlreadyExists` for a name that Spark's catalog has, and `UnsupportedFeature` for one that it cannot have.
         """
         require_spark(spark)
         if tables is not None and (isinstance(tables, str) or not all(isinstance(each, str) for each in tables)):
             raise InvalidInput(f"tables={tables!r}: give a list of names, e.g. ['shop.orders']")
         names = [self.table(each).name for each in tables] if tables is not None else self.tables()
+        make_ready(spark, pack)
         self.register(spark)  # So that USING lakeformat says what to do instead.
         for each in names:
             attach(spark, each, self._store.root, partial(_current, self, each))

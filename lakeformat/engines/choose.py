@@ -23,6 +23,13 @@ def register(session: Any, name: str, tables: Any) -> None:
     import_module("lakeformat.engines.spark").register(session, name, tables)
 
 
+def make_ready(session: Any, pack: str | None) -> None:
+    """Let a Spark session run the library; see the Spark engine."""
+    spark = import_module("lakeformat.engines.spark")
+    spark.ready(session, pack)
+    spark.push_filters(session)
+
+
 def attach(session: Any, name: str, lake: str, reading: Callable[[], Any]) -> None:
     """Make a table readable by name in a Spark session; see the Spark engine."""
     import_module("lakeformat.engines.spark").attach(session, name, lake, reading)

@@ -1,13 +1,19 @@
 """`format("lakeformat")`: tables that Spark reads, follows and writes by name."""
 
 import datetime as dt
+import json
+from collections import Counter
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import datasource
 from pyspark.sql import functions as F
 
 from lakeformat import Lake
+from lakeformat.by_name import ByName
+from lakeformat.engines.spark import data_source, executors
+from lakeformat.errors import InvalidInput
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SCHEMA = pa.schema(
@@ -15,13 +21,17 @@ SCHEMA = pa.schema(
 )
 
 
-@pytest.fixture(params=["iceberg", "paimon", "keyed"])
-def table(request, tmp_path):
-    lake = Lake(str(tmp_path / "lake"))
-    if request.param == "keyed":
+def create(folder, kind):
+    lake = Lake(str(folder / "lake"))
+    if kind == "keyed":
         properties = {"bucket": "2", "changelog-producer": "input"}
         return lake.create_table("d.t", SCHEMA, partition_by=["dt"], primary_key=["id", "dt"], properties=properties)
-    return lake.create_table("d.t", SCHEMA, format=request.param, partition_by=["dt"])
+    return lake.create_table("d.t", SCHEMA, format=kind, partition_by=["dt"])
+
+
+@pytest.fixture(params=["iceberg", "keyed"])
+def table(request, tmp_path):
+    return create(tmp_path, request.param)
 
 
 @pytest.fixture
@@ -35,69 +45,134 @@ def rows(*found):
 
 
 def held(frame):
-    return sorted(tuple(row) for row in frame.collect())
+    return sorted((tuple(row) for row in frame.collect()), key=str)
 
 
-def test_a_read_chooses_the_version_the_columns_and_the_changes(by_name, table):
+def test_options_choose_the_version_the_branch_or_the_changes(tmp_path):
+    table = create(tmp_path, "iceberg")
+    tables = ByName(Lake(str(tmp_path / "lake")))
     first = table.append(rows((1, "a", "x"), (2, None, "y")))
     table.create_tag("one")
+    table.create_branch("side").append(rows((9, "side", "x")))
     last = table.append(rows((3, "c", "x")))
-    read = by_name.read.format("lakeformat")
-    assert held(read.load("d.t").select("id")) == [(1,), (2,), (3,)]
-    for option, value in [("snapshot", first.id), ("tag", "one"), ("as_of", first.timestamp_ms)]:
-        if option != "as_of" or first.timestamp_ms < last.timestamp_ms:
-            found = by_name.read.format("lakeformat").option(option, value).load("d.t")
-            assert held(found.select("id", "dt")) == [(1, "x"), (2, "y")]
-    changes = by_name.read.format("lakeformat").option("from_snapshot", first.id).load("d.t")
-    assert held(changes) == [(3, "c", "x", "+I")]
-    assert held(changes.filter("_row_kind = '+I' AND dt = 'y'")) == []
-    assert held(read.schema("dt string, id bigint").load("d.t")) == [("x", 1), ("x", 3), ("y", 2)]
-    by_name.sql("CREATE OR REPLACE TEMP VIEW named USING lakeformat OPTIONS (path 'd.t', tag 'one')")
-    assert [tuple(row) for row in by_name.sql("SELECT count(*), max(v) FROM named").collect()] == [(2, "a")]
+
+    def ids(**options):
+        reading = tables.reading({"path": "d.t", **{name: str(value) for name, value in options.items()}}).select(
+            ["id"]
+        )
+        tasks = [(each.task, each.kind) for each in reading.pieces()]
+        found = executors.pieces(reading.store, tasks, table.scan(["id"]).fields, None, False)
+        return sorted(id for batch in found for id in batch["id"].to_pylist())
+
+    assert ids() == ids(as_of=last.timestamp_ms) == ids(from_snapshot=0) == [1, 2, 3]
+    assert ids(snapshot=first.id) == ids(tag="one") == ids(from_snapshot=0, to_snapshot=first.id) == [1, 2]
+    assert ids(branch="side") == [1, 2, 9]
+    assert ids(from_snapshot=first.id) == [3]
     for options, why in [
-        ({"snapshotId": "1"}, "no option 'snapshotid'"),
+        ({"row_kinds": "yes"}, "must be 'true' or 'false'"),
+        ({"snapshotId": "1"}, "no option 'snapshotId'"),
         ({"to_snapshot": "1"}, "to_snapshot without from_snapshot"),
         ({"from_snapshot": "1", "tag": "one"}, "give one or the other"),
         ({"snapshot": "new"}, "give a whole number"),
         ({"table": "d.other"}, "and not two: d.other, d.t"),
     ]:
-        with pytest.raises(Exception, match=why):
-            by_name.read.format("lakeformat").options(**options).load("d.t").collect()
+        with pytest.raises(InvalidInput, match=why):
+            tables.reading({"path": "d.t", **options})
 
 
-def test_a_stream_copies_rows_then_changes_each_once_and_in_bounds(by_name, table, tmp_path):
-    """The copy takes row kinds where it has keys. It is stopped and goes on, also with limits in the middle of a snapshot."""
-    keyed = bool(table.schema.primary_key)
-    lake = Lake(table.uri.rpartition("/d.db")[0])
-    keys = {"primary_key": ["id", "dt"], "properties": {"bucket": "2"}} if keyed else {}
-    copy = lake.create_table("d.copy", SCHEMA, partition_by=["dt"], **keys)
+def test_spark_reads_versions_columns_and_changes_by_name(spark, tmp_path):
+    table = create(tmp_path, "keyed")
+    Lake(str(tmp_path / "lake")).register(spark)
+    first = table.append(rows((1, "a", "x"), (2, None, "y")))
+    table.append(rows((3, "c", "x")))
+    changes = spark.read.format("lakeformat").option("from_snapshot", first.id).load("d.t")
+    assert held(changes.filter("_row_kind = '+I' AND dt = 'x'")) == [(3, "c", "x", "+I")]
+    chosen = spark.read.format("lakeformat").schema("dt string, id bigint").load("d.t")
+    assert held(chosen) == [("x", 1), ("x", 3), ("y", 2)]
+    spark.sql(f"CREATE OR REPLACE TEMP VIEW named USING lakeformat OPTIONS (path 'd.t', snapshot '{first.id}')")
+    assert [tuple(row) for row in spark.sql("SELECT count(*), max(v) FROM named").collect()] == [(2, "a")]
+    with pytest.raises(Exception, match="no option 'snapshotid'"):
+        spark.read.format("lakeformat").option("snapshotId", "1").load("d.t").collect()
+
+
+def read(following, start, end):
+    """The rows, with their kinds, and how many files they lie in."""
+    names = [*SCHEMA.names, "_row_kind"]
+    pieces = following.pieces(names, start, end)
+    tasks = [(each.task, each.kind) for each in pieces]
+    found = executors.pieces(following.store, tasks, following.fields[:-1], "_row_kind", False)
+    return [tuple(row.values()) for batch in found for row in batch.to_pylist()], sum(
+        each.file_count for each in pieces
+    )
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "paimon", "keyed"])
+@pytest.mark.parametrize("limits", [(None, None), (1, None), (2, None), (None, 1), (None, 3)])
+def test_a_stream_gives_each_change_once_and_in_order_whatever_the_limits(tmp_path, kind, limits):
+    table = create(tmp_path, kind)
+    tables = ByName(Lake(str(tmp_path / "lake")))
+    options = {"path": "d.t", "maxFilesPerTrigger": limits[0], "maxRowsPerTrigger": limits[1]}
+    following = tables.following({name: str(value) for name, value in options.items() if value})
+    assert following.latest(following.initial(), None, *limits) == following.initial()
+    changes = [
+        lambda: table.append(rows((1, "a", "x"), (2, "b", "y"), (3, "c", "z"))),
+        lambda: table.append(rows((4, "d", "x"), (5, "e", "x"))),
+        lambda: table.overwrite_partitions(rows((6, "f", "y"), (7, "g", "z"))),
+        lambda: table.drop_partitions([{"dt": "x"}]),
+        lambda: table.append(rows((4, "again", "x"), (8, None, "w"))),
+    ]
+    for first in (1, 3):  # The stream begins with what is there, and goes on in pieces.
+        for change in changes[:first]:
+            change()
+        start, state, batches = following.initial(), Counter(), 0
+        for change in [lambda: None, *changes[first:]]:
+            change()
+            while (end := json.loads(json.dumps(following.latest(start, None, *limits)))) != start:
+                found, files = read(following, start, end)
+                assert read(following, start, end) == (found, files)
+                assert limits[0] is None or files <= limits[0]
+                assert limits[1] is None or len(found) <= max(limits[1], 2)  # One file has two rows.
+                for *row, sign in found:
+                    state[tuple(row)] += 1 if sign[0] == "+" else -1
+                    assert state[tuple(row)] >= 0
+                start, batches = end, batches + 1
+            assert +state == Counter(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
+            assert following.newest() == start
+        assert batches > 3 or limits == (None, None)
+        table.truncate()
+
+
+def test_a_stream_stops_at_rows_that_go_where_it_shows_no_kinds(tmp_path):
+    table = create(tmp_path, "iceberg")
+    table.append(rows((1, "a", "x")))
+    following = ByName(Lake(str(tmp_path / "lake"))).following({"path": "d.t"})
+    start = following.newest()
+    table.drop_partitions([{"dt": "x"}])
+    tasks = [(each.task, each.kind) for each in following.pieces(SCHEMA.names, start, following.newest())]
+    with pytest.raises(InvalidInput, match="rows were changed or removed, and the stream shows no kinds"):
+        list(executors.pieces(following.store, tasks, following.fields[:-1], None, True))
+
+
+def test_a_stream_of_spark_copies_rows_then_changes_in_bounds(spark, tmp_path):
+    table = create(tmp_path, "keyed")
+    lake = Lake(str(tmp_path / "lake"))
+    lake.register(spark)
+    copy = lake.create_table("d.copy", SCHEMA, primary_key=["id", "dt"], properties={"bucket": "2"})
 
     def follow(**options):
-        stream = by_name.readStream.format("lakeformat").options(**options).load("d.t")
-        frame = stream.withColumnRenamed("_row_kind", "rowkind") if keyed else stream.drop("_row_kind")
-        query = frame.writeStream.foreachBatch(copy.stream("copy").write_batch)
-        query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        stream = spark.readStream.format("lakeformat").option("row_kinds", "true").options(**options).load("d.t")
+        query = stream.withColumnRenamed("_row_kind", "rowkind").writeStream
+        query = query.foreachBatch(copy.stream("copy").write_batch).trigger(availableNow=True)
+        query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         query.awaitTermination()
-        return query
-
-    def both():
-        return [sorted(map(str, each.scan().to_arrow().to_pylist())) for each in (copy, table)]
+        assert copy.scan().to_arrow().sort_by("id") == table.scan().to_arrow().sort_by("id")
+        return len([each for each in query.recentProgress if each["numInputRows"]])
 
     table.append(rows((1, "a", "x"), (2, "b", "y"), (3, "c", "z")))
-    query = follow(maxFilesPerTrigger="1")
-    assert both()[0] == both()[1]
-    assert len([each for each in query.recentProgress if each["numInputRows"]]) == 3
-    for n in range(2):
-        if keyed:
-            table.upsert(rows((1, f"n{n}", "x"), (3, None, "z")).append_column("rowkind", pa.array(["+U", "-D"])))
-            table.upsert(rows((1, f"m{n}", "x"), (3, "again", "z")))
-        else:
-            table.append(rows((10 + n, "more", "x"), (20 + n, "more", "y")))
-        follow(**{"maxRowsPerTrigger": "1"} if n else {})
-        assert both()[0] == both()[1]
-    snapshots = len(copy.snapshots())
-    follow()
-    assert len(copy.snapshots()) == snapshots
+    assert follow(maxFilesPerTrigger="2") == 2
+    table.upsert(rows((1, "n", "x"), (3, None, "z")).append_column("rowkind", pa.array(["+U", "-D"])))
+    table.upsert(rows((1, "m", "x")))
+    assert follow() == 1
 
 
 def test_overwrites_are_static_or_dynamic_as_asked(by_name, table):
@@ -112,16 +187,19 @@ def test_overwrites_are_static_or_dynamic_as_asked(by_name, table):
         overwrite(frame)
     assert overwrite(frame, partitionOverwriteMode="dynamic") == [(1, "a", "x"), (2, "new", "y")]
     assert overwrite(frame, partitionOverwriteMode="STATIC") == [(2, "new", "y")]
-    assert overwrite(frame.filter("id < 0"), partitionOverwriteMode="dynamic") == [(2, "new", "y")]
-    assert overwrite(frame.filter("id < 0"), partitionOverwriteMode="static") == []
+    table.truncate()
     by_name.sql("CREATE OR REPLACE TEMP VIEW named USING lakeformat OPTIONS (path 'd.t')")
-    for text in ("INSERT INTO named VALUES (1, 'a', 'x')", "INSERT OVERWRITE named VALUES (1, 'a', 'x')"):
-        with pytest.raises(Exception, match="UNSUPPORTED_INSERT"):
-            by_name.sql(text)
+    by_name.sql("INSERT INTO named VALUES (1, 'a', 'x'), (2, 'b', 'y')")
+    with pytest.raises(Exception, match=r"replaces either the whole table"):
+        by_name.sql("INSERT OVERWRITE named VALUES (9, 'z', 'x')")
+    options = "path 'd.t', partitionOverwriteMode 'dynamic'"
+    by_name.sql(f"CREATE OR REPLACE TEMP VIEW named USING lakeformat OPTIONS ({options})")
+    by_name.sql("INSERT OVERWRITE named SELECT 9, 'z', 'x'")
+    assert held(by_name.table("named")) == held(table.scan().to_spark(by_name)) == [(2, "b", "y"), (9, "z", "x")]
 
 
-def test_filters_leave_out_files_and_no_row_that_spark_would_keep(spark, tmp_path):
-    lake = Lake(str(tmp_path / "lake"))
+@pytest.fixture
+def typed(tmp_path):
     moment = dt.datetime(2020, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
     data = pa.table(
         {
@@ -138,25 +216,55 @@ def test_filters_leave_out_files_and_no_row_that_spark_would_keep(spark, tmp_pat
             "r": pa.array([{"a": 1}, {"a": None}, None, {"a": 4}], pa.struct([("a", pa.int32())])),
         }
     )
-    table = lake.create_table("d.t", data.schema, format="iceberg", partition_by=["p"])
+    table = Lake(str(tmp_path / "lake")).create_table("d.t", data.schema, format="iceberg", partition_by=["p"])
     table.append(data)
+    return table
+
+
+def test_filters_of_every_type_leave_out_files(spark, typed, tmp_path):
+    """The other partitions' files are gone: a read that looked for them would fail."""
+    for each in typed.scan(where="p <> 'x'").plan():
+        typed._store.delete(list(each.paths))
     before = spark.conf.get(PUSHDOWN)
     spark.conf.set(PUSHDOWN, "true")
     try:
-        lake.register(spark)
-        whole = table.scan().to_spark(spark).cache()
+        Lake(str(tmp_path / "lake")).register(spark)
         conditions = [
-            "id = 2", "id <> 2", "id <=> NULL", "id IN (1, 3)", "id NOT IN (1, 3)", "NOT (id > 1)", "f = double('NaN')",
-            "f > 1", "f <= 0", "s LIKE 'ab%'", "s LIKE '%d'", "s LIKE '%c%'", "s < 'b'", "d >= date '2020-01-01'",
-            "t = timestamp '2020-01-02 03:04:05Z'", "n < timestamp_ntz '2020-01-03 00:00:00'", "x > -1.5", "x = 1.5",
-            "b = X'FF'", "y", "NOT y", "r.a > 1", "r IS NULL", "id > 1 AND p = 'y'", "id = 1 OR p = 'z'",
+            "p = 'x'", "id IN (1, 3)", "id <=> 1", "NOT (id > 5)", "f > 1", "s LIKE 'ab%'", "s LIKE '%c'", "s LIKE '%b%'",
+            "d >= date '2020-01-01'", "t = timestamp '2020-01-02 03:04:05Z'", "n < timestamp_ntz '2020-01-03 00:00:00'",
+            "x > 1.25", "b = X'61'", "y", "r.a >= 1", "s IS NOT NULL", "f <> double('NaN')",
         ]  # fmt: skip
-        for condition in conditions:
-            found = spark.read.format("lakeformat").load("d.t").filter(condition)
-            assert held(found.select("p", "s")) == held(whole.filter(condition).select("p", "s")), condition
-        whole.unpersist()
-        for each in table.scan(where="p <> 'x'").plan():
-            table._store.delete(list(each.paths))
-        assert held(spark.read.format("lakeformat").load("d.t").filter("p = 'x' AND f > 0").select("id")) == [(1,)]
+        found = spark.read.format("lakeformat").load("d.t").filter(" AND ".join(conditions))
+        assert held(found.select("id", "y")) == [(1, True)]
     finally:
         spark.conf.set(PUSHDOWN, before)
+
+
+def test_a_filter_keeps_the_rows_that_it_keeps_in_spark(typed):
+    nan = float("nan")
+    for filter, ids in [
+        (datasource.EqualTo(("id",), 2), [2]),
+        (datasource.EqualNullSafe(("id",), 2), [2]),
+        (datasource.Not(datasource.EqualTo(("id",), 2)), [1, 3]),
+        (datasource.In(("id",), (1, 3)), [1, 3]),
+        (datasource.Not(datasource.In(("id",), (1, 3))), [2]),
+        (datasource.EqualTo(("f",), nan), [2]),
+        (datasource.GreaterThan(("f",), 1.0), [1, 2]),
+        (datasource.LessThanOrEqual(("f",), 0.0), [None]),
+        (datasource.StringStartsWith(("s",), "ab"), [1]),
+        (datasource.StringEndsWith(("s",), "d"), [3]),
+        (datasource.StringContains(("s",), "bc"), [1, 3]),
+        (datasource.LessThan(("s",), "b"), [1, None]),
+        (datasource.GreaterThanOrEqual(("d",), dt.date(2020, 1, 1)), [1, 3]),
+        (datasource.EqualTo(("t",), dt.datetime(2020, 1, 2, 3, 4, 5, tzinfo=dt.UTC)), [1, None]),
+        (datasource.LessThan(("n",), dt.datetime(2020, 1, 3)), [1]),
+        (datasource.GreaterThan(("x",), Decimal("-1.5")), [1, None]),
+        (datasource.EqualTo(("b",), b"\xff"), [None]),
+        (datasource.Not(datasource.EqualTo(("y",), True)), [2]),
+        (datasource.GreaterThan(("r", "a"), 1), [None]),
+        (datasource.IsNull(("r",)), [3]),
+        (datasource.IsNotNull(("s",)), [1, 3, None]),
+    ]:
+        found = typed.scan(["id"]).filter(data_source._condition(filter)).to_arrow()["id"].to_pylist()
+        assert sorted(found, key=str) == ids, filter
+    assert data_source._condition(datasource.EqualTo(("id",), [1])) is None

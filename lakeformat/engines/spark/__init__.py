@@ -4,11 +4,12 @@ Public Python API only (DataFrame, `mapInArrow`), so that classic sessions and S
 lakeformat: installed, or sent along by `add_to_session`.
 """
 
-from lakeformat.engines.spark.data_source import attach, register
+from lakeformat.engines.spark.data_source import attach, push_filters, register
 from lakeformat.engines.spark.engine import NATIVE_SCHEMES, SparkEngine
 from lakeformat.engines.spark.merge import SparkSource
 from lakeformat.engines.spark.session import add_to_session
 from lakeformat.engines.spark.types import fields_from_spark, spark_schema, spark_type
+from lakeformat.engines.spark.workers import pack_packages, ready
 
 __all__ = [
     "NATIVE_SCHEMES",
@@ -17,6 +18,9 @@ __all__ = [
     "add_to_session",
     "attach",
     "fields_from_spark",
+    "pack_packages",
+    "push_filters",
+    "ready",
     "register",
     "spark_schema",
     "spark_type",

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession, datasource
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakeformat.engines.spark import executors
+from lakeformat.engines.spark import executors, session
 from lakeformat.engines.spark.types import fields_from_spark, spark_schema
 from lakeformat.errors import AlreadyExists, InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.predicate import Expression, call, column, is_in, is_null, literal, not_
@@ -25,6 +25,7 @@ from lakeformat.storage.catalogued import files_of
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 ROW_KINDS = "_row_kind"  # The column of a change's kind.
+_FEW, _LEAST_BYTES = 16, 16 << 20  # More tasks than these have so many bytes each.
 _PARTITIONS = 256  # At most so many tasks of Spark read a table that is attached.
 _NO_TABLE = (
     "a data source of Spark, of which load('namespace.table') or option('table', ...) names a table, and CREATE TABLE ... USING lakeformat in Spark's own SQL makes no table: say "
@@ -38,6 +39,8 @@ def register(spark: SparkSession, name: str, tables: Any) -> None:
     """Make `tables` known to `spark` as its data source `name`: what options name there is to read (`reading`), to follow
     (`following`) and to write to (`sink`). Spark asks in processes of its own, for each batch anew, so it can be pickled."""
 
+    session.run_here_as_here(spark)
+
     class Source(_Source):
         _tables = tables
         _pushes = pushes(spark)
@@ -47,6 +50,12 @@ def register(spark: SparkSession, name: str, tables: Any) -> None:
             return name
 
     spark.dataSource.register(Source)
+
+
+def push_filters(spark: SparkSession) -> None:
+    """Have Spark hand filters to Python, where it can (4.1): the session's other sources in Python are asked too."""
+    if spark.conf.get(PUSHDOWN, None) is not None:
+        spark.conf.set(PUSHDOWN, "true")
 
 
 def pushes(spark: SparkSession) -> bool:
@@ -108,7 +117,9 @@ class _Attached(datasource.DataSource):
         return _nullable(spark_schema(self._reading().fields))
 
     def reader(self, schema: T.StructType) -> datasource.DataSourceReader:
-        return (_PushingReader if self._pushes else _Reader)(_checked(self._reading(), schema), schema)
+        return (_PushingReader if self._pushes else _Reader)(
+            _checked(self._reading(), schema, "attached", "say lake.attach(spark)"), schema
+        )
 
     def writer(self, schema: T.StructType, overwrite: bool) -> datasource.DataSourceWriter:
         raise UnsupportedFeature(
@@ -116,15 +127,13 @@ class _Attached(datasource.DataSource):
         )
 
 
-def _checked(source: Any, schema: T.StructType) -> Any:
+def _checked(source: Any, schema: T.StructType, verb: str = "named", again: str = "read it") -> Any:
     """A source of rows, which has these columns. Raises `InvalidInput` for one that is gone or of another type."""
     types = {each.name: each.dataType for each in _nullable(spark_schema(source.fields))}
     for each in schema:
         if types.get(each.name) != _nullable(each.dataType):
-            found = f"is {types[each.name].simpleString()} now" if each.name in types else "is no more"
             raise InvalidInput(
-                f"column {each.name!r} was {each.dataType.simpleString()} when Spark was shown the table and {found}; read it "
-                "again, and if it is attached say lake.attach(spark) again"
+                f"column {each.name!r} was {each.dataType.simpleString()} when the table was {verb} and is no more; {again} again"
             )
     return source
 
@@ -132,16 +141,17 @@ def _checked(source: Any, schema: T.StructType) -> Any:
 class _Rows:
     """What reads tasks: in this shape readers go to executors, without what they were planned from."""
 
-    def __init__(self, source: Any, schema: T.StructType) -> None:
+    def __init__(self, source: Any, schema: T.StructType, is_stream: bool = False) -> None:
         self._store, self._names = files_of(source.store), tuple(schema.names)
         self._fields = tuple(each for each in source.fields if each.name in self._names and each.name != ROW_KINDS)
         self._kind = ROW_KINDS if source.has_kinds and ROW_KINDS in self._names else None
+        self._only_inserts = is_stream and self._kind is None
         if not self._fields:  # A task has to read something to know its rows.
             self._fields = source.fields[:1]
         self._arrow = to_arrow_schema(schema, timezone="UTC")
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
-        for batch in executors.pieces(self._store, partition.value, self._fields, self._kind):
+        for batch in executors.pieces(self._store, partition.value, self._fields, self._kind, self._only_inserts):
             columns = [batch.column(name) for name in self._names]
             yield pa.RecordBatch.from_arrays(columns, names=list(self._names)).cast(self._arrow)
 
@@ -216,7 +226,8 @@ def _partitions(pieces: Sequence[Any], in_order: bool = False) -> list[datasourc
         parts = list(groups.values())
     else:
         parts = [[piece] for piece in pieces]
-    count = min(len(parts), _PARTITIONS) or 1
+    size_bytes = sum(piece.size_bytes for piece in pieces)
+    count = min(len(parts), max(_FEW, min(size_bytes // _LEAST_BYTES, _PARTITIONS))) or 1
     return [
         datasource.InputPartition([(p.task, p.kind) for part in parts[place::count] for p in part])
         for place in range(count)
@@ -227,7 +238,7 @@ class _StreamReader(datasource.DataSourceStreamReader):
     """Reads a stream, in a process that lives as long as the query; `read` runs on executors."""
 
     def __init__(self, source: Any, schema: T.StructType) -> None:
-        self._rows, self._source = _Rows(source, schema), source
+        self._rows, self._source = _Rows(source, schema, is_stream=True), source
         self._target: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -300,7 +311,7 @@ class _Source(datasource.DataSource):
     def schema(self) -> T.StructType:
         if not any(self.options.get(key) for key in ("table", "path")):
             raise UnsupportedFeature(_NO_TABLE)
-        return _nullable(spark_schema(self._tables.reading(self.options).fields))
+        return _nullable(spark_schema(self._tables.shown(self.options)))
 
     def reader(self, schema: T.StructType) -> datasource.DataSourceReader:
         if not any(self.options.get(key) for key in ("table", "path")):

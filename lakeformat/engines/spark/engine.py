@@ -50,6 +50,7 @@ class SparkEngine:
 
     def __init__(self, spark: SparkSession, native_schemes: Sequence[str] = NATIVE_SCHEMES) -> None:
         session.require_running(spark)
+        session.run_here_as_here(spark)
         self.spark = spark
         self.native_schemes = tuple(native_schemes)
 

@@ -36,7 +36,7 @@ from lakeformat.model.schema import (
     scalar,
     walk,
 )
-from lakeformat.model.work import BUCKET, ROW_KIND, VALUE_KIND, DeleteTask, ReadTask, WriteTask, WrittenFile
+from lakeformat.model.work import BUCKET, ROW_KIND, VALUE_KIND, DeleteTask, ReadTask, RowKind, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
 _RETYPED = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ, Kind.TIME, Kind.TIME_MICROS, Kind.FIXED, Kind.UUID)  # For Spark.
@@ -141,20 +141,29 @@ def read(
 
 
 def pieces(
-    store: Store, pieces: Sequence[tuple[bytes, str | None]], fields: tuple[Field, ...], kind_column: str | None
+    store: Store,
+    pieces: Sequence[tuple[bytes, str | None]],
+    fields: tuple[Field, ...],
+    kind_column: str | None,
+    only_inserts: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of pickled tasks; with `kind_column`, each with its kind, which the task's own says, or a column."""
+    """The rows of pickled tasks; with `kind_column`, each with its kind, which the task's own says, or a column. Raises
+    `InvalidInput` where there are to be `only_inserts` and a row is none."""
     for blob, kind in pieces:
         task = pickle.loads(blob)
-        wanted = fields if kind_column is None or kind is not None else (*fields, VALUE_KIND)
         for found in worker.read(store, task):
-            rows = worker.columns(found, wanted, task.fields)
+            rows = worker.columns(found, fields if kind is not None else (*fields, VALUE_KIND), task.fields)
+            if kind is None:
+                kinds = row_kinds().take(rows.column(VALUE_KIND.name))
+            else:
+                kinds = pa.repeat(kind, len(rows))
+            if only_inserts and pc.any(pc.not_equal(kinds, RowKind.INSERT.short)).as_py():
+                raise InvalidInput(
+                    f"{store.root}: rows were changed or removed, and the stream shows no kinds of rows; read it with "
+                    "option('row_kinds', 'true'), and take the rows by their _row_kind"
+                )
             columns = _for_spark(rows, fields)
-            if kind_column is not None:
-                codes = pa.nulls(len(rows), pa.string()) if kind is not None else rows.column(VALUE_KIND.name)
-                kinds = pc.fill_null(codes, kind) if kind is not None else row_kinds().take(codes)
-                columns = columns.append_column(kind_column, kinds)
-            yield columns
+            yield columns if kind_column is None else columns.append_column(kind_column, kinds)
 
 
 def of_job(job: str, work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

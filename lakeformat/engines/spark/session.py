@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import uuid
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +25,26 @@ def require_running(spark: SparkSession) -> None:
         raise InvalidInput(
             "the Spark session was stopped; start another one (SparkSession.builder.getOrCreate()) and pass that"
         )
+
+
+def run_here_as_here(spark: SparkSession) -> None:
+    """Tasks of a session on this machine alone run this process's Python, unless PYSPARK_PYTHON says another one: Spark would
+    start `python3`, which is the system's, and not that of a virtual environment."""
+    context = _context(spark)
+    if context is not None and context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
+
+
+def plan_here(spark: SparkSession) -> None:
+    """What Spark asks Python on the driver's machine, such as a data source for its tasks, this process's Python answers. Of a
+    server of Spark Connect it is the server's own."""
+    if (context := _context(spark)) is not None:
+        context.pythonExec = sys.executable
+
+
+def _context(spark: SparkSession) -> Any:
+    """The context of a classic session; None for Spark Connect."""
+    return None if hasattr(spark, "is_stopped") else spark.sparkContext
 
 
 def add_to_session(spark: SparkSession) -> None:
