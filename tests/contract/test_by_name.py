@@ -48,8 +48,9 @@ def held(frame):
     return sorted((tuple(row) for row in frame.collect()), key=str)
 
 
-def test_options_choose_the_version_the_branch_or_the_changes(tmp_path):
-    table = create(tmp_path, "iceberg")
+@pytest.mark.parametrize("kind", ["iceberg", "paimon"])
+def test_options_choose_the_version_the_branch_or_the_changes(tmp_path, kind):
+    table = create(tmp_path, kind)
     tables = ByName(Lake(str(tmp_path / "lake")))
     first = table.append(rows((1, "a", "x"), (2, None, "y")))
     table.create_tag("one")
