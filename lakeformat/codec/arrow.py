@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
@@ -129,3 +132,8 @@ def _field(each: Field, name: str) -> pa.Field:
 def _part(each: pa.Field, name: str) -> Field:
     comment = (each.metadata or {}).get(b"comment")
     return Field(NO_ID, name, from_arrow(each.type), each.nullable, comment.decode() if comment else None)
+
+
+def rows_where(table: pa.Table, keep: Any) -> pa.Table:
+    """The rows for which `keep` is true; the table itself, without a copy, where it is for all."""
+    return table if len(table) == 0 or pc.all(keep, skip_nulls=False).as_py() else table.filter(keep)

@@ -53,6 +53,15 @@ def decode(
     return Decoded(pa.Table.from_batches(batches, _arrow_schema(wanted, logical)), head.schema, head.metadata)
 
 
+def batches(data: bytes, logical: bool = False) -> Iterator[pa.RecordBatch]:
+    """Every record of an Avro file, some megabytes of blocks at a time; one empty batch of a file without records. See `decode`."""
+    head = read_head(data)
+    found = _read(data, head, None, logical, _proportionate(len(data), _FILE_BYTES), avro_few.READ_BYTES)
+    first = next(found, None)
+    yield first if first is not None else _arrow_schema(head.record, logical).empty_table().to_batches()[0]
+    yield from found
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """What a file says before its records. `schema` is as in `Decoded`."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import avro, avro_fields, expression, parsing, single_value, transform, waist
-from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.arrow import rows_where, to_arrow
 from lakeformat.codec.avro_fields import field
 from lakeformat.dialects.iceberg import options
 from lakeformat.dialects.iceberg.metadata import Spec, State, format_version, metadata_folder
@@ -290,7 +290,7 @@ def live_entries(
     metas = metas_of(reader, base.snapshot_document)
     metas = prune_metas(metas.filter(pc.equal(metas["content"], int(content))), base, scope, predicate)
     entries = read_all(reader, base, metas)
-    entries = entries.filter(pc.not_equal(entries["status"], int(Status.DELETED)))
+    entries = rows_where(entries, pc.not_equal(entries["status"], int(Status.DELETED)))
     return by_partition(in_scope(entries, base, scope), base, predicate)
 
 
@@ -303,7 +303,7 @@ def live_files(
     data = prune_metas(metas.filter(is_data), base, scope, predicate)
     deletes = prune_metas(metas.filter(pc.invert(is_data)), base, scope)
     found = read_all(reader, base, pa.concat_tables([data, deletes]))
-    found = in_scope(found.filter(pc.not_equal(found["status"], int(Status.DELETED))), base, scope)
+    found = in_scope(rows_where(found, pc.not_equal(found["status"], int(Status.DELETED))), base, scope)
     holds_data = pc.equal(found["content"], int(FileContent.DATA))
     entries, others = (
         (found.filter(holds_data), found.filter(pc.invert(holds_data))) if len(deletes) else (found, found.slice(0, 0))
@@ -330,7 +330,7 @@ def by_partition(entries: pa.Table, base: State, predicate: Expression) -> pa.Ta
             nulls = pc.if_else(values.is_null(), counts, pa.scalar(0, pa.int64()))
             bounds = _bounds_of(base, spec, place, values, values, nulls, counts) | bounds
         keep[rows] = np.asarray(expression.may_match(_transformed(predicate, base, spec), bounds, len(rows)))
-    return entries.filter(pa.array(keep))
+    return rows_where(entries, pa.array(keep))
 
 
 def own(reader: Reader, base: State, snapshot: Mapping[str, Any], content: ManifestContent, status: Status) -> pa.Table:
@@ -388,7 +388,7 @@ def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = 
         if columns_of(scope) <= {n for place in range(len(spec.types)) for n in _names_of(base, spec, place)}:
             rows = np.flatnonzero(ids == spec_id)
             keep[rows] = np.asarray(expression.mask(scope, _scope_columns(entries.take(pa.array(rows)), base, spec)))
-    return entries.filter(pa.array(keep))
+    return rows_where(entries, pa.array(keep))
 
 
 def rows_in(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:

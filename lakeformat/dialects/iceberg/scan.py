@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import expression, single_value, spans
+from lakeformat.codec.arrow import rows_where
 from lakeformat.dialects.iceberg import manifest, metadata, options, types
 from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
@@ -74,7 +76,7 @@ def may_hold(base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
     entries = manifest.in_scope(entries, base, scope)
     if rest != ALWAYS or not manifest.decides(base, entries, scope):
         bounds = _bounds(base, entries, conditions.columns_of(predicate))
-        entries = entries.filter(expression.may_match(predicate, bounds, len(entries)))
+        entries = rows_where(entries, expression.may_match(predicate, bounds, len(entries)))
     return entries
 
 
@@ -128,7 +130,7 @@ def tasks(
     target = options.integer(given, "read.split.target-size")
     opening = options.integer(given, "read.split.open-file-cost")
     sizes = np.asarray(found.entries["file_size_in_bytes"])
-    weights = np.cumsum(np.maximum(sizes, opening))
+    weights, sizes = np.cumsum(np.maximum(sizes, opening)).tolist(), sizes.tolist()
     paths, row_counts = found.paths.to_pylist(), found.entries["record_count"].to_pylist()
     deletes = delete_files(reader, base, found)
     mapping = metadata.name_mapping(base)
@@ -143,13 +145,13 @@ def tasks(
     while start < len(found):
         end = start + 1
         if not alone:
-            end = max(int(np.searchsorted(weights, before + target, side="right")), end)
+            end = max(bisect_right(weights, before + target, start), end)
             end = next((i for i in range(start, end) if formats[i] != formats[start]), end)
         result.append(
             ReadTask(
                 paths=tuple(paths[start:end]),
                 row_counts=tuple(row_counts[start:end]),
-                sizes_bytes=tuple(sizes[start:end].tolist()),
+                sizes_bytes=tuple(sizes[start:end]),
                 file_format=formats[start],
                 mapping=mapping,
                 absent=absent[start:end],
@@ -160,7 +162,7 @@ def tasks(
                 partition=partitions[start] if alone else (),
             )
         )
-        start, before = end, int(weights[end - 1])
+        start, before = end, weights[end - 1]
     return result
 
 

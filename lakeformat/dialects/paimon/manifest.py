@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import orc
 
 from lakeformat.codec import avro, binary_row, expression, parsing, waist
+from lakeformat.codec.arrow import rows_where
 from lakeformat.dialects.paimon import options
 from lakeformat.dialects.paimon.metadata import INDEX_FOLDER, MANIFEST_FOLDER, key_of
 from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, UnsupportedFeature
@@ -129,19 +130,23 @@ NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 def parse(data: bytes, where: str) -> pa.Table:
     """A manifest -> its entries, as rows of `ENTRY`; whatever version of Paimon wrote it, in Avro or ORC."""
     with parsing.of(where):
-        table = _decode(data)
-        if "_FILE" not in table.column_names:
-            raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(table.column_names)}")
-        _check_version(table, _ENTRY_VERSION, where)
-        file = table["_FILE"].combine_chunks()
-        file_names = [f.name for f in file.type]
-        _check_unknown(file, file_names, {f.name for f in _FILE_FIELDS}, where)
-        kinds = pc.is_in(table["_KIND"], value_set=pa.array(list(EntryKind), table["_KIND"].type))
-        if not pc.all(kinds, min_count=0).as_py():
-            raise CorruptFile(f"{where}: entries of a kind that is neither ADD nor DELETE")
-        columns = {f.name: table[f.name] for f in _ENTRY_FIELDS if f.name in table.column_names}
-        columns |= {name: pc.struct_field(file, name) for name in file_names}
-        return _conform(columns, ENTRY, len(table), where)
+        # A batch at a time, so that no two copies of all entries are in memory.
+        return pa.concat_tables([_entries(each, where) for each in _batches(data)])
+
+
+def _entries(batch: pa.RecordBatch, where: str) -> pa.Table:
+    if "_FILE" not in batch.schema.names:
+        raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(batch.schema.names)}")
+    _check_version(batch, _ENTRY_VERSION, where)
+    file = batch["_FILE"]
+    file_names = [f.name for f in file.type]
+    _check_unknown(file, file_names, {f.name for f in _FILE_FIELDS}, where)
+    kinds = pc.is_in(batch["_KIND"], value_set=pa.array(list(EntryKind), batch["_KIND"].type))
+    if not pc.all(kinds, min_count=0).as_py():
+        raise CorruptFile(f"{where}: entries of a kind that is neither ADD nor DELETE")
+    columns = {f.name: batch[f.name] for f in _ENTRY_FIELDS if f.name in batch.schema.names}
+    columns |= {name: pc.struct_field(file, name) for name in file_names}
+    return _conform(columns, ENTRY, batch.num_rows, where)
 
 
 def parse_list(data: bytes, where: str) -> pa.Table:
@@ -320,7 +325,7 @@ def in_scope(entries: pa.Table, schema: Schema, scope: Expression) -> pa.Table:
         return entries
     codes, values = partitions(entries, schema)
     keep = np.asarray(expression.mask(scope, values), dtype=bool)
-    return entries.filter(pa.array(keep[codes]))
+    return rows_where(entries, pa.array(keep[codes]))
 
 
 def partitions(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, pa.Table]:
@@ -618,8 +623,14 @@ def _decode(data: bytes) -> pa.Table:
     return orc.ORCFile(io.BytesIO(data)).read() if data[:3] == b"ORC" else avro.decode(data).table
 
 
-def _check_version(table: pa.Table, known: int, where: str) -> None:
-    if "_VERSION" in table.column_names and len(table):
+def _batches(data: bytes) -> Iterable[pa.RecordBatch]:
+    return (
+        orc.ORCFile(io.BytesIO(data)).read().combine_chunks().to_batches() if data[:3] == b"ORC" else avro.batches(data)
+    )
+
+
+def _check_version(table: pa.Table | pa.RecordBatch, known: int, where: str) -> None:
+    if "_VERSION" in table.schema.names and len(table):
         highest = pc.max(table["_VERSION"]).as_py()
         if highest != known or pc.min(table["_VERSION"]).as_py() != known:
             raise UnsupportedFeature(f"{where}: entries of version {highest}; lakeformat knows version {known}")

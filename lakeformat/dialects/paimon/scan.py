@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import binary_row, bitmap, expression, murmur, vector_file
-from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.arrow import rows_where, to_arrow
 from lakeformat.dialects.paimon import manifest, merging, metadata, options
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
 from lakeformat.dialects.paimon.manifest import EntryKind
@@ -56,7 +57,8 @@ class Files:
         return len(self.entries)
 
     def filter(self, keep: pa.Array) -> Files:
-        return Files(self.entries.filter(keep), self.paths.filter(keep))
+        entries = rows_where(self.entries, keep)
+        return self if entries is self.entries else Files(entries, self.paths.filter(keep))
 
     def take(self, rows: np.ndarray) -> Files:
         return Files(self.entries.take(pa.array(rows)), self.paths.take(pa.array(rows)))
@@ -182,7 +184,7 @@ def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
     """The number of rows for which `predicate` is true, where metadata alone has it exactly; else None."""
     entries = _entries(reader, base, predicate)
-    entries = entries.filter(_visible(entries, base))
+    entries = rows_where(entries, _visible(entries, base))
     found = Files(entries, paths(entries, base.schema))
     if base.schema.primary_key and not Sections.of(found, base.schema).is_whole.all():
         return None
@@ -220,17 +222,17 @@ def tasks(
     for schema_id, format, rows in _kinds(found, deletes):
         file_fields = metadata.schema_at(reader, base, schema_id).fields
         sizes = np.asarray(found.entries["_FILE_SIZE"])[rows]
-        weights = np.cumsum(np.maximum(sizes, opening))
-        part = found.paths.take(pa.array(rows)).to_pylist()
+        weights, sizes = np.cumsum(np.maximum(sizes, opening)).tolist(), sizes.tolist()
+        part = _rows(found.paths, rows).to_pylist()
         row_counts = np.asarray(found.entries["_ROW_COUNT"])[rows].tolist()
         gone = [deletes[row] for row in rows.tolist()] if int(rows[0]) in deletes else []
         start, before = 0, 0
         while start < len(rows):
-            end = max(int(np.searchsorted(weights, before + target, side="right")), start + 1)
+            end = max(bisect_right(weights, before + target, start), start + 1)
             task = ReadTask(
                 paths=tuple(part[start:end]),
                 row_counts=tuple(row_counts[start:end]),
-                sizes_bytes=tuple(sizes[start:end].tolist()),
+                sizes_bytes=tuple(sizes[start:end]),
                 file_format=format,
                 fields=fields,
                 file_fields=file_fields,
@@ -241,7 +243,7 @@ def tasks(
                 partition, bucket = places[int(rows[start])]
                 task = replace(task, partition=partition, bucket=bucket)
             result.append((int(rows[start]), task))
-            start, before = end, int(weights[end - 1])
+            start, before = end, weights[end - 1]
     if alone:
         result.sort(key=lambda each: each[0])
     return [task for _, task in result]
@@ -439,6 +441,9 @@ def paths(entries: pa.Table, schema: Schema) -> pa.Array:
 def file_formats(entries: pa.Table) -> pa.Array:
     """The ending of each file's name; null for a name that has none."""
     names = entries["_FILE_NAME"].combine_chunks()
+    for ending in ("parquet", "orc", "avro"):
+        if pc.all(pc.ends_with(names, f".{ending}")).as_py():
+            return pa.repeat(ending, len(names))
     return pc.struct_field(pc.extract_regex(names, r"\.(?P<ending>[^.]+)$"), "ending")
 
 
@@ -563,7 +568,7 @@ def _listed(reader: Reader, base: State, name: str, scope: Expression) -> pa.Tab
     """The entries of a manifest list in the partitions of `scope`, without files that wait for a bucket."""
     tables = manifest.read_all(reader, manifest.prune_metas(manifest.read_list(reader, name), base.schema, scope))
     entries = manifest.in_scope(pa.concat_tables(tables) if tables else manifest.EMPTY_ENTRIES, base.schema, scope)
-    return entries.filter(pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
+    return rows_where(entries, pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
 
 
 def _raw(
@@ -635,13 +640,13 @@ def _entries(reader: Reader, base: State, predicate: Expression) -> pa.Table:
     schema = base.schema
     scope, rest = conditions.split(predicate, schema.partitioning.names)
     entries = manifest.live_entries(reader, base.document, schema, scope)
-    entries = entries.filter(_in_buckets(reader, base, entries, predicate))
+    entries = rows_where(entries, _in_buckets(reader, base, entries, predicate))
     if schema.primary_key:
-        entries = entries.filter(pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
+        entries = rows_where(entries, pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
         predicate, _ = conditions.split(predicate, {*schema.partitioning.names, *schema.primary_key})
         _, rest = conditions.split(predicate, schema.partitioning.names)
     if rest != ALWAYS and len(entries):
-        entries = entries.filter(_may_match(reader, base, entries, predicate))
+        entries = rows_where(entries, _may_match(reader, base, entries, predicate))
     return entries
 
 
