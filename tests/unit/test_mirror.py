@@ -204,12 +204,38 @@ def test_old_documents_stay_as_asked():
     assert there == [f"metadata/v{i}.metadata.json" for i in (3, 4, 5)]
 
 
+@pytest.mark.parametrize("properties", [{}, VECTORS], ids=["plain", "vectors"])
+def test_an_append_costs_as_many_calls_however_large_the_table_is(properties):
+    table, calls = made(**properties), []
+    for count in (3, 12):
+        for i in range(count):
+            table.append(data(i, dt=f"{i % 5}"))
+        counting = NthCallFails(table._store, 0, False)
+        Table("t", counting, Paimon()).append(data(count))
+        calls.append({kind: n for kind, n in counting.made.items() if " metadata" in kind})
+    assert calls[0] == calls[1]
+    assert sum(calls[0].values()) < 20, calls[0]
+
+
 def test_bounds_prune_as_paimons_do():
     table = made()
     table.append(data(1, 2))
     table.append(data(100))
     for where in ("id = 100", "id > 50", "ts > timestamp '2024-01-10'"):
         assert [len(t.scan(where=where).plan()) for t in (table, shown(table))] == [1, 1], where
+
+
+def test_a_branch_leaves_it_alone_until_the_table_goes_there():
+    table = made()
+    table.append(data(1, 2))
+    branch = table.create_branch("b")
+    branch.append(data(3))
+    branch.delete("id = 1")
+    require_same(table)
+    assert len(seen(branch)) == 2
+    table.fast_forward("b")
+    assert len(seen(table)) == 2
+    require_same(table)
 
 
 # --- behind, beside, before -------------------------------------------------------------------------------------------
