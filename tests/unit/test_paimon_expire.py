@@ -287,27 +287,54 @@ def test_an_unreadable_manifest_of_what_stays_stops_everything():
         world.store.write(path, held)
 
 
-def test_a_missing_manifest_of_what_goes_is_no_hindrance():
+@pytest.mark.parametrize("lists_too", [True, False])
+def test_a_missing_manifest_of_what_goes_is_no_hindrance(lists_too):
     world = World()
     story(world)
-    base = dialect.at(world.store, 3)
-    lists = manifest.read_list(world.store, base.state.document["deltaManifestList"])
-    gone = {f"manifest/{n}" for n in lists["_FILE_NAME"].to_pylist()} | {
-        f"manifest/{base.state.document['deltaManifestList']}"
-    }
-    later = {
-        f"manifest/{n}"
-        for n in manifest.read_metas(world.store, dialect.load(world.store, 12).state.document)[
-            "_FILE_NAME"
-        ].to_pylist()
-    }
+    document = dialect.at(world.store, 3).state.document
+    lists = manifest.read_list(world.store, document["deltaManifestList"])
+    gone = {f"manifest/{n}" for n in lists["_FILE_NAME"].to_pylist()}
+    if lists_too:
+        gone.add(f"manifest/{document['deltaManifestList']}")
+    newest = manifest.read_metas(world.store, dialect.load(world.store, 12).state.document)
+    later = {f"manifest/{n}" for n in newest["_FILE_NAME"].to_pylist()}
+    assert gone - later
     world.store.delete(gone - later)
-    other = MemoryFiles(f"{world.store.root}-cold")
-    for f in world.store.list(""):
-        other.write(f.path, world.store.read(f.path))
-    maintenance.expire(other, dialect, Retention(1, 1), world.clock)
-    assert metadata.snapshot_ids(other) == [12]
-    assert all(other.exists(p) for p in world.at[12])
+    world = world.copy()
+    world.expire()
+    assert metadata.snapshot_ids(world.store) == [12]
+    assert all(world.store.exists(p) for p in world.at[12])
+
+
+@pytest.mark.parametrize("list_too", [True, False])
+def test_missing_manifests_of_changelog_files_are_no_hindrance(tmp_path, home, list_too):
+    schema = pa.schema([pa.field("id", pa.int64(), False)])
+    properties = {"bucket": "1", "changelog-producer": "input", "write-only": "true"}
+    table = Lake(str(tmp_path)).create_table("d.t", schema, primary_key=["id"], properties=properties)
+    for i in range(3):
+        table.upsert(pa.table({"id": [i]}, schema=schema))
+    name = metadata.read_snapshots(table._store, [1])[0]["changelogManifestList"]
+    for each in manifest.read_list(table._store, name)["_FILE_NAME"].to_pylist():
+        (home / "manifest" / each).unlink()
+    if list_too:
+        (home / "manifest" / name).unlink()
+    Lake(str(tmp_path)).table("d.t").expire_snapshots(retain_last=1)
+    assert [each.id for each in table.snapshots()] == [3]
+
+
+def test_a_missing_list_of_a_changelog_that_goes_is_no_hindrance():
+    world = World(**LONGER)
+    story(world)
+    world.expire(Retention(3, 3))
+    assert metadata.changelog_ids(world.store) == [5, 6, 7, 8, 9]
+    world.store.delete([f"manifest/{metadata.read_changelogs(world.store, [5])[0]['deltaManifestList']}"])
+    world = world.copy()
+    base = dialect.load(world.store, 12).state
+    fewer = {**LONGER, "changelog.num-retained.min": "5", "changelog.num-retained.max": "5"}
+    asked = replace(base, schema=replace(base.schema, properties=fewer))
+    maintenance.remove(world.store, expire.expiry(world.store, asked, Retention(3, 3), world.clock))
+    assert metadata.changelog_ids(world.store) == [8, 9]
+    assert metadata.snapshot_ids(world.store) == [10, 11, 12]
 
 
 def test_a_file_deleted_and_added_again_is_not_lost():

@@ -216,7 +216,7 @@ def everything(reader: Reader) -> Expiry:
     newest = {metadata.snapshot_path(id) for id in ids[-1:]} & own
     first = {path for path in own - newest if path.startswith(f"{metadata.SNAPSHOT_FOLDER}/")}
     waves = (first, own - schemas - newest - first, newest, schemas)
-    folders = sorted({path.rpartition("/")[0] for path in own} - {""}, reverse=True)
+    folders = sorted({path.rpartition("/")[0] for path in own} - {""})
     return Expiry((), tuple(tuple(sorted(wave)) for wave in waves if wave), folders=tuple(folders))
 
 
