@@ -28,6 +28,7 @@ from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.metadata import METADATA_FOLDER
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.engines.choose import attach, fields_from_spark, is_spark, make_ready, register, require_spark
+from lakeformat.engines.hive_folder import HiveFolder, look
 from lakeformat.errors import (
     AlreadyExists,
     CorruptFile,
@@ -49,6 +50,7 @@ from lakeformat.storage.cache import CACHE_BYTES, Cache
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.files import missing_folder, open_store
 from lakeformat.storage.head import Pointer
+from lakeformat.storage.rehearsal import Rehearsal
 from lakeformat.storage.store import Store
 from lakeformat.table import Table
 from lakeformat.views import Views
@@ -257,6 +259,63 @@ class Lake:
         self._catalog.create_namespace(name.rpartition(".")[0])
         self._catalog.register(name, metadata_location)
         return self.table(name)
+
+    def snapshot_table(
+        self,
+        folder: str,
+        name: str,
+        *,
+        schema: pa.Schema | None = None,
+        properties: Mapping[str, Any] | None = None,
+        spark: Any = None,
+    ) -> Table:
+        """An Iceberg table `name` of the Parquet files in a folder, which stay where they are: to try Iceberg on them, in one
+        snapshot. Folders `column=value` are partitions, of whole numbers, dates or text unless `schema` has another type.
+
+        The table has `gc.enabled=false`, so that nothing it does deletes the folder's files; what it writes lies in its own
+        folder. Raises as `add_files` does, and `UnsupportedFeature` for files of other formats; then there is no table.
+        """
+        found = self._looked_at(open_store(folder, self._options), name, schema, properties)
+        asked = {**(properties or {}), "gc.enabled": "false", "snapshot": "true"}
+        table = self.create_table(name, found.schema, "iceberg", found.partition_by, properties=asked)
+        table.add_files(found.paths, spark=spark)
+        return table
+
+    def migrate_table(
+        self,
+        name: str,
+        *,
+        schema: pa.Schema | None = None,
+        properties: Mapping[str, Any] | None = None,
+        spark: Any = None,
+    ) -> Table:
+        """The folder of Parquet files at the place of the table `name` (`<namespace>.db/<table>` of the warehouse) becomes an Iceberg
+        table of that name, in one snapshot: metadata comes beside the files, which stay as they are and can still be read as a
+        folder until the table drops them (compaction and then expiry). As `snapshot_table` otherwise."""
+        _require_name(name)
+        if there := self._find(name):
+            raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
+        store = self._table_store(name)
+        found = self._looked_at(store, name, schema, properties)
+        declared = _declared(found.schema, found.partition_by, (), {**(properties or {}), "migrated": "true"}, None, ())
+        if self._catalog is not None:
+            self._catalog.create_namespace(name.rpartition(".")[0])
+            store = self._catalogued(self._catalog, name, Found(store.root))
+        tables.create(Table(name, store, self._formats["iceberg"]), declared)
+        table = self.table(name)
+        table.add_files(found.paths, spark=spark)
+        return table
+
+    def _looked_at(
+        self, store: Store, name: str, schema: pa.Schema | None, properties: Mapping[str, Any] | None
+    ) -> HiveFolder:
+        """A folder's files and columns, once all of them were added to a table in memory: what does not fit is found before
+        anything is made."""
+        found = look(store, schema)
+        twin = Table(name, Rehearsal(store), self._formats["iceberg"])
+        tables.create(twin, _declared(found.schema, found.partition_by, (), properties or {}, None, ()))
+        twin.add_files(found.paths)
+        return found
 
     def register(self, spark: Any, name: str = "lakeformat") -> None:
         """Make this warehouse known to a Spark session as the data source `name`.

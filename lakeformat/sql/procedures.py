@@ -431,22 +431,52 @@ def _changelog_view(call: Call) -> Result:
 def _add_files(call: Call) -> Result:
     """Parquet files of a folder: source_table => '`parquet`.`path`'."""
     table, source = call.table(), str(call.need("source_table"))
+    folder = _folder(call, source)
+    wanted = [f"{name}={value}" for name, value in (call.take("partition_filter") or {}).items()]
+    check = bool(call.take("check_duplicate_files", True))
+    call.close(("parallelism",))
+    store = open_store(folder, {})
+    listed = [each.path for each in store.list("") if each.path.lower().endswith((".parquet", ".parq"))]
+    chosen = [store.location(path) for path in listed if set(wanted) <= set(path.split("/"))]
+    if not chosen:
+        raise call.context.script.invalid(call.offset, f"{call.name}: no Parquet files in {folder}")
+    made = table.add_files(chosen, check_duplicate_files=check, spark=call.context.spark, **call.context.verb)
+    count = 0 if made is None else made.files_added
+    return told({"added_files_count": pa.int64()}, [(count,)])
+
+
+def _folder(call: Call, source: str) -> str:
     found = re.fullmatch(r"`?parquet`?\.`([^`]+)`", source, re.IGNORECASE)
     if found is None:
         raise call.context.script.unsupported(
             call.offset, f"{call.name}(source_table => {source!r}): known are files, as '`parquet`.`/folder`'"
         )
-    wanted = [f"{name}={value}" for name, value in (call.take("partition_filter") or {}).items()]
-    check = bool(call.take("check_duplicate_files", True))
+    return found[1]
+
+
+def _snapshot(call: Call) -> Result:
+    """A table of the Parquet files of a folder: source_table => '`parquet`.`path`'."""
+    source, name = str(call.need("source_table")), str(call.need("table"))
+    properties = call.take("properties") or {}
     call.close(("parallelism",))
-    store = open_store(found[1], {})
-    listed = [each.path for each in store.list("") if each.path.lower().endswith((".parquet", ".parq"))]
-    chosen = [store.location(path) for path in listed if set(wanted) <= set(path.split("/"))]
-    if not chosen:
-        raise call.context.script.invalid(call.offset, f"{call.name}: no Parquet files in {found[1]}")
-    made = table.add_files(chosen, check_duplicate_files=check, spark=call.context.spark, **call.context.verb)
-    count = 0 if made is None else made.files_added
-    return told({"added_files_count": pa.int64()}, [(count,)])
+    full = names.full(call.context, tuple(name.split(".")))
+    made = call.context.lake.snapshot_table(
+        _folder(call, source), full, properties=properties, spark=call.context.spark
+    )
+    return told({"imported_files_count": pa.int64()}, [(len(made.inspect.files()),)])
+
+
+def _migrate(call: Call) -> Result:
+    name, properties = str(call.need("table")), call.take("properties") or {}
+    call.close(("parallelism",))
+    full = names.full(call.context, tuple(name.split(".")))
+    if call.context.lake.exists(full):
+        raise call.context.script.invalid(
+            call.offset,
+            f"{call.name}: {full} is a table already; known are folders of Parquet files at a table's place",
+        )
+    made = call.context.lake.migrate_table(full, properties=properties, spark=call.context.spark)
+    return told({"migrated_files_count": pa.int64()}, [(len(made.inspect.files()),)])
 
 
 def _set_current(call: Call) -> Result:
@@ -657,6 +687,8 @@ _ICEBERG: Mapping[str, Procedure] = {
     "rewrite_table_path": Procedure(
         ("table", "source_prefix", "target_prefix", "start_version", "end_version", "staging_location"), _rewrite_path
     ),
+    "snapshot": Procedure(("source_table", "table", "location", "properties", "parallelism"), _snapshot),
+    "migrate": Procedure(("table", "properties", "drop_backup", "backup_table_name", "parallelism"), _migrate),
     "register_table": Procedure(("table", "metadata_file"), _register),
     "ancestors_of": Procedure(("table", "snapshot_id"), _ancestors),
     "create_changelog_view": Procedure(

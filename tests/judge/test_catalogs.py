@@ -126,3 +126,15 @@ def test_a_copy_at_another_prefix_is_read_by_all(engines: dict, tmp_path: Path) 
     seen_by_all(engines, lake, copy, [[1, "a"], [3, "c"]])
     engines["pyiceberg"].ask(verb="continue", warehouse=lake.uri, name="by.copy", fields=FIELDS, rows=[[4, "d"]])
     seen_by_all(engines, lake, copy, [[1, "a"], [3, "c"], [4, "d"]])
+
+
+def test_a_folder_that_became_a_table_is_read_by_all(engines: dict, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "w"), catalog="sql")
+    for number in range(2):
+        place = tmp_path / "landing" / f"p={number}"
+        place.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [number], "v": [f"v{number}"]}), place / "part.parquet")
+    table = lake.snapshot_table(str(tmp_path / "landing"), "by.snap")
+    seen_by_all(engines, lake, table, [[0, "v0", 0], [1, "v1", 1]])
+    table.delete("id = 0")
+    seen_by_all(engines, lake, table, [[1, "v1", 1]])

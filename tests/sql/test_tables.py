@@ -105,7 +105,7 @@ def test_create_table_as_select_and_like(lake, orders):
         ("ALTER TABLE shop.orders ADD PARTITION (dt = 'x')", "comes with its first row"),
         ("ALTER TABLE shop.orders FROB", "FROB"),
         ("SHOW FUNCTIONS", "SHOW FUNCTIONS"),
-        ("CALL system.migrate('a.b')", "known are"),
+        ("CALL system.repair('a.b')", "known are"),
         ("CALL migrate('a.b')", "CALL sys.name"),
         ("CALL sys.compact(nope => 1)", "no argument nope"),
         ("CALL sys.compact('shop.orders', table => 'x')", "given twice"),

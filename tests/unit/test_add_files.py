@@ -300,3 +300,102 @@ def test_texts_that_a_footer_may_have_cut_short_are_read(lake, tmp_path):
     path.write_bytes(data[:footer] + changed)
     with pytest.raises(InvalidInput, match="more than one partition"):
         table.add_files([str(path)])
+
+
+# --- whole folders ----------------------------------------------------------------------------------------------------
+
+
+def folder(path, suffix="parquet"):
+    for number, (day, ids) in enumerate(
+        {"2024-01-01": [1, 2], "2024-01-02": [3], "__HIVE_DEFAULT_PARTITION__": [4]}.items()
+    ):
+        place = path / f"day={day}" / "n=7"
+        place.mkdir(parents=True)
+        columns = {"id": pa.array(ids, pa.int32() if number else pa.int64()), "v": [f"v{i}" for i in ids]}
+        pq.write_table(pa.table(columns if number < 2 else {**columns, "new": ids}), place / f"part-{number}.{suffix}")
+    (path / "_SUCCESS").write_text("")
+    (path / ".part-0.parquet.crc").write_text("x")
+    return {p: p.read_bytes() for p in path.rglob("*.parquet")}
+
+
+FOLDER = [(1, "2024-01-01", None), (2, "2024-01-01", None), (3, "2024-01-02", None), (4, None, 4)]
+
+
+def of_folder(table):
+    return [(r["id"], None if r["day"] is None else str(r["day"]), r["new"]) for r in rows(table)]
+
+
+@pytest.mark.parametrize("catalog", [None, "sql"])
+def test_a_folder_is_a_table_that_leaves_it_as_it_is(tmp_path, catalog):
+    before = folder(tmp_path / "landing")
+    lake = Lake(tmp_path / "warehouse", catalog=catalog)
+    table = lake.snapshot_table(str(tmp_path / "landing"), "d.snap", properties={"write.delete.mode": "merge-on-read"})
+    assert of_folder(table) == FOLDER
+    assert [str(f.type) for f in table.schema.fields] == ["bigint", "string", "bigint", "date", "int"]
+    assert table.schema.partitioning.names == ("day", "n")
+    assert json.loads(table.properties["schema.name-mapping.default"])[0]["names"] == ["id"]
+    assert sum(len(task.paths) for task in table.scan(where="day = '2024-01-02'").plan()) == 1
+    table.delete("id = 1")
+    table.append(pa.table({"id": [9], "n": pa.array([7], pa.int32()), "day": pa.nulls(1, pa.date32())}))
+    table.compact(full=True)
+    assert [row[0] for row in of_folder(table)] == [2, 3, 4, 9]
+    with pytest.raises(UnsupportedFeature, match=r"gc\.enabled"):
+        table.expire_snapshots(retain_last=1)
+    assert {p: p.read_bytes() for p in (tmp_path / "landing").rglob("*.parquet")} == before
+    with pytest.raises(AlreadyExists):
+        lake.snapshot_table(str(tmp_path / "landing"), "d.snap")
+
+
+@pytest.mark.parametrize("catalog", [None, "sql"])
+def test_a_folder_becomes_the_table_of_its_name(tmp_path, catalog):
+    place = tmp_path / "warehouse" / "d.db" / "t"
+    before = folder(place)
+    lake = Lake(tmp_path / "warehouse", catalog=catalog)
+    found = lake.sql("CALL system.migrate('d.t', map('write.delete.mode', 'merge-on-read'))").to_arrow()
+    assert found.to_pylist() == [{"migrated_files_count": 3}]
+    table = lake.table("d.t")
+    assert of_folder(table) == FOLDER
+    assert table.uri == f"file://{place}"
+    table.delete("id = 1")
+    assert {p: p.read_bytes() for p in before} == before
+    with pytest.raises(AlreadyExists, match="already"):
+        lake.migrate_table("d.t")
+    table.compact(sort_by=["id"])
+    table.expire_snapshots(retain_last=1)
+    assert [row[0] for row in of_folder(table)] == [2, 3, 4]
+    assert not any(p.exists() for p in before)  # They are the table's, and no snapshot has them.
+
+
+def test_types_of_a_folder_may_be_said(tmp_path):
+    folder(tmp_path / "landing")
+    said = pa.schema([("day", pa.string()), ("n", pa.int64())])
+    table = Lake(tmp_path / "w").snapshot_table(str(tmp_path / "landing"), "d.t", schema=said)
+    assert [str(table.schema.field(name).type) for name in ("day", "n")] == ["string", "bigint"]
+    assert of_folder(table) == FOLDER
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        (lambda p: (p / "x.orc").write_text("x"), UnsupportedFeature, "x.orc is ORC, not Parquet"),
+        (lambda p: (p / "x.avro").write_text("x"), UnsupportedFeature, "x.avro is AVRO, not Parquet"),
+        (lambda p: (p / "part-0").write_text("x"), UnsupportedFeature, "without a suffix"),
+        (lambda p: (p / "x.parquet").write_text("x"), InvalidInput, "partitioned alike"),
+        (lambda p: (p / "day=2024-01-01/n=7/x.parquet").write_text("x"), InvalidInput, "no Parquet file"),
+        (lambda p: pq.write_table(pa.table({"id": ["x"]}), p / "day=2024-01-01/n=7/x.parquet"), InvalidInput, "do not go together"),
+        (lambda p: (p / "day=2024-01-01").rename(p / "day=2024-13-01"), InvalidInput, "2024-13-01"),
+    ],
+    ids=["orc", "avro", "unknown", "other depth", "damaged", "other types", "no date"],
+)  # fmt: skip
+def test_a_folder_that_is_no_table_is_refused_and_nothing_is_made(tmp_path, change, error, says):
+    place = tmp_path / "w" / "d.db" / "t"
+    folder(place)
+    change(place)
+    before = sorted(tmp_path.rglob("*"))
+    lake = Lake(tmp_path / "w")
+    for verb in (lambda: lake.migrate_table("d.t"), lambda: lake.snapshot_table(str(place), "d.other")):
+        with pytest.raises(error, match=says):
+            verb()
+    assert sorted(tmp_path.rglob("*")) == before
+    with pytest.raises(NotFound, match="holds no files"):
+        lake.snapshot_table(str(tmp_path / "nothing"), "d.other")
