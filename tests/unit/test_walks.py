@@ -32,7 +32,7 @@ def expiry(table):
     table.expire_snapshots(retain_last=1)
 
 
-BOUNDS = {overwrite: (61, 4), merge: (72, 7), delete: (69, 3), scan: (51, 1), expiry: (34, 1)}  # (modules, pairs)
+BOUNDS = {overwrite: (64, 4), merge: (75, 8), delete: (72, 4), scan: (53, 2), expiry: (36, 1)}  # (modules, pairs)
 
 
 class Walk:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakeformat.codec.pruning import Bounds
 from lakeformat.dialects.dialect import Mirror, Published, TableView
 from lakeformat.dialects.paimon import branch as branches
-from lakeformat.dialects.paimon import compaction, conflict, expire, lineage, manifest, metadata
+from lakeformat.dialects.paimon import compaction, conflict, expire, lineage, manifest, metadata, options
 from lakeformat.dialects.paimon import inspect as inspections
 from lakeformat.dialects.paimon import layout as layouts
 from lakeformat.dialects.paimon import mirror as mirrors
@@ -211,6 +211,8 @@ class PaimonView(TableView[State]):
         return metadata.consumer_path(name)
 
     def mirror(self) -> Mirror | None:
+        if options.of(self.schema).metadata_iceberg_storage == "disabled":
+            return None
         is_table = branches.own_name(self.reader) is None  # A branch is not what others see as the table.
         return mirrors.mirror(self.schema, self.reader.root) if is_table else None
 
