@@ -241,3 +241,25 @@ def test_secrets_do_not_show():
     store = open_store("s3://bucket/t", {"aws_secret_access_key": "hush"})
     assert isinstance(store, ObjectFiles)
     assert "hush" not in repr(store)
+
+
+def test_files_go_to_another_bucket_where_a_table_says_so(s3: S3Server, tmp_path: Any):
+    home, far = s3.new_bucket(), s3.new_bucket()
+    lake = Lake(f"{home}/w", catalog=f"sqlite:///{tmp_path}/catalog.sqlite", **s3.options)
+    properties = {
+        "write.data.path": f"{far.replace('s3://', 's3a://')}/data",
+        "write.metadata.path": f"{far}/metadata",
+        "write.object-storage.enabled": "true",
+    }
+    table = lake.create_table("d.t", pa.schema([("id", pa.int64())]), format="iceberg", properties=properties)
+    for ids in ([1, 2], [3]):
+        table.append(pa.table({"id": ids}))
+    table.delete("id = 2")
+    table.expire_snapshots(retain_last=1)
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 3]
+    names = [each.path for each in open_store(far, s3.options).list("")]
+    assert sum(name.startswith("data/") and "/d.db/t/" in name for name in names) == 2, names
+    assert table.compute_table_stats().startswith(f"{far}/metadata/")
+    assert table.missing_files() == table.remove_orphan_files(older_than=0) == []
+    lake.drop_table("d.t", purge=True)
+    assert open_store(far, s3.options).list("") == open_store(home, s3.options).list("") == []
