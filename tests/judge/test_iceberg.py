@@ -190,13 +190,18 @@ def test_we_read_what_pyiceberg_wrote(engines: dict, tmp_path: Path, name: str, 
 
 
 def test_pyiceberg_reads_each_branch(engines: dict, lake: Lake) -> None:
-    t = lake.create_table("j.t", ORDERS, format="iceberg")
+    t = lake.create_table("j.t", ORDERS, format="iceberg", properties=MERGE_ON_READ)
     t.append(pa.table({"id": [1], "v": ["a"], "dt": ["x"]}))
     b = t.create_branch(
         "audit", retain=datetime.timedelta(days=1), keep_snapshots=2, keep_younger_than=datetime.timedelta(1)
     )
     b.append(pa.table({"id": [2], "v": ["b"], "dt": ["x"]}))
     t.append(pa.table({"id": [3], "v": ["c"], "dt": ["x"]}))
+    b.delete("id = 1")
+    merge = b.merge_into(pa.table({"id": [2, 5], "v": ["m", "n"], "dt": ["x", "y"]}), on="t.id = s.id")
+    merge.when_matched().update_all().when_not_matched().insert_all().merge()
+    b.update({"v": "'u'"}, where="id = 5")
+    assert ours(b) == counted([[2, "m", "x"], [5, "u", "y"]])
     for name, table in (("main", t), ("audit", b)):
         found = engines["pyiceberg"].ask(verb="read", tag=name, **place(t))
         assert counted(found["rows"]) == ours(table)

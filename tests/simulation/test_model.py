@@ -1,4 +1,4 @@
-"""The public verbs in any order, beside a model of plain dicts: time travel, tags, and the table opened anew."""
+"""The public verbs in any order, beside a model of plain dicts: time travel, tags, branches, and the table opened anew."""
 
 import datetime
 import os
@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lakeformat import Lake
+from lakeformat import Conflict, Lake
 from lakeformat.table import Table
 
 Row = dict[str, Any]
@@ -25,7 +25,9 @@ EXAMPLES = int(os.environ.get("LAKEFORMAT_EXAMPLES", "20"))
 
 
 class Verbs(RuleBasedStateMachine):
-    """`rows` is the table now, `past` what it was at each snapshot that is there, `tags` what each tag keeps.
+    """`rows` is the table now, `past` what it was at each snapshot that is there, `tags` what each tag keeps, `schemas` a number for
+    each schema that it had: all of the branch `on`; `elsewhere` has the same of the others. A snapshot that two of them have is one
+    object.
 
     Rows have a value under each column's first name, which it keeps; `columns` says what it is called now.
     """
@@ -59,6 +61,9 @@ class Verbs(RuleBasedStateMachine):
         self.tags: dict[str, tuple[dict[str, str], list[Row]]] = {}
         self.next_id = 0
         self.opened: Table | None = None
+        self.schemas = [0]
+        self.on = "main"
+        self.elsewhere: dict[str, dict[str, Any]] = {}
 
     def lake(self) -> Lake:
         return Lake(self.folder, fsync="false")
@@ -66,7 +71,7 @@ class Verbs(RuleBasedStateMachine):
     @property
     def table(self) -> Table:
         self.opened = self.opened or self.lake().table("db.t")
-        return self.opened
+        return self.opened.branch(self.on)
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -148,12 +153,15 @@ class Verbs(RuleBasedStateMachine):
         self.table.alter().add_column(name, "string").commit()
         self.columns = {**self.columns, name: name}
         self.rows = [{**r, name: None} for r in self.rows]
+        self.schemas = [*self.schemas, self.next_id]
 
     @precondition(lambda self: len(self.columns) > 3)
     @rule(data=st.data())
     def drop_or_rename_column(self, data: st.DataObject) -> None:
         column = data.draw(st.sampled_from(list(self.columns)[3:]))
         name = self.columns[column]
+        self.next_id += 1
+        self.schemas = [*self.schemas, self.next_id]
         if data.draw(st.booleans()):
             self.table.alter().drop_column(name).commit()
             self.columns = {k: v for k, v in self.columns.items() if k != column}
@@ -163,6 +171,64 @@ class Verbs(RuleBasedStateMachine):
             self.next_id += 1
             self.table.alter().rename_column(name, new).commit()
             self.columns = {**self.columns, column: new}
+
+    # --- branches ---
+
+    def here(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("rows", "columns", "past", "tags", "schemas")}
+
+    def go(self, name: str) -> None:
+        self.elsewhere[self.on] = self.here()
+        self.on = name
+        for what, value in self.elsewhere.pop(name).items():
+            setattr(self, what, value)
+
+    @precondition(lambda self: len(self.elsewhere) < 2)
+    @rule()
+    def begin_branch(self) -> None:
+        name = f"b{self.next_id}"
+        self.next_id += 1
+        self.table.create_branch(name)
+        newest = max(self.past, default=None)
+        past = {} if newest is None else {newest: self.past[newest]}
+        self.elsewhere[name] = {**self.here(), "past": past, "tags": {}}
+        self.go(name)
+
+    @precondition(lambda self: self.elsewhere)
+    @rule(data=st.data())
+    def switch(self, data: st.DataObject) -> None:
+        self.go(data.draw(st.sampled_from(sorted(self.elsewhere))))
+
+    @precondition(lambda self: self.elsewhere.keys() - {"main"})
+    @rule(data=st.data())
+    def delete_branch(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.elsewhere.keys() - {"main"})))
+        self.table.delete_branch(name)
+        del self.elsewhere[name]
+
+    @precondition(lambda self: self.elsewhere)
+    @rule(data=st.data())
+    def fast_forward(self, data: st.DataObject) -> None:
+        to = data.draw(st.sampled_from(sorted(self.elsewhere)))
+        ahead = self.elsewhere[to]
+        newest = self.past[max(self.past)] if self.past else None
+        shared = [id for id, each in sorted(ahead["past"].items()) if each is newest]
+        same_schemas = all(own == other for own, other in zip(self.schemas, ahead["schemas"], strict=False))
+        if (newest is not None and not shared) or not same_schemas:
+            try:
+                self.table.fast_forward(to)
+            except Conflict:
+                return
+            raise AssertionError(f"{self.on} went forward to {to}")
+        self.table.fast_forward(to)
+        after = shared[-1] if shared else 0
+        rest = [ahead["past"][id] for id in sorted(ahead["past"]) if id > after]
+        start = max(self.past, default=0) + 1
+        self.past = self.past | dict(enumerate(rest, start))
+        if len(ahead["schemas"]) > len(self.schemas):
+            self.schemas, self.columns = ahead["schemas"], ahead["columns"]
+        self.rows = self.in_columns(rest[-1][1] if rest else self.rows)
+        self.tags = ahead["tags"] | self.tags
 
     # --- upkeep ---
 
@@ -175,8 +241,13 @@ class Verbs(RuleBasedStateMachine):
     def expire(self, keep: int) -> None:
         found = self.table.expire_snapshots(retain_last=keep)
         ids = sorted(self.past)
-        assert list(found.snapshots) == ids[: max(len(ids) - keep, 0)]
-        self.past = {id: self.past[id] for id in ids[max(len(ids) - keep, 0) :]}
+        main = self.elsewhere.get("main", {"past": {}})["past"]
+        awaited = [
+            id for id in ids if main and self.past[id] is main[max(main)]
+        ]  # What the table has still to take over stays.
+        gone = [id for id in ids[: max(len(ids) - keep, 0)] if not awaited or id < awaited[0]]
+        assert list(found.snapshots) == gone
+        self.past = {id: self.past[id] for id in ids if id not in gone}
 
     @precondition(lambda self: self.past)
     @rule(data=st.data())
@@ -235,6 +306,8 @@ class Verbs(RuleBasedStateMachine):
             assert same(self.table.scan(snapshot_id=id).to_arrow(), columns, rows), id
         for name, (columns, rows) in self.tags.items():
             assert same(self.table.scan(tag=name).to_arrow(), columns, rows), name
+        for name, each in self.elsewhere.items():
+            assert same(self.table.branch(name).scan().to_arrow(), each["columns"], each["rows"]), name
 
     # --- private ---
 

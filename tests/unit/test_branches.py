@@ -423,3 +423,55 @@ def test_paimon_tables_stage_nothing(paimon):
     for ask in (lambda: paimon.staged("x"), lambda: paimon.publish("x"), lambda: paimon.cherry_pick(1)):
         with pytest.raises(UnsupportedFeature, match="write to a branch"):
             ask()
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_every_verb_of_rows_happens_on_an_iceberg_branch_alone(tmp_path, version):
+    properties = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")} | {
+        "format-version": version
+    }
+    lake = Lake(tmp_path)
+    table = lake.create_table("a.t", SCHEMA, format="iceberg", primary_key=["id"], properties=properties)
+    table.append(rows(1, 2, 3, 4))
+    b = table.create_branch("b")
+    b.delete("id = 1")
+    b.update({"dt": "'u'"}, where="id = 2")
+    b.merge_into(
+        rows(3, 9, dt="m"), on="t.id = s.id"
+    ).when_matched().update_all().when_not_matched().insert_all().merge()
+    b.upsert(rows(4, 10, dt="k"))
+    b.overwrite(rows(10, dt="o"), where="id = 10")
+    stream = b.stream("s")
+    stream.commit(stream.prepare(1, rows(12, dt="s")))
+    with b.delta_writer("d", key=["id"]) as writer:
+        writer.write(pa.table({"id": [9], "dt": ["m"], "rowkind": ["-D"]}))
+        writer.checkpoint(1)
+    wanted = [(2, "u"), (3, "m"), (4, "k"), (10, "o"), (12, "s")]
+    for _ in range(2):
+        assert sorted(map(tuple, (r.values() for r in b.scan().to_arrow().to_pylist()))) == wanted
+        b.rewrite_position_deletes(full=True)
+        b.convert_equality_deletes()
+        b.compact(full=True)
+        b.rewrite_manifests()
+    assert content(table) == [1, 2, 3, 4]
+    assert [each.kind for each in table.snapshots()] == ["append"]
+    table.fast_forward("b")
+    assert content(table) == [2, 3, 4, 10, 12]
+
+
+def test_iceberg_metadata_of_a_paimon_table_follows_the_table_and_not_its_branches(tmp_path):
+    table = Lake(tmp_path).create_table("a.t", SCHEMA, properties={"metadata.iceberg.storage": "table-location"})
+    table.append(rows(1))
+    branch = table.create_branch("b")
+
+    def mirrored():
+        return {each.path for each in table.stored_files() if each.path.startswith("metadata/")}
+
+    before = mirrored()
+    assert before
+    branch.append(rows(2))
+    branch.expire_snapshots(retain_last=1)
+    assert mirrored() == before
+    table.fast_forward("b")
+    assert mirrored() - before
+    assert content(table) == [1, 2]
