@@ -287,6 +287,53 @@ def test_an_unreadable_manifest_of_what_stays_stops_everything():
         world.store.write(path, held)
 
 
+def refused(world, tag):
+    """Whether expiry, the sweep and the removal of a tag all stop before they remove anything."""
+    before = {f.path for f in world.store.list("")}
+    for verb in (
+        world.expire,
+        lambda: sweep.sweep(world.store, dialect, world.clock * 2**40, dry_run=False),
+        lambda: maintenance.remove(world.store, dialect.load(world.store, 12).expiry_of_tag(tag)),
+    ):
+        with pytest.raises(LakeError):
+            verb()
+    return {f.path for f in world.store.list("")} == before
+
+
+@pytest.mark.parametrize("key", ["baseManifestList", "deltaManifestList"])
+@pytest.mark.parametrize("by", ["tag", "branch", "tag of a branch"])
+def test_a_missing_list_of_what_stays_stops_everything(key, by):
+    world = World()
+    story(world)
+    world.tag("gone", 5)
+    document = world.store.read("snapshot/snapshot-3")
+    if by == "tag":
+        world.tag("kept", 3)
+    else:
+        world.store.write("branch/branch-b/schema/schema-0", world.store.read("schema/schema-0"))
+        world.store.write(f"branch/branch-b/{'snapshot/snapshot-3' if by == 'branch' else 'tag/tag-kept'}", document)
+    world.expire(Retention(3, 3))
+    world.store.delete([f"manifest/{json.loads(document)[key]}"])
+    assert refused(world.copy(), "gone")
+
+
+def test_a_missing_index_manifest_of_what_stays_stops_everything(tmp_path, home):
+    table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, properties={"deletion-vectors.enabled": "true"})
+    table.append(rows(1, 2))
+    table.delete("id = 1")
+    table.create_tag("kept")
+    table.create_tag("gone", 1)
+    table.overwrite(rows(3))
+    table.expire_snapshots(retain_last=2)
+    (home / "manifest" / metadata.read_snapshots(table._store, [2])[0]["indexManifest"]).unlink()
+    there = set(home.rglob("*"))
+    fresh = Lake(str(tmp_path)).table("d.t")
+    for verb in (lambda: fresh.expire_snapshots(retain_last=1), lambda: fresh.delete_tag("gone")):
+        with pytest.raises(LakeError):
+            verb()
+    assert set(home.rglob("*")) == there
+
+
 @pytest.mark.parametrize("lists_too", [True, False])
 def test_a_missing_manifest_of_what_goes_is_no_hindrance(lists_too):
     world = World()
