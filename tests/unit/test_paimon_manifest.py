@@ -195,6 +195,35 @@ def test_a_full_merge_is_not_done_again_by_the_next_commit():
     assert pc.sum(metas["_NUM_ADDED_FILES"]).as_py() == 3030
 
 
+def test_a_full_merge_reads_large_manifests_for_what_is_deleted_only():
+    schema = PLAIN_WITH({"manifest.target-file-size": "4 kb", "manifest.full-compaction-threshold-size": "2 kb"})
+    rolls, store = random.Random(7), MemoryFiles("memory://large")
+
+    def made(name, rows):
+        found = manifest.emit(entries(rows, PLAIN), PLAIN, name)  # One manifest, whatever its size.
+        for path, data in found.files.items():
+            store.write(path, data)
+        return found.metas
+
+    adds = [(ADD, f"data-{rolls.getrandbits(128):032x}") for _ in range(600)]
+    large = [made(f"manifest-large-{i}", adds[i : i + 200]) for i in range(0, 400, 200)]
+    small = [made(f"manifest-small-{i}", adds[i : i + 10]) for i in range(400, 600, 10)]
+    first = large[0]["_FILE_NAME"][0].as_py()
+    kept = store.read(f"manifest/{first}")
+    store.delete([f"manifest/{first}"])
+    merged = manifest.merge(store, pa.concat_tables([*large, *small]), schema, "manifest-a")
+    assert merged.metas["_FILE_NAME"].to_pylist()[:2] == [each["_FILE_NAME"][0].as_py() for each in large]
+    assert pc.sum(merged.metas["_NUM_ADDED_FILES"]).as_py() == 600
+    gone = made("manifest-gone", [(DELETE, adds[5][1])])
+    with pytest.raises(NoSuchFile, match=first):
+        manifest.merge(store, pa.concat_tables([*large, *small, gone]), schema, "manifest-b")
+    store.write(f"manifest/{first}", kept)
+    merged = manifest.merge(store, pa.concat_tables([*large, *small, gone]), schema, "manifest-c")
+    assert first not in merged.metas["_FILE_NAME"].to_pylist()
+    assert pc.sum(merged.metas["_NUM_ADDED_FILES"]).as_py() == 599
+    assert pc.sum(merged.metas["_NUM_DELETED_FILES"]).as_py() == 0
+
+
 def PLAIN_WITH(options):
     return Schema(PLAIN.fields, properties=options, last_field_id=0)
 

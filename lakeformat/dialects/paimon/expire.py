@@ -51,6 +51,7 @@ _ROOT_NAMES = {
     "metadata": re.compile(rf"v\d+\.metadata\.json|version-hint\.text|snap-.*\.avro|{_UUID}(-\w+)?-m\d+\.avro"),
 }
 _LOGS_AT_ONCE = 64
+_LISTS_AT_ONCE = 128
 _HINTS = {"LATEST", "EARLIEST"}
 
 
@@ -71,6 +72,10 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
         retention = replace(retention, keep_from=min(awaited, retention.keep_from or awaited))
     replaced = _replaced(documents)
     expired = replaced | set(_old(reader, base.schema, ids, documents, retention))
+    # The lists by which a snapshot is known to have led to the next are read together, and kept by the cache.
+    lists = [document[key] for document in documents.values() for key in ("baseManifestList", "deltaManifestList")]
+    for start in range(0, len(lists), _LISTS_AT_ONCE):
+        manifest.read_lists(reader, [name for name in lists[start : start + _LISTS_AT_ONCE] if name], missing_ok=True)
     # Of a stray only its file goes: a writer may be about to commit what it added, and the sweep takes what nobody commits.
     pairs = itertools.pairwise(documents[i] for i in ids)
     strays = {d["id"] for d, after in pairs if lineage.leads_to(reader, d, after) is False} - replaced

@@ -109,6 +109,7 @@ HASH_INDEX = "HASH"
 DELETION_VECTORS = "DELETION_VECTORS"
 _ENTRY_VERSION = 2
 _INDEX_ENTRY_VERSION = 1
+_LARGE_AT_ONCE = 8  # Manifests of the target size that are looked through together.
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,16 +506,18 @@ def merge(reader: Reader, metas: pa.Table, schema: Schema, name: str) -> Manifes
 
 def _merge_all(reader: Reader, metas: pa.Table, worth: np.ndarray, schema: Schema, name: str) -> Manifests:
     """Everything worth it becomes ADD entries only; large manifests that lose nothing stay as they are."""
-    tables = read_all(reader, metas)
-    deletes = pa.concat_tables([t.filter(pc.equal(t["_KIND"], int(EntryKind.DELETE))) for t in tables])
-    keys = identity(deletes)
-    touched = [
-        bool(w) or (len(keys) > 0 and pc.any(pc.is_in(identity(t), value_set=keys)).as_py())
-        for w, t in zip(worth, tables, strict=True)
-    ]
-    live, _ = fold([t for t, hit in zip(tables, touched, strict=True) if hit])
+    small, large = np.flatnonzero(worth), np.flatnonzero(~worth)
+    tables = dict(zip(small.tolist(), read_all(reader, metas.take(pa.array(small))), strict=True))
+    keys = identity(pa.concat_tables([t.filter(pc.equal(t["_KIND"], int(EntryKind.DELETE))) for t in tables.values()]))
+    # Those that lose nothing, most of a large table, are not in memory together.
+    for start in range(0, len(large) if len(keys) else 0, _LARGE_AT_ONCE):
+        some = large[start : start + _LARGE_AT_ONCE]
+        for place, table in zip(some.tolist(), read_all(reader, metas.take(pa.array(some))), strict=True):
+            if pc.any(pc.is_in(identity(table), value_set=keys)).as_py():
+                tables[place] = table
+    live, _ = fold([tables[place] for place in sorted(tables)])
     merged = emit(live, schema, name)
-    kept = metas.filter(pa.array([not hit for hit in touched]))
+    kept = metas.take(pa.array([place for place in range(len(metas)) if place not in tables], pa.int64()))
     return Manifests(merged.files, pa.concat_tables([kept, merged.metas]))
 
 
