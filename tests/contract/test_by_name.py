@@ -8,12 +8,11 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 from pyspark.sql import datasource
-from pyspark.sql import functions as F
 
 from lakeformat import Lake
 from lakeformat.by_name import ByName
 from lakeformat.engines.spark import data_source, executors
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import Conflict, InvalidInput
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SCHEMA = pa.schema(
@@ -27,17 +26,6 @@ def create(folder, kind):
         properties = {"bucket": "2", "changelog-producer": "input"}
         return lake.create_table("d.t", SCHEMA, partition_by=["dt"], primary_key=["id", "dt"], properties=properties)
     return lake.create_table("d.t", SCHEMA, format=kind, partition_by=["dt"])
-
-
-@pytest.fixture(params=["iceberg", "keyed"])
-def table(request, tmp_path):
-    return create(tmp_path, request.param)
-
-
-@pytest.fixture
-def by_name(table, spark):
-    Lake(table.uri.rpartition("/d.db")[0]).register(spark)
-    return spark
 
 
 def rows(*found):
@@ -176,27 +164,50 @@ def test_a_stream_of_spark_copies_rows_then_changes_in_bounds(spark, tmp_path):
     assert follow() == 1
 
 
-def test_overwrites_are_static_or_dynamic_as_asked(by_name, table):
+@pytest.mark.parametrize("kind", ["iceberg", "paimon", "keyed"])
+def test_overwrites_are_static_or_dynamic_as_asked(tmp_path, kind):
+    """Two tasks write, and one process commits."""
+    table = create(tmp_path, kind)
+    tables = ByName(Lake(str(tmp_path / "lake")))
+
+    def overwrite(*parts, **options):
+        sink = tables.sink({"path": "d.t", **options}, "user", overwrite=True)
+        sink.require_writable(table.scan().fields)
+        sink.commit([sink.write(part.to_batches()) for part in parts], 0)
+        return sorted(table.scan(["id"]).to_arrow()["id"].to_pylist())
+
     table.append(rows((1, "a", "x"), (2, "b", "y")))
-    frame = table.scan().to_spark(by_name).filter("dt = 'y'").withColumn("v", F.lit("new"))
+    for options in ({}, {"partitionOverwriteMode": "some"}):
+        with pytest.raises(InvalidInput, match=r"replaces either the whole table"):
+            overwrite(rows((3, "c", "y")), **options)
+    new, other, none = rows((3, "c", "y")), rows((4, "d", "y"), (5, "e", "z")), SCHEMA.empty_table()
+    assert overwrite(new, other, partitionOverwriteMode="dynamic") == [1, 3, 4, 5]
+    assert overwrite(none, partitionOverwriteMode="dynamic") == [1, 3, 4, 5]
+    assert overwrite(new, none, partitionOverwriteMode="STATIC") == [3]
+    assert overwrite(none, partitionOverwriteMode="static") == []
+    assert table.remove_orphan_files(older_than=dt.timedelta(0), dry_run=True) == []
+    table.append(new)
+    sink = tables.sink({"path": "d.t", "partitionOverwriteMode": "static"}, "user", overwrite=True)
+    parts = [sink.write(new.to_batches())]
+    table.alter().add_column("more", "int").commit()
+    with pytest.raises(Conflict, match="schema changed"):
+        sink.commit([*parts, sink.write(new.to_batches())], 0)
+    sink.abort([sink.write(new.to_batches()), None], 0)
+    assert table.remove_orphan_files(older_than=dt.timedelta(0), dry_run=True) == []
 
-    def overwrite(frame, **options):
-        frame.write.format("lakeformat").mode("overwrite").options(**options).save("d.t")
-        return held(table.scan().to_spark(by_name))
 
-    with pytest.raises(Exception, match=r"replaces either the whole table"):
-        overwrite(frame)
-    assert overwrite(frame, partitionOverwriteMode="dynamic") == [(1, "a", "x"), (2, "new", "y")]
-    assert overwrite(frame, partitionOverwriteMode="STATIC") == [(2, "new", "y")]
-    table.truncate()
-    by_name.sql("CREATE OR REPLACE TEMP VIEW named USING lakeformat OPTIONS (path 'd.t')")
-    by_name.sql("INSERT INTO named VALUES (1, 'a', 'x'), (2, 'b', 'y')")
-    with pytest.raises(Exception, match=r"replaces either the whole table"):
-        by_name.sql("INSERT OVERWRITE named VALUES (9, 'z', 'x')")
+def test_spark_overwrites_and_inserts_by_name(spark, tmp_path):
+    table = create(tmp_path, "iceberg")
+    Lake(str(tmp_path / "lake")).register(spark)
+    table.append(rows((1, "a", "x"), (2, "b", "y")))
+    new = spark.createDataFrame([(2, "new", "y")], "id bigint, v string, dt string")
+    new.write.format("lakeformat").mode("overwrite").option("partitionOverwriteMode", "dynamic").save("d.t")
+    assert held(table.scan().to_spark(spark)) == [(1, "a", "x"), (2, "new", "y")]
     options = "path 'd.t', partitionOverwriteMode 'dynamic'"
-    by_name.sql(f"CREATE OR REPLACE TEMP VIEW named USING lakeformat OPTIONS ({options})")
-    by_name.sql("INSERT OVERWRITE named SELECT 9, 'z', 'x'")
-    assert held(by_name.table("named")) == held(table.scan().to_spark(by_name)) == [(2, "b", "y"), (9, "z", "x")]
+    spark.sql(f"CREATE OR REPLACE TEMP VIEW named USING lakeformat OPTIONS ({options})")
+    spark.sql("INSERT INTO named VALUES (3, 'c', 'y')")
+    spark.sql("INSERT OVERWRITE named SELECT 9, 'z', 'x'")
+    assert held(table.scan().to_spark(spark)) == [(2, "new", "y"), (3, "c", "y"), (9, "z", "x")]
 
 
 @pytest.fixture
