@@ -155,13 +155,13 @@ def test_a_stream_of_spark_copies_rows_then_changes_in_bounds(spark, tmp_path):
         query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         query.awaitTermination()
         assert copy.scan().to_arrow().sort_by("id") == table.scan().to_arrow().sort_by("id")
-        return len([each for each in query.recentProgress if each["numInputRows"]])
+        return [each.operation_id for each in copy.snapshots() if each.kind == "append"]
 
     table.append(rows((1, "a", "x"), (2, "b", "y"), (3, "c", "z")))
-    assert follow(maxFilesPerTrigger="2") == 2
+    assert follow(maxFilesPerTrigger="2") == ["copy/0", "copy/1"]
     table.upsert(rows((1, "n", "x"), (3, None, "z")).append_column("rowkind", pa.array(["+U", "-D"])))
     table.upsert(rows((1, "m", "x")))
-    assert follow() == 1
+    assert follow() == ["copy/0", "copy/1", "copy/2"]
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "paimon", "keyed"])
