@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeformat import NotFound
+from lakeformat import Conflict, NotFound
 from lakeformat.dialects.iceberg import metadata
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model import evolution
@@ -139,6 +139,33 @@ def test_the_nth_call_fails(verb: str, after: bool):
 @pytest.mark.parametrize("verb", MORE_VERBS)
 def test_the_nth_call_fails_on_branches_and_beside_keys(verb: str, after: bool):
     check(branched(), MORE_VERBS[verb], seen, after)
+
+
+STAGING: dict[str, Callable[[Table], object]] = {
+    "stage": lambda t: t.staged("new").append(rows(40), id="op"),
+    "publish the next": lambda t: once(lambda: t.publish("next"), Conflict),
+    "publish after others": lambda t: once(lambda: t.publish("earlier"), Conflict),
+}
+
+
+@cache
+def staged() -> dict[str, bytes]:
+    """The files of a table with rows staged on its snapshot, and on the one before."""
+    store = MemoryFiles()
+    table = Table("t", store, dialect)
+    create(table, SCHEMA)
+    table.evolve([evolution.SetProperties({"write.wap.enabled": "true"})])
+    table.append(rows(1))
+    table.staged("earlier").append(rows(2))
+    table.append(rows(3))
+    table.staged("next").append(rows(4))
+    return {listed.path: store.read(listed.path) for listed in store.list("")}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("verb", STAGING)
+def test_the_nth_call_fails_where_rows_are_staged(verb: str, after: bool):
+    check(staged(), STAGING[verb], content, after)
 
 
 def check(files: dict[str, bytes], verb: Callable[[Table], object], state: Callable[[Table], Any], after: bool) -> None:
