@@ -55,7 +55,11 @@ class Conversation:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
-                env={**os.environ, "PYTHONPATH": str(environments.ROOT)},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(environments.ROOT),
+                    "SPARK_SUBMIT_OPTS": "",
+                },  # Those are for our own Spark.
                 text=True,
                 encoding="utf-8",
             )
