@@ -30,6 +30,8 @@ REFERENCE = "\n".join(p.read_text() for p in (ROOT / "docs" / "reference").glob(
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     names = {"spark": request.getfixturevalue("spark")} if page in ON_SPARK else {}
+    for spark in names.values():  # Pages attach tables of the same names, each of a lake of its own.
+        spark.sql("DROP DATABASE IF EXISTS shop CASCADE")
     exec(compile(blocks(page), str(page), "exec"), names)
 
 

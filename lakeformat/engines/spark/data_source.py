@@ -77,7 +77,9 @@ def attach(spark: SparkSession, name: str, lake: str, reading: Callable[[], Any]
     namespace, _, table = name.partition(".")
     source = f"lakeformat__{namespace}_{table}_{zlib.crc32(f'{lake} {name}'.encode()):08x}".lower()
     if spark.catalog.tableExists(name):
-        (row,) = spark.sql(f"SHOW TABLE EXTENDED IN `{namespace}` LIKE '{table}'").collect()
+        # Views of the session of that name are listed too, whatever the namespace.
+        listed = spark.sql(f"SHOW TABLE EXTENDED IN `{namespace}` LIKE '{table}'").collect()
+        (row,) = [each for each in listed if not each["isTemporary"]]
         if f"Provider: {source}" not in row["information"].splitlines():
             raise AlreadyExists(
                 f"{name}: Spark's catalog has another table of that name; drop it, or attach other tables"
