@@ -9,14 +9,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # No JVM of the tests lives long enough to gain by better code.
+# No JVM of the tests lives long enough to gain by better code. One that cannot use the archive would say so where results are read.
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
 
 
 def main(archive: Path) -> None:
     unfinished = archive.with_suffix(".unfinished")
     os.environ |= {
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_SUBMIT_OPTS": f"{JVM} -XX:ArchiveClassesAtExit={unfinished} -Xlog:disable -Xlog:all=off",
+        "SPARK_SUBMIT_OPTS": f"{JVM} -XX:ArchiveClassesAtExit={unfinished}",
     }
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
