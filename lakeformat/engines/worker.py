@@ -542,6 +542,7 @@ def _gathered(batches: Iterable[pa.RecordBatch], task: WriteTask) -> Iterator[pa
         checked = batch.schema
         for start in range(0, batch.num_rows, BATCH_ROWS):
             piece = key_values.with_kinds(assign.assign(batch.slice(start, BATCH_ROWS), fields), task)
+            piece = key_values.without_ignored(piece, task)
             waiting.append(piece)
             count += piece.num_rows
             size += piece.nbytes

@@ -191,6 +191,7 @@ class KeyValues:
     kind: RowKind = RowKind.INSERT  # Of rows without a row kind.
     kind_column: str | None = None  # The column with the row kinds: Paimon's `rowkind.field`.
     changelog_prefix: str | None = (
+    ignores_update_before: bool = False  # Rows of kind -U that are to be numbered are left out.
         None  # With it, rows to be numbered are also written as they come, to files so named.
     )
 

@@ -146,6 +146,31 @@ def test_deletes_are_ignored_by_each_name_of_the_option(lake, engine):
         lake.drop_table("d.t")
 
 
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_rows_of_before_an_update_are_ignored_where_asked_for(lake, producer):
+    """As they are written, and only they: files of others may hold them."""
+    options = {"fields.n.aggregate-function": "sum", "changelog-producer": producer}
+    table = make(lake, "aggregation", [("n", pa.int32())], **options, **{"ignore-update-before": "true"})
+    write(table, {"id": 1, "n": 1}, {"id": 1, "n": 1, "rowkind": "-U"}, {"id": 1, "n": 5, "rowkind": "+U"})
+    write(table, {"id": 1, "n": 2, "rowkind": "-D"}, {"id": 2, "n": 7, "rowkind": "-U"})
+    write(table, {"id": 1, "n": 3, "rowkind": "-U"})
+    assert read(table) == [{"id": 1, "n": 4}]
+    assert len(table.snapshots()) == 2
+    seen = {row["_row_kind"] for row in table.changes(from_snapshot=0).to_arrow().to_pylist()}
+    assert "-U" not in seen
+    if producer == "input":
+        assert seen == {"+I", "+U", "-D"}
+    with pytest.raises(UnsupportedFeature, match="'ignore-update-before' on a table whose keys may change partitions"):
+        lake.create_table(
+            "d.crossing",
+            pa.schema([("id", pa.int64()), ("day", pa.string())]),
+            format="paimon",
+            primary_key=["id"],
+            partition_by=["day"],
+            properties={"ignore-update-before": "true"},
+        )
+
+
 def test_aggregation_adds_up(lake):
     columns = [
         ("n", pa.int64()),

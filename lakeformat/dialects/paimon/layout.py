@@ -144,6 +144,7 @@ def _keyed(base: State, reader: Reader | None) -> KeyValues:
         else _hash_index(base, reader),
         places=_key_places(base, reader) if reader is not None and metadata.crosses_partitions(schema) else None,
         kind_column=merging.kind_column(schema, f"table at schema {schema.id}"),
+        ignores_update_before=options.of(schema).ignore_update_before,
         changelog_prefix=options.of(schema).changelog_file_prefix
         if options.of(schema).changelog_producer == "input"
         else None,

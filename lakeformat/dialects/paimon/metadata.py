@@ -453,6 +453,11 @@ def require_writable(schema: Schema, where: str) -> None:
         spec = merging.merging(schema, where)
         if options.of(schema).has_vectors:
             _require_vectors_fit(schema, spec.engine, where)
+        if crosses_partitions(schema) and options.of(schema).ignore_update_before:
+            raise UnsupportedFeature(
+                f"{where}: 'ignore-update-before' on a table whose keys may change partitions cannot be written; set it to 'false', "
+                f"or add {', '.join(_beside_key(schema))} to primary_key"
+            )
         if crosses_partitions(schema) and spec.ignore_delete and spec.engine is MergeEngine.DEDUPLICATE:
             raise UnsupportedFeature(
                 f"{where}: 'ignore-delete' on a table whose keys may change partitions cannot be written: the row in the old "

@@ -29,7 +29,7 @@ DOCUMENTED = Documented.of(
     fields.*.list-agg-delimiter fields.*.nested-key fields.*.nested-key-null-strategy fields.*.nested-sequence-field
     fields.*.sequence-group fields.*.stats-mode fields.default-aggregate-function file.block-size file.compression
     file.compression.zstd-level file.format first-row.ignore-delete force-lookup full-compaction.delta-commits ignore-delete
-    index-file-in-data-file-dir lakeformat.accepted-options lookup-wait manifest.compression manifest.format
+    ignore-update-before index-file-in-data-file-dir lakeformat.accepted-options lookup-wait manifest.compression manifest.format
     manifest.full-compaction-threshold-size manifest.merge-min-count manifest.target-file-size merge-engine
     metadata.iceberg.compaction.max.file-num metadata.iceberg.delete-after-commit.enabled
     metadata.iceberg.format-version metadata.iceberg.manifest-compression metadata.iceberg.previous-versions-max
@@ -73,7 +73,7 @@ DOCUMENTED = Documented.of(
     format-table.partition-path-only-value format-table.repair.collect-statistics format-table.statistics.parallelism
     full-text-index.* global-index.build.max-parallelism global-index.build.max-shard global-index.column-update-action
     global-index.enabled global-index.external-path global-index.row-count-per-shard global-index.search-mode
-    global-index.thread-num hive.* ignore-update-before image-column incremental-between incremental-between-scan-mode
+    global-index.thread-num hive.* image-column incremental-between incremental-between-scan-mode
     incremental-between-tag-to-snapshot incremental-between-timestamp incremental-to-auto-tag json.* kafka.* lance.*
     legacy-timestamp-mapping.enabled local-merge-buffer-size local-sort.max-num-file-handles log.changelog-mode log.consistency
     log.format log.key.format log.scan log.scan.remove-normalize log.scan.timestamp-millis log.system log.system.auto-register

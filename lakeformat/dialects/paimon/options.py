@@ -236,6 +236,7 @@ class TableOptions:
     file_format = Option("file.format", _file_format, "parquet")
     force_lookup = Option("force-lookup", boolean, False)
     full_compaction_delta_commits = Option[int | None]("full-compaction.delta-commits", integer, None)
+    ignore_update_before = Option("ignore-update-before", boolean, False)
     index_file_in_data_file_dir = Option("index-file-in-data-file-dir", boolean, False)
     lookup_wait = Option("lookup-wait", boolean, True)
     manifest_codec = Option("manifest.compression", _avro_codec, "zstandard")

@@ -22,6 +22,7 @@ from lakeformat.model.work import (
     VALUE_KIND,
     KeyRange,
     KeyValues,
+    RowKind,
     WriteTask,
 )
 
@@ -55,6 +56,13 @@ def with_kinds(batch: pa.RecordBatch, task: WriteTask) -> pa.RecordBatch:
         raise InvalidInput(f"row kinds {strange}: a row's kind is one of {', '.join(row_kinds().to_pylist())}")
     kept = batch.drop_columns([ROW_KIND.name])
     return kept.append_column(pa.field(VALUE_KIND.name, pa.int8(), nullable=False), kinds.cast(pa.int8()))
+
+
+def without_ignored(batch: pa.RecordBatch, task: WriteTask) -> pa.RecordBatch:
+    """The rows, as `with_kinds` gives them, that the table takes in (RowKindFilter)."""
+    if task.keyed is None or task.keyed.is_numbered or not task.keyed.ignores_update_before:
+        return batch
+    return batch.filter(pc.not_equal(batch.column(VALUE_KIND.name), int(RowKind.UPDATE_BEFORE)))
 
 
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
