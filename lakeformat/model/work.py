@@ -82,6 +82,7 @@ class Aggregation:
     nested_sequence: tuple[str, ...] = ()  # nested_update: what orders the rows of a nested key
     null_keys: NullKeys = NullKeys.MERGE
     limit: int | None = None  # nested_update: how many rows there may be
+    time: str | None = None  # merge_map_with_keytime: of the rows that are values, the text that says how new they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +191,8 @@ class KeyValues:
     level: int = 0
     kind: RowKind = RowKind.INSERT  # Of rows without a row kind.
     kind_column: str | None = None  # The column with the row kinds: Paimon's `rowkind.field`.
-    changelog_prefix: str | None = (
     ignores_update_before: bool = False  # Rows of kind -U that are to be numbered are left out.
+    changelog_prefix: str | None = (
         None  # With it, rows to be numbered are also written as they come, to files so named.
     )
 

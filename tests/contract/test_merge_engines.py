@@ -192,6 +192,21 @@ def test_aggregation_adds_up(lake):
         write(table, {"id": 1, "n": 1, "rowkind": "-D"})
 
 
+def test_entries_of_a_map_have_times_of_their_own(lake):
+    row = pa.struct([("n", pa.int32()), ("at", pa.string()), ("by", pa.string())])
+    columns = [("m", pa.map_(pa.string(), row)), ("other", pa.map_(pa.string(), row))]
+    options = {f"fields.{name}.aggregate-function": "merge_map_with_keytime" for name in ("m", "other")}
+    table = make(lake, "aggregation", columns, **options, **{"fields.m.ts-field": "at"})
+    old, new, none = (
+        {"n": n, "at": at, "by": by} for n, at, by in ((1, "10:00", "b"), (2, "11:00", "a"), (3, None, "c"))
+    )
+    write(table, {"id": 1, "m": [("x", new), ("y", old), ("z", old)], "other": [("x", new)]})
+    write(table, {"id": 1, "m": [("x", old), ("y", none), ("z", None), ("w", new)], "other": [("x", old)]})
+    assert read(table) == [{"id": 1, "m": [("x", new), ("y", old), ("w", new)], "other": [("x", old)]}]
+    with pytest.raises(InvalidInput, match="'merge_map_with_keytime' of column 'm'"):
+        write(table, {"id": 1, "rowkind": "-D"})
+
+
 @pytest.mark.parametrize("crossing", [False, True], ids=["fixed", "crossing"])
 @pytest.mark.parametrize("removes", ["false", "true"])
 def test_rows_taken_back_stay_in_their_partition(lake, crossing, removes):
@@ -333,6 +348,7 @@ def test_bitmaps_of_64_bits_are_united(lake):
 
 
 TYPES = [("a", pa.int32()), ("b", pa.string()), ("g", pa.int32()), ("r", pa.list_(pa.struct([("x", pa.int32())])))]
+TYPES.append(("m", pa.map_(pa.string(), pa.struct([("x", pa.string()), ("y", pa.int32())]))))
 WRONG = [
     ("aggregation", {"fields.a.aggregate-function": "summ"}, "did you mean 'sum'"),
     ("aggregation", {"fields.b.aggregate-function": "sum"}, "'b' is string; aggregate function 'sum' takes numbers"),
@@ -351,6 +367,13 @@ WRONG = [
     ("aggregation", nested("nested_update", **{"count-limit": "-1"}), "count-limit is -1"),
     ("aggregation", nested("nested_update", **{"count-limit": "few"}), "whole number"),
     ("aggregation", {"fields.b.aggregate-function": "rbm64"}, "takes bytes"),
+    ("aggregation", {"fields.m.aggregate-function": "merge_map_with_keytime"}, "compares 'y', which is int"),
+    (
+        "aggregation",
+        {"fields.m.aggregate-function": "merge_map_with_keytime", "fields.m.ts-field": "z"},
+        "ts-field names 'z'",
+    ),
+    ("aggregation", {"fields.a.aggregate-function": "merge_map_with_keytime"}, "takes maps of rows"),
     ("aggregation", {"sequence.field": "g", "fields.g.aggregate-function": "max"}, "never aggregated"),
     (
         "aggregation",

@@ -38,6 +38,8 @@ GAPS = (
     Gap("pypaimon", "groups", "lakeformat", "latest", "it has no sequence groups"),
     Gap("lakeformat", "nested_partial", "java", "latest", "nested_partial_update came after 0.9"),
     Gap("java", "nested_partial", "lakeformat", "latest", "nested_partial_update came after 0.9"),
+    Gap("lakeformat", "timed_maps", "java", "latest", "merge_map_with_keytime came after 0.9"),
+    Gap("java", "timed_maps", "lakeformat", "latest", "merge_map_with_keytime came after 0.9"),
     Gap("lakeformat", "nested_ordered", "java", "latest", "an order of nested rows, and limits to the row, came after 0.9"),
     Gap("lakeformat", "bitmaps", "pypaimon", "latest", "it has no rbm64"),
     Gap("pypaimon", "bitmaps", "lakeformat", "latest", "it has no rbm64"),

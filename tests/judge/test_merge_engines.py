@@ -158,6 +158,17 @@ RECIPES: dict[str, tuple[Recipe, list[list]]] = {
         ),
         [[1, [1, 2, 2, 3], [["a", 2]]], [2, [4], [["b", 1]]]],
     ),
+    "timed_maps": (
+        keyed(
+            "timed_maps",
+            "aggregation",
+            [("m", map_("STRING", row(n="INT", at="STRING")))],
+            [[1, [["x", [2, "11:00"]]]], [2, [["x", [1, "10:00"]], ["y", [1, "10:00"]]]], [3, None]],
+            [[1, [["x", [1, "10:00"]]]], [2, [["x", [9, None]], ["y", None]]], [3, [["x", [1, None]]]]],
+            **function("m", "merge_map_with_keytime", **{"ts-field": "at"}),
+        ),
+        [[1, [["x", [2, "11:00"]]]], [2, [["x", [1, "10:00"]]]], [3, [["x", [1, None]]]]],
+    ),
     "nested": (
         keyed(
             "nested",

@@ -272,6 +272,22 @@ class Function:
             return new if old is None else old
         return sorted((dict(old) | dict(new)).items())
 
+    def _merge_map_with_keytime(self, old, new):
+        if old is None or new is None:
+            return new if old is None else old
+        merged = dict(old)
+        for key, row in new:
+            if row is None:
+                merged.pop(key, None)
+                continue
+            time = row[self.how.time]
+            there = merged.get(key)
+            if time is not None and (
+                there is None or (then := there[self.how.time]) is None or _utf16(time) > _utf16(then)
+            ):
+                merged[key] = row
+        return sorted(merged.items())
+
     def _retract_merge_map(self, old, new):
         if old is None or new is None:
             return old
@@ -331,6 +347,11 @@ class Function:
         return new if old is None else old if new is None else old | new
 
     _rbm64 = _rbm32
+
+
+def _utf16(text: str) -> bytes:
+    """What Java's strings are compared by."""
+    return text.encode("utf-16-be")
 
 
 def unique(values: list) -> list:

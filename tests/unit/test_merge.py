@@ -111,6 +111,11 @@ NUMBERS = {
 }
 STRUCT = pa.struct([pa.field("a", pa.int32()), pa.field("b", pa.string()), pa.field("c", pa.int64())])
 STRUCTS = st.fixed_dictionaries({"a": SMALL, "b": st.none() | st.sampled_from("xy"), "c": SMALL})
+TIMED = pa.struct([pa.field("n", pa.int64()), pa.field("t", pa.string())])
+# Of these times the last two stand the other way round in UTF-16, which is Java's order.
+TIMED_ROWS = st.fixed_dictionaries(
+    {"n": SMALL, "t": st.none() | st.sampled_from(["", "1", "2", "\ufffd", "\U0001f600"])}
+)
 LETTERS = st.sampled_from(["a", "b", "a,b", "b,,a", " ", "", "a;b"])
 VALUES = {
     "bool": (pa.bool_(), st.booleans()),
@@ -120,6 +125,10 @@ VALUES = {
     "map": (
         pa.map_(pa.string(), pa.int32()),
         st.dictionaries(st.sampled_from("abc"), SMALL).map(lambda d: sorted(d.items())),
+    ),
+    "timed map": (
+        pa.map_(pa.string(), TIMED),
+        st.dictionaries(st.sampled_from("ab"), st.none() | TIMED_ROWS).map(lambda d: sorted(d.items())),
     ),
     "bitmap": (pa.binary(), st.frozensets(st.integers(0, 70000), max_size=3)),
     "wide bitmap": (pa.binary(), st.frozensets(st.integers(0, 1 << 20) | st.integers(0, (1 << 64) - 1), max_size=3)),
@@ -135,6 +144,7 @@ CASES = [
     ("collect", "list"),
     ("collect", "structs"),
     ("merge_map", "map"),
+    ("merge_map_with_keytime", "timed map"),
     ("nested_update", "structs"),
     ("nested_partial_update", "structs"),
     ("rbm32", "bitmap"),
@@ -160,6 +170,8 @@ def _shown(value, read):
 
 
 def _text(value):
+    if isinstance(value, tuple):
+        return str([_text(each) for each in value])
     return str(sorted(value.items())) if isinstance(value, dict) else str(value)
 
 
@@ -200,6 +212,8 @@ def aggregations(function, data):
         nested["limit"] = data.draw(st.none() | st.integers(0, 4))
         if nested["nested_key"]:
             nested["nested_sequence"] = data.draw(st.sampled_from([(), ("c",), ("b", "c")]))
+    if function == "merge_map_with_keytime":
+        nested["time"] = "t"
     return Aggregation(
         "v",
         function,

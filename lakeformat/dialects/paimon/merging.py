@@ -152,7 +152,11 @@ def _aggregations(
             raise InvalidInput(f"{where}: {prefix}.list-agg-delimiter is empty; distinct parts need one")
         ignores = _flag(schema, f"{prefix}.ignore-retract")
         how = Aggregation(field.name, function, ignores, distinct, delimiter)
-        found.append(_nested(how, field, given, where) if function in _NESTED else how)
+        if function in _NESTED:
+            how = _nested(how, field, given, where)
+        elif function == "merge_map_with_keytime":
+            how = replace(how, time=_time(field, given, where))
+        found.append(how)
     return tuple(found)
 
 
@@ -191,6 +195,21 @@ def _nested(how: Aggregation, field: Field, given: Mapping[str, str], where: str
             f"{where}: {prefix}.nested-key-null-strategy is {null_keys!r}; it is 'merge', 'ignore' or 'error'"
         ) from None
     return replace(how, nested_key=key, nested_sequence=sequence, null_keys=kind, limit=limit)
+
+
+def _time(field: Field, given: Mapping[str, str], where: str) -> str:
+    """Which column of the rows in a map says how new each is: `ts-field`, or the last (FieldMergeMapWithKeyTimeAggFactory)."""
+    key, inner = f"fields.{field.name}.ts-field", field.type.value.type.fields  # type: ignore[union-attr]
+    name = given.get(key, inner[-1].name)
+    found = next((each for each in inner if each.name == name), None)
+    if found is None:
+        raise InvalidInput(f"{where}: {key} names {name!r}, which {field.type} does not have")
+    if not _is_text(found.type):
+        raise InvalidInput(
+            f"{where}: column {field.name!r}: merge_map_with_keytime compares {name!r}, which is {found.type}; it takes text. Name "
+            f"another column of {field.type} in {key}"
+        )
+    return name
 
 
 def _require_function(function: str, field: Field, where: str) -> None:
@@ -233,6 +252,11 @@ def _is_list_of_rows(type: Type) -> bool:
     return isinstance(type, ListOf) and isinstance(type.element.type, Row)
 
 
+def _is_map_of_rows(type: Type) -> bool:
+    return isinstance(type, MapOf) and isinstance(type.value.type, Row) and len(type.value.type.fields) > 1
+
+
+_is_text = _is_scalar(Kind.STRING, Kind.VARCHAR)
 _NESTED = ("nested_update", "nested_partial_update")
 _NUMBERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
 _FUNCTION_NAMES = {"first_not_null_value": "first_non_null_value"}  # Java's older spelling.
@@ -246,11 +270,12 @@ _FUNCTIONS: dict[str, tuple[str, Callable[[Type], bool]]] = {
     "last_non_null_value": ("any type", lambda type: True),
     "first_value": ("any type", lambda type: True),
     "first_non_null_value": ("any type", lambda type: True),
-    "listagg": ("text", _is_scalar(Kind.STRING, Kind.VARCHAR)),
+    "listagg": ("text", _is_text),
     "bool_and": ("booleans", _is_scalar(Kind.BOOLEAN)),
     "bool_or": ("booleans", _is_scalar(Kind.BOOLEAN)),
     "collect": ("arrays", lambda type: isinstance(type, ListOf)),
     "merge_map": ("maps", lambda type: isinstance(type, MapOf)),
+    "merge_map_with_keytime": ("maps of rows of two columns or more", _is_map_of_rows),
     "nested_update": ("arrays of rows", _is_list_of_rows),
     "nested_partial_update": ("arrays of rows", _is_list_of_rows),
     "rbm32": ("bytes", _is_scalar(Kind.BYTES, Kind.VARBINARY)),
@@ -260,5 +285,4 @@ _FUNCTIONS: dict[str, tuple[str, Callable[[Type], bool]]] = {
 _FUNCTIONS_OF_JAVA = {
     "hll_sketch": "a DataSketches sketch",
     "theta_sketch": "a DataSketches sketch",
-    "merge_map_with_keytime": "a map with times",
 }

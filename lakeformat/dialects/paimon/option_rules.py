@@ -27,7 +27,7 @@ DOCUMENTED = Documented.of(
     deletion-vectors.enabled deletion-vectors.merge-on-read dynamic-bucket.max-buckets dynamic-bucket.target-row-num
     fallback-branch fields.*.aggregate-function fields.*.count-limit fields.*.distinct fields.*.ignore-retract
     fields.*.list-agg-delimiter fields.*.nested-key fields.*.nested-key-null-strategy fields.*.nested-sequence-field
-    fields.*.sequence-group fields.*.stats-mode fields.default-aggregate-function file.block-size file.compression
+    fields.*.sequence-group fields.*.stats-mode fields.*.ts-field fields.default-aggregate-function file.block-size file.compression
     file.compression.zstd-level file.format first-row.ignore-delete force-lookup full-compaction.delta-commits ignore-delete
     ignore-update-before index-file-in-data-file-dir lakeformat.accepted-options lookup-wait manifest.compression manifest.format
     manifest.full-compaction-threshold-size manifest.merge-min-count manifest.target-file-size merge-engine

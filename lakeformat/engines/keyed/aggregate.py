@@ -316,12 +316,79 @@ def _merge_map(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Res
     counts = (events.adds | events.older | events.retracts) & _valid(values)
     elements = _elements(values, events, counts)
     elements = elements.at(_newest(elements, events, _codes(pc.struct_field(elements.values, 0), how)))
-    lists = _lists(elements.values, elements.keys, len(events.starts))
-    entries = lists.values
-    maps = pa.MapArray.from_arrays(
-        lists.offsets, pc.struct_field(entries, 0), pc.struct_field(entries, 1), type=values.type
-    )
+    maps = _maps(elements, len(events.starts), values.type)
     return _nulled(maps, ~events.any((events.adds | events.older) & counts))
+
+
+def _merge_map_by_time(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    """As `_merge_map`, but of each map key the entry whose row has the greatest time; of equal ones the first.
+
+    Rows without a time change nothing, and a null in place of a row takes the entry away; both stay in a map that is the
+    first. One row of the table after the other, of all keys at once: an older one stands before the map as a whole.
+    """
+    assert how.time is not None, how
+    counts = (events.adds | events.older) & _valid(values)
+    elements = _elements(values, events, counts)
+    inside = pc.struct_field(elements.values, 1)
+    entries = _Entries(
+        elements.keys,
+        _codes(pc.struct_field(elements.values, 0), how),
+        np.asarray(inside.is_valid()),
+        _times_of(pc.struct_field(inside, how.time)),
+    )
+    held = np.zeros(0, np.int64)
+    done = [held]
+    for i, places in enumerate(_rounds(events, counts)):
+        goes_on = np.isin(elements.keys[held], events.keys[places])
+        done.append(held[~goes_on])
+        held, given = held[goes_on], _within(elements.places, places)
+        turned = np.zeros(len(events.starts), bool)
+        turned[events.keys[places[events.older[places]]]] = True
+        back, ahead = turned[elements.keys[held]], turned[elements.keys[given]] | (i == 0)
+        held = entries.merged(np.append(held[~back], given[ahead]), np.append(held[back], given[~ahead]))
+    chosen = np.concatenate([*done, held])
+    elements = elements.at(chosen[np.lexsort((chosen, elements.keys[chosen]))])
+    return _nulled(_maps(elements, len(events.starts), values.type), ~events.any(counts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """Entries of maps whose values are rows with a time."""
+
+    keys: np.ndarray
+    codes: np.ndarray  # Of the map keys.
+    known: np.ndarray  # Whether there is a row.
+    times: np.ndarray  # Of the row, by rank; -1 for none.
+
+    def merged(self, base: np.ndarray, more: np.ndarray) -> np.ndarray:
+        """The entries of maps `base` once the entries `more` came, one after the other."""
+        entries = np.append(base, more)
+        if len(entries) == 0:
+            return entries
+        order, starts = _alike(self.keys[entries], self.codes[entries])
+        entries, is_base = entries[order], order < len(base)
+        nothing = np.zeros(len(order), bool)
+        alike = Events(starts, ~nothing, nothing, nothing)
+        first = alike.last(is_base)  # Of one map the last.
+        removed = alike.last(~is_base & ~self.known[entries])
+        counts = (self.times[entries] >= 0) & (~is_base | (np.arange(len(order)) == first[alike.keys]))
+        counts = alike.after(counts, removed)
+        times = np.where(counts, self.times[entries], -1)
+        newest = alike.first(counts & (times == np.maximum.reduceat(times, starts)[alike.keys]))
+        chosen = np.where(newest >= 0, newest, np.where(removed < 0, first, -1))
+        return entries[chosen[chosen >= 0]]
+
+
+def _times_of(texts: pa.Array) -> np.ndarray:
+    """The rank of each, by UTF-16 as Java compares; -1 for null."""
+    valid = np.asarray(texts.is_valid())
+    if not valid.any():
+        return np.full(len(texts), -1)
+    # UTF-8 sorts as UTF-16 does, but that characters beyond 16 bits come before U+E000.
+    data = texts.cast(pa.binary())
+    for lead, after in ((b"\xee", b"\xf5"), (b"\xef", b"\xf6")):
+        data = pc.replace_substring(data, lead, after)
+    return np.where(valid, ranks.ranks([pa.chunked_array([data])]), -1)
 
 
 def _nested_update(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
@@ -589,6 +656,13 @@ def _lists(values: pa.Array, keys: np.ndarray, count: int, kind: pa.DataType | N
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
 
 
+def _maps(entries: _Elements, count: int, kind: pa.DataType) -> pa.MapArray:
+    """One map per key; the keys of `entries` rise."""
+    lists = _lists(entries.values, entries.keys, count)
+    entry = lists.values
+    return pa.MapArray.from_arrays(lists.offsets, pc.struct_field(entry, 0), pc.struct_field(entry, 1), type=kind)
+
+
 def _nulled(values: pa.Array, where: np.ndarray) -> pa.Array:
     if not where.any():
         return values
@@ -618,6 +692,7 @@ FUNCTIONS: dict[str, tuple[Callable[[pa.ChunkedArray, Events, Aggregation], Resu
     "bool_or": (_greatest, False),
     "collect": (_collect, True),
     "merge_map": (_merge_map, True),
+    "merge_map_with_keytime": (_merge_map_by_time, False),
     "nested_update": (_nested_update, True),
     "nested_partial_update": (_nested_partial_update, False),
     "rbm32": (_bitmaps, False),
