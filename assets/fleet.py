@@ -34,7 +34,7 @@ def planes_of(flights: DataFrame, registry: DataFrame) -> DataFrame:
         "changelog-producer": "lookup",
         "changelog-producer.row-deduplicate": "true",  # A day that is run again is no change.
     },
-    metadata={"maintenance": {"max_small_files": 1}},  # Compaction is what tells the changes: after every write.
+    metadata={"maintenance": {"max_small_files": 1}},  # Compaction writes the changelog: after every write.
     unique=["tailnum"],
     lineage={
         "tailnum": ["flights.tailnum"],
@@ -61,11 +61,11 @@ def planes(flights: DataFrame, spark: SparkResource) -> DataFrame:
     automation_condition=dg.AutomationCondition.any_deps_updated() & ~dg.AutomationCondition.in_progress(),
 )
 def fleet_changes(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:
-    """What changed in the fleet: a plane that is new (+I), and each that flew again as it was (-U) and as it is (+U). Told by
+    """What changed in the fleet: a plane that is new (+I), and each that flew again as it was (-U) and as it is (+U). From
     the changelog that compaction of `planes` writes."""
     return lake.append_changes(context, "planes", changes_of)
 
 
 def changes_of(rows: pa.Table) -> pa.Table:
-    """What tells a change: which plane, who flew it, where to and when."""
+    """The columns of a change: which plane, who flew it, where to and when."""
     return rows.select(["tailnum", "manufacturer", "model", "carrier", "flew_to", "last_seen", "_row_kind"])

@@ -50,13 +50,13 @@ def table(
     merge: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """`dg.asset` with this project's defaults. `unique` are the columns that tell two rows apart: they are checked.
+    """`dg.asset` with this project's defaults. `unique` are the columns that identify a row: they are checked.
 
     `format`, `write`, `layout`, `primary_key`, `table_properties`, `merge`: see `lakeformat.dagster.asset_table`.
     """
     # Sensors compact and expire: a write leaves both alone, and what runs in flight read is kept.
     own = {"write-only": "true"} if format == "paimon" else {}
-    told = {
+    optional = {
         "partition_by": partition_by,
         "lineage": lineage,
         "layout": list(layout),
@@ -65,7 +65,7 @@ def table(
         "merge": merge,
     }
     declared: dict[str, Any] = {"unique_key": list(unique), "format": format, "write": write, **(metadata or {})}
-    declared |= {name: value for name, value in told.items() if value}
+    declared |= {name: value for name, value in optional.items() if value}
 
     def decorate(function: Callable[..., Any]) -> dg.AssetsDefinition:
         with warnings.catch_warnings():

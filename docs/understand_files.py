@@ -131,12 +131,12 @@ def look(table: Table, title: str, statement: str, names: Names) -> Step:
                 day = entry["_PARTITION"][-8:].decode()  # The text of eight bytes at the end of a BinaryRow.
                 kind = "DELETE" if entry["_KIND"] else "ADD"
                 entries.append((kind, day, names.shown(entry["_FILE"]["_FILE_NAME"]), entry["_FILE"]["_LEVEL"]))
-        document = {key: _told(key, value, names) for key, value in document.items()}
+        document = {key: _shown(key, value, names) for key, value in document.items()}
     files = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
     files += [f"{path.relative_to(root)}/" for path in root.rglob("*") if path.is_dir() and not any(path.iterdir())]
     rows = tuple(tuple(each.values()) for each in table.scan().to_arrow().sort_by("id").to_pylist())
-    told = [json.loads(path.read_text()) for path in root.glob("snapshot/snapshot-*")]
-    history = tuple(sorted((each["id"], each["commitKind"], each["commitIdentifier"]) for each in told))
+    documents = [json.loads(path.read_text()) for path in root.glob("snapshot/snapshot-*")]
+    history = tuple(sorted((each["id"], each["commitKind"], each["commitIdentifier"]) for each in documents))
     tree = tuple(sorted(map(names.shown, files), key=_in_order))
     return Step(title, statement, tree, document, tuple(entries), rows, history)
 
@@ -179,7 +179,7 @@ def _in_order(path: str) -> list[object]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]
 
 
-def _told(key: str, value: object, names: Names) -> object:
+def _shown(key: str, value: object, names: Names) -> object:
     if key in ("timeMillis", "commitUser", "uuid", "writerVersion") or key.endswith("Size"):
         return "…"
     if isinstance(value, dict):

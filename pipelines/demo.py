@@ -117,7 +117,7 @@ class Demo:
         self._run("reference")
         run = self._run("daily", keys=self.days)
         self._run("monthly", keys=["2013-01-01"])
-        self._maintain("planes", compact=True)  # It tells what changed.
+        self._maintain("planes", compact=True)  # This writes its changelog.
         self._run("changes")
         self._show(TABLES)
         for name in named(DAILY):
@@ -207,11 +207,11 @@ class Demo:
         expect(not failed, f"asset checks failed: {failed}")
         self.seconds[job] = time.monotonic() - began
         made = [event.materialization for event in result.get_asset_materialization_events()]
-        told = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
+        observed = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
         self.commits.update(
             {each.asset_key.to_user_string(): "-" for each in made}
         )  # Where there was nothing to write.
-        for each in [*made, *told]:  # A run of several partitions tells of its commit in an observation.
+        for each in [*made, *observed]:  # A run of several partitions reports its commit in an observation.
             if took := each.metadata.get("lake/commit_milliseconds"):
                 self.commits[each.asset_key.to_user_string()] = f"{took.value} ms"
         return result.run_id

@@ -1,4 +1,4 @@
-"""Jobs over assets: every day's tables, every month's, the reference tables, and what tells of changes."""
+"""Jobs over assets: every day's tables, every month's, the reference tables, and the tables of changes."""
 
 import dagster as dg
 
@@ -17,7 +17,7 @@ reference = dg.define_asset_job(
 changes = dg.define_asset_job(
     "changes",
     selection=sorted(set(named(None)) - set(replaced(named(None)))),
-    description="The tables that tell what changed in others: fleet_changes.",
+    description="The tables of what changed in others: fleet_changes.",
 )
 
 JOBS = [daily, monthly, reference, changes]

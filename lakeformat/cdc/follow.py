@@ -53,8 +53,8 @@ class Report:
 
 
 class Follower:
-    """A table, and how far it follows `source_table`. Every commit of it tells where in the source it stands, and succeeds only if
-    no other did since: what a process finds in the table is what it goes on from."""
+    """A table, and how far it follows `source_table`. Every commit records its position in the source, and succeeds only if
+    no other did since: a process goes on from the position in the table."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Follower:
             )
         if found is None and not restart and table.scan(limit=1).count():
             raise InvalidInput(
-                f"{table.name} has rows, and no snapshot in its history tells which position of {self._follows} they are of: make "
+                f"{table.name} has rows, and no snapshot in its history records their position in {self._follows}: make "
                 f"another table, or take it anew (restart=True), which removes them"
             )
         self.progress = found[1] if found else None
@@ -148,8 +148,8 @@ class Follower:
             self.evolve(changes.table)
             rows = self._rows(changes)
         if rows is not None and rows.num_rows:
-            told = {} if batch.committed_ms is None else {progress.COMMITTED: str(batch.committed_ms)}
-            self._commit(rows, next_, told)
+            properties = {} if batch.committed_ms is None else {progress.COMMITTED: str(batch.committed_ms)}
+            self._commit(rows, next_, properties)
             self._count(rows, batch.committed_ms)
         elif batch.position.order - self.committed.order > _CARRY:
             self._commit(None, next_)
@@ -204,7 +204,7 @@ class Follower:
         inserted = pc.equal(rows[ROW_KIND.name], RowKind.INSERT.short).to_numpy(zero_copy_only=False)
         for name in names:
             missing = np.append(np.zeros(offset, bool), changes.unknown[name])
-            # A row that moved to another key has the values of the one before it, which tells the old key.
+            # A row that moved to another key has the values of the row before it, which has the old key.
             moved = np.flatnonzero(missing[offset:] & inserted) + offset
             missing[moved - 1] = True
             source = np.arange(len(missing))
@@ -255,15 +255,15 @@ class Follower:
                     f"{self.table.name} cannot follow a change of {now.name}: {error}. Nothing is lost: the source keeps the changes; take the "
                     f"table anew (restart=True), or leave the column out (exclude_columns)"
                 ) from error
-            told = tuple(f"{type(each).__name__} {each.name}" for each in changes)
-            self.report = replace(self.report, schema_changes=self.report.schema_changes + told)
-            log.info("%s: %s", self.table.name, ", ".join(told))
+            names = tuple(f"{type(each).__name__} {each.name}" for each in changes)
+            self.report = replace(self.report, schema_changes=self.report.schema_changes + names)
+            log.info("%s: %s", self.table.name, ", ".join(names))
         self.source_table = now
 
     # --- commits ---
 
     def carry(self) -> None:
-        """Have the newest snapshot tell the position, where others made snapshots since: those before it may expire."""
+        """Record the position in a new snapshot where others made snapshots since: those before them may expire."""
         assert self.progress is not None
         newest = self.table.current_snapshot()
         if self.progress.is_complete and (newest is None or progress.POSITION not in newest.properties):
@@ -275,8 +275,8 @@ class Follower:
             return self.report
         return replace(self.report, position=self.covered.text, is_complete=self.progress.is_complete)
 
-    def _commit(self, rows: pa.Table | None, next_: Progress, told: Mapping[str, str] | None = None) -> None:
-        properties = {**self._extra, **next_.properties(self._follows), **(told or {})}
+    def _commit(self, rows: pa.Table | None, next_: Progress, more: Mapping[str, str] | None = None) -> None:
+        properties = {**self._extra, **next_.properties(self._follows), **(more or {})}
         if rows is None:
             rows = self._empty()
         for start in range(_TRIES):
@@ -299,9 +299,9 @@ class Follower:
             self._require_unmoved()
             raise Conflict(f"{self.table.name}: commit {number} of {_USER!r} is another's; run it again")
         self._number, self.progress, self._covered = number + 1, next_, None
-        self._tell(made)
+        self._report(made)
 
-    def _tell(self, made: Snapshot) -> None:
+    def _report(self, made: Snapshot) -> None:
         self.report = replace(self.report, snapshots=(*self.report.snapshots, made.id))
 
     def _require_unmoved(self) -> None:

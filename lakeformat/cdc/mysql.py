@@ -60,7 +60,7 @@ class MySql:
     """A MySQL (8) or MariaDB (10.6 or newer) server: `url` is `mysql://user:password@host:port`, with `?unix_socket=/path` if need be.
 
     Tables are named `database.table`. The user needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR), and on
-    MySQL RELOAD. `server_id` tells this reader from the server's replicas; by default a random one. `exclude_columns`:
+    MySQL RELOAD. `server_id` distinguishes this reader from the server's replicas; by default a random one. `exclude_columns`:
     "database.table.column".
     """
 
@@ -171,7 +171,7 @@ class MySql:
                 else f"SET GLOBAL {name} = '{wanted}'"
             )
             what = f"{name} = {wanted} {where}" if name in _AT_START else where
-            raise SourceError(f"{name} is {value}, so the server's log does not tell all changes; {what}")
+            raise SourceError(f"{name} is {value}, so the server's log lacks changes; {what}")
         return self.position()
 
     def position(self) -> Position:
@@ -210,13 +210,13 @@ class MySql:
             connection.close()
 
     def _consistent(self, cursor: Any) -> Position:
-        """Begin a transaction, and tell which of the log it sees."""
+        """Begin a transaction; returns the position in the log up to which it sees changes."""
         cursor.execute("SHOW GLOBAL STATUS LIKE 'binlog_snapshot_file'")
         if cursor.fetchall():  # MariaDB.
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
             cursor.execute("SHOW STATUS WHERE variable_name IN ('binlog_snapshot_file', 'binlog_snapshot_position')")
-            told = {name.lower(): value for name, value in cursor.fetchall()}
-            return _position(told["binlog_snapshot_file"], int(told["binlog_snapshot_position"]))
+            status = {name.lower(): value for name, value in cursor.fetchall()}
+            return _position(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
         cursor.execute("FLUSH TABLES WITH READ LOCK")
         try:
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
@@ -407,8 +407,8 @@ class _Batch:
                     f"take the table anew (restart=True)"
                 )
             # An empty set and NULL are both None.
-            for values, told in ((before, (*sources[:2],)), (now, (sources[0], sources[2]))):
-                for each in told:
+            for values, reasons in ((before, (*sources[:2],)), (now, (sources[0], sources[2]))):
+                for each in reasons:
                     values.update({column: "" for column, why in each.items() if why == "empty set"})
             if isinstance(event, WriteRowsEvent):
                 held.values.append(now)
@@ -449,7 +449,7 @@ class _Batch:
         try:
             now = self.source.describe(name, old.key)
         except (NotFound, InvalidInput):
-            return  # Dropped, or with another key since: what is told of it until then is as it was.
+            return  # Dropped, or with another key since: its changes until then have the old columns.
         known = {each.name for each in now.fields}
         gone = tuple(replace(each, nullable=True) for each in old.fields if each.name not in known)
         self.tables[name] = replace(now, fields=(*now.fields, *gone))
@@ -495,7 +495,7 @@ class _Log:
             self._connections.append(role)
             return pymysql.connect(**given)
 
-        # With blocking=False MariaDB drops the connection at the log's end, so the end is told by a heartbeat.
+        # With blocking=False MariaDB drops the connection at the log's end, so a heartbeat marks the end.
         self._reader = BinLogStreamReader(
             connection_settings=settings,
             server_id=server_id,
@@ -564,7 +564,7 @@ class _Log:
             raise UnsupportedFeature(f"the log has an XA transaction after {self.position.text}, which is not followed")
         if named and _ROWS_AS_TEXT.match(text):
             raise SourceError(
-                f"the log after {self.position.text} tells changes of {named[0]} as statements ({text[:60]!r}); SET GLOBAL binlog_format = 'ROW' "
+                f"the log after {self.position.text} has changes of {named[0]} as statements ({text[:60]!r}); SET GLOBAL binlog_format = 'ROW' "
                 f"(and in the session that writes), and take the table anew (restart=True)"
             )
         if found := _TRUNCATE.match(text):

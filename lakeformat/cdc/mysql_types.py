@@ -42,7 +42,7 @@ _YEAR_ZERO = 1900  # What the log's reader makes of the year 0000.
 
 @dataclass(frozen=True, slots=True)
 class MySqlType:
-    """A column's type as `information_schema.columns` tells it."""
+    """A column's type in `information_schema.columns`."""
 
     name: str  # data_type: "int"
     text: str  # column_type: "int(10) unsigned", "set('a','b')"
@@ -87,7 +87,7 @@ _OF_LOG = {
 
 
 def of_log(column: Any) -> MySqlType:
-    """The type of a column that the table no longer has, as the log tells it: without the lengths of texts."""
+    """The type in the log of a column that the table no longer has: without the lengths of texts."""
     is_text = column.character_set_name not in {None, "binary"}
     name = _OF_LOG.get(column.type, "text" if is_text else "blob")
     text = f"{name} unsigned" if column.unsigned else name

@@ -21,7 +21,7 @@ _PAD = 8  # Bytes after the last message that a look ahead may touch.
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as a `Relation` message tells it."""
+    """A table as a `Relation` message describes it."""
 
     id: int
     name: str

@@ -131,7 +131,7 @@ class Postgres:
         is_full = identity == "f"
         if not is_full and not (identity == "d" and chosen == declared):
             raise SourceError(
-                f"{name}: its changes do not tell the rows that they replace; ALTER TABLE {quoted} REPLICA IDENTITY FULL"
+                f"{name}: its changes lack the rows that they replace; ALTER TABLE {quoted} REPLICA IDENTITY FULL"
             )
         may_be_required = is_full and TypeOption.TO_NULLABLE not in self._options
         # The server's log lacks generated columns, and without REPLICA IDENTITY FULL all of a deleted row but its key.
@@ -185,14 +185,14 @@ class Postgres:
             raise UnsupportedFeature(f"PostgreSQL {version // 10000}: change data capture needs 14 or newer")
         if level != "logical":
             raise SourceError(
-                f"wal_level is {level}: the server's log does not tell changes; ALTER SYSTEM SET wal_level = 'logical', and "
+                f"wal_level is {level}: the server's log has no rows; ALTER SYSTEM SET wal_level = 'logical', and "
                 f"restart the server"
             )
         if not may_replicate:
             raise SourceError(f"{role} may not read changes; ALTER ROLE {role} REPLICATION")
 
     def _publish(self, names: Sequence[str]) -> None:
-        """Have the publication hold these tables. A transaction that wrote before it did may be told without them, so all that
+        """Have the publication hold these tables. The log may lack them in a transaction that wrote before it did, so all that
         run by then are waited for."""
         is_there = self._rows("SELECT 1 FROM pg_publication WHERE pubname = %s", self._slot)
         published = {
@@ -268,7 +268,7 @@ class Postgres:
         return _position(int(high, 16) << 32 | int(low, 16))
 
     def position(self) -> Position:
-        """A commit is told once it is on disk, which those without `synchronous_commit` may be a moment later."""
+        """The server sends a commit once it is on disk: a moment later without `synchronous_commit`."""
         asked = self.parse(self._rows("SELECT pg_current_wal_insert_lsn()::text")[0][0])
         deadline = time.monotonic() + _FLUSH_SECONDS
         while True:
@@ -440,7 +440,7 @@ class Postgres:
         return pa.Table.from_arrays(arrays, schema=table.arrow_schema), unknown
 
     def _evolved(self, table: SourceTable, relation: pgoutput.Relation) -> SourceTable:
-        """The table with the columns that a description tells: new ones added, types as they are now."""
+        """The table with the columns of a `Relation`: new ones added, types as they are now."""
         fields = {each.name: each for each in table.fields}
         for name, oid, modifier in relation.columns:
             if f"{table.name}.{name}" in self._excluded:

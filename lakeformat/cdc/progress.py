@@ -1,4 +1,4 @@
-"""How far a table follows its source, as the properties of its snapshots tell it."""
+"""How far a table follows its source, in the properties of its snapshots."""
 
 from __future__ import annotations
 
@@ -44,12 +44,14 @@ class Progress:
 
     def properties(self, source: str) -> dict[str, str]:
         views = [[each.upto, each.view, each.until] for each in self.views]
-        told = {SOURCE: source, POSITION: self.position}
-        return told if self.is_complete and not views else told | {SNAPSHOT: json.dumps([self.is_complete, views])}
+        properties = {SOURCE: source, POSITION: self.position}
+        if self.is_complete and not views:
+            return properties
+        return properties | {SNAPSHOT: json.dumps([self.is_complete, views])}
 
 
 def read(table: Table) -> tuple[str, Progress] | None:
-    """What the table follows and how far: told by the newest snapshot that led to the table's rows and says so."""
+    """What the table follows and how far: of the newest snapshot that led to the table's rows and records it."""
     at, history = None, {each.id: each for each in table.snapshots()}
     for id in reversed(history):
         if at is not None and id != at:

@@ -41,10 +41,10 @@ class SourceTable:
 def chosen_key(
     table: str, declared: Sequence[str], asked: Sequence[str] | None, columns: Collection[str]
 ) -> tuple[str, ...]:
-    """The columns that tell rows of `table` apart: those that were asked for, or its primary key. Raises `InvalidInput`."""
+    """The columns that identify rows of `table`: those that were asked for, or its primary key. Raises `InvalidInput`."""
     chosen = tuple(declared if asked is None else asked)
     if not chosen:
-        raise InvalidInput(f"{table}: it has no primary key; say which columns tell its rows apart: primary_key=[...]")
+        raise InvalidInput(f"{table}: it has no primary key; say which columns identify its rows: primary_key=[...]")
     if missing := [each for each in chosen if each not in columns]:
         raise InvalidInput(f"{table}: there is no column {missing[0]!r} for the primary key")
     return chosen
@@ -66,7 +66,7 @@ class TableChanges:
     table: SourceTable  # As it is after them.
     rows: pa.Table  # Its columns and `rowkind`: "+I", "-U", "+U", "-D".
     ends: np.ndarray  # Of each row: the `order` of the position after its transaction.
-    transactions: np.ndarray  # Of each row: its transaction, as a view tells them apart.
+    transactions: np.ndarray  # Of each row: its transaction's number, as in views.
     committed_ms: np.ndarray  # Of each row: when its transaction was committed, since 1970.
     unknown: Mapping[str, np.ndarray]  # Of columns: the rows in which the log left an unchanged value out.
     emptied: Emptied | None = None
@@ -106,13 +106,13 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """What tells this log of changes from others."""
+        """Identifies this log of changes."""
         ...
 
     def table_names(self) -> list[str]: ...
 
     def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
-        """A table that is there; `key`: columns that tell its rows apart, where it declares no primary key."""
+        """A table that is there; `key`: columns that identify its rows, where it declares no primary key."""
         ...
 
     def begin(self, tables: Sequence[SourceTable]) -> Position:

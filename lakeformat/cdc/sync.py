@@ -23,7 +23,7 @@ class Until(StrEnum):
     """When a sync ends by itself."""
 
     NOW = "now"  # When everything that was committed when it began is there.
-    STOPPED = "stopped"  # When it is told to.
+    STOPPED = "stopped"  # When `stop` says so.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The table behind an asset: what the asset's metadata declares, one write, one read, and what Dagster is told.
+"""The table behind an asset: what the asset's metadata declares, one write, one read, and the metadata of its events.
 
 Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key that is nearly one of these is refused:
 
@@ -275,13 +275,13 @@ def _describe(table: Any, to: AssetTable) -> None:
 
 
 def _write_of(asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
-    told = {name: str(metadata[name]) for name in ("write", "write_mode") if name in metadata}
-    if len(set(told.values())) > 1:
-        raise InvalidInput(f"{asset.to_user_string()}: {told} do not agree; say one of them")
-    found = next(iter(told.values()), "replace")
-    if found not in WRITES:
-        raise InvalidInput(f"{asset.to_user_string()}: write={found!r}; it must be one of {', '.join(WRITES)}")
-    return found
+    declared = {name: str(metadata[name]) for name in ("write", "write_mode") if name in metadata}
+    if len(set(declared.values())) > 1:
+        raise InvalidInput(f"{asset.to_user_string()}: {declared} do not agree; say one of them")
+    write = next(iter(declared.values()), "replace")
+    if write not in WRITES:
+        raise InvalidInput(f"{asset.to_user_string()}: write={write!r}; it must be one of {', '.join(WRITES)}")
+    return write
 
 
 def write(
@@ -329,11 +329,11 @@ def write(
         else:
             partitions = [spec for several in specs.values() for spec in several]
             snapshot = table.overwrite_partitions(frame, partitions=partitions, **request)
-    return told_of(table, to, snapshot, keys, origin)
+    return written_of(table, to, snapshot, keys, origin)
 
 
-def told_of(table: Any, to: AssetTable, snapshot: Snapshot | None, keys: Sequence[str], origin: Origin) -> Written:
-    """What Dagster is told of a write of the partitions `keys` that became `snapshot` (None where nothing was to do)."""
+def written_of(table: Any, to: AssetTable, snapshot: Snapshot | None, keys: Sequence[str], origin: Origin) -> Written:
+    """The metadata of a write of the partitions `keys` that became `snapshot` (None where nothing was to do)."""
     if snapshot is None:
         return Written(None, metadata_of(table, to), {}, {})
     to = settled(to, table.schema.fields)
@@ -382,7 +382,7 @@ def with_changes(table: Any, snapshot: Snapshot) -> Snapshot:
 
 
 def report(context: Any, to: AssetTable, written: Written, keys: Sequence[str]) -> dict[str, Any]:
-    """Tell Dagster what a write did; the metadata that its materializations carry.
+    """Log what a write did with Dagster; returns the metadata for its materializations.
 
     Each partition's event says what is the partition's. What belongs to the commit as a whole stands there too where the run
     has one partition, or none; else in one observation.
@@ -458,7 +458,7 @@ def request_id(to: AssetTable, keys: Sequence[str], origin: Origin) -> str:
 
 
 def metadata_of(table: Any, to: AssetTable) -> dict[str, Any]:
-    """What Dagster is told of a table."""
+    """The metadata of a table."""
     schema: Schema = table.schema
     found: dict[str, Any] = {
         "dagster/table_name": to.name,
@@ -474,7 +474,7 @@ def metadata_of(table: Any, to: AssetTable) -> dict[str, Any]:
 def commit_metadata(
     table: Any, to: AssetTable, snapshot: Snapshot, specs: Mapping[str, Sequence[Spec]] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """What Dagster is told of a commit as a whole; `specs` are the partitions that were replaced."""
+    """The metadata of a commit as a whole; `specs` are the partitions that were replaced."""
     found: dict[str, Any] = {
         "lake/snapshot_id": snapshot.id,
         **{f"lake/{name}": getattr(snapshot, name) for name in MEASURES},
@@ -577,7 +577,7 @@ def _properties(to: AssetTable, keys: Sequence[str], origin: Origin, branch: str
 def counts_by_key(
     table: Any, of: AssetTable, specs: Mapping[str, Sequence[Spec]], snapshot_id: int | None = None
 ) -> dict[str, int]:
-    """The rows of each Dagster partition that is a stretch of time, from metadata where the table's partitions tell."""
+    """The rows of each Dagster partition that is a stretch of time, from metadata where the table's partitions suffice."""
     columns = columns_of(of.partition_by or {})
     return {
         key: table.scan(where=predicate_of({key: several}, columns), snapshot_id=snapshot_id).count()
@@ -597,14 +597,14 @@ def _by_partition(
     types = [to_arrow(table.schema.field(name).type) for name in asked]
     changes: dict[tuple[Any, ...], list[PartitionChange]] = {}
     for change in snapshot.partitions or ():
-        # A snapshot may tell times as numbers; Arrow gives both the same Python value.
+        # A snapshot may hold times as numbers; Arrow gives both the same Python value.
         values = (pa.scalar(change.values[place], type).as_py() for place, type in zip(places, types, strict=True))
         changes.setdefault(tuple(values), []).append(change)
     found = {}
     for key, several in specs.items():
         mine = [change for spec in several for change in changes.get(tuple(spec.values()), [])]
-        told = {f"lake/{name}": sum(getattr(change, name) for change in mine) for name in MEASURES}
-        found[key] = {**told, "dagster/partition_row_count": told["lake/rows_added"]}
+        measures = {f"lake/{name}": sum(getattr(change, name) for change in mine) for name in MEASURES}
+        found[key] = {**measures, "dagster/partition_row_count": measures["lake/rows_added"]}
     return found
 
 

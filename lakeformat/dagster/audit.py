@@ -18,8 +18,8 @@ from lakeformat.dagster.asset_table import (
     has_branch,
     report,
     scan,
-    told_of,
     write,
+    written_of,
 )
 from lakeformat.dagster.lake import LakeResource, origin_of
 from lakeformat.dagster.tables import tables_of
@@ -80,5 +80,5 @@ def _publish(context: dg.AssetExecutionContext, lake: LakeResource, staged: str,
         table.delete_branch(name)
     for snapshot in reversed(table.snapshots()):
         if snapshot.properties.get("lake/branch") == name:
-            return told_of(table, to, snapshot, keys, origin)
+            return written_of(table, to, snapshot, keys, origin)
     raise NotFound(f"{to.name} has no branch {name}: publish in the run that writes {staged}, or run that again")

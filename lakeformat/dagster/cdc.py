@@ -9,7 +9,7 @@
     )
 
 The first run of an asset reads the rows that are there, each later one what has changed since. A run that finds no change makes no
-materialization, so that nothing downstream runs for it; an observation tells that it looked.
+materialization, so that nothing downstream runs for it, only an observation.
 """
 
 import hashlib
@@ -228,21 +228,21 @@ def _followed(
         finally:
             found.close()
         table = lake.lake.table(to.name)
-        told = {**metadata_of(table, to), **_told(report)}
+        metadata = {**metadata_of(table, to), **_metadata(report)}
         newest = table.current_snapshot()
         if report.is_complete and newest is not None and _has_changed(context.instance, key, table):
             yield dg.MaterializeResult(
                 asset_key=key,
-                metadata={**told, "lake/snapshot_id": newest.id, "dagster/row_count": table.scan().count()},
+                metadata={**metadata, "lake/snapshot_id": newest.id, "dagster/row_count": table.scan().count()},
                 data_version=dg.DataVersion(str(newest.id)),
             )
         else:
-            context.log_event(dg.AssetObservation(key, metadata=told))
+            context.log_event(dg.AssetObservation(key, metadata=metadata))
 
     return followed
 
 
-def _told(report: Report) -> dict[str, Any]:
+def _metadata(report: Report) -> dict[str, Any]:
     found: dict[str, Any] = {
         "cdc/position": report.position,
         "cdc/lag_seconds": report.lag_seconds,

@@ -183,7 +183,7 @@ class DeclaredTable(DeclaredAssets):
         return dg.AssetKey(self.table.split("."))
 
     def options(self) -> dict[str, Any]:
-        """What `dg.asset` is told of the table."""
+        """The arguments of `dg.asset` for the table."""
         *database, name = self.key.path
         declared = {
             "partition_by": self.partition_by,
@@ -273,7 +273,7 @@ def _file(context: dg.ResolutionContext, name: str) -> Path:
 
 
 class TableParams(BaseModel):
-    """What a scaffolded table is told on the command line."""
+    """The command line options of a scaffolded table."""
 
     table: str = Field(description="'db.name', or 'name' in the database of the lake.")
     table_format: Literal["paimon", "iceberg"] = Field(default="paimon", description="The table's format.")
@@ -349,7 +349,7 @@ class LakeTableComponent(DeclaredTable):
 
 
 class SqlParams(TableParams):
-    """What a scaffolded table of a query is told on the command line."""
+    """The command line options of a scaffolded table of a query."""
 
     upstream: str = Field(description="The table that the query reads, 'db.name', or 'name' in the lake's database.")
 
@@ -416,7 +416,7 @@ class LakeSqlComponent(DeclaredTable):
 
 
 class CdcParams(BaseModel):
-    """What a scaffolded database is told on the command line."""
+    """The command line options of a scaffolded database."""
 
     source_table: str = Field(description="The first table to follow, 'schema.table'.")
     table: str = Field(description="The table that follows it, 'db.name', or 'name' in the database of the lake.")
@@ -555,7 +555,7 @@ class LakeCdcComponent(DeclaredAssets):
 
 
 class LakeParams(BaseModel):
-    """What a scaffolded lake is told on the command line."""
+    """The command line options of a scaffolded lake."""
 
     warehouse: str = Field(description="A path or URI.")
     database: str = Field(default="default", description="Of tables whose name has none.")

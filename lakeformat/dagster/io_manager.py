@@ -55,7 +55,7 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
         super().__init__(**{"spark": SparkResource(), **fields})
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Write a frame to the asset's table; tell Dagster the rows of each partition and the snapshot."""
+        """Write a frame to the asset's table; log the rows of each partition and the snapshot with Dagster."""
         if not context.has_asset_key:
             self._write_op_output(context, obj)
             return
@@ -115,7 +115,7 @@ class LakeIOManager(KnownFields, dg.ConfigurableIOManager):
 
 
 def note_read(step: dg.OpExecutionContext, reads: Reads, table: str, snapshot_id: int) -> None:
-    """Tell expiry, by a tag of the run, which snapshots a step reads; `reads` is what the run's steps read so far."""
+    """Record for expiry, in a tag of the run, which snapshots a step reads; `reads` is what the run's steps read so far."""
     name = f"{READS_TAG}/{step.op_handle}/{table}"
     reads.setdefault(name, set()).add(snapshot_id)
     step.instance.add_run_tags(step.run_id, {name: ", ".join(map(str, sorted(reads[name])))})

@@ -122,9 +122,9 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
                 source.changes(to_snapshot=until, consumer=consumer).acknowledge()
                 if until == changes.until:
                     break
-        told = {**metadata_of(table, to), "lake/changes_after": after, "lake/changes_until": until}
+        metadata = {**metadata_of(table, to), "lake/changes_after": after, "lake/changes_until": until}
         commit = commit_metadata(table, to, with_changes(table, snapshot)) if snapshot else {}
-        return dg.MaterializeResult(asset_key=to.asset, metadata={**told, **commit})
+        return dg.MaterializeResult(asset_key=to.asset, metadata={**metadata, **commit})
 
     def declared(
         self, asset: dg.AssetKey, definition: dg.AssetsDefinition, output: Mapping[str, Any] = MappingProxyType({})

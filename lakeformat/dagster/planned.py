@@ -12,7 +12,7 @@ from dagster._core.events import AssetMaterializationPlannedData
 
 
 def plan_partitions(context: dg.OpExecutionContext, step: str, asset: dg.AssetKey, keys: Iterable[str]) -> None:
-    """Tell Dagster that the step `step` of this run is going to make the partitions `keys` of an asset."""
+    """Announce to Dagster that the step `step` of this run will make the partitions `keys` of an asset."""
     for key in keys:
         planned = AssetMaterializationPlannedData(asset, partition=key)
         event = dg.DagsterEvent.build_asset_materialization_planned_event(context.job_name, step, planned)

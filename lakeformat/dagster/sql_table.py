@@ -41,8 +41,8 @@ def sql_table(
     (`VERSION AS OF`) and metadata tables (`` `orders$files` ``).
 
     The query is answered in this process, or with `spark=True` on Spark. `params`: values of `:name`; besides there are
-    `:partition_key` (of runs of one partition) and, of time partitions, `:partition_start` and `:partition_end` (timestamps). What
-    Dagster is told of the asset has the lineage of its columns, from the text. `asset`: what `dg.asset` takes; an asset
+    `:partition_key` (of runs of one partition) and, of time partitions, `:partition_start` and `:partition_end` (timestamps). The
+    asset's metadata has the lineage of its columns, from the text. `asset`: what `dg.asset` takes; an asset
     with partitions makes them in one run unless its `backfill_policy` or `:partition_key` says otherwise.
     """
     options = {"key": key, "upstream": upstream or {}, "params": params or {}, "spark": spark}
@@ -98,8 +98,8 @@ def _asset(
                 for column, several in found.lineage.items()
             }
             rows = found.to_spark() if spark else found.to_arrow()
-        told = {"dagster/column_lineage": dg.TableColumnLineage(origins)} if origins else {}
-        return dg.Output(rows, metadata=told)
+        metadata = {"dagster/column_lineage": dg.TableColumnLineage(origins)} if origins else {}
+        return dg.Output(rows, metadata=metadata)
 
     ins = {arguments[name]: dg.AssetIn(key=each, dagster_type=kind) for name, each in keys.items()}
     with warnings.catch_warnings():

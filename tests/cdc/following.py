@@ -71,7 +71,7 @@ class NthFetchFails:
 
 
 def replay(changes, key):
-    """The rows that a changelog leads to, by key; fails where a change is told twice, or one is left out."""
+    """The rows that a changelog leads to, by key; fails where a change is there twice, or one is left out."""
     rows = {}
     for change in changes:
         kind = change.pop("_row_kind")

@@ -87,7 +87,7 @@ def test_appended_rows_came(lake):
     assert found.to_pylist() == [{"v": "c", "_row_kind": "+I"}]
 
 
-def test_rows_of_a_keyed_table_tell_what_they_do(lake):
+def test_changes_of_a_keyed_table_have_row_kinds(lake):
     table = make(lake, keyed=True)
     table.upsert(rows((1, "a", "x"), (2, "b", "x")))
     table.upsert(rows((1, "A", "x")))
@@ -243,7 +243,7 @@ def test_changelogs_outlive_their_snapshots(lake, properties):
     assert multiset(table, last) == content
 
 
-def test_an_overwrite_that_expired_is_told_by_its_changelog_or_not_at_all(lake):
+def test_an_overwrite_that_expired_is_read_from_its_changelog_or_refused(lake):
     table = make(lake, keyed=True, **{"changelog.time-retained": "7 d"})
     table.upsert(rows((1, "a", "x")))
     table.overwrite_partitions(rows((2, "b", "x")))
@@ -332,7 +332,7 @@ def test_rows_of_a_table_without_a_key_are_inserts_in_the_audit_log(lake):
 
 
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
-def test_compaction_tells_what_became_of_rows(lake, producer):
+def test_compaction_writes_the_changelog(lake, producer):
     table = make(lake, keyed=True, **{"changelog-producer": producer, "write-only": "true"})
     table.upsert(rows((1, "a", "x"), (2, "b", "x"), (3, "c", "y")))
     assert told(table.changes(0)) == []
@@ -396,7 +396,7 @@ def test_a_changelog_of_compactions_is_strict(tmp_path_factory, producer, engine
     assert Counter((id, v, dt) for (id, dt), v in held.items()) == multiset(table, table.current_snapshot().id)
 
 
-def test_old_files_tell_of_new_columns(lake):
+def test_changes_from_old_files_have_new_columns(lake):
     table = make(lake)
     table.append(rows((1, "a", "x")))
     table.alter().add_column("n", "int").rename_column("v", "w").commit()
@@ -431,7 +431,7 @@ def test_a_consumer_goes_on_where_it_was_and_protects_what_it_has_to_read(lake):
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_a_consumer_protects_the_rows_that_an_overwrite_took(lake, keyed):
-    """They are told by the snapshot before it, which the consumer has read already."""
+    """The snapshot before it has them, which the consumer has read already."""
     table = make(lake, keyed=keyed, **{"write-only": "true"})
     table.append(rows((1, "a", "x"), (2, "b", "x")))
     changes = table.changes(0, consumer="etl")
@@ -448,7 +448,7 @@ def test_a_consumer_protects_the_rows_that_an_overwrite_took(lake, keyed):
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_what_an_overwrite_took_from_a_snapshot_that_expired_cannot_be_told(lake, keyed):
+def test_what_an_overwrite_took_from_a_snapshot_that_expired_cannot_be_read(lake, keyed):
     table = make(lake, keyed=keyed)
     table.append(rows((1, "a", "x")))
     table.overwrite(rows((1, "c", "x")))
@@ -458,7 +458,7 @@ def test_what_an_overwrite_took_from_a_snapshot_that_expired_cannot_be_told(lake
 
 
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
-def test_a_row_with_a_number_that_was_given_before_is_told(lake, producer):
+def test_a_row_whose_sequence_number_repeats_is_in_the_changelog(lake, producer):
     """Of two writers who know nothing of each other: what is there has the same number, and then a larger one."""
     properties = {"changelog-producer": producer, "write-only": "true", "merge-engine": "aggregation", "bucket": "1"}
     table = make(lake, keyed=True, **properties, **{"fields.v.aggregate-function": "max"})
@@ -499,7 +499,7 @@ def iceberg(lake, mode, version="2", name="d.i"):
     return lake.create_table(name, SCHEMA, format="iceberg", partition_by=["dt"], properties=properties)
 
 
-def test_rows_that_are_marked_are_told_one_by_one(lake):
+def test_rows_that_are_marked_are_changes_one_by_one(lake):
     for version in ("2", "3"):
         table = iceberg(lake, "merge-on-read", version, f"d.v{version}")
         first = table.append(rows((1, "a", "x"), (2, "b", "x"), (3, "c", "x"))).id
@@ -516,7 +516,7 @@ def test_rows_that_are_marked_are_told_one_by_one(lake):
         assert found[-1][0] == "+I"
 
 
-def test_rows_of_deltas_are_told_with_what_deletes_by_key_took(lake):
+def test_changes_of_deltas_include_the_rows_that_equality_deletes_removed(lake):
     table = iceberg(lake, "merge-on-read")
     before = table.append(rows((1, "a", "x"), (2, "b", "x"), (3, "c", "y"))).id
     schema = pa.schema([*SCHEMA, ("rowkind", pa.string())])
@@ -534,7 +534,7 @@ def test_rows_of_deltas_are_told_with_what_deletes_by_key_took(lake):
     assert sorted(told(table.changes(before))) == [("+I", 1, "AA", "x"), ("-D", 1, "a", "x"), ("-D", 3, "c", "y")]
 
 
-def test_only_what_led_to_a_snapshot_is_told(lake):
+def test_changes_are_only_of_ancestors_of_a_snapshot(lake):
     table = iceberg(lake, "merge-on-read")
     first, second, third = (table.append(rows((n, "v", "x"))).id for n in (1, 2, 3))
     assert told(table.changes(first, second)) == [("+I", 2, "v", "x")]
@@ -553,7 +553,7 @@ def test_only_what_led_to_a_snapshot_is_told(lake):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_any_order_of_changes_of_an_iceberg_table_is_told(lake, seed):
+def test_any_order_of_changes_of_an_iceberg_table_is_read(lake, seed):
     chance = random.Random(seed)
     table = iceberg(lake, chance.choice(["copy-on-write", "merge-on-read"]), chance.choice("23"))
     schema = pa.schema([*SCHEMA, ("rowkind", pa.string())])

@@ -234,7 +234,7 @@ def test_an_overwrite_takes_no_marked_row_elsewhere(lake, frame):
     assert held(t) == {1: ("f", 5, "z"), 7: ("g", 5, "z")}
 
 
-def test_changes_tell_the_move(lake):
+def test_changes_include_the_move(lake):
     t = make(lake, **{"changelog-producer": "input"})
     t.upsert(rows((1, "a", 1, "x")))
     t.upsert(rows((1, "b", 2, "y")))

@@ -748,7 +748,7 @@ def test_a_write_that_is_cancelled_ends_and_leaves_no_task_running(spark, store)
 
 
 def _stops(batches):
-    """The last row's task ends as told, once others have written."""
+    """The last row's task ends as `how` says, once others have written."""
     for batch in batches:
         for value in batch.column(0).to_pylist():
             how, _, folder = value.partition(":")

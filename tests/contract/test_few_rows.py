@@ -102,7 +102,7 @@ def test_what_comes_out_of_python_or_multiplies_rows_has_no_bound(lake, spark, w
     assert not ways
 
 
-def test_a_mistake_among_few_rows_is_told_and_leaves_nothing(lake, spark, tmp_path):
+def test_a_mistake_among_few_rows_is_refused_and_leaves_nothing(lake, spark, tmp_path):
     frame = spark.sql(ROWS.format(10))
     table = make(lake, "d.t", frame)
     with pytest.raises(InvalidInput, match="row kinds"):

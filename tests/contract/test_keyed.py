@@ -165,7 +165,7 @@ def test_deletes_may_be_ignored(lake):
     assert contents(t) == {("a", 1): "v", ("a", 2): "v"}
 
 
-def test_a_column_of_the_table_may_tell_what_a_row_does(lake, frame):
+def test_a_column_of_the_table_may_hold_the_row_kind(lake, frame):
     t = make(lake, rowkind_field="v")
     t.upsert(frame([row(1, "+I"), row(2, "+I"), row(3, "+U")]))
     t.upsert(frame([row(1, "-D"), row(2, "+U")]))

@@ -22,7 +22,7 @@ LAYOUTS = {
 
 @pytest.fixture(params=["arrow", "spark"])
 def engine(request):
-    """(rows -> the engine's own kind of frame, what verbs without data are told, a scan -> its rows)."""
+    """(rows -> the engine's own kind of frame, the options of verbs without data, a scan -> its rows)."""
     if request.param == "arrow":
         return arrow, None, lambda scan: scan.to_arrow().to_pylist()
     spark = request.getfixturevalue("spark")

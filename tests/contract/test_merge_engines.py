@@ -46,7 +46,7 @@ def test_partial_update_fills_rows_from_several_writers(lake):
         table.update({"a": "'z'"}, where="id = 1")
 
 
-def test_partial_update_removes_rows_where_it_is_told_to(lake):
+def test_partial_update_removes_rows_where_the_option_says_so(lake):
     removing = {"partial-update.remove-record-on-delete": "true"}
     table = make(lake, "partial-update", [("a", pa.string()), ("b", pa.int32())], **removing)
     write(table, {"id": 1, "a": "x", "b": 1}, {"id": 2, "a": "y"})
@@ -77,7 +77,7 @@ def test_sequence_groups_have_orders_of_their_own(lake):
 
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
 @pytest.mark.parametrize("marked", [False, True])
-def test_what_an_older_row_changes_is_told(lake, producer, marked):
+def test_what_an_older_row_changes_is_in_the_changelog(lake, producer, marked):
     """The merged row has the number of the newest one, which it had before."""
     if marked and producer == "full-compaction":
         return

@@ -126,7 +126,7 @@ def test_several_rows_of_the_source_for_one_row_are_shown_and_leave_nothing(tmp_
     assert sorted(tmp_path.rglob("*.parquet")) == before
 
 
-def test_a_position_delete_file_tells_of_all_parts_where_it_is_one_a_partition(tmp_path, workers):
+def test_a_position_delete_file_applies_to_all_parts_where_it_is_one_a_partition(tmp_path, workers):
     granularity = {"write.delete.granularity": "partition"}
     t = made(tmp_path, "iceberg merge-on-read", **granularity)
     for start in range(0, 40, 10):

@@ -110,7 +110,7 @@ def test_a_table_is_taken_anew_once_and_the_others_go_on(server, run, lake):
     assert len(lake.lake.table("nyc.notes").snapshots()) == before
 
 
-def test_a_snapshot_that_is_cut_short_goes_on_and_is_told_once_it_is_complete(server, run, sense, instance):
+def test_a_snapshot_that_is_cut_short_goes_on_and_is_materialized_once_it_is_complete(server, run, sense, instance):
     assert not run(ORDERS, max_seconds=1e-6).asset_materializations_for_node(ORDERS.to_python_identifier())
     (check,) = [each for each in run(NOTES).get_asset_check_evaluations() if each.check_name == "lag"]
     assert check.passed

@@ -103,7 +103,7 @@ def test_hidden_partitions_are_checked_by_the_time_of_their_rows(outcome, lake):
     assert shown == {"at": {"partition": ""}, "n": {}}
 
 
-def test_changes_of_columns_are_told_in_words():
+def test_changes_of_columns_are_reported_in_words():
     def schema(**columns):
         return dg.TableSchema(columns=[dg.TableColumn(name, type) for name, type in columns.items()])
 

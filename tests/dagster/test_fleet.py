@@ -33,7 +33,7 @@ def follow(lake, instance):
 
 
 def fly(planes, hour, *tails):
-    """These planes fly at that hour. Compaction is when the table tells what changed."""
+    """These planes fly at that hour. Compaction writes the changelog."""
     row = {"manufacturer": "BOEING", "model": "737", "carrier": "UA", "flew_to": f"at {hour}"}
     last_seen = datetime(2013, 1, 1, hour, tzinfo=UTC)
     planes.upsert([{"tailnum": tail, **row, "last_seen": last_seen} for tail in tails])
@@ -76,7 +76,7 @@ def test_a_run_that_dies_before_it_says_how_far_it_came_doubles_and_loses_nothin
     assert result.asset_materializations_for_node("fleet_changes")[0].metadata["lake/changes_after"].value == 0
 
 
-def test_expiry_keeps_what_is_still_to_be_told(planes, lake, follow):
+def test_expiry_keeps_changes_that_are_not_read_yet(planes, lake, follow):
     fly(planes, 1, "N1")
     follow()
     for hour in range(2, 8):

@@ -92,7 +92,7 @@ def materializations(result):
     return [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
 
 
-def test_a_range_of_days_is_one_snapshot_and_each_day_tells_its_rows(run, lake):
+def test_a_range_of_days_is_one_snapshot_and_each_day_reports_its_rows(run, lake):
     rows = {"2013-01-01": [1, 2], "2013-01-03": [3]}
     result = run(daily_asset(rows), keys=("2013-01-01", "2013-01-03"))
     (snapshot,) = lake.lake.table("nyc.orders").snapshots()
@@ -126,7 +126,7 @@ def test_the_event_log_says_what_was_written(run, lake, format):
     assert snapshot.properties["dagster/partitions"] == "2013-01-01"
 
 
-def test_a_range_tells_its_commit_once_and_each_day_what_is_its_own(run, lake):
+def test_a_range_reports_its_commit_once_and_each_day_its_own_measures(run, lake):
     rows = {"2013-01-01": [1, 2], "2013-01-03": [3]}
     asset = daily_asset(rows)
     run(asset, keys=("2013-01-01", "2013-01-03"))
@@ -389,7 +389,7 @@ def test_cells_of_hidden_days_and_regions(run, lake, days):
     assert sorted(row[2] for row in content(lake, "nyc.booked")) == [1, 1, 2, 20]
 
 
-def test_a_value_mapped_onto_hidden_partitions_is_told_the_way_out(run, format):
+def test_a_value_mapped_onto_hidden_partitions_is_refused_with_the_way_out(run, format):
     if format == "iceberg":
         orders = booked([], partition_by={"date": "booked_at"}, layout=["days(booked_at)"])
         result = run(orders, key="2013-01-01", raises=False)
@@ -783,7 +783,7 @@ def test_outputs_of_ops_graph_assets_and_multi_assets(run, lake, io, instance):
     assert {m.asset_key.to_user_string() for m in materializations(result)} == {"made", "left", "right"}
 
 
-def test_an_output_of_an_op_without_a_table_is_told_the_way_out(io, instance):
+def test_an_output_of_an_op_without_a_table_is_refused_with_the_way_out(io, instance):
     @dg.op
     def fetched() -> pa.Table:
         return pa.table({"n": [1]})

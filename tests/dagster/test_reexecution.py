@@ -12,7 +12,7 @@ from lakeformat.dagster.spark import SparkResource
 
 
 class LosesAnswers(LakeIOManager):
-    """Fails after the commit has landed, where it is told to."""
+    """Fails after the commit has landed, where its option says so."""
 
     def handle_output(self, context: dg.OutputContext, obj) -> None:
         super().handle_output(context, obj)

@@ -215,7 +215,7 @@ def test_a_pinned_backfill_reads_the_same_snapshot_after_later_commits(project):
 
 
 def test_the_demo_again_leaves_every_table_and_every_check_as_it_was(project):
-    """The days that tables which gather rows know already change nothing in them, and no change is told downstream."""
+    """The days that tables which gather rows know already change nothing in them, and no change goes downstream."""
 
     def rows(name):
         found = project.table(name).scan().to_arrow()

@@ -94,7 +94,7 @@ def test_compaction_asks_when_a_partition_has_many_small_files_and_not_before(fl
 
 
 def test_an_asset_has_limits_of_its_own(lake, flights, tick):
-    """`planes` is compacted after each write, because that is what tells its changes."""
+    """`planes` is compacted after each write, because that writes its changelog."""
     flights.append(rows(1))
     properties = TABLES["planes"].metadata["table_properties"]
     schema = pa.schema([("tailnum", pa.string()), ("last_seen", pa.int64())])

@@ -45,7 +45,7 @@ def lineage(result, asset):
     }
 
 
-def test_a_query_replaces_the_partitions_of_the_run_and_tells_the_lineage(run, lake, tmp_path):
+def test_a_query_replaces_the_partitions_of_the_run_and_reports_the_lineage(run, lake, tmp_path):
     (tmp_path / "by_city.sql").write_text(
         "-- What each city\n-- bought.\nSELECT o.dt, c.city, sum(amount) AS total\n"
         "FROM raw.orders o JOIN customers c ON c.name = o.customer GROUP BY o.dt, c.city"
@@ -90,7 +90,7 @@ def test_parameters_stand_for_the_partition_and_what_the_caller_says(run, lake):
     assert [str(each) for each in row.values()] == ["2013-01-05", "2013-01-05", "2013-01-06", "it's", "1"]
 
 
-def test_mistakes_are_told(run, lake):
+def test_mistakes_are_refused(run, lake):
     with pytest.raises(InvalidInput, match=r"upstream names 'nope'; the query reads a\.b"):
         sql_table("SELECT * FROM a.b", key="x", upstream={"nope": "a"})
     with pytest.raises(InvalidInput, match="needs a key"):

@@ -93,7 +93,7 @@ def test_a_snapshot_that_expires_while_it_is_judged_is_not_taken_for_a_stray():
     assert expiring.settle(operation, plan, 0) is Outcome.UNKNOWN
 
 
-def test_the_dialect_needs_to_tell_strays_from_history():
+def test_the_dialect_needs_to_distinguish_strays_from_history():
     world = PaimonWorld("expire", "free names")
     mutant = without(
         "strays", "if after is None:", "if True:", lineage

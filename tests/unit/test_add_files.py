@@ -61,7 +61,7 @@ def test_a_file_is_in_the_partition_that_its_rows_are_in(table, tmp_path):
     assert [(each["field-id"], each["names"]) for each in named] == [(1, ["id"]), (2, ["v"]), (3, ["ts"]), (4, ["dt"])]
 
 
-def test_columns_that_a_file_lacks_are_told_by_its_folders_or_by_the_caller(table, tmp_path):
+def test_columns_that_a_file_lacks_come_from_its_folders_or_the_caller(table, tmp_path):
     by_folder = file(tmp_path, "dt=a%20b%2Fc/x.parquet", without=["dt"])
     nowhere = file(tmp_path, "dt=__HIVE_DEFAULT_PARTITION__/x.parquet", without=["dt"], id=[3, 4])
     table.add_files([by_folder, nowhere])

@@ -216,7 +216,7 @@ def test_fastavro_reads_what_is_written(file, codec, block_bytes):
 
 @PLAIN
 @given(files(), st.sampled_from([300, 1 << 40]), st.integers(0, 2**32), st.integers(1, 3))
-def test_flipped_bits_are_told_or_read_as_fastavro_reads_them(file, interval, seed, flips):
+def test_flipped_bits_are_refused_or_read_as_fastavro_reads_them(file, interval, seed, flips):
     schema, rows = file[0], spread(*file[1:])
     data, draw = bytearray(written(schema, rows, interval=interval)), random.Random(seed)
     begin = data.index(SYNC) + len(SYNC)
@@ -384,7 +384,7 @@ def test_a_null_that_the_schema_does_not_allow_is_refused_in_few_records_too(typ
         ({"type": "array", "items": "null"}, b"\xfe\xff\xff\xff\xff\x07\x00"),
     ],
 )
-def test_damage_of_few_records_is_told(type, body):
+def test_damage_of_few_records_is_refused(type, body):
     for each in WAYS:
         with pytest.raises(CorruptFile):
             avro.decode(container(record("row", [("a", type)]), 1, body), few_bytes=each)
@@ -693,7 +693,7 @@ def test_damage_is_named_or_leaves_rows_of_the_schema(codec, seed):
             assert table.num_rows == whole.num_rows, (seed, at)
 
 
-def test_each_kind_of_damage_is_told():
+def test_each_kind_of_damage_is_refused():
     data = written(ENTRY, entries(100), interval=1 << 40)
     start = data.index(SYNC) + 16
     told = {
@@ -713,7 +713,7 @@ def test_each_kind_of_damage_is_told():
             avro.decode(damaged)
 
 
-def test_a_wrong_record_among_many_is_told():
+def test_a_wrong_record_among_many_is_refused():
     schema = record(
         "row",
         [
@@ -754,7 +754,7 @@ def test_lengths_beyond_the_file_take_no_memory():
         avro.decode(container(ENTRY, 1, bomb, b"zstandard"))
 
 
-def test_a_wrong_checksum_is_told():
+def test_a_wrong_checksum_is_refused():
     body = bytes(cramjam.snappy.compress_raw(b"\x02" * 100))
     schema = record("row", [("a", "int")])
     assert (

@@ -119,7 +119,7 @@ def test_lanes(commits, expected):
     assert drawn == expected
 
 
-def test_diff_tells_schema_files_and_rows(table, cli):
+def test_diff_shows_schema_files_and_rows(table, cli):
     table.create_tag("v1")
     table.alter().add_column("price", "double").commit()
     table.append(pa.table({"id": [7], "item": ["z"], "dt": ["d1"], "price": [1.5]}))

@@ -32,7 +32,7 @@ def append(id: str = "op") -> Append:
 
 @dataclass
 class Case:
-    """A table, a head that does as it is told, and a clock that nobody waits for."""
+    """A table, a head that gives the answers of the test, and a clock that nobody waits for."""
 
     store: MemoryFiles = field(default_factory=MemoryFiles)
     answers: list[Callable[[int, Plan], Outcome]] = field(default_factory=list)  # Then the real head's.
@@ -175,7 +175,7 @@ def test_what_storage_refuses_for_good_is_said_at_once():
         case.commit(append())
 
 
-def test_an_answer_that_does_not_tell_is_settled_by_history():
+def test_an_unclear_answer_is_settled_by_history():
     """A conflict that a server reports may be with the attempt itself, which something on the way has repeated."""
     case = Case()
     case.answers = [lambda version, plan: (case.publish(version, plan), Outcome.UNKNOWN)[1]]
@@ -265,7 +265,7 @@ def test_files_of_an_attempt_without_an_answer_stay_for_it_may_land_yet(answers:
     assert case.store.exists("manifest/manifest-1") is not answers
 
 
-def test_history_tells_of_an_attempt_that_no_search_by_id_finds():
+def test_history_decides_on_an_attempt_that_no_search_by_id_finds():
     case = Case(dialect=Instead(toy, find=lambda *arguments: None))
     case.answers = [case.publish_unheard]
     made = case.commit(append())
@@ -394,7 +394,7 @@ def test_a_version_that_expires_while_it_is_looked_for_is_a_lost_race():
     assert case.commit(append(), attempts=4).attempts == 4
 
 
-def test_a_file_that_is_missing_from_the_current_base_is_told_at_once():
+def test_a_file_that_is_missing_from_the_current_base_raises_at_once():
     case = Case()
     case.commit(append("a"))
     case.store.delete(["manifest/manifest-1"])

@@ -39,7 +39,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_dry_run_changes_nothing_and_foretells_exactly_what_the_verb_does(table, tmp_path, verb):
+def test_a_dry_run_changes_nothing_and_predicts_exactly_what_the_verb_does(table, tmp_path, verb):
     before = state(table, tmp_path)
     twin, record = table.dry_run()
     VERBS[verb](twin)

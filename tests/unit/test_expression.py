@@ -442,7 +442,7 @@ def test_a_dataset_filter_keeps_nan_which_is_above_all():
         assert sum(mask(bound, found).to_pylist()) == sum(mask(bound, table).to_pylist()) == kept, text
 
 
-def test_nan_is_found_in_a_row_group_whose_bounds_do_not_tell_of_it(tmp_path):
+def test_nan_is_found_in_a_row_group_whose_bounds_leave_it_out(tmp_path):
     pq.write_table(pa.table({"f": [-math.inf, NAN]}), tmp_path / "one.parquet")
     stored = ds.dataset(tmp_path / "one.parquet")
     for text in ["isnan(f)", "f > 5", "f >= 5", "f <> -1", "f in (7, cast('NaN' as double))", "not f <= 5"]:
@@ -494,7 +494,7 @@ def test_bounds_need_one_row_per_file():
     assert may_match(ALWAYS, {}, files=0).to_pylist() == []
 
 
-def test_partitions_are_told_exactly():
+def test_partition_masks_are_exact():
     values = pa.table({"dt": pa.array(DAYS), "h": pa.array([1, 2, None])})
     assert partition_mask(parse("dt >= '2023-01-01' and h is not null"), values).to_pylist() == [False, True, False]
     with pytest.raises(NotFound, match="x"):

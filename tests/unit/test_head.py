@@ -154,7 +154,7 @@ def test_hints_may_fail():
     assert CreateHead(store).version() == 1
 
 
-def test_a_head_that_storage_does_not_tell_raises():
+def test_a_head_that_storage_cannot_read_raises():
     with pytest.raises(StoreError):
         CreateHead(Failing(MemoryFiles(), "names")).version()
 

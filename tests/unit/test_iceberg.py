@@ -139,7 +139,7 @@ def test_summaries_add_up(table):
     assert "added-data-files" not in summary
 
 
-def test_summaries_tell_of_each_partition_where_there_are_few(lake):
+def test_summaries_list_each_partition_where_there_are_few(lake):
     properties = {"write.summary.partition-limit": "2"}
     t = lake.create_table("d.s", SCHEMA, format="iceberg", partition_by=["dt"], properties=properties)
     t.append(rows((1, "a"), (2, "b"), (3, "c")))

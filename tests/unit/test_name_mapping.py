@@ -67,7 +67,7 @@ def test_names_stand_for_ids(table):
     assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == [1, 2, 8]
 
 
-def test_without_a_mapping_nobody_can_tell(table):
+def test_without_a_name_mapping_columns_are_refused(table):
     add(table, pa.Table.from_pylist([ROW], SCHEMA))
     with pytest.raises(CorruptFile, match=r"no column has a field id.*schema\.name-mapping\.default"):
         table.scan().to_arrow()

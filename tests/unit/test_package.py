@@ -21,7 +21,7 @@ def test_the_wheel_holds_every_package_of_the_library_and_no_other():
     assert packages == {".".join(folder.parts) for folder in folders}
 
 
-def test_types_are_told_and_the_version_stands_once():
+def test_types_are_published_and_the_version_stands_once():
     assert (ROOT / "lakeformat" / "py.typed").exists()
     assert PROJECT["tool"]["setuptools"]["package-data"] == {"lakeformat": ["py.typed"]}
     assert PROJECT["project"]["dynamic"] == ["version"]

@@ -646,7 +646,7 @@ def test_an_interrupted_expiry_loses_no_changelog_and_the_next_finishes():
     assert n > 30
 
 
-def test_a_tag_that_goes_leaves_what_tells_a_changelog():
+def test_a_tag_that_goes_leaves_the_files_of_a_changelog():
     world = World(**{"changelog.num-retained.min": "20"})
     story(world)
     world.tag("t", 7)
@@ -1070,7 +1070,7 @@ def test_without_the_option_nothing_is_over(table):
     assert table.expire_partitions() is None
 
 
-def test_conflicts_are_told_from_missing_files(table, home):
+def test_conflicts_are_distinguished_from_missing_files(table, home):
     """A pin whose history expired cannot be checked, and says so."""
     first = table.append(rows(1)).id
     for i in (2, 3):

@@ -112,7 +112,7 @@ def test_files_without_vectors_have_a_task_of_their_own(table):
     assert [(task.paths, bool(task.deletes)) for task in tasks] == [((second,), False), ((first,), True)]
 
 
-def test_where_a_vector_does_not_tell_how_many_rows_it_takes_they_are_counted(table):
+def test_rows_of_a_vector_without_a_recorded_cardinality_are_counted(table):
     mark(table, [(paths(table)[0], [0, 3, 9], ("x",))], cardinality=False)
     assert table.scan().count() == 17
 
@@ -524,7 +524,7 @@ def test_what_cannot_have_vectors_is_refused(tmp_path, more, says):
 
 
 def in_memory(**more):
-    """A table with a key in one bucket, whose sums tell if a row is lost or counted twice; its store."""
+    """A table with a key in one bucket, whose sums show if a row is lost or counted twice; its store."""
     store = MemoryFiles()
     table = Table("t", store, dialect)
     fields = tuple(Field(i, f.name, from_arrow(f.type), f.name not in ("id", "dt")) for i, f in enumerate(KEYED))

@@ -316,12 +316,12 @@ ROW = {
         (Call("round", (Literal(Decimal("1.25")), Literal(1))), Decimal("1.3")),
     ],
 )
-def test_one_row_is_told_as_sql_tells_it(condition, expected):
+def test_one_row_is_evaluated_as_in_sql(condition, expected):
     found = value_of(condition, ROW)
     assert repr(found) == repr(expected)
 
 
-def test_what_one_row_cannot_tell_is_named():
+def test_what_one_row_cannot_decide_is_named():
     with pytest.raises(NotFound, match="'q'; there are i, n"):
         value_of(eq("q", 1), ROW)
     with pytest.raises(InvalidInput, match="cannot be compared"):

@@ -70,14 +70,14 @@ def test_importing_the_library_imports_no_pandas():
     assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_what_is_no_spark_session_is_told_so(tmp_path):
+def test_what_is_no_spark_session_is_refused(tmp_path):
     table = Lake(tmp_path).create_table("a.t", pa.schema([("id", pa.int64())]))
     for read in (table.scan().to_spark, table.changes(0).to_spark):
         with pytest.raises(InvalidInput, match=r"to_spark\(None\): give the SparkSession"):
             read(None)
 
 
-def test_a_spark_frame_that_does_not_stream_is_told_the_way_out():
+def test_a_spark_frame_that_does_not_stream_is_refused_with_the_way_out():
     old = type("DataFrame", (), {"__module__": "pyspark.sql.classic.dataframe"})  # As PySpark 4.0 has it.
     with pytest.raises(UnsupportedFeature, match=r"PySpark 4\.1 on; before, give frame\.toArrow"):
         list(arrow.batches(old()))

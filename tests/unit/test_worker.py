@@ -612,7 +612,7 @@ def test_row_groups_that_cannot_match_are_not_read(store):
     assert read(store, task).num_rows == 1000
 
 
-def test_nan_is_above_every_number_also_where_bounds_do_not_tell(store):
+def test_nan_is_above_every_number_also_where_bounds_leave_it_out(store):
     fields = (field(0, "x", Kind.DOUBLE),)
     files = write(store, pa.table({"x": [1.0, float("nan"), 2.0]}), fields)
     assert read(store, reading(files, fields, fields, predicate=gt("x", 100.0))).num_rows == 1
