@@ -84,6 +84,9 @@ def require_same(table, history=True):
     assert seen(shown(table)) == seen(table)
     said = document(table)
     assert said["current-snapshot-id"] == table.current_snapshot().id
+    own = f"/v{said['current-snapshot-id']}.metadata.json"
+    earlier = [each["metadata-file"] for each in said["metadata-log"]]
+    assert all(path.endswith(".metadata.json") and not path.endswith(own) for path in earlier), earlier
     for snapshot in said["snapshots"] if history else ():
         version = {"snapshot_id": snapshot["snapshot-id"]}
         tags = [name for name, ref in said["refs"].items() if ref["snapshot-id"] == snapshot["snapshot-id"]]

@@ -301,13 +301,14 @@ def new_document(schema: Schema, location: str, stamp: Stamp) -> dict[str, Any]:
 
 
 def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
-    """The base's document as the next version begins: the file of the base joins the log."""
+    """The base's document as the next version begins: the file of the base, if it has one, joins the log."""
     document = {k: v for k, v in base.document.items() if k not in (DOCUMENT_OPERATION, FOLLOWS)}
     if DOCUMENT_OPERATION in base.document and not in_catalog(reader):
         document[FOLLOWS] = base.document[DOCUMENT_OPERATION]
-    previous = {"timestamp-ms": document["last-updated-ms"], "metadata-file": base.location}
-    kept = max(options.integer(base.schema.properties, "write.metadata.previous-versions-max"), 1)
-    document["metadata-log"] = [*document.get("metadata-log", []), previous][-kept:]
+    if base.location:
+        previous = {"timestamp-ms": document["last-updated-ms"], "metadata-file": base.location}
+        kept = max(options.integer(base.schema.properties, "write.metadata.previous-versions-max"), 1)
+        document["metadata-log"] = [*document.get("metadata-log", []), previous][-kept:]
     document["last-updated-ms"] = now_ms
     return document
 

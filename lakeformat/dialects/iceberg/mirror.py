@@ -46,13 +46,14 @@ def find(base: State, published: Published) -> Snapshot | None:
 
 
 def followed(base: State, published: Published, stamp: Stamp) -> State:
-    """The table before the snapshot that is followed, with the schemas, tags and snapshots of today."""
+    """The table before the snapshot that is followed, with the schemas, tags and snapshots of today. One that begins anew has no
+    file before it."""
     begun = published.since is not None
     document = _document(base, published) if begun else _first(published, stamp)
     number = published.snapshot.id
     if document.get("current-snapshot-id") != number:
         document["last-sequence-number"] = number - 1
-    return metadata.parse(metadata.emit(document), number - 1, base.location)
+    return metadata.parse(metadata.emit(document), number - 1, base.location if begun else "")
 
 
 def unused(reader: Reader, base: State, start: State) -> tuple[str, ...]:
