@@ -32,14 +32,23 @@ def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
     """Commit to the table what the branch `to` has committed after the table's newest snapshot, one snapshot after the other. Whatever
     cuts it short, the table is at one of the branch's snapshots, and the same call goes on from there.
 
-    Raises `Conflict` where the table has snapshots that did not lead to the branch, also one that came meanwhile.
+    Raises `Conflict` where the table has snapshots that did not lead to the branch, also one that came meanwhile: then the table
+    may have the branch's schema already, since a snapshot's schema comes before it.
     """
     head, lost = format.head(store), 0
+    taken: list[str] = []
     while True:
         assert isinstance(view, BranchFolders), view
-        copies, plan = view.forward(to)
+        try:
+            copies, plan = view.forward(to)
+        except Conflict as error:
+            if not taken:
+                raise
+            raise Conflict(f"{error}. Of the branch the table has {', '.join(taken)} already, which stay") from error
         for path, data in copies.items():
-            if not store.create(path, data) and store.read(path) != data:
+            if store.create(path, data):
+                taken.append(path)
+            elif store.read(path) != data:
                 raise Conflict(
                     f"{store.root}: {path} came meanwhile; nothing of branch {to!r} was taken over after that"
                 )

@@ -7,6 +7,10 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import AlreadyExists, Conflict, InvalidInput, Lake, NotFound, UnsupportedFeature
+from lakeformat.dialects.paimon.dialect import Paimon
+from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
 AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
@@ -85,6 +89,31 @@ def test_branches_that_went_apart_do_not_catch_up(table):
     with pytest.raises(NotFound, match="'c'"):
         table.fast_forward("c")
     assert (content(table), content(table.branch("b"))) == ([1, 3], [1, 2])
+
+
+def test_a_commit_while_a_paimon_table_catches_up_is_a_conflict_that_names_what_the_table_took():
+    class Meanwhile(MemoryFiles):
+        """Someone else appends just after the first schema has come."""
+
+        def create(self, path, data):
+            made = super().create(path, data)
+            if path == "schema/schema-1":
+                Table("other", self, Paimon()).append(rows(3))
+            return made
+
+    table = Table("t", Meanwhile(), Paimon())
+    fields = (Field(0, "id", scalar(Kind.BIGINT)), Field(1, "dt", scalar(Kind.STRING)))
+    create(table, Schema(fields, properties={"bucket": "-1"}))
+    table.append(rows(1))
+    branch = table.create_branch("b")
+    branch.alter().add_column("more", "int").commit()
+    branch.append(rows(2))
+    with pytest.raises(Conflict, match=r"did not lead to 'b'.* has schema/schema-1 already"):
+        table.fast_forward("b")
+    assert (content(table), table.schema.names) == ([1, 3], ("id", "dt", "more"))
+    with pytest.raises(Conflict) as again:
+        table.fast_forward("b")
+    assert "already" not in str(again.value)
 
 
 def test_the_same_id_is_another_request_on_another_branch(table):
