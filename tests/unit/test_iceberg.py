@@ -88,6 +88,18 @@ def test_the_document_keeps_every_rule_that_java_checks(table):
     assert all(isinstance(v, str) for s in found["snapshots"] for v in s["summary"].values())
 
 
+@pytest.mark.parametrize("hint", [None, "", "garbage", "1", "99", "\0\0"])
+def test_the_hint_is_a_hint(table, hint):
+    table.append(rows((1, "a")))
+    path = folder(table) / "metadata" / "version-hint.text"
+    path.unlink() if hint is None else path.write_text(hint)
+    assert table.scan().count() == 1
+    table.append(rows((2, "a")))
+    assert (path.read_text(), len(table.snapshots()), table.scan().count()) == ("3", 2, 2)
+    table.expire_snapshots(retain_last=1)
+    assert table.missing_files() == []
+
+
 def test_unpartitioned_tables_have_partition_ids_below_1000(lake):
     assert document(lake.create_table("d.u", SCHEMA, format="iceberg"))["last-partition-id"] == 999
 

@@ -161,8 +161,8 @@ def test_a_snapshot_of_a_later_format_is_refused(table, home):
         table.scan()
 
 
-@pytest.mark.parametrize("latest", ["garbage", "", "1", "99", None, "-3", "2\n"])
-@pytest.mark.parametrize("earliest", ["garbage", "7", None])
+@pytest.mark.parametrize("latest", ["garbage", "", "1", "99", None, "-3", "2\n", "\0\0"])
+@pytest.mark.parametrize("earliest", ["garbage", "", "7", None])
 def test_hints_are_hints(table, home, latest, earliest):
     for i in range(3):
         table.append(rows(i))
