@@ -85,7 +85,7 @@ def require_same(table, history=True):
     said = document(table)
     assert said["current-snapshot-id"] == table.current_snapshot().id
     own = f"/v{said['current-snapshot-id']}.metadata.json"
-    earlier = [each["metadata-file"] for each in said["metadata-log"]]
+    earlier = [each["metadata-file"] for each in said.get("metadata-log", ())]
     assert all(path.endswith(".metadata.json") and not path.endswith(own) for path in earlier), earlier
     for snapshot in said["snapshots"] if history else ():
         version = {"snapshot_id": snapshot["snapshot-id"]}
