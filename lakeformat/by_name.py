@@ -57,7 +57,7 @@ class ByName:
     lake: Any
 
     def sink(self, options: Mapping[str, str], user: str | None, overwrite: bool = False) -> Sink | Replacing:
-        """Where written rows go: under the name `user`; None: a stream, under that of the options. Raises `InvalidInput`."""
+        """Where written rows go, committed under the name `user` (None: of a stream, by its options). Raises `InvalidInput`."""
         _require_known("write", options, _WRITES)
         table = self._table(options)
         if overwrite:
@@ -70,7 +70,7 @@ class ByName:
         return Sink(_Opens(table, name), appends=user is not None)
 
     def shown(self, options: Mapping[str, str]) -> tuple[Field, ...]:
-        """The columns that a read or a stream with these options has: Spark asks before it says which it is."""
+        """The columns of a read or a stream with these options: Spark asks before it says which of the two it is."""
         limits = {key for key in options if key.lower() in _STREAMS and key.lower() not in _READS}
         return self.reading({key: value for key, value in options.items() if key not in limits}).fields
 
@@ -197,7 +197,7 @@ class Following:
     def latest(
         self, start: Mapping[str, Any], until: Mapping[str, Any] | None, max_files: int | None, max_rows: int | None
     ) -> dict[str, Any]:
-        """How far to read from `start`: up to `until` (the newest), as far as the limits let, one task at least."""
+        """How far to read from `start`: up to `until` (the newest), as far as the limits allow, one task at least."""
         end = dict(until or self.newest())
         if end["snapshot"] == _START or (max_files is None and max_rows is None):
             return end
@@ -259,7 +259,7 @@ class Replacing:
     is_dynamic: bool
 
     def require_writable(self, fields: tuple[Field, ...]) -> None:
-        """Raise what the first row would. Fields are those of the rows."""
+        """Raise what writing the first row would. `fields`: those of the rows."""
         self.write(arrow_schema(fields).empty_table())
 
     def write(self, batches: Any) -> Prepared:

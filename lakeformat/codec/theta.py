@@ -26,7 +26,7 @@ class Sketch:
         self._hashes = np.zeros(0, np.uint64)  # Ascending, one more than are kept: the bound of these.
 
     def add(self, values: pa.Array) -> None:
-        """Values as the bytes that tell them apart (binary)."""
+        """Values as bytes, equal where the values are (binary)."""
         values = values.unique()
         values = values.filter(pc.greater(pc.binary_length(values), 0))
         hashes = murmur.murmur3_128(values, _SEED) >> np.uint64(1)

@@ -1,4 +1,4 @@
-"""The mirror: the metadata that a table keeps as another format has it follows the table, after each commit or made up for later."""
+"""The mirror, a table's metadata in another format, follows the table: after each commit, or later where that failed."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ def after(store: Store, format: Format) -> bool:
 
 
 def forget(store: Store, format: Format) -> None:
-    """Delete the metadata that the table keeps as another format has it; its data files stay. Where the table cannot be read,
-    nothing is known of it."""
+    """Delete the table's mirror; its data files stay. Where the table cannot be read, whether it has one is unknown."""
     try:
         view = newest(store, format)
         place = view.mirror() if isinstance(view, Mirrored) and view.exists else None
@@ -56,8 +55,7 @@ def forget(store: Store, format: Format) -> None:
 
 
 def follow(store: Store, format: Format) -> Snapshot | None:
-    """Bring the metadata that the table keeps as another format has it up to the newest snapshot, tags and schema; returns what
-    it shows then, and None where the table keeps none.
+    """Bring the table's mirror up to the newest snapshot, tags and schema; returns its snapshot, None for a table without one.
 
     Whoever comes first does it, however far behind it is; cut short, it can be asked for again. Raises `Conflict` where others
     commit faster than this follows.
@@ -70,17 +68,17 @@ def follow(store: Store, format: Format) -> Snapshot | None:
         files = _beside(store, place)
         head, mirror = FollowHead(files, METADATA_FOLDER, "v", (".metadata.json",)), Iceberg()
         versions = head.versions()
-        view = newest(store, format)  # Looked at after the mirror: what that shows was there.
+        view = newest(store, format)  # Read after the mirror: what that shows was there.
         if view.snapshot is None or not isinstance(view, Mirrored):
             return None
-        undone = [version for version in versions if version > view.version]
+        rolled_back = [version for version in versions if version > view.version]
         shown = load_newest(head, partial(mirror.load, files))
         assert isinstance(shown, Follower), shown
-        known = None if undone else shown.followed(store.root, place.format_version)
-        files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in undone])
-        request = Request(id=str(uuid.uuid4()), absent_until=head.version() if undone else shown.version)
-        said = view.published(known, shown.schema.id if known else -1)
-        operation = Follow(request=request, published=said)
+        known = None if rolled_back else shown.followed(store.root, place.format_version)
+        files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in rolled_back])
+        request = Request(id=str(uuid.uuid4()), absent_until=head.version() if rolled_back else shown.version)
+        published = view.published(known, shown.schema.id if known else -1)
+        operation = Follow(request=request, published=published)
         if found := shown.find(operation):
             return found
         try:

@@ -1,4 +1,4 @@
-"""A table's store, and the places outside its folder that the table's own properties name: there it may write and delete too."""
+"""A table's store that may also write and delete in folders outside the table's, which the table's own properties name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Store in which a folder and the root have exchanged some of their folders: a branch's metadata beside the table's data."""
+"""A Store in which the root and another folder have exchanged some subfolders: a branch's metadata beside the table's data."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Swapped:
 
     def list(self, prefix: str) -> list[Listed]:
         folder = prefix.strip("/")
-        if f"{self.outer}/".startswith(f"{folder}/" if folder else ""):  # What lies below it is apart in the store.
+        if f"{self.outer}/".startswith(f"{folder}/" if folder else ""):  # Scattered in the store.
             inside = f"{folder}/" if folder else ""
             every = (replace(each, path=self._shown(each.path)) for each in self.store.list(""))
             return sorted((each for each in every if each.path.startswith(inside)), key=lambda each: each.path)

@@ -38,7 +38,7 @@ def shown(base: State, location: str, format_version: int) -> Snapshot | None:
 
 
 def find(base: State, published: Published) -> Snapshot | None:
-    """The snapshot that is followed, if the table shows it and says all that there is to say of it."""
+    """The snapshot that is followed, if the table shows it with today's schemas, tags and snapshots."""
     shown = base.snapshot_document
     if not base.exists or shown is None or published.since is None or shown["snapshot-id"] != published.snapshot.id:
         return None
@@ -85,13 +85,14 @@ def unused(reader: Reader, base: State, start: State) -> tuple[str, ...]:
 
 
 def changes(reader: Reader, start: State, published: Published) -> tuple[pa.Table, pa.Table]:
-    """(new entries, live ones that go): what `published` says, where `start` does not show it already."""
+    """(new entries, live ones that go): the changes of `published` that `start` does not have already."""
     empty = manifest.read_all(reader, start, manifest.EMPTY_METAS)
     number = published.snapshot.id
-    said, here = f"{published.location}/", f"{start.document['location']}/"  # Engines spell one place in several ways.
+    # Engines spell one location in several ways.
+    theirs, ours = f"{published.location}/", f"{start.document['location']}/"
 
     def spelled(paths: Any) -> Any:
-        return paths if said == here else pc.replace_substring(paths, said, here, max_replacements=1)
+        return paths if theirs == ours else pc.replace_substring(paths, theirs, ours, max_replacements=1)
 
     def entries(files: PublishedFiles) -> pa.Table:
         return _entries(start, files, number, empty.schema, spelled)
@@ -109,9 +110,9 @@ def changes(reader: Reader, start: State, published: Published) -> tuple[pa.Tabl
     if published.vectors is not None:
         there = manifest.live_entries(reader, start, content=ManifestContent.DELETES)
         now = entries(published.vectors)
-        ours, theirs = _vectors(now), _vectors(there)
-        came = pa.concat_tables([came, now.filter(pc.invert(pc.is_in(ours, value_set=theirs)))])
-        went = pa.concat_tables([went, there.filter(pc.invert(pc.is_in(theirs, value_set=ours)))])
+        new, old = _vectors(now), _vectors(there)
+        came = pa.concat_tables([came, now.filter(pc.invert(pc.is_in(new, value_set=old)))])
+        went = pa.concat_tables([went, there.filter(pc.invert(pc.is_in(old, value_set=new)))])
     return came, went
 
 
@@ -170,14 +171,14 @@ def _emitted(schema: Schema) -> dict[str, Any]:
 
 
 def _typed(field: Field) -> Field:
-    """A column as this format types it; what rows are given that lack it is the writer's affair."""
+    """A column with this format's type, without defaults: the writer fills them in."""
     return replace(field, type=types.iceberg_type(field.type), default=None, initial=None)
 
 
 def _entries(
     start: State, files: PublishedFiles, number: int, schema: pa.Schema, spelled: Callable[[Any], Any]
 ) -> pa.Table:
-    """Files as rows of entries that came with the snapshot `number`. Their numbers stand in them, as Paimon reads them."""
+    """Files as rows of entries that came with the snapshot `number`. Their numbers are explicit, as Paimon reads them."""
     table, count = files.table, len(files.table)
     is_vector = "of" in table.column_names
     content = FileContent.POSITION_DELETES if is_vector else FileContent.DATA

@@ -1,6 +1,6 @@
-"""A table at another prefix: its metadata, manifests and position deletes say absolute paths, which all change.
+"""A table at another prefix: its metadata, manifests and position deletes hold absolute paths, which all change.
 
-What is rewritten is the same whenever it is rewritten, so that a later, incremental run says of the same file the same size.
+A file rewritten twice has the same bytes, so that a later, incremental run records the same size.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class Relocation:
         return list(found.items())
 
     def vectors(self, data: bytes, path: str) -> bytes:
-        """A Puffin file of deletion vectors, which says the data files' new paths."""
+        """A Puffin file of deletion vectors with the new paths of the data files."""
         (size,) = struct.unpack("<i", data[-12:-8])
         if data[-8] & 1:
-            raise CorruptFile(f"{path}: a compressed footer, of which no deletion vectors are known")
+            raise CorruptFile(f"{path}: a compressed footer, which files of deletion vectors do not have")
         footer = json.loads(data[-12 - size : -12])
         for blob in footer["blobs"]:
             named = blob["properties"].get("referenced-data-file")
@@ -98,8 +98,8 @@ class Relocation:
         for snapshot in self._snapshots:
             if "manifest-list" in snapshot:
                 found[self.moved(snapshot["manifest-list"])] = self._list(snapshot, lengths)
-        for location, said in self.documents.items():
-            found[self.moved(location)] = metadata.emit(self._document(said), location)
+        for location, old in self.documents.items():
+            found[self.moved(location)] = metadata.emit(self._document(old), location)
         if not in_catalog(self.reader):
             found[self.moved(self.reader.location(metadata.HINT))] = str(self.end.version).encode()
         return found
@@ -167,24 +167,24 @@ class Relocation:
             snapshot.get("first-row-id"),
         )
 
-    def _document(self, said: Mapping[str, Any]) -> dict[str, Any]:
+    def _document(self, old: Mapping[str, Any]) -> dict[str, Any]:
         moved = self.moved
-        properties = dict(said.get("properties") or {})
+        properties = dict(old.get("properties") or {})
         for key in _PATHS:
             if key in properties and relative(self.source, properties[key].rstrip("/")) is not None:
                 properties[key] = moved(properties[key].rstrip("/"))
-        log = said.get("metadata-log") or ()
-        snapshots = [{**s, **_each(s, ("manifest-list",), moved)} for s in said.get("snapshots") or ()]
+        log = old.get("metadata-log") or ()
+        snapshots = [{**s, **_each(s, ("manifest-list",), moved)} for s in old.get("snapshots") or ()]
         made = {
-            **said,
-            "location": moved(said["location"].rstrip("/")),
+            **old,
+            "location": moved(old["location"].rstrip("/")),
             "properties": properties,
             "metadata-log": [{**e, "metadata-file": moved(e["metadata-file"])} for e in log],
             "snapshots": snapshots,
         }
         for key in ("statistics", "partition-statistics"):
-            if key in said:
-                made[key] = [{**s, "statistics-path": moved(s["statistics-path"])} for s in said[key]]
+            if key in old:
+                made[key] = [{**s, "statistics-path": moved(s["statistics-path"])} for s in old[key]]
         return made
 
 
@@ -226,5 +226,5 @@ def _set(table: pa.Table, name: str, values: Any) -> pa.Table:
     return table.set_column(place, table.schema.field(place), values)
 
 
-def _each(held: Mapping[str, Any], keys: tuple[str, ...], moved: Any) -> dict[str, Any]:
-    return {key: moved(held[key]) for key in keys if key in held}
+def _each(entry: Mapping[str, Any], keys: tuple[str, ...], moved: Any) -> dict[str, Any]:
+    return {key: moved(entry[key]) for key in keys if key in entry}

@@ -89,11 +89,11 @@ def of_partitions(reader: Reader, base: State, request: Request) -> SetStatistic
     assert snapshot is not None
     fields = _partition_fields(base)
     if not fields:
-        raise InvalidInput(f"{reader.root}: the table has no partitions, of which statistics could be")
+        raise InvalidInput(f"{reader.root}: the table has no partitions, so it has no partition statistics")
     entries = manifest.read_all(reader, base, manifest.metas_of(reader, snapshot))
     table = _figures(entries, base)
-    places = [table.column(f"p{f.metadata[b'PARQUET:field_id'].decode()}").combine_chunks() for f in fields]
-    partition = pa.StructArray.from_arrays(places, fields=fields)
+    values = [table.column(f"p{f.metadata[b'PARQUET:field_id'].decode()}").combine_chunks() for f in fields]
+    partition = pa.StructArray.from_arrays(values, fields=fields)
     version = metadata.format_version(base)
     wanted = [*_FIGURES, *([_VECTORS] if version >= 3 else [])]
     columns = [partition, *(table.column(name).cast(kind) for _, name, kind, _ in wanted)]
@@ -177,7 +177,7 @@ def _figures(entries: pa.Table, base: State) -> pa.Table:
     """Sums by spec and partition, in the order of the partitions."""
     content, status = np.asarray(entries["content"]), np.asarray(entries["status"])
     live, rows = status != int(Status.DELETED), np.asarray(entries["record_count"])
-    is_data, by_place, by_key = (live & (content == each) for each in FileContent)
+    is_data, is_position, is_equality = (live & (content == each) for each in FileContent)
     vectors = scan.is_vector(entries) & live
     times = {i: s["timestamp-ms"] for i, s in metadata.snapshots(base).items()}
     known = pa.array(list(times), pa.int64())
@@ -186,10 +186,10 @@ def _figures(entries: pa.Table, base: State) -> pa.Table:
         "data_record_count": np.where(is_data, rows, 0),
         "data_file_count": is_data,
         "total_data_file_size_in_bytes": np.where(is_data, np.asarray(entries["file_size_in_bytes"]), 0),
-        "position_delete_record_count": np.where(by_place, rows, 0),
-        "position_delete_file_count": by_place & ~vectors,
-        "equality_delete_record_count": np.where(by_key, rows, 0),
-        "equality_delete_file_count": by_key,
+        "position_delete_record_count": np.where(is_position, rows, 0),
+        "position_delete_file_count": is_position & ~vectors,
+        "equality_delete_record_count": np.where(is_equality, rows, 0),
+        "equality_delete_file_count": is_equality,
         "dv_count": vectors,
     }
     ids = sorted({id for spec in base.specs.values() for id in spec.field_ids})
