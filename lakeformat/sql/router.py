@@ -9,6 +9,7 @@ from lakeformat.engines.choose import is_spark
 from lakeformat.errors import InvalidInput
 from lakeformat.sql import (
     alter,
+    analyze,
     create,
     explain,
     insert,
@@ -123,6 +124,7 @@ _FAMILIES = {
     "DROP": create.drop,
     "ALTER": alter.alter,
     "COMMENT": alter.comment,
+    "ANALYZE": analyze.analyze,
     "DESCRIBE": show.describe,
     "DESC": show.describe,
     "SHOW": show.show,

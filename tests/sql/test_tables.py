@@ -110,7 +110,9 @@ def test_create_table_as_select_and_like(lake, orders):
         ("CALL sys.compact(nope => 1)", "no argument nope"),
         ("CALL sys.compact('shop.orders', table => 'x')", "given twice"),
         ("CALL sys.compact(table => 'shop.orders', order_strategy => 'hilbert')", "order_strategy"),
-        ("ANALYZE TABLE shop.orders COMPUTE STATISTICS", "ANALYZE"),
+        ("ANALYZE TABLE shop.orders COMPUTE STATISTICS NOSCAN", "NOSCAN"),
+        ("ANALYZE TABLE shop.orders PARTITION (dt = 'x') COMPUTE STATISTICS", "PARTITION in ANALYZE"),
+        ("ANALYZE TABLES IN shop COMPUTE STATISTICS", "ANALYZE TABLES"),
         ("COPY INTO shop.orders FROM '/etc'", "COPY"),
         ("CACHE TABLE shop.orders", "CACHE"),
     ],
@@ -120,6 +122,25 @@ def test_what_cannot_be_is_refused_by_name_and_place(lake, orders, text, said):
         lake.sql(text)
     assert said in str(told.value)
     assert "line 1, column" in str(told.value)
+
+
+def test_analyze_table_counts_distinct_values_where_the_format_keeps_them(lake, orders):
+    text = "ANALYZE TABLE shop.orders COMPUTE STATISTICS"
+    if orders.format == "paimon":
+        with pytest.raises(UnsupportedFeature, match="line 1, column 1: ANALYZE TABLE: .*statistics of Paimon tables"):
+            lake.sql(text)
+        return
+    (path,) = column(lake.sql(f"{text} FOR COLUMNS DT, `id`"), "statistics_file")
+    found = orders.inspect.statistics()
+    assert set(found["path"].to_pylist()) == {path}
+    assert dict(zip(found["column"].to_pylist(), found["distinct_values"].to_pylist(), strict=True)) == {"dt": 3, "id": 5}
+    for every in (text, f"{text} FOR ALL COLUMNS"):
+        lake.sql(every)
+        assert orders.inspect.statistics()["column"].to_pylist() == names(orders)
+    with pytest.raises(InvalidInput, match=r"line 1, column 46: expected FOR ALL COLUMNS, found 'FAST'"):
+        lake.sql(f"{text} FAST")
+    with pytest.raises(NotFound, match="no column 'nope'"):
+        lake.sql(f"{text} FOR COLUMNS nope")
 
 
 def test_databases_come_and_go(lake, orders):
