@@ -31,9 +31,11 @@ from lakeformat.engines.choose import attach, fields_from_spark, is_spark, make_
 from lakeformat.engines.hive_folder import HiveFolder, look
 from lakeformat.errors import (
     AlreadyExists,
+    CommitUnknown,
     CorruptFile,
     CorruptTable,
     InvalidInput,
+    LakeError,
     NoSuchFile,
     NotFound,
     StoreError,
@@ -45,6 +47,7 @@ from lakeformat.model import html
 from lakeformat.model.order import SortOrder
 from lakeformat.model.partition import Partitioning, parse_field
 from lakeformat.model.schema import Field, Schema, spelled
+from lakeformat.model.snapshot import Snapshot
 from lakeformat.storage import paths
 from lakeformat.storage.cache import CACHE_BYTES, Cache
 from lakeformat.storage.catalogued import Catalogued, files_of
@@ -130,10 +133,9 @@ class Lake:
         format's table options. `if_exists`: "error" raises `AlreadyExists`; "ignore" returns the table
         as it is. Raises `InvalidInput` and `UnsupportedFeature`, naming what cannot be.
         """
-        if format not in FORMATS:
-            raise UnsupportedFeature(f"format={format!r}: lakeformat makes tables of {', '.join(FORMATS)}")
         if if_exists not in {"error", "ignore"}:
             raise InvalidInput(f"if_exists={if_exists!r}: it must be 'error' or 'ignore'")
+        _require_format(format)
         self._require_warehouse()
         if there := self._find(name):
             if if_exists == "ignore":
@@ -141,6 +143,66 @@ class Lake:
             raise AlreadyExists(
                 f"{name}: there is a table already at {there.uri}; pass if_exists='ignore' to take it as it is"
             )
+        table, declared = self._new(name, schema, format, partition_by, primary_key, properties, comment, sort_by)
+        try:
+            tables.create(table, declared)
+        except AlreadyExists:
+            if if_exists == "error":
+                raise
+        return self.table(name)  # Where a catalog put it.
+
+    def create_table_as(
+        self,
+        name: str,
+        data: Any,
+        schema: Any,
+        format: str = "paimon",
+        partition_by: Iterable[str] = (),
+        primary_key: Iterable[str] = (),
+        properties: Mapping[str, Any] | None = None,
+        comment: str | None = None,
+        sort_by: Iterable[str] = (),
+        *,
+        id: str | None = None,
+        snapshot_properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """A new table with the rows of `data`, which are written before the table is there; returns their snapshot, None without rows.
+
+        An Iceberg table and its first snapshot appear in one commit; of a Paimon table, and in a REST catalog, the table comes
+        first, and goes again if its rows fail. Other arguments as for `create_table`, `id` and `snapshot_properties` as for
+        `Table.append`. Raises `AlreadyExists`.
+        """
+        _require_format(format)
+        self._require_warehouse()
+        if there := self._find(name):
+            raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
+        declaration = (schema, format, partition_by, primary_key, properties, comment, sort_by)
+        if format != "iceberg" or self._catalog is None or not self._catalog.vends_credentials:
+            table, declared = self._new(name, *declaration)
+            return tables.create_with_rows(table, declared, data, id, snapshot_properties)
+        table = self.create_table(name, schema, format, partition_by, primary_key, properties, comment, "error", sort_by)
+        try:
+            return table.append(data, id=id, properties=snapshot_properties)
+        except CommitUnknown:
+            raise
+        except BaseException:
+            with suppress(LakeError):
+                if table.current_snapshot() is None:  # Nobody else has written to it.
+                    self.drop_table(name)
+            raise
+
+    def _new(
+        self,
+        name: str,
+        schema: Any,
+        format: str,
+        partition_by: Iterable[str],
+        primary_key: Iterable[str],
+        properties: Mapping[str, Any] | None,
+        comment: str | None,
+        sort_by: Iterable[str],
+    ) -> tuple[Table, Schema]:
+        """A table that is not there yet, and its declaration."""
         declared = _declared(
             schema,
             _names("partition_by", partition_by),
@@ -151,22 +213,14 @@ class Lake:
         )
         if self._catalog is not None and format == "iceberg":
             self._catalog.create_namespace(name.rpartition(".")[0])
-            table = Table(
-                name, self._catalogued(self._catalog, name, Found(self._new_root(name))), self._formats[format]
-            )
-        else:
-            store = self._table_store(name)
-            if self.views.is_there(name):
-                raise AlreadyExists(f"{name}: there is a view of that name")
-            if said := refers_to_catalog(store):
-                raise AlreadyExists(f"{name}: {store.root} {said}")
-            table = Table(name, store, self._formats[format])
-        try:
-            tables.create(table, declared)
-        except AlreadyExists:
-            if if_exists == "error":
-                raise
-        return self.table(name)  # Where a catalog put it.
+            found = Found(self._new_root(name))
+            return Table(name, self._catalogued(self._catalog, name, found), self._formats[format]), declared
+        store = self._table_store(name)
+        if self.views.is_there(name):
+            raise AlreadyExists(f"{name}: there is a view of that name")
+        if said := refers_to_catalog(store):
+            raise AlreadyExists(f"{name}: {store.root} {said}")
+        return Table(name, store, self._formats[format]), declared
 
     def table(self, name: str) -> Table:
         """A table that is there. Raises `NotFound`, with the names that are near."""
@@ -533,6 +587,11 @@ def refers_to_catalog(store: Store) -> str:
         f"holds the metadata files of an Iceberg table in a catalog, which alone knows which of them counts: open "
         f"Lake(..., catalog=...), or read it by lakeformat.open_table({newest!r})"
     )
+
+
+def _require_format(format: str) -> None:
+    if format not in FORMATS:
+        raise UnsupportedFeature(f"format={format!r}: lakeformat makes tables of {', '.join(FORMATS)}")
 
 
 def _require_name(name: str) -> None:

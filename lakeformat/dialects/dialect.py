@@ -282,6 +282,11 @@ class Format(Protocol):
         ...
 
     @property
+    def creates_with_rows(self) -> bool:
+        """Whether one commit makes a table and its first snapshot (`Create.added`)."""
+        ...
+
+    @property
     def inspections(self) -> Collection[str]:
         """The names of the tables that `View.inspect` gives."""
         ...

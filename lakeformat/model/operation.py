@@ -54,10 +54,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """A new table."""
+    """A new table, with its first rows where the format has one root for both."""
 
     request: Request
     schema: Schema
+    added: tuple[WrittenFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +259,13 @@ Operation = (
 def new_files(operation: Operation) -> tuple[str, ...]:
     """The files that exist only for this operation."""
     match operation:
-        case Append(added=added) | Overwrite(added=added) | Rewrite(added=added) | RowDelta(added=added):
+        case (
+            Create(added=added)
+            | Append(added=added)
+            | Overwrite(added=added)
+            | Rewrite(added=added)
+            | RowDelta(added=added)
+        ):
             return tuple(dict.fromkeys(each.path for each in added))
         case _:
             return ()

@@ -67,22 +67,21 @@ def create(context: Context, cursor: Cursor) -> Result:
     _complete(context, asked, data)
     if there is not None:
         return _replaced(context, there, asked, data)
-    table = context.lake.create_table(
-        asked.name,
-        Schema(tuple(asked.fields)),
-        format=asked.format or "paimon",
-        partition_by=asked.partition_by,
-        primary_key=asked.key,
-        properties=asked.properties,
-        comment=asked.comment,
-    )
+    declaration = {
+        "schema": Schema(tuple(asked.fields)),
+        "format": asked.format or "paimon",
+        "partition_by": asked.partition_by,
+        "primary_key": asked.key,
+        "properties": asked.properties,
+        "comment": asked.comment,
+    }
     if data is None:
+        context.lake.create_table(asked.name, **declaration)
         return nothing()
-    try:
-        return metrics(table.append(data, **context.verb))
-    except BaseException:
-        context.lake.drop_table(asked.name)  # Ours, and nobody was told of it.
-        raise
+    made = context.lake.create_table_as(
+        asked.name, data, **declaration, id=context.id, snapshot_properties=context.properties
+    )
+    return metrics(made)
 
 
 def drop(context: Context, cursor: Cursor) -> Result:

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import AlreadyExists, CommitError, LakeError, NotFound, StoreError
+from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.model import evolution
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
-from lakeformat.table import Table, create
+from lakeformat.table import Table, create, create_with_rows
 from tests.simulation.failing import AT_ONCE, NthCallFails, Remembered, fail_each_call, faults, holding
 
 dialect = Paimon()
@@ -313,6 +314,32 @@ def test_create_table_with_every_call_failing():
             if failing.failed is None:
                 break
         assert n > 1
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("format", [dialect, Iceberg()], ids=["paimon", "iceberg"])
+def test_a_table_is_created_with_its_rows_or_not_at_all(format, after):
+    schema = replace(SCHEMA, properties={})
+    for n in range(1, 200):
+        store = MemoryFiles()
+        failing = NthCallFails(store, n, after)
+        table = Table("t", store, format)
+        try:
+            made = create_with_rows(Table("t", failing, format), schema, rows(1, 2), "op")
+        except StoreError:
+            assert not format.is_table(store), failing.failed
+            left = [each.path for each in store.list("") if each.path.endswith(".parquet")]
+            assert all(after and each in failing.failed for each in left), failing.failed  # Nobody heard of this file.
+            made = create_with_rows(table, schema, rows(1, 2), "op")
+        assert content(table) == [(1, "v", "a"), (2, "v", "a")], failing.failed
+        assert [each.operation_id for each in table.snapshots()] == ["op"], failing.failed
+        assert (made.id, made.kind, made.rows_added) == (table.current_snapshot().id, "append", 2), failing.failed
+        assert format.head(store).version() == 1  # Of Iceberg, the version that makes the table has the rows.
+        with pytest.raises(AlreadyExists):
+            create_with_rows(table, schema, rows(3), "other")
+        if failing.failed is None:
+            break
+    assert 5 < n < 199
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])

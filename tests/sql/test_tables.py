@@ -84,6 +84,23 @@ def test_create_table_as_select_and_like(lake, orders):
     assert not lake.exists("shop.fails")
 
 
+def test_create_table_as_select_is_one_commit_and_leaves_nothing_where_it_fails(lake, orders, tmp_path):
+    head = f"CREATE TABLE shop.made USING {orders.format} TBLPROPERTIES ('primary-key' = 'name') AS SELECT name, id FROM shop.orders"
+    with pytest.raises(InvalidInput, match="name"):  # A key that is null, which is found while rows are written.
+        lake.sql(head)
+    assert not lake.exists("shop.made")
+    assert not [each for each in (tmp_path / "warehouse/shop.db/made").rglob("*") if each.is_file()]
+    result = lake.sql(f"{head} WHERE name IS NOT NULL", id="made", properties={"by": "test"})
+    assert column(result, "rows_added") == [4]
+    table = lake.table("shop.made")
+    (snapshot,) = table.snapshots()
+    assert (snapshot.operation_id, snapshot.properties["by"], snapshot.id) == ("made", "test", result.snapshot.id)
+    if orders.format == "iceberg":
+        assert len(table.inspect.metadata_log_entries()) == 0  # No metadata file came before the one with the rows.
+    assert column(lake.sql("CREATE TABLE shop.empty AS SELECT id FROM shop.orders WHERE id > 99"), "operation") == ["none"]
+    assert rows(lake.table("shop.empty")) == []
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -31,6 +31,10 @@ class Iceberg:
         return False  # Metadata and manifests name their files by absolute paths.
 
     @property
+    def creates_with_rows(self) -> bool:
+        return True
+
+    @property
     def inspections(self) -> Collection[str]:
         return INSPECTIONS
 

@@ -222,7 +222,7 @@ def next_path(reader: Reader, base: State, properties: Mapping[str, str], nonce:
             f"{reader.root}: {_METADATA_PATH}={properties[_METADATA_PATH]}: a table without a catalog is found by the metadata in its "
             "own folder; keep it in a catalog, or leave the property out"
         )
-    return f"{METADATA_FOLDER}/v{base.version + 1}{_suffix(base.schema.properties)}"
+    return f"{METADATA_FOLDER}/v{base.version + 1}{_suffix(base.schema.properties if base.exists else {})}"
 
 
 def hints(reader: Reader, base: State) -> dict[str, bytes]:

@@ -84,8 +84,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
     """What to stage and what to publish so that `operation` becomes the version after `base`."""
     base = metadata.on(reader, base, operation.request.branch)
     match operation:
-        case Create(request=request, schema=schema):
-            return _create(reader, request, schema, base, stamp)
+        case Create(request=request, schema=schema, added=added):
+            return _create(reader, request, schema, base, stamp, added)
         case Evolve(request=request, changes=changes):
             return _evolve(reader, request, changes, base, stamp)
         case Append(request=request, added=added) | Adopt(request=request, added=added):
@@ -139,12 +139,17 @@ def changes(reader: Reader, base: State) -> tuple[PartitionChange, ...]:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _create(reader: Reader, request: Request, schema: Schema, base: State, stamp: Stamp) -> Plan:
+def _create(
+    reader: Reader, request: Request, schema: Schema, base: State, stamp: Stamp, added: tuple[WrittenFile, ...]
+) -> Plan:
     if base.exists:
         raise AlreadyExists(f"{reader.root}: there is a table already; pass if_exists='ignore' to take it as it is")
     declared = metadata.declare(schema, reader.root)
     document = metadata.new_document(declared, reader.root, stamp)
-    layout.layout(metadata.parse(metadata.emit(document), 1, reader.root))  # What the first write would refuse.
+    empty = replace(metadata.parse(metadata.emit(document), base.version, reader.root), location="", exists=False)
+    layout.layout(empty)  # What the first write would refuse.
+    if added:
+        return _commit(reader, request, OperationKind.APPEND, empty, stamp, added)
     return _publish(
         reader, request, base, stamp, document, Snapshot(0, "create", stamp.now_ms, 0, request.id, partitions=())
     )

@@ -31,6 +31,10 @@ class Paimon:
         return True
 
     @property
+    def creates_with_rows(self) -> bool:
+        return False  # A schema and a snapshot are two files.
+
+    @property
     def inspections(self) -> Collection[str]:
         return INSPECTIONS
 
