@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,15 @@ from lakeformat.model.predicate import ALWAYS, Expression, columns_of, conjuncts
 from lakeformat.model.work import ReadTask
 from lakeformat.storage.store import Reader
 
+MANIFESTS = pa.schema(
+    [
+        ("path", pa.string()),
+        ("file_count", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("left_out_by", pa.string()),
+        ("bounds", pa.string()),
+    ]
+)
 SCHEMA = pa.schema(
     [
         ("path", pa.string()),
@@ -38,22 +47,16 @@ def explain(reader: Reader, view: AnyView, predicate: Expression) -> pa.Table:
     read, footers say how many of their row groups are."""
     every, kept = view.files(), view.files(predicate)
     paths = every.paths
-    left_out_by, bounds = np.full(len(every), None, object), np.full(len(every), None, object)
-    parts = [each for each in conjuncts(predicate) if each != ALWAYS]
-    for part in [
-        *parts,
-        *([predicate] if len(parts) > 1 else []),
-    ]:  # Several together may leave out more than each alone.
-        surviving = kept if part is predicate else view.files(part)
-        excluded = ~np.asarray(pc.is_in(paths, value_set=surviving.paths)) & (left_out_by == None)  # noqa: E711
-        if not excluded.any():
-            continue
-        left_out_by[excluded] = text(part)
-        gone = every.filter(pa.array(excluded))
-        shown = bounds[excluded]
-        for rows, known in view.bounds(gone, sorted(columns_of(part))):
-            shown[rows] = _texts(known, len(rows))
-        bounds[excluded] = shown
+
+    def shown(excluded: np.ndarray, columns: set[str]) -> np.ndarray:
+        texts = np.full(int(excluded.sum()), None, object)
+        for rows, known in view.bounds(every.filter(pa.array(excluded)), sorted(columns)):
+            texts[rows] = _texts(known, len(rows))
+        return texts
+
+    left_out_by, bounds = _left_out(
+        paths, predicate, lambda part: (kept if part is predicate else view.files(part)).paths, shown
+    )
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}
     groups: dict[str, tuple[int, int]] = {}
@@ -80,12 +83,49 @@ def explain(reader: Reader, view: AnyView, predicate: Expression) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA).sort_by("path")
 
 
+def manifests(view: AnyView, predicate: Expression) -> pa.Table:
+    """One row a manifest: `left_out_by` is the first part of the condition that its bounds of partitions rule out, null for a
+    manifest that is read, and `bounds` what they are."""
+    every = view.manifests()
+
+    def shown(excluded: np.ndarray, columns: set[str]) -> np.ndarray:
+        texts = np.full(len(every), None, object)
+        for rows, known in view.manifest_bounds():
+            texts[rows] = _texts({name: each for name, each in known.items() if name in columns} or known, len(rows))
+        return texts[excluded]
+
+    left_out_by, bounds = _left_out(every["path"], predicate, lambda part: view.manifests(part)["path"], shown)
+    columns = [every["path"], every["file_count"], every["size_bytes"], list(left_out_by), list(bounds)]
+    return pa.table(dict(zip(MANIFESTS.names, columns, strict=True)), schema=MANIFESTS)
+
+
 def text(condition: Expression) -> str:
     """A condition as people read it."""
     try:
         return to_sql(condition)
     except InvalidInput:  # A value without a literal of its own.
         return "..."
+
+
+def _left_out(
+    paths: pa.ChunkedArray,
+    predicate: Expression,
+    surviving: Callable[[Expression], pa.ChunkedArray],
+    shown: Callable[[np.ndarray, set[str]], np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+    """(for each of `paths` the first part of the condition that leaves it out, or None; the bounds by which it does).
+
+    `surviving`: the paths that a condition leaves in. `shown`: the bounds of columns, as text, of those in a mask."""
+    left_out_by, bounds = np.full(len(paths), None, object), np.full(len(paths), None, object)
+    parts = [each for each in conjuncts(predicate) if each != ALWAYS]
+    # Several together may leave out more than each alone.
+    for part in [*parts, *([predicate] if len(parts) > 1 else [])]:
+        kept = surviving(part)
+        excluded = ~np.asarray(pc.is_in(paths, value_set=kept)) & (left_out_by == None)  # noqa: E711
+        if excluded.any():
+            left_out_by[excluded] = text(part)
+            bounds[excluded] = shown(excluded, set(columns_of(part)))
+    return left_out_by, bounds
 
 
 def _leaves(task: ReadTask) -> list[ReadTask]:

@@ -104,6 +104,11 @@ class Scan:
         columns in it), and of Parquet files that are read `row_groups_read` of `row_groups`."""
         return explaining.explain(self.store, self.view, self._apart()[0])
 
+    def explain_manifests(self) -> pa.Table:
+        """Which manifests the scan reads and leaves out: one row a manifest with `path`, `file_count`, `size_bytes`, `left_out_by` (the
+        condition that its bounds of partitions rule out; null where it is read) and `bounds`."""
+        return explaining.manifests(self.view, self._apart()[0])
+
     def filter(self, where: str | Expression) -> Scan:
         """The rows for which `where` is true as well. Raises `InvalidInput` after a limit, which would be applied later."""
         if self.limit is not None:

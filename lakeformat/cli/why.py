@@ -1,4 +1,4 @@
-"""why: which files a condition leaves out, and by which bounds."""
+"""why: which manifests and files a condition leaves out, and by which bounds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def why(
 ) -> None:
     """Explain a scan: what is read, and what is left out by partition, bounds and row groups."""
     session = of(context)
-    rows = session.table(table).scan(where=where).explain().to_pylist()
+    scan = session.table(table).scan(where=where)
+    rows, manifests = scan.explain().to_pylist(), scan.explain_manifests().to_pylist()
+    manifests_read = sum(row["left_out_by"] is None for row in manifests)
     read = [row for row in rows if row["left_out_by"] is None]
     reasons = Counter(row["left_out_by"] for row in rows if row["left_out_by"] is not None)
     groups = [row for row in read if row["row_groups"] is not None]
@@ -32,6 +34,9 @@ def why(
         "row_groups_read": sum(row["row_groups_read"] for row in groups),
         "row_groups": sum(row["row_groups"] for row in groups),
         "left_out_by": dict(reasons.most_common()),
+        "manifests": len(manifests),
+        "manifests_read": manifests_read,
+        "manifest_details": manifests,
         "details": rows,
     }
 
@@ -40,6 +45,7 @@ def why(
             ("reads ", "bold"),
             f"{len(read)} of {len(rows)} files, {size(data['bytes_read'])} of {size(data['bytes'])}",
             f"; in them {data['row_groups_read']} of {data['row_groups']} row groups" if groups else "",
+            f"; {manifests_read} of {len(manifests)} manifests",
         )
         parts: list[Any] = [head]
         if reasons:
@@ -53,6 +59,12 @@ def why(
             for row in rows[:limit]
         ]  # fmt: skip
         parts += [Text(), grid(("", "file", "rows", "size", "because"), shown)]
+        if manifests_read < len(manifests):
+            gone = [row for row in manifests if row["left_out_by"] is not None][:limit]
+            of_manifests = [
+                (row["path"].rpartition("/")[2], row["file_count"], Size(row["size_bytes"]), row["left_out_by"], row["bounds"]) for row in gone
+            ]
+            parts += [Text(), grid(("manifest left out", "files", "size", "by", "because"), of_manifests)]
         return Group(*parts)
 
     session.answer(data, drawn)

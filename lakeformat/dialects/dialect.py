@@ -165,6 +165,15 @@ class View(Protocol[S]):
         """The live files that may hold a row for which `predicate` is true."""
         ...
 
+    def manifests(self, predicate: Expression = ...) -> pa.Table:
+        """The manifests that are read to find the files that may hold a row for which `predicate` is true: `path`, `size_bytes`,
+        `file_count` (entries of live files; in Paimon's, of all files)."""
+        ...
+
+    def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
+        """(indices of `manifests()`, what these manifests' bounds of partitions say of columns)."""
+        ...
+
     def bounds(self, files: Files, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
         """(indices of `files`, what metadata knows of the columns `names` in them)."""
         ...

@@ -156,6 +156,7 @@ def test_why_counts_what_a_condition_leaves_out(table, cli):
     told = cli.json("why", "shop.orders", "--where", "dt >= 'd1' and id < 15")
     assert (told["files"], told["files_read"]) == (4, 1)
     assert len(told["left_out_by"]) == 2
+    assert (told["manifests"], told["manifests_read"]) == (4, 2)
     out = cli("why", "shop.orders", "--where", "dt >= 'd1' and id < 15")
     assert "reads 1 of 4 files" in out
     assert "id: 20 .. 21" in out

@@ -101,6 +101,18 @@ def test_explain_says_which_condition_leaves_out_which_file_and_by_which_bounds(
     assert {row["left_out_by"] for row in days.scan().explain().to_pylist()} == {None}
 
 
+def test_explain_says_which_manifests_are_left_out_and_by_which_bounds(days):
+    found = days.scan(where="dt >= 'd1' and id < 15").explain_manifests().to_pylist()
+    assert [row["file_count"] for row in found] == [1, 1, 1]
+    (left_out,) = [row for row in found if row["left_out_by"] is not None]
+    assert (left_out["left_out_by"], left_out["bounds"]) == ("(`dt` >= 'd1')", "dt: d0 .. d0")
+    assert all(row["size_bytes"] > 100 and "/" in row["path"] for row in found)
+    several = days.scan(where="dt = 'd1' or dt = 'd2' and id > 0").explain_manifests()
+    assert several["left_out_by"].null_count == 2
+    assert days.scan(where="id < 15").explain_manifests()["left_out_by"].null_count == 3
+    assert days.scan().explain_manifests()["left_out_by"].null_count == 3
+
+
 def test_explain_agrees_with_the_plan(days):
     for where in ("id = 11", "dt = 'd2' or id = 0", "id > 100", "dt = 'd0' and id = 21", "id is null"):
         scan = days.scan(where=where)

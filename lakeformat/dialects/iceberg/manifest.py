@@ -7,7 +7,7 @@ and, once it is read through a list, by `_spec` (the spec of its manifest) and `
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -349,6 +349,16 @@ def prune_metas(metas: pa.Table, base: State, scope: Expression, predicate: Expr
     if (scope == ALWAYS and predicate == ALWAYS) or len(metas) == 0:
         return metas
     keep = np.ones(len(metas), bool)
+    for spec, rows, bounds in partition_bounds(metas, base):
+        asked = and_(scope, _transformed(predicate, base, spec))
+        keep[rows] = np.asarray(expression.may_match(asked, bounds, len(rows)))
+    return metas.filter(pa.array(keep))
+
+
+def partition_bounds(
+    metas: pa.Table, base: State
+) -> Iterator[tuple[Spec, np.ndarray, Mapping[str, expression.Bounds]]]:
+    """(a spec, the indices of its manifests that have partition summaries, what these say of columns and partition fields)."""
     ids = np.asarray(metas["partition_spec_id"])
     summaries = metas["partitions"].combine_chunks()
     counts = pc.add(pc.add(metas["added_files_count"], metas["existing_files_count"]), metas["deleted_files_count"])
@@ -370,9 +380,7 @@ def prune_metas(metas: pa.Table, base: State, scope: Expression, predicate: Expr
                 nothing = pc.and_(ends[0].is_null(), pc.struct_field(summary, "contains_null"))
                 nulls = pc.if_else(nothing, files, nulls)
             bounds = _bounds_of(base, spec, place, low, high, nulls, files) | bounds
-        asked = and_(scope, _transformed(predicate, base, spec))
-        keep[rows] = np.asarray(expression.may_match(asked, bounds, len(rows)))
-    return metas.filter(pa.array(keep))
+        yield spec, rows, bounds
 
 
 def in_scope(entries: pa.Table, base: State, scope: Expression, unknown: bool = True) -> pa.Table:

@@ -70,6 +70,15 @@ def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
     return Files(may_hold(base, entries, predicate), deletes)
 
 
+def manifests(reader: Reader, base: State, predicate: Expression = ALWAYS) -> pa.Table:
+    """The manifests that `files` reads, as the manifest list has them: of data files, then of delete files."""
+    scope, _ = conditions.split(predicate, base.schema.partitioning.columns)
+    metas = manifest.metas_of(reader, base.snapshot_document)
+    is_data = pc.equal(metas["content"], int(ManifestContent.DATA))
+    data = manifest.prune_metas(metas.filter(is_data), base, scope, predicate)
+    return pa.concat_tables([data, manifest.prune_metas(metas.filter(pc.invert(is_data)), base, scope)])
+
+
 def may_hold(base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
     """The files, of data or of deletes, that may hold, or delete, a row for which `predicate` is true."""
     scope, rest = conditions.split(predicate, base.schema.partitioning.columns)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeformat.codec.pruning import Bounds
 from lakeformat.codec.theta import Sketch
@@ -114,6 +115,16 @@ class IcebergView(TableView[State]):
 
     def files(self, predicate: Expression = ALWAYS) -> Files:
         return scans.files(self.reader, self.state, predicate)
+
+    def manifests(self, predicate: Expression = ALWAYS) -> pa.Table:
+        metas = scans.manifests(self.reader, self.state, predicate)
+        count = pc.add(metas["added_files_count"], metas["existing_files_count"])
+        columns = [metas["manifest_path"], metas["manifest_length"].cast(pa.int64()), count.cast(pa.int64())]
+        return pa.table(dict(zip(("path", "size_bytes", "file_count"), columns, strict=True)))
+
+    def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
+        for _, rows, bounds in manifest.partition_bounds(scans.manifests(self.reader, self.state), self.state):
+            yield rows, bounds
 
     def bounds(self, files: Any, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
         return scans.bounds(self.reader, self.state, files, names)

@@ -306,6 +306,11 @@ def prune_metas(metas: pa.Table, schema: Schema, scope: Expression) -> pa.Table:
     """The manifests that can hold an entry of a partition that satisfies `scope`."""
     if scope == ALWAYS or len(metas) == 0 or not schema.partitioning:
         return metas
+    return metas.filter(pa.array(expression.may_match(scope, partition_bounds(metas, schema))))
+
+
+def partition_bounds(metas: pa.Table, schema: Schema) -> Mapping[str, expression.Bounds]:
+    """What the partition statistics of manifests say of the partition columns."""
     stats = metas["_PARTITION_STATS"].combine_chunks()
     kinds = partition_types(schema)
     low = binary_row.decode(pc.struct_field(stats, "_MIN_VALUES"), kinds)
@@ -317,7 +322,7 @@ def prune_metas(metas: pa.Table, schema: Schema, scope: Expression) -> pa.Table:
         lengths = pc.fill_null(pc.list_value_length(counts), 0)
         nulls = pc.list_element(counts, i) if pc.min(lengths).as_py() > i else pa.nulls(len(metas), pa.int64())
         bounds[name] = expression.Bounds(low[i], high[i], nulls, rows)
-    return metas.filter(pa.array(expression.may_match(scope, bounds)))
+    return bounds
 
 
 def in_scope(entries: pa.Table, schema: Schema, scope: Expression) -> pa.Table:

@@ -176,6 +176,12 @@ def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
     return Files(entries, paths(entries, base.schema))
 
 
+def manifests(reader: Reader, base: State, predicate: Expression = ALWAYS) -> pa.Table:
+    """The manifests that `files` reads, as the manifest lists have them."""
+    scope, _ = conditions.split(predicate, base.schema.partitioning.names)
+    return manifest.prune_metas(manifest.read_metas(reader, base.document), base.schema, scope)
+
+
 def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
     """Whether every live file lies wholly inside or outside `scope`: always, for partitions are columns and stay."""
     return True

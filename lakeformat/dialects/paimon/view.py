@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeformat.codec.pruning import Bounds
 from lakeformat.dialects.dialect import Mirror, Published, TableView
@@ -18,7 +19,7 @@ from lakeformat.dialects.paimon import layout as layouts
 from lakeformat.dialects.paimon import mirror as mirrors
 from lakeformat.dialects.paimon import plan as plans
 from lakeformat.dialects.paimon import scan as scans
-from lakeformat.dialects.paimon.metadata import State
+from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER, State
 from lakeformat.dialects.paimon.scan import Files
 from lakeformat.model.operation import Operation, OperationKind
 from lakeformat.model.order import Sort
@@ -101,6 +102,17 @@ class PaimonView(TableView[State]):
 
     def files(self, predicate: Expression = ALWAYS) -> Files:
         return scans.files(self.reader, self.state, predicate)
+
+    def manifests(self, predicate: Expression = ALWAYS) -> pa.Table:
+        metas = scans.manifests(self.reader, self.state, predicate)
+        paths = [f"{MANIFEST_FOLDER}/{name}" for name in metas["_FILE_NAME"].to_pylist()]
+        count = pc.add(metas["_NUM_ADDED_FILES"], metas["_NUM_DELETED_FILES"])
+        return pa.table({"path": pa.array(paths, pa.string()), "size_bytes": metas["_FILE_SIZE"], "file_count": count})
+
+    def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
+        metas = scans.manifests(self.reader, self.state)
+        if len(metas) and self.state.schema.partitioning:
+            yield np.arange(len(metas)), manifest.partition_bounds(metas, self.state.schema)
 
     def bounds(self, files: Any, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
         return scans.bounds(self.reader, self.state, files, names)
