@@ -180,7 +180,9 @@ class Lake:
         if format != "iceberg" or self._catalog is None or not self._catalog.vends_credentials:
             table, declared = self._new(name, *declaration)
             return tables.create_with_rows(table, declared, data, id, snapshot_properties)
-        table = self.create_table(name, schema, format, partition_by, primary_key, properties, comment, "error", sort_by)
+        table = self.create_table(
+            name, schema, format, partition_by, primary_key, properties, comment, "error", sort_by
+        )
         try:
             return table.append(data, id=id, properties=snapshot_properties)
         except CommitUnknown:

@@ -62,7 +62,14 @@ def why(
         if manifests_read < len(manifests):
             gone = [row for row in manifests if row["left_out_by"] is not None][:limit]
             of_manifests = [
-                (row["path"].rpartition("/")[2], row["file_count"], Size(row["size_bytes"]), row["left_out_by"], row["bounds"]) for row in gone
+                (
+                    row["path"].rpartition("/")[2],
+                    row["file_count"],
+                    Size(row["size_bytes"]),
+                    row["left_out_by"],
+                    row["bounds"],
+                )
+                for row in gone
             ]
             parts += [Text(), grid(("manifest left out", "files", "size", "by", "because"), of_manifests)]
         return Group(*parts)

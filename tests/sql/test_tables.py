@@ -97,7 +97,9 @@ def test_create_table_as_select_is_one_commit_and_leaves_nothing_where_it_fails(
     assert (snapshot.operation_id, snapshot.properties["by"], snapshot.id) == ("made", "test", result.snapshot.id)
     if orders.format == "iceberg":
         assert len(table.inspect.metadata_log_entries()) == 0  # No metadata file came before the one with the rows.
-    assert column(lake.sql("CREATE TABLE shop.empty AS SELECT id FROM shop.orders WHERE id > 99"), "operation") == ["none"]
+    assert column(lake.sql("CREATE TABLE shop.empty AS SELECT id FROM shop.orders WHERE id > 99"), "operation") == [
+        "none"
+    ]
     assert rows(lake.table("shop.empty")) == []
 
 
@@ -144,13 +146,16 @@ def test_what_cannot_be_is_refused_by_name_and_place(lake, orders, text, said):
 def test_analyze_table_counts_distinct_values_where_the_format_keeps_them(lake, orders):
     text = "ANALYZE TABLE shop.orders COMPUTE STATISTICS"
     if orders.format == "paimon":
-        with pytest.raises(UnsupportedFeature, match="line 1, column 1: ANALYZE TABLE: .*statistics of Paimon tables"):
+        with pytest.raises(UnsupportedFeature, match=r"line 1, column 1: ANALYZE TABLE: .*statistics of Paimon tables"):
             lake.sql(text)
         return
     (path,) = column(lake.sql(f"{text} FOR COLUMNS DT, `id`"), "statistics_file")
     found = orders.inspect.statistics()
     assert set(found["path"].to_pylist()) == {path}
-    assert dict(zip(found["column"].to_pylist(), found["distinct_values"].to_pylist(), strict=True)) == {"dt": 3, "id": 5}
+    assert dict(zip(found["column"].to_pylist(), found["distinct_values"].to_pylist(), strict=True)) == {
+        "dt": 3,
+        "id": 5,
+    }
     for every in (text, f"{text} FOR ALL COLUMNS"):
         lake.sql(every)
         assert orders.inspect.statistics()["column"].to_pylist() == names(orders)
