@@ -22,6 +22,7 @@ from lakeformat.catalogs.catalog import Catalog, Found
 from lakeformat.catalogs.choose import open_catalog
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.codec.order import parse
+from lakeformat.creation import create_with_rows
 from lakeformat.dialects.dialect import Format
 from lakeformat.dialects.iceberg import metadata as iceberg
 from lakeformat.dialects.iceberg.dialect import Iceberg
@@ -179,7 +180,7 @@ class Lake:
         declaration = (schema, format, partition_by, primary_key, properties, comment, sort_by)
         if format != "iceberg" or self._catalog is None or not self._catalog.vends_credentials:
             table, declared = self._new(name, *declaration)
-            return tables.create_with_rows(table, declared, data, id, snapshot_properties)
+            return create_with_rows(table, declared, data, id, snapshot_properties)
         table = self.create_table(
             name, schema, format, partition_by, primary_key, properties, comment, "error", sort_by
         )

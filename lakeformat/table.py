@@ -35,18 +35,9 @@ from lakeformat.dialects.dialect import (
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
-from lakeformat.errors import (
-    AlreadyExists,
-    CommitUnknown,
-    Conflict,
-    InvalidInput,
-    LakeError,
-    NotFound,
-    UnsupportedFeature,
-)
+from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.inspect import Inspect
 from lakeformat.maintenance import compact, expire, mirror, relocate, sweep
-from lakeformat.maintenance.drop import drop
 from lakeformat.maintenance.relocate import Relocated
 from lakeformat.model import evolution
 from lakeformat.model import nanoseconds as fine
@@ -1146,43 +1137,6 @@ def create(table: Table, schema: Schema) -> None:
     store, format = table._store, table._format
     operation = Create(request=Request(id=str(uuid.uuid4())), schema=schema)
     commit(store, format.head(store), format, operation)
-
-
-def create_with_rows(
-    table: Table, schema: Schema, data: Any, id: str | None = None, properties: Mapping[str, str] | None = None
-) -> Snapshot | None:
-    """Make the table with its first rows, which are written before it is there. Raises `AlreadyExists`.
-
-    Where the format has one commit for both, they appear together; else the table comes first, and goes again if the commit of its
-    rows fails. No rows: an empty table, and no snapshot.
-    """
-    twin, _ = table.dry_run()
-    create(twin, schema)
-    view = twin._view()
-    request, _ = table._asked(view, id, properties)
-    added = table._write(view, data)
-    store, format = table._reach(view), table._format
-    try:
-        if added and format.creates_with_rows:
-            together = Create(request=replace(request, absent_until=0), schema=schema, added=added)
-            return commit(store, format.head(store), format, together, view.attempts())
-        create(table, schema)
-    except CommitUnknown:
-        raise
-    except LakeError:  # Nothing has landed, and no table's sweep would find the files.
-        discard(store, (each.path for each in added))
-        raise
-    if not added:
-        return None
-    try:
-        return table._commit(table._view(), Append(request=request, added=added), engine_for(data))
-    except CommitUnknown:
-        raise
-    except LakeError:
-        with suppress(LakeError):
-            if table._view().snapshot is None:  # Nobody else has written to it.
-                drop(table._store, format)
-        raise
 
 
 def _now_ms() -> int:

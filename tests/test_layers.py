@@ -22,7 +22,7 @@ LAYERS = [
     {"lakeformat.streaming"},
     {"lakeformat.alter", "lakeformat.inspect"},
     {"lakeformat.table"},
-    {"lakeformat.sql", "lakeformat.by_name"},
+    {"lakeformat.sql", "lakeformat.by_name", "lakeformat.creation"},
     {"lakeformat.lake"},
     {"lakeformat.opened"},
     {"lakeformat"},

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import AlreadyExists, CommitError, LakeError, NotFound, StoreError
+from lakeformat.creation import create_with_rows
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.model import evolution
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
-from lakeformat.table import Table, create, create_with_rows
+from lakeformat.table import Table, create
 from tests.simulation.failing import AT_ONCE, NthCallFails, Remembered, fail_each_call, faults, holding
 
 dialect = Paimon()

@@ -1,0 +1,54 @@
+"""A table that begins with rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from lakeformat.commit import commit, discard
+from lakeformat.engines.choose import engine_for
+from lakeformat.errors import CommitUnknown, LakeError
+from lakeformat.maintenance.drop import drop
+from lakeformat.model.operation import Append, Create
+from lakeformat.model.schema import Schema
+from lakeformat.model.snapshot import Snapshot
+from lakeformat.table import Table, create
+
+
+def create_with_rows(
+    table: Table, schema: Schema, data: Any, id: str | None = None, properties: Mapping[str, str] | None = None
+) -> Snapshot | None:
+    """Make the table with its first rows, which are written before it is there. Raises `AlreadyExists`.
+
+    Where the format has one commit for both, they appear together; else the table comes first, and goes again if the commit of its
+    rows fails. No rows: an empty table, and no snapshot.
+    """
+    twin, _ = table.dry_run()
+    create(twin, schema)
+    view = twin._view()
+    request, _ = table._asked(view, id, properties)
+    added = table._write(view, data)
+    store, format = table._reach(view), table._format
+    try:
+        if added and format.creates_with_rows:
+            together = Create(request=replace(request, absent_until=0), schema=schema, added=added)
+            return commit(store, format.head(store), format, together, view.attempts())
+        create(table, schema)
+    except CommitUnknown:
+        raise
+    except LakeError:  # Nothing has landed, and no table's sweep would find the files.
+        discard(store, (each.path for each in added))
+        raise
+    if not added:
+        return None
+    try:
+        return table._commit(table._view(), Append(request=request, added=added), engine_for(data))
+    except CommitUnknown:
+        raise
+    except LakeError:
+        with suppress(LakeError):
+            if table._view().snapshot is None:  # Nobody else has written to it.
+                drop(table._store, format)
+        raise
