@@ -401,6 +401,71 @@ def test_postponed_buckets_are_read_once_compacted_and_not_written(lake, tmp_pat
         t.upsert(arrow([row(1)]))
 
 
+# --- rows that expire -------------------------------------------------------------------------------------------------
+
+
+TOMORROW = datetime.datetime.now() + datetime.timedelta(days=1)
+UTC_TOMORROW = TOMORROW.astimezone(datetime.UTC)
+EXPIRING = {"record-level.expire-time": "2 d", "record-level.time-field": "at"}
+LONG_AGO = datetime.datetime(2001, 10, 1)
+
+
+def timed(lake, type, **properties):
+    schema = pa.schema([("id", pa.int64()), ("at", type), ("v", pa.string())])
+    return lake.create_table(
+        "d.timed", schema, format="paimon", primary_key=["id"], properties={"bucket": "1", **properties}
+    )
+
+
+def at(*rows, type):
+    schema = pa.schema([("id", pa.int64()), ("at", type), ("v", pa.string())])
+    return pa.table(dict(zip(schema.names, map(list, zip(*rows, strict=True)), strict=True)), schema)
+
+
+def living(table):
+    return {row["id"]: row["v"] for row in table.scan().to_arrow().to_pylist()}
+
+
+@pytest.mark.parametrize(
+    ("type", "old", "new"),
+    [
+        (pa.int32(), 10**9, int(UTC_TOMORROW.timestamp())),
+        (pa.int64(), 10**9, int(UTC_TOMORROW.timestamp())),
+        (pa.int64(), 10**12, int(UTC_TOMORROW.timestamp() * 1000)),
+        (pa.timestamp("us"), LONG_AGO, TOMORROW),
+        (pa.timestamp("us", "UTC"), LONG_AGO.replace(tzinfo=datetime.UTC), UTC_TOMORROW),
+    ],
+    ids=["seconds", "seconds in 64 bits", "milliseconds", "timestamp", "instant"],
+)
+def test_compaction_drops_rows_that_are_too_old(lake, type, old, new):
+    """Readers see them until then, as with Java; also those on the highest level, where nothing else would be done."""
+    t = timed(lake, type)
+    t.upsert(at((1, old, "old"), (2, new, "new"), (3, None, "none"), type=type))
+    t.compact(full=True)
+    t.alter().set_properties(EXPIRING).commit()
+    assert t.compact() is None
+    assert living(t) == {1: "old", 2: "new", 3: "none"}
+    t.compact(full=True)
+    assert living(t) == {2: "new", 3: "none"}
+    assert t.compact(full=True) is None
+    t.alter().rename_column("at", "since").commit()
+    assert t.inspect.options().to_pylist().count({"key": "record-level.time-field", "value": "since"}) == 1
+    with pytest.raises(InvalidInput, match=r"record-level\.time-field names 'since'"):
+        t.alter().drop_column("since").commit()
+
+
+@pytest.mark.parametrize("marked", ["true", "false"])
+def test_no_older_row_comes_to_light_where_the_newest_expires(lake, marked):
+    type, new = pa.int64(), int(UTC_TOMORROW.timestamp())
+    t = timed(lake, type, **EXPIRING, **{"deletion-vectors.enabled": marked})
+    t.upsert(at((1, new, "v"), (2, new, "v"), type=type))
+    t.compact(full=True)
+    t.upsert(at((1, 10**9, "late"), type=type))
+    assert living(t) == ({2: "v"} if marked == "true" else {1: "late", 2: "v"})
+    t.compact(full=True)
+    assert living(t) == {2: "v"}
+
+
 # --- delete, update, overwrite ----------------------------------------------------------------------------------------
 
 

@@ -385,6 +385,13 @@ WRONG = [
         "contradict",
     ),
     ("partial-update", {"fields.a.aggregate-function": "sum"}, "no sequence group"),
+    ("deduplicate", {"record-level.expire-time": "1 d"}, "needs record-level.time-field"),
+    (
+        "deduplicate",
+        {"record-level.expire-time": "1 d", "record-level.time-field": "z"},
+        "names 'z', which is no column",
+    ),
+    ("deduplicate", {"record-level.expire-time": "1 d", "record-level.time-field": "b"}, "'b', which is string"),
     ("partial-update", {"fields.q.sequence-group": "a"}, "names 'q'"),
     ("partial-update", {"fields.g.sequence-group": "a", "fields.b.sequence-group": "a"}, "two sequence groups"),
     ("partial-update", {"fields.g.sequence-group": "id"}, "in the primary key"),

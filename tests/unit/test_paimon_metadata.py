@@ -332,7 +332,7 @@ def test_time_travel_is_refused_by_the_options_of_then_and_by_those_of_today(tmp
     """An option may be set after a snapshot, or before it and be gone."""
     home, refused = (
         tmp_path / "d.db" / "t",
-        {"record-level.expire-time": "1 d"} if key else {"query-auth.enabled": "true"},
+        {"sequence.snapshot-ordering": "true"} if key else {"query-auth.enabled": "true"},
     )
     given = {"primary_key": ["id"], "properties": {"bucket": "1"}} if key else {}
     table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, **given)
@@ -390,7 +390,7 @@ def test_tables_that_a_write_would_break_are_read_and_not_written(table, home, k
     ("options", "says"),
     [
         ({"merge-engine": "newest"}, "merge engine 'newest'"),
-        ({"record-level.expire-time": "1 d"}, "expire"),
+        ({"sequence.snapshot-ordering": "true"}, "rows ordered by snapshot"),
     ],
 )
 def test_primary_key_tables_whose_rows_cannot_be_merged_are_refused_by_every_verb(table, home, options, says):

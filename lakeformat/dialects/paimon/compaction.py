@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -9,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import expression
 from lakeformat.dialects.paimon import manifest, metadata, options, scan
 from lakeformat.dialects.paimon.layout import layout
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.order import Sort
-from lakeformat.model.predicate import ALWAYS, Expression, bind, is_in
-from lakeformat.model.schema import Field, Schema
+from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, columns_of, ge, is_in, lt, or_
+from lakeformat.model.schema import Field, Kind, Scalar, Schema
 from lakeformat.model.work import (
     RETRACTS,
     SEQUENCE,
@@ -31,6 +33,8 @@ from lakeformat.storage.store import Reader
 
 _OPEN_COST = 4 << 20
 _IDLE_MINIMUM = 2
+_EPOCH = dt.datetime(1970, 1, 1)
+_MILLISECONDS = 10**12
 _RETRACTS = bind(is_in(VALUE_KIND.name, [int(kind) for kind in RETRACTS]), (VALUE_KIND,))
 
 
@@ -214,6 +218,9 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
     lost = scan.deleted_rows(reader, base, sections.files)
     enough = 0.0 if full else options.of(schema).compaction_delete_ratio_threshold
     worn = lost > enough * np.asarray(entries["_ROW_COUNT"])
+    expired = _expired(schema, now_ms, reader.root)
+    if full and expired is not None:
+        worn |= _holds(reader, base, sections.files, expired)
     worn_names = entries["_FILE_NAME"].filter(pa.array(worn)).combine_chunks()
     marked, first = options.of(schema).has_vectors, options.of(schema).keeps_first_row
     looks_up = first or options.of(schema).looks_up
@@ -250,12 +257,40 @@ def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms:
         elif producer == "full-compaction" and level == rules.levels - 1:
             known = level
         above = sections.files.take(higher)
-        for task in _unit(reader, base, part, into, drops, rules, known, worn_names):
+        gone = (_RETRACTS if expired is None else or_(_RETRACTS, expired)) if drops else None
+        for task in _unit(reader, base, part, into, gone, rules, known, worn_names):
             if task.read and marked:
                 task = _looking(reader, base, task, part, above)
             elif task.read and settles:
                 task = _settling(reader, base, task, part, above)
             result.append(task)
+    return result
+
+
+def _expired(schema: Schema, now_ms: int | None, where: str) -> Expression | None:
+    """Which rows are older than `record-level.expire-time`; a row without a time stays."""
+    expiry = metadata.row_expiry(schema, where)
+    if expiry is None or now_ms is None:
+        return None
+    field, seconds = expiry
+    since = max(now_ms // 1000 - seconds, 0)
+    match field.type:
+        case Scalar(Kind.INT):
+            found = lt(field.name, since)
+        case Scalar(Kind.BIGINT):  # Numbers as great as that are milliseconds.
+            found = or_(lt(field.name, since), and_(ge(field.name, _MILLISECONDS), lt(field.name, since * 1000)))
+        case _:
+            found = lt(field.name, _EPOCH + dt.timedelta(seconds=since))
+    return bind(found, schema.fields)
+
+
+def _holds(reader: Reader, base: State, found: Files, condition: Expression) -> np.ndarray:
+    """For each file, whether it may hold a row for which `condition` is true, by the bounds it has; without any, no."""
+    result = np.zeros(len(found), bool)
+    for rows, bounds in scan.bounds(reader, base, found, columns_of(condition)):
+        if all(name in bounds for name in columns_of(condition)):
+            known = np.logical_and.reduce([np.asarray(each.minimum.is_valid()) for each in bounds.values()])
+            result[rows] = known & np.asarray(expression.may_match(condition, bounds, len(rows)))
     return result
 
 
@@ -313,7 +348,7 @@ def _unit(
     base: State,
     sections: Sections,
     write: WriteTask,
-    drops: bool,
+    gone: Expression | None,
     rules: Rules,
     known: int | None,
     worn_names: pa.Array,
@@ -321,7 +356,7 @@ def _unit(
     """The sections of one bucket, in key order: neighbours are rewritten together, large files in between upgraded.
 
     With `known`, what becomes of the rows on levels from there on goes into the changelog, where there is one. Files of
-    `worn_names` are written anew wherever they are.
+    `worn_names` are written anew wherever they are. Rows for which `gone` is true are left out.
     """
     assert write.keyed is not None, write
     level, fields = write.keyed.level, (*base.schema.fields, SEQUENCE, VALUE_KIND)
@@ -348,7 +383,7 @@ def _unit(
                     continue
                 is_upgraded = True  # Unless a key is in it twice, which its reader sees: pypaimon wrote such files.
         read = scan.merges(reader, base, part, fields)
-        task = RewriteTask(tuple(read), write, delete_where=_RETRACTS if drops else None, upgrades=is_upgraded)
+        task = RewriteTask(tuple(read), write, delete_where=gone, upgrades=is_upgraded)
         if known is not None:
             task = replace(
                 task,

@@ -355,6 +355,7 @@ def check_options(schema: Schema, where: str) -> None:
         raise InvalidInput(f"{where}: bucket={buckets}; it must be -1 or at least 1")
     if schema.primary_key:
         _check_key(schema, keys, buckets, where)
+        row_expiry(schema, where)
     if buckets == -1 and options.of(schema).bucket_key:
         raise InvalidInput(f"{where}: bucket-key needs a fixed number of buckets: set bucket to 1 or more")
     if buckets > 0 and not keys:
@@ -381,6 +382,31 @@ def check_options(schema: Schema, where: str) -> None:
             if not _AVRO_NAME.fullmatch(each.name):
                 raise InvalidInput(f"{where}: column {each.name!r}: Avro's names are letters, digits and underscores")
     options.of(schema).compression()
+
+
+def row_expiry(schema: Schema, where: str) -> tuple[Field, int] | None:
+    """The column that says how old a row of a table with a primary key is, and the seconds after which compaction drops the row
+    (RecordLevelExpire); None where rows stay. Raises `InvalidInput`."""
+    given = options.of(schema)
+    expire_ms, name = given.record_level_expire_time, given.record_level_time_field
+    if expire_ms is None:
+        return None
+    if name is None:
+        raise InvalidInput(
+            f"{where}: record-level.expire-time needs record-level.time-field, the column that says how old a row is"
+        )
+    if name not in schema.names:
+        raise InvalidInput(
+            f"{where}: record-level.time-field names {name!r}, which is no column; there are {', '.join(schema.names)}"
+        )
+    found = schema.field(name)
+    match found.type:
+        case Scalar(Kind.INT | Kind.BIGINT | Kind.TIMESTAMP | Kind.TIMESTAMP_TZ):
+            return found, expire_ms // 1000
+    raise InvalidInput(
+        f"{where}: record-level.time-field names {name!r}, which is {found.type}; it takes INT (seconds), BIGINT (seconds or "
+        "milliseconds) or a timestamp"
+    )
 
 
 def bucket_key(schema: Schema) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ DOCUMENTED = Documented.of(
     parquet.page.size partial-update.ignore-delete partial-update.remove-record-on-delete
     partial-update.remove-record-on-sequence-group partition partition.default-name partition.expiration-max-num
     partition.expiration-strategy partition.expiration-time partition.legacy-name partition.timestamp-formatter
-    partition.timestamp-pattern primary-key query-auth.enabled record-level.expire-time row-tracking.enabled rowkind.field
+    partition.timestamp-pattern primary-key query-auth.enabled record-level.expire-time record-level.time-field row-tracking.enabled rowkind.field
     scan.fallback-branch sequence.field sequence.field.sort-order sequence.snapshot-ordering snapshot.clean-empty-directories
     snapshot.expire.limit snapshot.num-retained.max snapshot.num-retained.min snapshot.time-retained source.split.open-file-cost
     source.split.target-size target-file-size type vector-field write-only
@@ -99,7 +99,7 @@ DOCUMENTED = Documented.of(
     path pk-clustering-override postpone.batch-write-fixed-bucket postpone.batch-write-fixed-bucket.max-parallelism
     postpone.default-bucket-num precommit-compact read.allow.fullScan read.batch-size read.changelog
     read.shuffle-bucket-with-partition read.stream.maxBytesPerTrigger read.stream.maxFilesPerTrigger
-    read.stream.maxRowsPerTrigger read.stream.maxTriggerDelayMs read.stream.minRowsPerTrigger record-level.time-field
+    read.stream.maxRowsPerTrigger read.stream.maxTriggerDelayMs read.stream.minRowsPerTrigger
     requiredSparkConfsCheck.enabled row-tracking.partition-group-on-commit rowkind.field-ignore scalar-index.* scan.bounded
     scan.bounded.watermark scan.creation-time-millis scan.dedicated-split-generation scan.fallback-branch.read-fail-fast
     scan.fallback-delta-branch scan.fallback-snapshot-branch scan.file-creation-time-millis scan.ignore-corrupt-files
@@ -157,7 +157,6 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
 # Of tables with a primary key. What decides which row of a key counts must be known to readers too.
 _REFUSED_FOR_KEYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("sequence.snapshot-ordering", lambda v: _true(v), "rows ordered by snapshot"),
-    ("record-level.expire-time", lambda v: bool(v), "rows that expire by themselves"),
 )
 # Set once, when the table is made.
 _IMMUTABLE = {
@@ -172,7 +171,7 @@ _ARGUMENTS = {"primary-key": "primary_key=[...]", "partition": "partition_by=[..
 # Options whose value names columns.
 _OF_COLUMNS = {
     "bucket-key", "sequence.field", "rowkind.field", "partial-update.remove-record-on-sequence-group",
-    "changelog-producer.row-deduplicate-ignore-fields",
+    "changelog-producer.row-deduplicate-ignore-fields", "record-level.time-field",
 }  # fmt: skip
 
 

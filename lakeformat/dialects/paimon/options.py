@@ -268,6 +268,8 @@ class TableOptions:
     partition_expiration_strategy = Option("partition.expiration-strategy", _text, "values-time")
     partition_expiration_time = Option[int | None]("partition.expiration-time", duration, None)
     partition_legacy_name = Option("partition.legacy-name", boolean, True)
+    record_level_expire_time = Option[int | None]("record-level.expire-time", duration, None)
+    record_level_time_field = Option[str | None]("record-level.time-field", _text, None)
     rowkind_field = Option[tuple[str, ...]]("rowkind.field", names, ())
     scan_fallback_branch = Option("scan.fallback-branch", _word, "")
     sequence_field = Option[tuple[str, ...]]("sequence.field", names, ())
