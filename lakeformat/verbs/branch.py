@@ -15,7 +15,7 @@ from lakeformat.storage.store import Store
 def create(store: Store, view: BranchFolders, name: str, tag: str | None) -> None:
     """Begin the branch `name` at what `view` is; `tag`: the one that it is the view of. Raises `AlreadyExists`.
 
-    The schemas come last: without them there is no branch, and what is cut short can be asked for again.
+    The first schema comes last: without it there is no branch, and what is cut short can be asked for again.
     """
     begins_at, schemas = view.begin_branch(name, tag)
     made = [path for path, data in begins_at.items() if store.create(path, data)]

@@ -28,9 +28,11 @@ from lakeformat.storage.swapped import Swapped
 
 
 def names(reader: Reader) -> list[str]:
-    """The names of all other branches, sorted; one without a schema is not there yet, or not any more."""
+    """The names of all other branches, sorted; one without the table's first schema is not there yet, or not any more."""
     prefix = f"{BRANCH_FOLDER}/branch-"
-    there = [each for each in metadata.branches(reader) if reader.names(f"{each}{SCHEMA_FOLDER}")]
+    folders = metadata.branches(reader)
+    first = min(metadata.schema_ids(reader) if folders else (), default=0)
+    there = [each for each in folders if reader.exists(f"{each}{metadata.schema_path(first)}")]
     return sorted(folder[len(prefix) : -1] for folder in there)
 
 
@@ -45,8 +47,8 @@ def require(reader: Reader, base: State, name: str | None) -> State:
 
 
 def begin(reader: Reader, base: State, name: str, tag: str | None) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """(the snapshot that a branch begins at, where `base` has one, and its tag; the schemas up to that of `base`, the newest first:
-    until that is there, so is no branch).
+    """(the snapshot that a branch begins at, where `base` has one, and its tag; the schemas up to that of `base`, the oldest last:
+    with that the branch is there, and whole).
 
     Raises `AlreadyExists`; but a branch that was begun with these files and not finished is begun again.
     """
@@ -75,7 +77,7 @@ def require_free(reader: Reader, name: str, files: Mapping[str, bytes]) -> bool:
 
 
 def end(reader: Reader, base: State, name: str) -> Expiry:
-    """The files of a branch, its schemas first: from then on it is not there, and what else is left of it can be asked for again. Data
+    """The files of a branch, its first schema first: from then on it is not there, and what else is left of it can be asked for again. Data
     and manifests that only it reached are left to the sweep. Raises `NotFound`."""
     if name == MAIN:
         raise InvalidInput(f"{reader.root}: {MAIN!r} is the table itself and stays")
@@ -89,8 +91,8 @@ def end(reader: Reader, base: State, name: str) -> Expiry:
         raise NotFound(f"{reader.root}: no branch {name!r}; there are: {', '.join([*names(reader), MAIN])}")
     schemas = {path for path in files if path.startswith(f"{folder}/{SCHEMA_FOLDER}/")}
     folders = {path.rpartition("/")[0] for path in files} | {folder}
-    newest_last = tuple(sorted(schemas, key=lambda path: (len(path), path)))
-    return Expiry((), (newest_last, tuple(sorted({*files} - schemas))), folders=tuple(sorted(folders)))
+    first = tuple(sorted(schemas, key=lambda path: (len(path), path))[:1])
+    return Expiry((), (first, tuple(sorted({*files} - {*first}))), folders=tuple(sorted(folders)))
 
 
 def forward(reader: Reader, base: State, to: str) -> tuple[dict[str, bytes], Plan | None]:
