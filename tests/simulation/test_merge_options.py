@@ -182,6 +182,8 @@ def cases(draw: Any) -> Case:
         options["force-lookup"] = "true"
     if draw(st.booleans()):
         options["data-file.thin-mode"] = "true"
+    if "-U" in kinds and draw(st.booleans()):
+        options["ignore-update-before"] = "true"
     return Case(
         MergeSpec(
             ("id",),
@@ -315,6 +317,8 @@ class World:
             values = {name: row.get(name) for name in (*self.case.key, *self.case.columns)}
             values |= {"k": row["kind"]} if self.case.kind_column else {}
             given.append(values | {"_SEQUENCE_NUMBER": self.numbers, "_VALUE_KIND": KINDS.index(row["kind"])})
+        if "ignore-update-before" in self.case.options:
+            given = [row for row in given if row["_VALUE_KIND"] != KINDS.index("-U")]
         self.history += given
         given = [r for r in given if not (self.case.spec.ignore_delete and r["_VALUE_KIND"] in (1, 3))]
         buffered = self.merged(given)
