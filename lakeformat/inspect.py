@@ -51,7 +51,8 @@ class Inspect:
         return self._table("partitions", small_file_bytes)
 
     def tags(self) -> pa.Table:
-        """A row a tag: `tag_name`, `snapshot_id`, `schema_id`, `commit_time`, `record_count`, `retained_ms` (null: for ever)."""
+        """A row a tag: `tag_name`, `snapshot_id`, `schema_id`, `commit_time`, `record_count`, `retained_ms` (null: for ever);
+        of Paimon also `create_time` (null where the tag does not record it)."""
         return self._table("tags")
 
     def branches(self) -> pa.Table:

@@ -680,11 +680,15 @@ class Table:
         return expire.expire(self._reach(view), self._format, retention, now_ms, keep_from, known)
 
     def expire_partitions(
-        self, *, id: str | None = None, properties: Mapping[str, str] | None = None
+        self,
+        *,
+        options: Mapping[str, str] | None = None,
+        id: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Drop the partitions whose time is over by the table's options; None when there is none."""
+        """Drop the partitions whose time is over by the table's options, and `options` over them; None when there is none."""
         view = self._view()
-        scope = view.expired_partitions(_now_ms()) if isinstance(view, Upkept) else None
+        scope = view.expired_partitions(_now_ms(), options or {}) if isinstance(view, Upkept) else None
         if scope is None:
             return None
         request, landed = self._asked(view, id, properties)

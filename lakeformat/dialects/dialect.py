@@ -362,8 +362,8 @@ class Upkept(Protocol):
         others do that, or nothing goes."""
         ...
 
-    def expired_partitions(self, now_ms: int) -> Expression | None:
-        """The partitions whose own time is over, as a scope; None when there is none."""
+    def expired_partitions(self, now_ms: int, options: Mapping[str, str] = ...) -> Expression | None:
+        """The partitions whose own time is over by the table's options and these over them, as a scope; None when there is none."""
         ...
 
     def replaced_history(self, version: int) -> Expiry:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from lakeformat import arguments
 from lakeformat.errors import NotFound
 from lakeformat.model.predicate import ALWAYS, Expression, coerce, or_, partition_equals, resolve
 from lakeformat.model.snapshot import Snapshot
@@ -62,7 +63,10 @@ class Call:
 
     def no_options(self, ignored: tuple[str, ...] = ()) -> None:
         """Refuse options that nothing is done with."""
-        if left := self.options(ignored):
+        self.refuse_options(self.options(ignored))
+
+    def refuse_options(self, left: Mapping[str, Any]) -> None:
+        if left:
             raise self.context.script.unsupported(
                 self.offset, f"{self.name}: option {next(iter(left))!r} is not supported; set it on the table"
             )
@@ -286,10 +290,17 @@ def _outer_split(given: str) -> list[str]:
     return [each.strip() for each in found]
 
 
-def _expired(call: Call, last: Any, older: Any) -> Result:
+def _expired(call: Call, last: Any, older: Any, at_once: Any = None) -> Result:
+    """`at_once`: how many snapshots may go, the oldest first."""
     table = call.table()
     call.close(("max_concurrent_deletes", "stream_results"))
-    found = table.expire_snapshots(retain_last=last, older_than=None if older is None else _moment(older))
+    keep_from = None
+    if at_once is not None:
+        if not str(at_once).isdigit():
+            raise call.context.script.invalid(call.offset, f"{call.name}: {at_once!r} is no number of snapshots")
+        keep_from = next((each.id + int(at_once) for each in table.snapshots()), None)
+    limit = None if older is None else _moment(older)
+    found = table.expire_snapshots(retain_last=last, older_than=limit, keep_from=keep_from)
     return _ok(expired_snapshots=len(found.snapshots), deleted_files=sum(len(wave) for wave in found.waves))
 
 
@@ -299,10 +310,12 @@ def _expire_iceberg(call: Call) -> Result:
 
 def _expire_paimon(call: Call) -> Result:
     most, least, older = call.take("retain_max"), call.take("retain_min"), call.take("older_than")
-    call.no_options()
+    options = call.options()
+    at_once = options.pop("snapshot.expire.limit", call.take("max_deletes"))
+    call.refuse_options(options)
     if most is not None and least is not None and most != least:
         raise call.context.script.unsupported(call.offset, f"{call.name}: say retain_max or retain_min, not both")
-    return _expired(call, most if most is not None else least, older)
+    return _expired(call, most if most is not None else least, older, at_once)
 
 
 def _orphans(call: Call) -> Result:
@@ -626,10 +639,43 @@ def _ancestors(call: Call) -> Result:
     )
 
 
+def _expire_tags(call: Call) -> Result:
+    """Tags whose own time is over, and with `older_than` those that were made before."""
+    table, older = call.table(), call.take("older_than")
+    call.close()
+    now = dt.datetime.now(dt.UTC)
+    limit = None if older is None else dt.datetime.fromtimestamp(arguments.epoch_ms(_moment(older)) / 1000, dt.UTC)
+    tags = [row for row in table.inspect.tags().to_pylist() if row.get("create_time") is not None]
+    over = [
+        row["tag_name"]
+        for row in tags
+        if (limit is not None and row["create_time"] < limit)
+        or (row["retained_ms"] is not None and row["create_time"] + dt.timedelta(milliseconds=row["retained_ms"]) < now)
+    ]
+    for name in over:
+        table.delete_tag(name)
+    return told({"expired_tags": pa.string()}, [(name,) for name in over])
+
+
 def _expire_partitions(call: Call) -> Result:
     table = call.table()
-    call.close(("max_expires",))
-    return metrics(table.expire_partitions(**call.context.verb))
+    options = call.options()
+    for argument, option in _OF_PARTITION_EXPIRY.items():
+        if (value := call.take(argument)) is not None:
+            options[option] = str(value)
+    known = [*_OF_PARTITION_EXPIRY.values()]
+    call.refuse_options({name: value for name, value in options.items() if name not in known})
+    call.close()
+    return metrics(table.expire_partitions(options=options, **call.context.verb))
+
+
+_OF_PARTITION_EXPIRY = {
+    "expiration_time": "partition.expiration-time",
+    "timestamp_formatter": "partition.timestamp-formatter",
+    "timestamp_pattern": "partition.timestamp-pattern",
+    "expire_strategy": "partition.expiration-strategy",
+    "max_expires": "partition.expiration-max-num",
+}
 
 
 def _drop_consumer(call: Call) -> Result:
@@ -728,6 +774,7 @@ _PAIMON: Mapping[str, Procedure] = {
         ),
         _expire_partitions,
     ),
+    "expire_tags": Procedure(("table", "older_than"), _expire_tags),
     "create_tag": Procedure(("table", "tag", "snapshot", "time_retained"), _create_tag),
     "create_tag_from_timestamp": Procedure(("table", "tag", "timestamp", "time_retained"), _tag_from_timestamp),
     "rename_tag": Procedure(("table", "tag", "target_tag"), _rename_tag),

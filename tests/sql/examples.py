@@ -20,8 +20,9 @@ class Example:
 class Group:
     page: str
     examples: tuple[Example, ...]
-    setup: tuple[str, ...] = ()
+    setup: tuple[Any, ...] = ()  # Statements, or functions of the lake.
     format: str = "iceberg"
+    catalog: str | None = "sql"
 
 
 def runs(sql, gives=None, then=None):
@@ -32,8 +33,9 @@ def refused(sql, said):
     return Example(" ".join(sql.split()), refused=said)
 
 
-def group(page, *examples, setup=(), format="iceberg"):
-    return Group(page, examples, (setup,) if isinstance(setup, str) else tuple(setup), format)
+def group(page, *examples, setup=(), format="iceberg", catalog=None):
+    setup = (setup,) if isinstance(setup, str) else tuple(setup)
+    return Group(page, examples, setup, format, catalog or ("sql" if format == "iceberg" else None))
 
 
 COLUMNS = "SHOW COLUMNS IN db.sample"
@@ -50,6 +52,8 @@ def columns(*names):
     return [(name,) for name in sorted(names)]
 
 
+STAGED = ("CREATE TABLE my_table (id bigint) USING iceberg TBLPROPERTIES ('write.wap.enabled'='true')", "SET spark.wap.id = wap_id_1; INSERT INTO my_table VALUES (1)",
+          "SET spark.wap.id = wap_id_2; INSERT INTO my_table VALUES (2)", "RESET spark.wap.id")  # fmt: skip
 ALL = columns("id", "data", "category", "ts")
 TWO = "CREATE TABLE db.table (id int, data string) USING iceberg"
 
@@ -231,12 +235,13 @@ ICEBERG = (
           runs("CREATE TABLE prod.db.sample (id bigint, data string, category string, ts timestamp) USING iceberg PARTITIONED BY (days(ts), category)"),
           runs("INSERT INTO prod.db.sample SELECT id, data, category, ts FROM another_table", [(1,)], "SELECT id FROM db.sample")),
     group(CALLS,
-          refused("CALL catalog_name.system.cherrypick_snapshot('my_table', 1)", "no snapshot 1"),
-          refused("CALL catalog_name.system.cherrypick_snapshot(snapshot_id => 1, table => 'my_table')", "no snapshot 1"),
+          runs("CALL catalog_name.system.cherrypick_snapshot('my_table', {staged})", [(1,)], "SELECT id FROM my_table"),
+          runs("CALL catalog_name.system.cherrypick_snapshot(snapshot_id => {staged_next}, table => 'my_table')", [(1,), (2,)], "SELECT id FROM my_table"),
+          setup=STAGED),
+    group(CALLS,
           runs("CALL catalog_name.system.publish_changes('my_table', 'wap_id_1')", [(1,)], "SELECT id FROM my_table"),
           runs("CALL catalog_name.system.publish_changes(wap_id => 'wap_id_2', table => 'my_table')", [(1,), (2,)], "SELECT id FROM my_table"),
-          setup=("CREATE TABLE my_table (id bigint) USING iceberg TBLPROPERTIES ('write.wap.enabled'='true')", "SET spark.wap.id = wap_id_1; INSERT INTO my_table VALUES (1)",
-                 "SET spark.wap.id = wap_id_2; INSERT INTO my_table VALUES (2)", "RESET spark.wap.id")),
+          setup=STAGED),
     group(CALLS,
           runs("CALL catalog_name.system.rollback_to_snapshot('db.sample', {first})", 1),
           runs("CALL catalog_name.system.set_current_snapshot(table => 'db.sample', ref => 's1')", 1),
@@ -290,6 +295,13 @@ T = (
     "INSERT INTO T VALUES (1, 'a', 0)",
     "INSERT INTO T VALUES (2, 'b', 1)",
 )
+
+
+def marked(lake):
+    """T's second row, by a stream that sets a watermark."""
+    lake.table("default.T").append({"k": [2], "v": ["b"], "p": [1]}, watermark=1678883047356)
+
+
 NESTED = "CREATE TABLE my_table (k INT, v STRUCT<f1: STRING, f2: INT>, w ARRAY<STRUCT<f1: STRING, f2: INT>>, x MAP<INT, STRUCT<f1: STRING, f2: INT>>)"
 KEYED = "CREATE TABLE {0} (a INT, b INT, c STRING) TBLPROPERTIES ('primary-key' = 'a')"
 TAGS = "SELECT tag_name, snapshot_id FROM T.tags"
@@ -312,7 +324,9 @@ PAIMON = (
           runs(f"CREATE TABLE my_table_pk ({FIVE}) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id'); CREATE TABLE my_table_pk_as TBLPROPERTIES ('primary-key' = 'dt') AS SELECT * FROM my_table_pk", [("Primary Key", "dt", None)], "DESCRIBE EXTENDED my_table_pk_as"),
           runs(f"CREATE TABLE my_table_all ({FIVE}) PARTITIONED BY (dt, hh) TBLPROPERTIES ('primary-key' = 'dt,hh,user_id'); CREATE TABLE my_table_all_as PARTITIONED BY (dt) TBLPROPERTIES ('primary-key' = 'dt,hh') AS SELECT * FROM my_table_all",
                [("Primary Key", "dt, hh", None)], "DESCRIBE EXTENDED my_table_all_as"),
-          refused("CREATE VIEW v1 AS SELECT * FROM my_table", "CREATE VIEW"), refused("CREATE OR REPLACE VIEW v1 AS SELECT * FROM my_table", "CREATE VIEW"), refused("DROP VIEW v1", "DROP VIEW"), format="paimon"),
+          format="paimon"),
+    group(DDL, runs("CREATE VIEW v1 AS SELECT * FROM my_table", [(1,)], "SELECT * FROM v1"), runs("CREATE OR REPLACE VIEW v1 AS SELECT * FROM my_table", [(1,)], "SELECT * FROM v1"), runs("DROP VIEW v1", [], "SHOW VIEWS"),
+          setup=("CREATE TABLE my_table (id INT)", "INSERT INTO my_table VALUES (1)"), format="paimon", catalog="sql"),
     group(DDL,
           runs("ALTER TABLE T CREATE TAG `TAG-1`", [("TAG-1", 2)], TAGS),
           runs("ALTER TABLE T CREATE TAG IF NOT EXISTS `TAG-1`"),
@@ -327,8 +341,8 @@ PAIMON = (
           runs("ALTER TABLE T RENAME TAG `TAG-4` TO `TAG-2`", [("TAG-2", 2), ("TAG-5", 2)], TAGS), setup=T, format="paimon"),
     group(QUERY,
           runs("SELECT * FROM t VERSION AS OF 1", [(1, "a", 0)]), runs("SELECT * FROM t TIMESTAMP AS OF '{between}'", [(1, "a", 0)]), runs("SELECT k FROM t TIMESTAMP AS OF {seconds}", [(1,), (2,)]),
-          runs("SELECT * FROM t VERSION AS OF 'my-tag'", [(1, "a", 0)]), refused("SELECT * FROM t VERSION AS OF 'watermark-1678883047356'", "no snapshot with a watermark"),
-          runs("SELECT * FROM paimon_incremental_query('t', 1, 2)", [(2, "b", 1)]), setup=(*T, "ALTER TABLE t CREATE TAG `my-tag` AS OF VERSION 1"), format="paimon"),
+          runs("SELECT * FROM t VERSION AS OF 'my-tag'", [(1, "a", 0)]), runs("SELECT * FROM t VERSION AS OF 'watermark-1678883047356'", [(1, "a", 0), (2, "b", 1)]),
+          runs("SELECT * FROM paimon_incremental_query('t', 1, 2)", [(2, "b", 1)]), setup=(*T[:2], marked, "ALTER TABLE t CREATE TAG `my-tag` AS OF VERSION 1"), format="paimon"),
     group(QUERY,
           runs("CREATE TABLE orders (catalog_id BIGINT, order_id BIGINT, amount INT) TBLPROPERTIES ('primary-key' = 'catalog_id,order_id'); INSERT INTO orders VALUES (1025, 29495, 1), (1025, 2100, 2), (1, 29495, 3)"),
           runs("SELECT amount FROM orders WHERE catalog_id=1025", [(1,), (2,)]), runs("SELECT amount FROM orders WHERE catalog_id=1025 AND order_id=29495", [(1,)]),
@@ -378,15 +392,14 @@ PAIMON = (
     group(CALLS,
           runs("CALL sys.compact(table => 'T', partitions => 'p=0;p=1', order_strategy => 'zorder', order_by => 'k,v')", 1), runs("CALL sys.compact(table => 'T', where => 'p>0 and p<3', order_strategy => 'zorder', order_by => 'k,v')", 1),
           runs("CALL sys.compact(table => 'T', where => 'p>10', order_strategy => 'zorder', order_by => 'k,v', options => 'sink.parallelism=4')", 1), runs("CALL sys.compact(table => 'T', partition_idle_time => '60s')", 1), runs("CALL sys.compact(table => 'T', compact_strategy => 'minor')", 1),
-          refused("CALL sys.compact_manifest(`table` => 'default.T')", "merged by its commits"), runs("CALL sys.expire_snapshots(table => 'default.T', retain_max => 10)", 1), refused("CALL sys.expire_snapshots(table => 'default.T', retain_max => 10, options => 'snapshot.expire.limit=1')", "option 'snapshot.expire.limit' is not supported"),
-          refused("CALL sys.expire_partitions(table => 'default.T', expiration_time => '1 d', timestamp_formatter => 'yyyy-MM-dd', timestamp_pattern => '$dt', expire_strategy => 'values-time')", "expiration_time => ...): not supported"),
+          refused("CALL sys.compact_manifest(`table` => 'default.T')", "merged by its commits"), runs("CALL sys.expire_snapshots(table => 'default.T', retain_max => 10)", 1), runs("CALL sys.expire_snapshots(table => 'default.T', retain_max => 10, options => 'snapshot.expire.limit=1')", 1),
           runs("CALL sys.create_tag(table => 'default.T', tag => 'my_tag', snapshot => 1, time_retained => '1 d')", [("my_tag", 1)], TAGS), runs("CALL sys.create_tag(table => 'default.T', tag => 'tag1')", 2, TAGS),
           runs("CALL sys.create_tag_from_timestamp(`table` => 'default.T', `tag` => 'early', `timestamp` => 1724404318750, time_retained => '1 d')", [("early", 1)], TAGS + " WHERE tag_name = 'early'"),
           runs("CALL sys.rename_tag(table => 'default.T', tag => 'tag1', target_tag => 'tag2')", [("early",), ("my_tag",), ("tag2",)], "SELECT tag_name FROM T.tags"), runs("CALL sys.replace_tag(table => 'default.T', tag => 'tag2', snapshot => 2, time_retained => '1 d')", [("tag2", 2)], TAGS + " WHERE tag_name = 'tag2'"),
-          runs("CALL sys.delete_tag(table => 'default.T', tag => 'early')", 2, TAGS), refused("CALL sys.expire_tags(table => 'default.T', older_than => '2024-09-06 11:00:00')", "known are"),
+          runs("CALL sys.delete_tag(table => 'default.T', tag => 'early')", 2, TAGS), runs("CALL sys.expire_tags(table => 'default.T', older_than => '2024-09-06 11:00:00')", 0),
           refused("CALL sys.trigger_tag_automatic_creation(table => 'default.T')", "known are"),
           runs("CALL sys.rollback(table => 'default.T', tag => 'tag2')", [(1,), (2,)], "SELECT k FROM T"), runs("CALL sys.rollback(table => 'default.T', snapshot => 2)", [(1,), (2,)], "SELECT k FROM T"), runs("CALL sys.rollback(table => 'default.T', version => 'my_tag')", [(1,)], "SELECT k FROM T"),
-          runs("CALL sys.rollback(table => 'default.T', version => 1)", [(1,)], "SELECT k FROM T"), runs("CALL sys.rollback_to_timestamp(table => 'default.T', timestamp => {now})", 1), refused("CALL sys.rollback_to_watermark(table => 'default.T', watermark => 1730292023000)", "no snapshot has a watermark"),
+          runs("CALL sys.rollback(table => 'default.T', version => 1)", [(1,)], "SELECT k FROM T"), runs("CALL sys.rollback_to_timestamp(table => 'default.T', timestamp => {now})", 1), runs("CALL sys.rollback_to_watermark(table => 'default.T', watermark => 1730292023000)", [(1,)], "SELECT k FROM T"),
           refused("CALL sys.purge_files(table => 'default.T')", "known are"), refused("CALL sys.migrate_database(source_type => 'hive', database => 'db01', options => 'file.format=parquet')", "known are"), refused("CALL sys.migrate_table(source_type => 'hive', table => 'default.T', options => 'file.format=parquet')", "known are"),
           runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00')", 0), runs("CALL sys.remove_orphan_files(table => 'default.*', older_than => '2023-10-31 12:00:00')", 0), runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true)", 0),
           runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true, parallelism => '5')", 0), runs("CALL sys.remove_orphan_files(table => 'default.T', older_than => '2023-10-31 12:00:00', dry_run => true, parallelism => '5', mode => 'local')", 0),
@@ -397,7 +410,10 @@ PAIMON = (
           runs("CALL sys.clear_consumers(table => 'default.T', includingConsumers => 'myid.*')", 1), runs("CALL sys.clear_consumers(table => 'default.T', includingConsumers => '', excludingConsumers => 'myid1.*')", 1), runs("CALL sys.clear_consumers(table => 'default.T', includingConsumers => 'myid.*', excludingConsumers => 'myid1.*')", 1),
           refused("CALL sys.mark_partition_done(table => 'default.T', partitions => 'p=0')", "known are"), refused("CALL sys.mark_partition_done(table => 'default.T', partitions => 'p=0;p=1')", "known are"),
           *(refused(f"CALL sys.alter_view_dialect({each})", "known are") for each in ("'v', 'add', 'spark', 'query'", "`view` => 'v', `action` => 'add', `query` => 'query'", "'v', 'update', 'spark', 'query'", "`view` => 'v', `action` => 'update', `query` => 'query'", "'v', 'drop', 'spark'", "`view` => 'v', `action` => 'drop'")),
-          refused("CALL sys.create_function('f', '[]', '[]', true, 'comment', 'k1=v1')", "known are"), refused("CALL sys.alter_function('f', '{}')", "known are"), refused("CALL sys.drop_function('f')", "known are"), setup=T, format="paimon"),
+          refused("CALL sys.create_function('f', '[]', '[]', true, 'comment', 'k1=v1')", "known are"), refused("CALL sys.alter_function('f', '{}')", "known are"), refused("CALL sys.drop_function('f')", "known are"), setup=(*T[:2], marked), format="paimon"),
+    group(CALLS,
+          runs("CALL sys.expire_partitions(table => 'default.T', expiration_time => '1 d', timestamp_formatter => 'yyyy-MM-dd', timestamp_pattern => '$dt', expire_strategy => 'values-time')", [(2, "2999-01-01")], "SELECT * FROM T"),
+          setup=("CREATE TABLE T (k INT, dt STRING) PARTITIONED BY (dt)", "INSERT INTO T VALUES (1, '2020-01-01'), (2, '2999-01-01')"), format="paimon"),
 )  # fmt: skip
 
 GROUPS = (*ICEBERG, *PAIMON)

@@ -25,7 +25,7 @@ def told(result):
 @pytest.mark.parametrize("place", range(len(GROUPS)), ids=lambda i: f"{GROUPS[i].page}-{i}")
 def test_examples_of_the_connectors_pages(tmp_path, place):
     group = GROUPS[place]
-    lake = Lake(tmp_path / "w", **({"catalog": "sql"} if group.format == "iceberg" else {}))
+    lake = Lake(tmp_path / "w", catalog=group.catalog)
     for name in ("prod", "paimon", "catalog_name", "spark_catalog", "hive_prod"):
         lake.sql(f"CREATE CATALOG {name} WITH ('type' = '{group.format}', 'warehouse' = '{tmp_path / 'w'}')")
     lake.sql("CREATE DATABASE default; CREATE DATABASE db; CREATE DATABASE my_database")
@@ -45,7 +45,7 @@ def test_examples_of_the_connectors_pages(tmp_path, place):
         return lake.sql(text, **frames)
 
     for each in group.setup:
-        run(each)
+        each(lake) if callable(each) else run(each)
         names = [name for name in ("db.sample", "db.table", "db.tbl", "default.T") if lake.exists(name)]
         snapshots = lake.table(names[0]).snapshots() if names else []
         if len(snapshots) == 1 and "first" not in known:
@@ -61,6 +61,10 @@ def test_examples_of_the_connectors_pages(tmp_path, place):
         if "{metadata}" in example.sql:
             log = lake.sql("SELECT file FROM db.sample.metadata_log_entries").to_arrow()["file"]
             known["metadata"] = log[-1].as_py()
+        if "{staged" in example.sql and "staged" not in known:
+            shown = "SELECT snapshot_id FROM my_table.snapshots WHERE summary['wap.id'] = 'wap_id_{}'"
+            for key, number in (("staged", 1), ("staged_next", 2)):
+                known[key] = lake.sql(shown.replace("{}", str(number))).to_arrow()[0][0].as_py()
         if example.refused is not None:
             with pytest.raises((UnsupportedFeature, InvalidInput, NotFound)) as error:
                 run(example.sql)

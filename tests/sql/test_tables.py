@@ -165,6 +165,28 @@ def test_analyze_table_counts_distinct_values_where_the_format_keeps_them(lake, 
         lake.sql(f"{text} FOR COLUMNS nope")
 
 
+def test_tags_and_snapshots_expire_as_procedures_ask(lake, orders):
+    if orders.format == "iceberg":
+        return
+    for number in (1, 2, 3):
+        orders.append({"id": [number], "dt": ["05-09"]})
+    orders.create_tag("kept")
+    orders.create_tag("long", 1, retain=dt.timedelta(days=9))
+    assert column(lake.sql("CALL sys.expire_tags('shop.orders')"), "expired_tags") == []
+    tomorrow = (dt.datetime.now() + dt.timedelta(days=2)).isoformat(" ")
+    assert column(lake.sql(f"CALL sys.expire_tags('shop.orders', '{tomorrow}')"), "expired_tags") == ["kept", "long"]
+    assert orders.inspect.tags()["tag_name"].to_pylist() == []
+    call = "CALL sys.expire_snapshots('shop.orders', retain_max => 1"
+    assert column(lake.sql(f"{call}, options => 'snapshot.expire.limit=2')"), "expired_snapshots") == [2]
+    assert column(lake.sql(f"{call}, max_deletes => 1)"), "expired_snapshots") == [1]
+    with pytest.raises(UnsupportedFeature, match="option 'nope' is not supported"):
+        lake.sql(f"{call}, options => 'nope=1')")
+    with pytest.raises(InvalidInput, match="'all' is no number of snapshots"):
+        lake.sql(f"{call}, max_deletes => 'all')")
+    with pytest.raises(UnsupportedFeature, match=r"option 'sink\.parallelism' is not supported"):
+        lake.sql("CALL sys.expire_partitions('shop.orders', options => 'sink.parallelism=1')")
+
+
 def test_databases_come_and_go(lake, orders):
     lake.sql("CREATE DATABASE IF NOT EXISTS web")
     lake.sql("USE web")

@@ -131,7 +131,10 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
 def tags(reader: Reader, base: State) -> pa.Table:
     """One row a tag, by name."""
     rows = [
-        [name, d["id"], d["schemaId"], d["timeMillis"], d.get("totalRecordCount"), _retained(d)]
+        [
+            *(name, d["id"], d["schemaId"], d["timeMillis"], d.get("totalRecordCount"), _retained(d)),
+            metadata.tag_created_ms(reader, name, d),
+        ]
         for name, d in sorted(metadata.tags(reader).items())
     ]
     return _table(
@@ -144,6 +147,7 @@ def tags(reader: Reader, base: State) -> pa.Table:
                 ("commit_time", _TIME),
                 ("record_count", pa.int64()),
                 ("retained_ms", pa.int64()),
+                ("create_time", _TIME),
             ]
         ),
     )

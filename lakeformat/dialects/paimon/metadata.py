@@ -723,15 +723,22 @@ def expired_tags(reader: Reader, base: State, now_ms: int) -> list[str]:
     """Tags whose own time is over."""
     over = []
     for name, document in tags(reader).items():
-        created, retained = document.get("tagCreateTime"), document.get("tagTimeRetained")
-        if created is not None and retained is not None:
-            try:
-                moment = datetime.datetime(*created[:6], *(n // 1000 for n in created[6:]))
-            except (TypeError, ValueError) as error:
-                raise CorruptFile(f"{reader.root}/{tag_path(name)}: tagCreateTime is {created!r} ({error})") from error
-            if epoch_ms(calendar.timegm(moment.timetuple()) * 1000) + retained * 1000 < now_ms:
-                over.append(name)
+        created, retained = tag_created_ms(reader, name, document), document.get("tagTimeRetained")
+        if created is not None and retained is not None and created + retained * 1000 < now_ms:
+            over.append(name)
     return sorted(over)
+
+
+def tag_created_ms(reader: Reader, name: str, document: Mapping[str, Any]) -> int | None:
+    """When a tag was made, in milliseconds since 1970 and whole seconds; None where its file does not record it."""
+    created = document.get("tagCreateTime")
+    if created is None:
+        return None
+    try:
+        moment = datetime.datetime(*created[:6], *(n // 1000 for n in created[6:]))
+    except (TypeError, ValueError) as error:
+        raise CorruptFile(f"{reader.root}/{tag_path(name)}: tagCreateTime is {created!r} ({error})") from error
+    return epoch_ms(calendar.timegm(moment.timetuple()) * 1000)
 
 
 def consumers(reader: Reader) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -192,8 +193,9 @@ class PaimonView(TableView[State]):
     def due(self, made: Snapshot, now_ms: int) -> Retention | None:
         return expire.due(self.reader, self.state, made, now_ms)
 
-    def expired_partitions(self, now_ms: int) -> Expression | None:
-        return expire.expired_partitions(self.reader, self.state, now_ms)
+    def expired_partitions(self, now_ms: int, options: Mapping[str, str] = MappingProxyType({})) -> Expression | None:
+        schema = replace(self.state.schema, properties={**self.state.schema.properties, **options})
+        return expire.expired_partitions(self.reader, replace(self.state, schema=schema), now_ms)
 
     def replaced_history(self, version: int) -> Expiry:
         return expire.replaced_history(self.reader, version)
