@@ -7,7 +7,7 @@ import pyarrow as pa
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.schema import spelled
 from lakeformat.sql import names
-from lakeformat.sql.result import Result, told
+from lakeformat.sql.result import Result, listing
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor
 
@@ -39,4 +39,4 @@ def analyze(context: Context, cursor: Cursor) -> Result:
         path = table.compute_table_stats(columns)
     except UnsupportedFeature as error:
         raise context.script.unsupported(start, f"ANALYZE TABLE: {error}") from error
-    return told({"statistics_file": pa.string()}, [(path,)])
+    return listing({"statistics_file": pa.string()}, [(path,)])

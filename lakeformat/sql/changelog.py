@@ -45,11 +45,13 @@ def read(
         since = snapshot_id
     if not found:
         empty = table.changes(after or 0, until).schema.empty_table().drop_columns([KIND_COLUMN])
-        return _told(empty.append_column(_SIGN, _NONE).append_column(ORDINAL, _NONE).append_column(SNAPSHOT, _NONE), ())
+        return _labelled(
+            empty.append_column(_SIGN, _NONE).append_column(ORDINAL, _NONE).append_column(SNAPSHOT, _NONE), ()
+        )
     if not carry_over:
         found = [_net(rows) for rows in found]
     whole = pa.concat_tables(found)
-    return _told(_net(whole) if net else whole, update_keys)
+    return _labelled(_net(whole) if net else whole, update_keys)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -78,7 +80,7 @@ def _net(rows: pa.Table) -> pa.Table:
     return left.sort_by([(ORDINAL, "ascending"), (_SIGN, "ascending")]).select(rows.column_names)
 
 
-def _told(rows: pa.Table, update_keys: Sequence[str]) -> pa.Table:
+def _labelled(rows: pa.Table, update_keys: Sequence[str]) -> pa.Table:
     came = np.asarray(rows[_SIGN]) > 0
     kinds = np.where(came, "INSERT", "DELETE").astype(object)
     if update_keys and len(rows):

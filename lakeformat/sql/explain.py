@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakeformat.codec.spark_sql import quoted
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.sql import insert, pushdown, query, rows
-from lakeformat.sql.result import Result, told
+from lakeformat.sql.result import Result, listing
 from lakeformat.sql.session import Context
 from lakeformat.sql.sources import Source, TableRows
 from lakeformat.sql.text import Cursor, Piece
@@ -49,7 +49,7 @@ def explain(context: Context, cursor: Cursor) -> Result:
 
 def _query(context: Context, piece: Piece) -> Result:
     found = query.prepare(context, piece)
-    return told(_COLUMNS, [_row(".".join(each.path), each.source, each.pushed) for each in _references(found)])
+    return listing(_COLUMNS, [_row(".".join(each.path), each.source, each.pushed) for each in _references(found)])
 
 
 def _references(found: query.Query) -> Iterator[query.Reference]:
@@ -77,7 +77,7 @@ def _rows(context: Context, cursor: Cursor, word: str) -> Result:
             Piece.join(context.script, ["SELECT 1 FROM ", on.named, " AS ", quoted(on.alias), " WHERE ", where]),
         )
     source = TableRows(on.table.scan(where=condition), on.table.scan())
-    return told(_COLUMNS, [_row(on.table.name, source, "" if where is None else pushdown.shown(condition))])
+    return listing(_COLUMNS, [_row(on.table.name, source, "" if where is None else pushdown.shown(condition))])
 
 
 def _row(name: str, source: Source, pushed: str) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Names in SQL -> tables, their versions and branches, and the tables that tell their metadata."""
+"""Names in SQL -> tables, their versions and branches, and their metadata tables."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _suffixed(table: Table, suffixes: tuple[str, ...], where: str) -> Named | No
     if metadata is not None and metadata not in tables_of_metadata(table):
         known = ", ".join(tables_of_metadata(table))
         if metadata in _ELSEWHERE:
-            raise UnsupportedFeature(f"{where}: {table.name}.{metadata} is not told here; there are {known}")
+            raise UnsupportedFeature(f"{where}: {table.name}.{metadata} is not supported; there are {known}")
         near = difflib.get_close_matches(metadata, tables_of_metadata(table), 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise NotFound(f"{where}: {table.name} has no metadata table {metadata!r}; {hint}there are {known}")
@@ -153,5 +153,5 @@ def _suffixed(table: Table, suffixes: tuple[str, ...], where: str) -> Named | No
 
 
 def tables_of_metadata(table: Table) -> list[str]:
-    """Names of what `inspect` tells, and `changes`, the changelog."""
+    """Names of the metadata tables: those of `inspect`, and `changes`, the changelog."""
     return sorted({*table.inspect.names, CHANGES})

@@ -25,7 +25,7 @@ def frame(context: Context, query: Query) -> Any:
     values = {name: parameters.value(context.params, name) for name in parameters.used(query.tree)}
     try:
         found = context.spark.sql(spliced(query), args=values or None, **frames)
-        found.schema  # noqa: B018 - Over Connect, mistakes are told once the plan is asked for.
+        found.schema  # noqa: B018 - Over Connect, mistakes are reported once the plan is asked for.
     except Exception as error:
         if type(error).__module__.startswith("pyspark.errors"):
             said = next((line for line in str(error).split("\n") if line.strip()), type(error).__name__)

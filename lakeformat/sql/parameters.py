@@ -15,7 +15,7 @@ from lakeformat.model.predicate import Expression, Literal
 from lakeformat.sql import text
 from lakeformat.sql.text import Piece, Script
 
-UNKNOWN = object()  # The value of what is no constant, or one that only an engine can tell.
+UNKNOWN = object()  # The value of what is no constant, or of one that only an engine can evaluate.
 
 
 def named(script: Script, params: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from lakeformat.errors import NotFound
 from lakeformat.model.predicate import ALWAYS, Expression, coerce, or_, partition_equals, resolve
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.sql import alter, changelog, names, parameters, query, text
-from lakeformat.sql.result import Result, metrics, told
+from lakeformat.sql.result import Result, listing, metrics
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
 from lakeformat.storage.files import open_store
@@ -172,7 +172,7 @@ def _ok(**found: Any) -> Result:
         name: pa.bool_() if isinstance(v, bool) else pa.int64() if isinstance(v, int) else pa.string()
         for name, v in found.items()
     }
-    return told(kinds, [tuple(found.values())])
+    return listing(kinds, [tuple(found.values())])
 
 
 def _specs(call: Call, table: Table, given: str) -> Expression:
@@ -222,9 +222,9 @@ def _idle(call: Call, table: Table, age: dt.timedelta | None, condition: Any) ->
         raise call.context.script.invalid(
             call.offset, f"{call.name} takes partition_idle_time without partitions and where"
         )
-    told, names_ = table.inspect.partitions(), table.schema.partitioning.names
+    partitions, names_ = table.inspect.partitions(), table.schema.partitioning.names
     limit = dt.datetime.now(dt.UTC).timestamp() * 1000 - age.total_seconds() * 1000
-    rows = [row for row in told.to_pylist() if row["last_modified_ms"] < limit]
+    rows = [row for row in partitions.to_pylist() if row["last_modified_ms"] < limit]
     return (
         or_(*(partition_equals({name: row[name] for name in names_}) for row in rows)) if names_ or not rows else ALWAYS
     )
@@ -240,7 +240,7 @@ def _compact_database(call: Call) -> Result:
         if wanted.fullmatch(name) and not unwanted.fullmatch(name):
             made = call.context.lake.table(name).compact(spark=call.context.spark)
             done.append((name, None if made is None else made.id))
-    return told({"table": pa.string(), "snapshot_id": pa.int64()}, done)
+    return listing({"table": pa.string(), "snapshot_id": pa.int64()}, done)
 
 
 def _matching(call: Call, name: str, default: str = ".*") -> re.Pattern[str]:
@@ -324,7 +324,7 @@ def _orphans(call: Call) -> Result:
     call.close(("max_concurrent_deletes", "parallelism", "mode", "stream_results"))
     how = {} if older is None else {"older_than": _moment(older)}
     found = [each for table in tables for each in table.remove_orphan_files(dry_run=dry, **how)]
-    return told({"orphan_file_location": pa.string()}, [(each.path,) for each in found])
+    return listing({"orphan_file_location": pa.string()}, [(each.path,) for each in found])
 
 
 def _rolled(call: Call, **to: Any) -> Result:
@@ -333,7 +333,7 @@ def _rolled(call: Call, **to: Any) -> Result:
     call.close()
     made: Snapshot | None = table.rollback_to(**to, **call.context.verb)
     after = made.id if made else before.id if before else None
-    return told(
+    return listing(
         {"previous_snapshot_id": pa.int64(), "current_snapshot_id": pa.int64()},
         [(before.id if before else None, after)],
     )
@@ -352,8 +352,8 @@ def _rollback_paimon(call: Call) -> Result:
 def _rollback_to_watermark(call: Call) -> Result:
     """To the last snapshot whose watermark is not later."""
     limit, table = int(call.need("watermark")), call.table()
-    told_ = table.inspect.snapshots()
-    rows = told_.to_pylist() if "watermark" in told_.column_names else []
+    snapshots = table.inspect.snapshots()
+    rows = snapshots.to_pylist() if "watermark" in snapshots.column_names else []
     passed = [row["snapshot_id"] for row in rows if row["watermark"] is not None and row["watermark"] <= limit]
     if not passed:
         raise call.context.script.invalid(
@@ -372,7 +372,7 @@ def _tag_from_timestamp(call: Call) -> Result:
     if not later:
         raise call.context.script.invalid(call.offset, f"{call.name}: no snapshot is later than {after}")
     table.create_tag(name, later[0].id, retain)
-    return told(
+    return listing(
         {"tagName": pa.string(), "snapshot": pa.int64(), "commit_time": pa.int64()},
         [(name, later[0].id, later[0].timestamp_ms)],
     )
@@ -402,7 +402,7 @@ def _missing_files(call: Call) -> Result:
             call.offset, f"{call.name} without dry_run => true; roll the table back to a snapshot that is whole"
         )
     call.close(("parallelism",))
-    return told({"file": pa.string()}, [(path,) for table in tables for path in table.missing_files()])
+    return listing({"file": pa.string()}, [(path,) for table in tables for path in table.missing_files()])
 
 
 def _clear_consumers(call: Call) -> Result:
@@ -417,7 +417,7 @@ def _clear_consumers(call: Call) -> Result:
 
 
 def _changelog_view(call: Call) -> Result:
-    """A view of this session: what it tells lies between two snapshots, and does not change."""
+    """A view of this session: the changes between two snapshots, which stay as they are."""
     table, options = call.table(), call.options()
     name = str(call.take("changelog_view") or f"{table.name.rpartition('.')[2]}_changes")
     net, updates = bool(call.take("net_changes", False)), call.take("compute_updates")
@@ -438,7 +438,7 @@ def _changelog_view(call: Call) -> Result:
     wanted = keys or (table.schema.primary_key if updates else ())
     spelled = [resolve((str(each),), table.schema.fields)[0][0] for each in wanted]
     call.context.session.views[name] = changelog.read(table, *ids, net=net, update_keys=spelled)
-    return told({"changelog_view": pa.string()}, [(name,)])
+    return listing({"changelog_view": pa.string()}, [(name,)])
 
 
 def _add_files(call: Call) -> Result:
@@ -455,7 +455,7 @@ def _add_files(call: Call) -> Result:
         raise call.context.script.invalid(call.offset, f"{call.name}: no Parquet files in {folder}")
     made = table.add_files(chosen, check_duplicate_files=check, spark=call.context.spark, **call.context.verb)
     count = 0 if made is None else made.files_added
-    return told({"added_files_count": pa.int64()}, [(count,)])
+    return listing({"added_files_count": pa.int64()}, [(count,)])
 
 
 def _folder(call: Call, source: str) -> str:
@@ -476,7 +476,7 @@ def _snapshot(call: Call) -> Result:
     made = call.context.lake.snapshot_table(
         _folder(call, source), full, properties=properties, spark=call.context.spark
     )
-    return told({"imported_files_count": pa.int64()}, [(len(made.inspect.files()),)])
+    return listing({"imported_files_count": pa.int64()}, [(len(made.inspect.files()),)])
 
 
 def _migrate(call: Call) -> Result:
@@ -489,7 +489,7 @@ def _migrate(call: Call) -> Result:
             f"{call.name}: {full} is a table already; known are folders of Parquet files at a table's place",
         )
     made = call.context.lake.migrate_table(full, properties=properties, spark=call.context.spark)
-    return told({"migrated_files_count": pa.int64()}, [(len(made.inspect.files()),)])
+    return listing({"migrated_files_count": pa.int64()}, [(len(made.inspect.files()),)])
 
 
 def _set_current(call: Call) -> Result:
@@ -544,7 +544,7 @@ def _fast_forward_iceberg(call: Call) -> Result:
     on.fast_forward(to)
     after = on.current_snapshot()
     kinds = {"branch_updated": pa.string(), "previous_ref": pa.int64(), "updated_ref": pa.int64()}
-    return told(kinds, [(branch, before.id if before else None, after.id if after else None)])
+    return listing(kinds, [(branch, before.id if before else None, after.id if after else None)])
 
 
 def _cherrypick(call: Call) -> Result:
@@ -562,7 +562,7 @@ def _publish(call: Call) -> Result:
 
 def _published(source: int, made: Snapshot) -> Result:
     kinds = {"source_snapshot_id": pa.int64(), "current_snapshot_id": pa.int64()}
-    return told(kinds, [(source, made.id)])
+    return listing(kinds, [(source, made.id)])
 
 
 def _fast_forward_paimon(call: Call) -> Result:
@@ -595,13 +595,13 @@ def _position_deletes(call: Call) -> Result:
 def _table_stats(call: Call) -> Result:
     table, snapshot_id, columns = call.table(), call.take("snapshot_id"), call.take("columns")
     call.close()
-    return told({"statistics_file": pa.string()}, [(table.compute_table_stats(columns, snapshot_id),)])
+    return listing({"statistics_file": pa.string()}, [(table.compute_table_stats(columns, snapshot_id),)])
 
 
 def _partition_stats(call: Call) -> Result:
     table, snapshot_id = call.table(), call.take("snapshot_id")
     call.close()
-    return told({"partition_statistics_file": pa.string()}, [(table.compute_partition_stats(snapshot_id),)])
+    return listing({"partition_statistics_file": pa.string()}, [(table.compute_partition_stats(snapshot_id),)])
 
 
 def _rewrite_path(call: Call) -> Result:
@@ -617,7 +617,7 @@ def _register(call: Call) -> Result:
     call.close()
     found = call.context.lake.register_table(names.full(call.context, tuple(name.split("."))), location)
     made = found.current_snapshot()
-    return told(
+    return listing(
         {"current_snapshot_id": pa.int64(), "total_records_count": pa.int64()},
         [(made.id if made else None, made.total_rows if made else 0)],
     )
@@ -634,7 +634,7 @@ def _ancestors(call: Call) -> Result:
                 call.offset, f"{call.name}: {snapshot_id} did not lead to the current snapshot"
             )
         found = found[: ids.index(snapshot_id) + 1]
-    return told(
+    return listing(
         {"snapshot_id": pa.int64(), "timestamp": pa.int64()}, [(each.id, each.timestamp_ms) for each in reversed(found)]
     )
 
@@ -654,7 +654,7 @@ def _expire_tags(call: Call) -> Result:
     ]
     for name in over:
         table.delete_tag(name)
-    return told({"expired_tags": pa.string()}, [(name,) for name in over])
+    return listing({"expired_tags": pa.string()}, [(name,) for name in over])
 
 
 def _expire_partitions(call: Call) -> Result:

@@ -32,7 +32,7 @@ METRICS = pa.schema(
 
 
 class Result:
-    """The rows of a query; of a statement that changes rows, one row with the metrics of its snapshot; of others, what they tell.
+    """The rows of a query; of a statement that changes rows, one row with the metrics of its snapshot; of others, what they list.
 
     Of a query with `spark`, a frame that Spark evaluates when it is asked for rows.
     """
@@ -177,14 +177,14 @@ def metrics(made: Snapshot | None) -> Result:
     return Result(pa.Table.from_pylist([row], schema=METRICS), snapshot=made)
 
 
-def told(columns: dict[str, pa.DataType], rows: list[tuple[Any, ...]]) -> Result:
-    """Rows of text and numbers that a statement tells."""
+def listing(columns: dict[str, pa.DataType], rows: list[tuple[Any, ...]]) -> Result:
+    """The result of a statement that lists rows of text and numbers."""
     schema = pa.schema(list(columns.items()))
     return Result(pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows], schema=schema))
 
 
 def nothing() -> Result:
-    """What a statement gives that tells nothing."""
+    """The result of a statement without rows."""
     return Result(pa.table({}))
 
 

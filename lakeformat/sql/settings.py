@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakeformat.errors import NotFound
-from lakeformat.sql.result import Result, nothing, told
+from lakeformat.sql.result import Result, listing, nothing
 from lakeformat.sql.session import MERGE_SCHEMA, OVERWRITE_MODE, WAP_BRANCH, WAP_ID, Context
 from lakeformat.sql.text import Cursor, Piece
 
@@ -49,26 +49,26 @@ def set_(context: Context, cursor: Cursor) -> Result:
     """SET key = value, SET key, SET."""
     cursor.expect("SET")
     if cursor.done:
-        return told({"key": pa.string(), "value": pa.string()}, sorted(context.session.settings.items()))
+        return listing({"key": pa.string(), "value": pa.string()}, sorted(context.session.settings.items()))
     at, whole = cursor.offset, cursor.rest()
     key, equals, value = (part.strip() for part in _original(context, whole).partition("="))
     key, value = _bare(key), _bare(value)
     if not equals:
-        return told({"key": pa.string(), "value": pa.string()}, [(key, context.setting(key))])
+        return listing({"key": pa.string(), "value": pa.string()}, [(key, context.setting(key))])
     if key in (WAP_BRANCH, WAP_ID):
         context.session.settings[key] = value
-        return told({"key": pa.string(), "value": pa.string()}, [(key, value)])
+        return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
     if key not in _KNOWN:
         if context.spark is not None and key.startswith("spark."):
             context.spark.conf.set(key, value)
-            return told({"key": pa.string(), "value": pa.string()}, [(key, value)])
+            return listing({"key": pa.string(), "value": pa.string()}, [(key, value)])
         raise context.script.unsupported(
             at, f"SET {key}: known are {', '.join([*_KNOWN, WAP_BRANCH, WAP_ID])}; with spark= also the session's own"
         )
     if value.lower() not in _KNOWN[key]:
         raise context.script.invalid(at, f"SET {key}={value}: it may be {' or '.join(_KNOWN[key])}")
     context.session.settings[key] = value.lower()
-    return told({"key": pa.string(), "value": pa.string()}, [(key, value.lower())])
+    return listing({"key": pa.string(), "value": pa.string()}, [(key, value.lower())])
 
 
 def reset(context: Context, cursor: Cursor) -> Result:

@@ -12,7 +12,7 @@ from lakeformat.errors import NotFound
 from lakeformat.model.schema import Field, ListOf, MapOf, Row, Type
 from lakeformat.sql import insert, names, views
 from lakeformat.sql.create import transform_text
-from lakeformat.sql.result import Result, told
+from lakeformat.sql.result import Result, listing
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor
 from lakeformat.table import Table
@@ -47,7 +47,7 @@ def describe(context: Context, cursor: Cursor) -> Result:
             raise NotFound(f"SQL at {context.script.place(at)}: {found.name} has no column {name!r}; it has {there}")
     if isinstance(found, View):
         rows += [(key, value, None) for key, value in views.described(found)] if extended else []
-        return told({"col_name": _TEXT, "data_type": _TEXT, "comment": _TEXT}, rows)
+        return listing({"col_name": _TEXT, "data_type": _TEXT, "comment": _TEXT}, rows)
     table, schema = found, found.schema
     if len(rows) == len(fields) and schema.partitioning:
         rows.append(("# Partitioning", "", None))
@@ -64,7 +64,7 @@ def describe(context: Context, cursor: Cursor) -> Result:
             ("Current Snapshot", "" if made is None else str(made.id), None),
             ("Table Properties", _listed(dict(schema.properties)), None),
         ]
-    return told({"col_name": _TEXT, "data_type": _TEXT, "comment": _TEXT}, rows)
+    return listing({"col_name": _TEXT, "data_type": _TEXT, "comment": _TEXT}, rows)
 
 
 def show(context: Context, cursor: Cursor) -> Result:
@@ -135,11 +135,11 @@ def _tables(context: Context, cursor: Cursor) -> Result:
     known = context.lake.tables(database) if database in context.lake.namespaces() else []
     found = _pattern(cursor, [each.rpartition(".")[2] for each in known])
     columns = {"namespace": _TEXT, "tableName": _TEXT, "isTemporary": pa.bool_()}
-    return told(columns, [(database, each, False) for each in found])
+    return listing(columns, [(database, each, False) for each in found])
 
 
 def _databases(context: Context, cursor: Cursor) -> Result:
-    return told({"namespace": _TEXT}, [(each,) for each in _pattern(cursor, context.databases)])
+    return listing({"namespace": _TEXT}, [(each,) for each in _pattern(cursor, context.databases)])
 
 
 def _columns(context: Context, cursor: Cursor) -> Result:
@@ -147,7 +147,7 @@ def _columns(context: Context, cursor: Cursor) -> Result:
         cursor.expect("FROM")
     table = _table(context, cursor)
     cursor.close()
-    return told({"col_name": _TEXT}, [(name,) for name in table.schema.names])
+    return listing({"col_name": _TEXT}, [(name,) for name in table.schema.names])
 
 
 def _partitions(context: Context, cursor: Cursor) -> Result:
@@ -160,7 +160,7 @@ def _partitions(context: Context, cursor: Cursor) -> Result:
         raise context.script.invalid(cursor.tokens[0].start, f"{table.name} has no partitions")
     rows = table.inspect.partitions().select([each.name for each in fields]).to_pylist()
     kept = [row for row in rows if all(row[name] == value for name, value in chosen.items())]
-    return told(
+    return listing(
         {"partition": _TEXT}, [("/".join(f"{k}={'null' if v is None else v}" for k, v in row.items()),) for row in kept]
     )
 
@@ -174,7 +174,7 @@ def _properties(context: Context, cursor: Cursor) -> Result:
         kind = "View" if isinstance(of, View) else "Table"
         found = [(key, of.properties.get(key, f"{kind} {of.name} does not have property: {key}"))]
     cursor.close()
-    return told({"key": _TEXT, "value": _TEXT}, found)
+    return listing({"key": _TEXT, "value": _TEXT}, found)
 
 
 def _create(context: Context, cursor: Cursor) -> Result:
@@ -182,7 +182,9 @@ def _create(context: Context, cursor: Cursor) -> Result:
     cursor.expect("TABLE")
     found = _table_or_view(context, cursor)
     cursor.close()
-    return told({"createtab_stmt": _TEXT}, [(_view_statement(found) if isinstance(found, View) else statement(found),)])
+    return listing(
+        {"createtab_stmt": _TEXT}, [(_view_statement(found) if isinstance(found, View) else statement(found),)]
+    )
 
 
 def statement(table: Table) -> str:
@@ -242,7 +244,7 @@ def _views(context: Context, cursor: Cursor) -> Result:
     rows = [(*each, False) for each in kept] + [("", each.name, True) for each in context.session.temporary.values()]
     chosen = set(_pattern(cursor, [row[1] for row in rows]))
     columns = {"namespace": _TEXT, "viewName": _TEXT, "isTemporary": pa.bool_()}
-    return told(columns, [row for row in rows if row[1] in chosen])
+    return listing(columns, [row for row in rows if row[1] in chosen])
 
 
 def _inspected(name: str) -> Any:
@@ -258,7 +260,7 @@ def _current(context: Context, cursor: Cursor) -> Result:
     if not cursor.take("DATABASE"):
         cursor.expect("NAMESPACE")
     cursor.close()
-    return told({"catalog": _TEXT, "namespace": _TEXT}, [(context.lake.uri, context.session.database)])
+    return listing({"catalog": _TEXT, "namespace": _TEXT}, [(context.lake.uri, context.session.database)])
 
 
 def _string(text: str) -> str:

@@ -135,8 +135,8 @@ def of_table(found: Named) -> Source:
 
 def watermarked(table: Table, watermark: int, where: str) -> int:
     """The first snapshot whose watermark is at least this (epoch milliseconds; Paimon)."""
-    told = table.inspect.snapshots()
-    rows = told.to_pylist() if "watermark" in told.column_names else []
+    snapshots = table.inspect.snapshots()
+    rows = snapshots.to_pylist() if "watermark" in snapshots.column_names else []
     passed = [row["snapshot_id"] for row in rows if row["watermark"] is not None and row["watermark"] >= watermark]
     if not passed:
         raise NotFound(f"{where}: {table.name} has no snapshot with a watermark of {watermark} or later")
@@ -171,8 +171,8 @@ def _to_spark(spark: Any, rows: pa.Table) -> Any:
 
 
 class Stream:
-    """A scan that may be read several times, each time from its beginning. `error`: what stopped it, which the engine that reads
-    tells as text only."""
+    """A scan that may be read several times, each time from its beginning. `error`: what stopped it, which the engine that reads it
+    reports as text only."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan

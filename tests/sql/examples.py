@@ -186,7 +186,7 @@ ICEBERG = (
           runs("SELECT * FROM prod.db.table.entries", 2),
           runs("SELECT * FROM prod.db.table.manifests", 2),
           runs("SELECT * FROM prod.db.table.partitions", 1),
-          refused("SELECT * FROM prod.db.table.position_deletes", "position_deletes is not told here"),
+          refused("SELECT * FROM prod.db.table.position_deletes", "position_deletes is not supported"),
           runs("SELECT * FROM prod.db.table.all_data_files", 2),
           runs("SELECT * FROM prod.db.table.all_delete_files", 0),
           runs("SELECT * FROM prod.db.table.all_entries", 2),
