@@ -134,7 +134,11 @@ def test_names_are_the_servers(server: str, tmp_path: Path) -> None:
     names = [f"many.t{i}" for i in range(5)]  # More than a page.
     for name in names:
         lake.create_table(name, SCHEMA, format="iceberg")
-    lake.create_table("many.inside.t", SCHEMA, format="iceberg").append(rows(1))
+    made = lake.create_table_as("many.inside.t", rows(1), SCHEMA, format="iceberg", id="made")
+    assert (made.operation_id, made.rows_added) == ("made", 1)
+    with pytest.raises(InvalidInput):
+        lake.create_table_as("many.fails", pa.table({"other": [1]}), SCHEMA, format="iceberg")
+    assert not lake.exists("many.fails")
     assert lake.tables("many") == names
     assert {"many", "many.inside"} <= set(lake.namespaces())
     assert lake.tables("many.inside") == ["many.inside.t"]
