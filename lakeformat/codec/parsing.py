@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import UnionType
@@ -32,11 +33,12 @@ def of(where: str, error: type[CorruptTable] = CorruptFile) -> Iterator[None]:
 
 def check(document: Any, shape: Shape, place: str = "it") -> None:
     """Raise `CorruptFile` for the first part of a JSON document that has not the `shape`, naming its `place`."""
+    if _fits(document, shape):
+        return
     match shape:
         case type() | UnionType():
-            if not isinstance(document, shape) or (isinstance(document, bool) and shape is not bool):
-                wanted = getattr(shape, "__name__", str(shape))
-                raise CorruptFile(f"{place} is {str(document)[:80]!r}, not {wanted}")
+            wanted = getattr(shape, "__name__", str(shape))
+            raise CorruptFile(f"{place} is {str(document)[:80]!r}, not {wanted}")
         case [each]:
             check(document, list, place)
             for number, part in enumerate(document):
@@ -55,8 +57,42 @@ def check(document: Any, shape: Shape, place: str = "it") -> None:
                     raise CorruptFile(f"{place} has no {name!r}")
 
 
-def check_values(document: Any) -> None:
-    """Raise `CorruptFile` for whole numbers beyond 64 bits and for texts that are no UTF-8, anywhere in a JSON document."""
+def _fits(document: Any, shape: Shape) -> bool:
+    """Whether a part of a JSON document has the `shape`: most have, and no text is made of where they are."""
+    kind = type(shape)
+    if kind is dict:
+        if not isinstance(document, dict):
+            return False
+        if str in shape:
+            each = shape[str]
+            return all(type(part) is each or _fits(part, each) for part in document.values())
+        for key, each in shape.items():
+            part = document.get(key.removeprefix("?"))
+            if part is None:
+                if key[0] != "?":
+                    return False
+            elif type(part) is not each and not _fits(part, each):
+                return False
+        return True
+    if kind is list:
+        each = shape[0]
+        return isinstance(document, list) and all(type(part) is each or _fits(part, each) for part in document)
+    return isinstance(document, shape) and (shape is bool or not isinstance(document, bool))
+
+
+_LONG_NUMBER = re.compile(rb"[0-9]{19,}")
+_HALF_A_PAIR = re.compile(rb"\\u[dD]|\xed[\xa0-\xbf]|\0")  # Or none can be found so, for the text is UTF-16.
+
+
+def check_values(document: Any, data: bytes | None = None) -> None:
+    """Raise `CorruptFile` for whole numbers beyond 64 bits and for texts that are no UTF-8, anywhere in a JSON document.
+
+    `data` is what it was parsed from: where those bytes can hold neither, no part of the document is looked at.
+    """
+    if data is not None and not _HALF_A_PAIR.search(data):
+        long = _LONG_NUMBER.findall(data)
+        if not long or (max(map(len, long)) == 19 and max(long) < b"9223372036854775808"):
+            return
     left = [document]
     while left:
         match left.pop():

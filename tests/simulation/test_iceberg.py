@@ -90,7 +90,7 @@ CARELESS = {
 
 
 SHOWN_BY = dict(
-    zip(CARELESS, (15, 38), strict=True)
+    zip(CARELESS, (2, 91), strict=True)
 )  # The seed that is tried first, for it showed it when last looked for.
 
 

@@ -104,11 +104,15 @@ def test_the_dialect_needs_to_distinguish_strays_from_history():
     assert race_for_free_names(world, ENOUGH)
 
 
+SHOWN_BY = {"cleaning up never raises": 119}  # The seed that is tried first, for it showed it when last looked for.
+
+
 @pytest.mark.parametrize("rule", OFTEN_NEEDED)
 def test_the_judge_sees_what_each_rule_of_the_loop_is_for(rule: str):
     commit = without(rule, *RULES[rule]).commit
     world, seeds = PaimonWorld(), 200
-    assert any(race(world, seed, 1 + seed % 2, commit, turns_each=5) for seed in range(seeds)), (
+    tried = (SHOWN_BY.get(rule, 0), *range(seeds))
+    assert any(race(world, seed, 1 + seed % 2, commit, turns_each=5) for seed in tried), (
         f"{seeds} seeds do not show what {rule!r} is for"
     )
 

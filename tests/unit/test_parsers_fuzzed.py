@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from lakeformat import CorruptFile, CorruptTable, Lake
 from lakeformat.catalogs.rest import RestCatalog, RestIssuer
 from lakeformat.catalogs.sql import SqlCatalog
-from lakeformat.codec import avro, avro_encode, bitmap, expression, vector_file
+from lakeformat.codec import avro, avro_encode, bitmap, expression, parsing, vector_file
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.dialects.iceberg import manifest, metadata, scan
 from lakeformat.dialects.iceberg.dialect import Iceberg
@@ -612,3 +612,23 @@ def test_sqlite_files_of_catalogs(tmp_path_factory, seed):
     for ask in (catalog.namespaces, lambda: catalog.tables("a"), lambda: catalog.drop("a.t")):
         with contextlib.suppress(LakeError):
             ask()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"a": [9223372036854775808]}', b'{"a": -9223372036854775809}', b'{"a": {"b": 10000000000000000000000}}',
+        b'{"a": "\\ud800"}', b'{"\\uDc00": 1}', b'{"a": "\xed\xa0\x80"}', '{"a": 9223372036854775808}'.encode("utf-16"),
+    ],
+)  # fmt: skip
+def test_numbers_and_texts_that_no_file_holds_are_found_by_the_bytes(data):
+    with pytest.raises((CorruptFile, UnicodeError)):
+        parsing.check_values(json.loads(data), data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b'{"a": 9223372036854775807, "b": "12345678901234567890"}', '{"a": "\\ud83d\\ude00 \ud7ff"}'.encode(), b"{}"],
+)
+def test_numbers_and_texts_that_files_hold_pass(data):
+    parsing.check_values(json.loads(data), data)

@@ -234,7 +234,7 @@ def parse(data: bytes, version: int, where: str) -> State:
     """A metadata file -> State. Raises `UnsupportedFeature` for format versions other than 1, 2 and 3."""
     with parsing.of(where):
         document = documents.parse(data, where)
-        parsing.check_values(document)
+        parsing.check_values(document, data if data[:1] == b"{" else None)  # Else it is compressed, mostly.
         format_version = document.get("format-version")
         if not isinstance(format_version, int):
             raise CorruptTable(f"format-version is {format_version!r}, no whole number: this is no Iceberg metadata")

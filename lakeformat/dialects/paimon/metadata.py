@@ -887,7 +887,7 @@ def _json(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> dict
         value = document.get(key)
         if not isinstance(value, kind) or isinstance(value, bool):
             raise CorruptFile(f"{where}: {key} is {value!r}")
-    parsing.check_values(document)
+    parsing.check_values(document, data)
     return document
 
 
