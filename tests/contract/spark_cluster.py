@@ -14,7 +14,7 @@ import pyspark
 
 HOME = Path(pyspark.__file__).parent
 WAIT_SECONDS = 120
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK = os.environ["SPARK_SUBMIT_OPTS"]  # As of all JVMs of the tests.
 
 
 @dataclass
@@ -37,7 +37,7 @@ def _environment(**more: str) -> dict[str, str]:
     return {
         **kept, "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK, "SPARK_SUBMIT_OPTS": QUICK,
-        "PYTHONPATH": str(Path(__file__).parents[2]), **more,
+        "JVM_OPTIONS": QUICK, "PYTHONPATH": str(Path(__file__).parents[2]), **more,
     }  # fmt: skip
 
 

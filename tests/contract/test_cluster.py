@@ -9,7 +9,7 @@ from tests.contract.spark_cluster import running_cluster
 
 # A driver starts as `.venv/bin/python job.py` does: no PYSPARK_PYTHON, and the `python3` of its PATH has no packages either.
 SHORT = """
-import json, sys
+import json, os, sys
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from lakeformat import Lake, UnsupportedFeature
@@ -19,7 +19,7 @@ url, warehouse = sys.argv[1:]
 def session(master):
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false").config("spark.executor.memory", "512m")
     builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.ui.showConsoleProgress", "false")
-    return builder.config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate()
+    return builder.config("spark.executor.extraJavaOptions", os.environ["JVM_OPTIONS"]).getOrCreate()
 
 spark = session(url)
 spark.sparkContext.setLogLevel("OFF")
