@@ -246,6 +246,18 @@ def test_a_bucket_has_the_names_of_all_its_schemes():
         assert table._store.list("") == []
 
 
+def test_the_files_of_a_snapshot_table_outlive_it_also_where_it_writes_beside_them(tmp_path):
+    theirs, folder = tmp_path / "theirs", f"file://{tmp_path}/theirs"
+    pa.parquet.write_table(rows(1), write(theirs / "x.parquet"))
+    lake = Lake(tmp_path / "w")
+    table = lake.snapshot_table(str(theirs), "a.t", properties={"write.data.path": folder})
+    table.append(rows(2))
+    table.overwrite(rows(3))
+    lake.drop_table("a.t")
+    assert (theirs / "x.parquet").exists()
+    assert not lake.exists("a.t")
+
+
 def test_what_others_use_is_not_purged(tmp_path):
     lake = Lake(tmp_path / "w", catalog="sql")
     table = lake.create_table("a.t", SCHEMA, format="iceberg", properties={"gc.enabled": "false"})

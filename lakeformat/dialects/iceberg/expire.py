@@ -52,7 +52,7 @@ def default_retention(schema: Schema, now_ms: int) -> Retention:
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
     """The snapshots that `retention` lets go: of what led to each branch, and those that nothing names. What tags name
     stays; a branch may say itself what it keeps."""
-    if not options.boolean(base.schema.properties, "gc.enabled"):
+    if not _may_collect(base):
         raise UnsupportedFeature(f"{reader.root}: gc.enabled=false: others use this table's files, so none may go")
     main = metadata.ancestry(base, metadata.current_id(base))
     kept = {ref["snapshot-id"] for ref in metadata.tags(base).values()}
@@ -122,12 +122,15 @@ def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
 
 def everything(reader: Reader) -> Expiry:
     """All files of the table below its location, in the order in which they can go: what its metadata reaches, and what has a
-    place and a name that engines give. The newest document goes last. Tables inside this one's folder keep theirs."""
+    place and a name that engines give; also where its properties put files, unless `gc.enabled` is false. The newest document
+    goes last. Tables inside this one's folder keep theirs."""
     base = metadata.NOTHING
     with suppress(NoSuchFile, CorruptTable, UnsupportedFeature):
         base = metadata.newest(reader)
     listed = [f.path for f in _listed(reader, base)]
-    documents, names, places = [], [], metadata.places(base)
+    documents, names = [], []
+    # Others may use what lies outside where gc.enabled=false says so.
+    places = metadata.places(base) if _may_collect(base) else ()
     try:
         now = metadata.newest(reader)
         documents = [_relative(reader, path) for path in metadata.named_documents(now)] if now.location else []
@@ -214,6 +217,10 @@ def _unreachable(reader: Reader, before: State, after: State) -> Expiry:
         inside = (_relative(reader, path) for path in free.to_pylist())
         waves.append(tuple(path for path in inside if _is_within(path, places)))
     return Expiry(tuple(s["snapshot-id"] for s in gone), tuple(waves))
+
+
+def _may_collect(base: State) -> bool:
+    return options.boolean(base.schema.properties, "gc.enabled")
 
 
 def _relative(reader: Reader, path: str) -> str:
