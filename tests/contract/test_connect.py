@@ -15,7 +15,7 @@ CHOSEN = {
     "test_merge.py": "all_kinds_of_clauses or two_rows_of_the_source and join",
     "test_changelogs.py": "partition_by_partition",
     "test_streaming.py": "appends_to_tables",
-    "test_by_name.py": "leave_out_files or stream_of_spark",
+    "test_by_name.py": "leave_out_files" + " or stream_of_spark" * IS_LONG,
 }
 
 
