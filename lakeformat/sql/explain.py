@@ -25,6 +25,8 @@ _COLUMNS = {
     "files": pa.int64(),
     "rows_read": pa.int64(),
     "bytes_read": pa.int64(),
+    "manifests_read": pa.int64(),
+    "manifests": pa.int64(),
 }
 
 
@@ -83,9 +85,9 @@ def _rows(context: Context, cursor: Cursor, word: str) -> Result:
 def _row(name: str, source: Source, pushed: str) -> tuple[Any, ...]:
     columns = ", ".join(source.names)
     if not isinstance(source, TableRows):
-        return (name, "frame", None, columns, pushed, None, None, None, None)
+        return (name, "frame", None, columns, pushed, *[None] * 6)
     scan = source.scan
-    read, whole = scan.plan(), source.whole.plan()
+    read, whole, manifests = scan.plan(), source.whole.plan(), scan.explain_manifests()
     return (
         name,
         scan.view.format,
@@ -96,4 +98,6 @@ def _row(name: str, source: Source, pushed: str) -> tuple[Any, ...]:
         sum(len(task.paths) for task in whole),
         sum(task.row_count for task in read),
         sum(task.size_bytes for task in read),
+        manifests["left_out_by"].null_count,
+        len(manifests),
     )

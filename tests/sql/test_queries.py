@@ -182,6 +182,7 @@ def test_columns_and_conditions_are_pushed_into_scans(lake, orders):
     assert scan["columns"] == "id, name, dt"
     assert scan["files_read"] == 1
     assert scan["files"] == 3
+    assert (scan["manifests_read"], scan["manifests"]) == (1, 1)
     assert "`dt`" in scan["pushed"]
     assert "upper" in scan["pushed"]
     # Through a CTE and a subquery that only choose rows and columns.
