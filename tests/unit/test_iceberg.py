@@ -271,6 +271,19 @@ def test_expiry_is_refused_where_others_use_the_files(table):
         table.expire_snapshots(retain_last=1)
 
 
+def test_an_alias_in_another_catalog_does_not_sweep_files_that_its_table_wrote_since(tmp_path):
+    table = Lake(tmp_path / "w", catalog="sql").create_table(
+        "d.t", SCHEMA, format="iceberg", properties={"gc.enabled": "false"}
+    )
+    table.append(rows((1, "a")))
+    other = Lake(tmp_path / "other", catalog="sql")
+    alias = other.register_table("d.alias", table._view().state.location)
+    table.append(rows((2, "a")))
+    with pytest.raises(UnsupportedFeature, match=r"gc\.enabled=false"):
+        alias.remove_orphan_files(older_than=datetime.timedelta(days=-1))
+    assert (table.missing_files(), table.scan().count()) == ([], 2)
+
+
 def test_statistics_files_of_others_pass_through_and_go_with_their_snapshot(table):
     first, _ = table.append(rows((1, "a"))).id, table.append(rows((2, "a")))
     path = folder(table) / "metadata" / "x.stats"

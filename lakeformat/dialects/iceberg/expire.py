@@ -52,8 +52,7 @@ def default_retention(schema: Schema, now_ms: int) -> Retention:
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
     """The snapshots that `retention` lets go: of what led to each branch, and those that nothing names. What tags name
     stays; a branch may say itself what it keeps."""
-    if not _may_collect(base):
-        raise UnsupportedFeature(f"{reader.root}: gc.enabled=false: others use this table's files, so none may go")
+    _require_collectable(reader, base)
     main = metadata.ancestry(base, metadata.current_id(base))
     kept = {ref["snapshot-id"] for ref in metadata.tags(base).values()}
     old: set[int] = set()
@@ -92,7 +91,9 @@ def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
 def orphans(reader: Reader, base: State, older_than_ms: int) -> list[Listed]:
     """Files that no snapshot names and that are older than `older_than_ms` (epoch). Candidates are listed first, so that
     whatever is committed meanwhile is either among the names read afterwards, or no candidate. Places outside the table's
-    folder are left alone: other tables may have files there."""
+    folder are left alone: other tables may have files there. Raises `UnsupportedFeature` with `gc.enabled=false`, as in Java: then
+    other tables may have files in this one's folder too, which it does not name."""
+    _require_collectable(reader, base)
     listed = _listed(reader, base)
     inside = tables_below(f.path for f in listed)
     folder = metadata.metadata_folder(base)
@@ -221,6 +222,11 @@ def _unreachable(reader: Reader, before: State, after: State) -> Expiry:
 
 def _may_collect(base: State) -> bool:
     return options.boolean(base.schema.properties, "gc.enabled")
+
+
+def _require_collectable(reader: Reader, base: State) -> None:
+    if not _may_collect(base):
+        raise UnsupportedFeature(f"{reader.root}: gc.enabled=false: others use this table's files, so none may go")
 
 
 def _relative(reader: Reader, path: str) -> str:
