@@ -13,7 +13,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 export SPARK_LOCAL_IP := 127.0.0.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ui test test-fast test-long check judge package docs bench mariadb clean java
+.PHONY: help demo ui test test-fast test-long check judge cluster package docs bench mariadb clean java
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
@@ -41,6 +41,9 @@ check: $(STAMP) ## Lint, types, and the import rule
 
 judge: $(STAMP) java ## Have other engines read our tables, and read theirs (builds their environments)
 	$(BIN)/python -m pytest tests/judge
+
+cluster: $(STAMP) java ## Run all verbs on a Spark cluster of processes, and kill its executors and drivers
+	$(BIN)/python -m pytest tests/cluster
 
 package: $(STAMP) ## Build the wheel and the sdist, and install them into clean environments with each extra
 	PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest tests/package

@@ -1,0 +1,53 @@
+"""All verbs on a cluster whose workers have no packages, and what becomes of tables when executors and drivers die."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.contract.spark_cluster import _environment, running_cluster
+
+DRIVER = Path(__file__).with_name("driver.py").read_text()
+FORMATS = "paimon,iceberg"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def warehouse(cluster):
+    return str(cluster.folder / "lake")
+
+
+def run(cluster, *arguments, **environment):
+    found = cluster.run(DRIVER, *arguments, XDG_CACHE_HOME=str(cluster.folder), **environment)
+    assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-6000:]
+    print(found.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "scenarios",
+    ["verbs", "by_name", "killed_in_append", "killed_in_merge", "killed_in_compaction"],
+)
+def test_on_a_cluster(cluster, warehouse, scenarios):
+    run(cluster, warehouse, scenarios, FORMATS)
+
+
+def test_a_keyed_write_of_which_an_executor_dies(cluster, warehouse):
+    run(cluster, warehouse, "killed_in_upsert", "paimon")
+
+
+@pytest.mark.parametrize("format", FORMATS.split(","))
+def test_a_driver_that_is_killed_leaves_a_whole_table(cluster, warehouse, format):
+    command = [sys.executable, "-c", DRIVER, cluster.url, warehouse, "driver_killed", format]
+    driver = subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)
+    name = driver.stdout.readline().strip()
+    os.killpg(driver.pid, signal.SIGKILL)  # Its JVM as well.
+    driver.wait()
+    run(cluster, warehouse, "after_driver_killed", format, TABLE=name)
