@@ -49,8 +49,10 @@ def decode(
     """
     head = read_head(data)
     batches = list(_read(data, head, columns, logical, _proportionate(len(data), _FILE_BYTES), few_bytes))
-    wanted = head.record if columns is None else avro_schema.select(head.record, columns)
-    return Decoded(pa.Table.from_batches(batches, _arrow_schema(wanted, logical)), head.schema, head.metadata)
+    wanted = head.record if columns is None else avro_schema.select(head.record, tuple(columns))
+    return Decoded(
+        pa.Table.from_batches(batches, avro_schema.arrow_schema(wanted, logical)), head.schema, head.metadata
+    )
 
 
 def batches(data: bytes, logical: bool = False) -> Iterator[pa.RecordBatch]:
@@ -58,7 +60,7 @@ def batches(data: bytes, logical: bool = False) -> Iterator[pa.RecordBatch]:
     head = read_head(data)
     found = _read(data, head, None, logical, _proportionate(len(data), _FILE_BYTES), avro_few.READ_BYTES)
     first = next(found, None)
-    yield first if first is not None else _arrow_schema(head.record, logical).empty_table().to_batches()[0]
+    yield first if first is not None else avro_schema.arrow_schema(head.record, logical).empty_table().to_batches()[0]
     yield from found
 
 
@@ -75,14 +77,15 @@ class Head:
 
     def arrow_schema(self) -> pa.Schema:
         """The columns as a logical read gives them."""
-        return _arrow_schema(self.record, True)
+        return avro_schema.arrow_schema(self.record, True)
 
 
 def read_head(data: bytes) -> Head:
     """The head of an Avro file. Raises as `decode` does."""
     metadata, sync, at = _header(data)
-    parsed = _schema_json(metadata)
-    record, null_at = _tree(metadata["avro.schema"])
+    if "avro.schema" not in metadata:
+        raise CorruptFile("the Avro header has no avro.schema")
+    parsed, record, null_at = _tree(metadata["avro.schema"])
     schema = parsed if null_at is None else next(each for each in parsed if each != "null")
     return Head(schema, metadata, record, null_at, sync, at)
 
@@ -101,7 +104,7 @@ def _read(
     codec = head.metadata.get("avro.codec", b"null").decode(errors="replace")
     if codec not in CODECS:
         raise UnsupportedFeature(f"Avro codec {codec!r}; known are {', '.join(CODECS)}")
-    wanted = head.record if columns is None else avro_schema.select(head.record, columns)
+    wanted = head.record if columns is None else avro_schema.select(head.record, tuple(columns))
     looks = avro_decode.Looks()
     number = inflated = empty = 0
     is_empty = not avro_schema.min_bytes(head.record) and head.null_at is None
@@ -126,9 +129,14 @@ def _read(
         number += len(blocks)
 
 
+def spell(schema: Mapping[str, Any]) -> bytes:
+    """A writer schema as `encode` puts it into the header."""
+    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False).encode()
+
+
 def encode(
     table: pa.Table,
-    schema: Mapping[str, Any],
+    schema: Mapping[str, Any] | bytes,
     codec: str = "zstandard",
     metadata: Mapping[str, bytes] | None = None,
     level: int | None = None,
@@ -136,7 +144,7 @@ def encode(
     block_bytes: int = 64_000,
     few_bytes: int = avro_few.WRITE_BYTES,
 ) -> bytes:
-    """`table` as an Avro file with the writer schema `schema`, which goes into the header as it is.
+    """`table` as an Avro file with the writer schema `schema`, or its text as `spell` gives it, which goes into the header as it is.
 
     Columns are taken by name; one that the table lacks is null where the schema lets it. A block is closed once it
     holds `block_bytes`. With `sync` (16 bytes) equal input gives equal bytes. `level` is the codec's own, by default
@@ -151,8 +159,8 @@ def encode(
     if reserved:
         raise InvalidInput(f"metadata {reserved[0]!r}: names that begin with 'avro.' belong to the format")
     marker = os.urandom(16) if sync is None else sync
-    text = json.dumps(schema, separators=(",", ":"), ensure_ascii=False).encode()
-    record, null_at = _tree(text)
+    text = schema if isinstance(schema, bytes) else spell(schema)
+    _, record, null_at = _tree(text)
     head = {"avro.schema": text, "avro.codec": codec.encode(), **(metadata or {})}
     out = [_MAGIC, avro_encode.varint(len(head))]
     for name, value in head.items():
@@ -169,10 +177,6 @@ def encode(
     return b"".join(out)
 
 
-def _arrow_schema(record: avro_schema.Record, logical: bool) -> pa.Schema:
-    return pa.schema([avro_schema.arrow_field(member, logical) for member in record.members if member.keep])
-
-
 _MAGIC = b"Obj\x01"
 _BATCH_BYTES = 4 << 20  # Blocks are decoded together until so much is inflated: what numpy works on stays in cache.
 # What a block, and a file that is decoded as a whole, may inflate to: this much, or more in proportion to its own size.
@@ -183,8 +187,13 @@ _BLOCK_BYTES_MAX = 1 << 30
 
 
 @lru_cache(maxsize=64)
-def _tree(text: bytes) -> tuple[avro_schema.Record, int | None]:
-    return avro_schema.parse(json.loads(text))
+def _tree(text: bytes) -> tuple[Any, avro_schema.Record, int | None]:
+    """(the schema as it is written, its tree, branch of null); the same objects for the same text, which nobody changes."""
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(f"the Avro header's schema is not JSON: {error}") from error
+    return parsed, *avro_schema.parse(parsed)
 
 
 def _header(data: bytes) -> tuple[dict[str, bytes], bytes, int]:
@@ -218,15 +227,6 @@ def _sized(data: bytes, at: int) -> tuple[bytes, int]:
     if size < 0 or at + size > len(data):
         raise CorruptFile(f"the Avro header holds a length of {size} at byte {at} of {len(data)}")
     return bytes(data[at : at + size]), at + size
-
-
-def _schema_json(metadata: Mapping[str, bytes]) -> Any:
-    if "avro.schema" not in metadata:
-        raise CorruptFile("the Avro header has no avro.schema")
-    try:
-        return json.loads(metadata["avro.schema"])
-    except (ValueError, RecursionError) as error:
-        raise CorruptFile(f"the Avro header's schema is not JSON: {error}") from error
 
 
 def _batches(

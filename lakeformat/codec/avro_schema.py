@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +38,15 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Record:
     members: tuple[Member, ...]
+    _hash: int = field(
+        init=False, repr=False, compare=False
+    )  # Trees are keys of caches, and hashing one walks all of it.
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(self.members))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,8 @@ def parse(schema: Any) -> tuple[Record, int | None]:
     return node, null_at
 
 
-def select(record: Record, columns: Iterable[str]) -> Record:
+@lru_cache(maxsize=64)
+def select(record: Record, columns: tuple[str, ...]) -> Record:
     """`record` with only `columns` kept: names, or dotted paths into nested records. Unknown names are ignored."""
     heads: dict[str, list[str]] = {}
     for each in columns:
@@ -90,6 +101,7 @@ def select(record: Record, columns: Iterable[str]) -> Record:
     return Record(tuple(_selected(member, heads.get(member.name)) for member in record.members))
 
 
+@lru_cache(maxsize=256)
 def min_bytes(node: Node) -> int:
     """The fewest bytes that a value takes."""
     match node:
@@ -108,8 +120,8 @@ def arrow_type(node: Node, logical: bool) -> pa.DataType:
             if logical and arrow is not None:
                 return arrow
             return pa.binary(size) if kind == "fixed" else _RAW[kind]
-        case Record(members):
-            return pa.struct([arrow_field(member, logical) for member in members if member.keep])
+        case Record():
+            return pa.struct(list(arrow_schema(node, logical)))
         case Array(item):
             return pa.list_(_part("element", item, logical))
         case Map(Record((key, value))):
@@ -119,8 +131,10 @@ def arrow_type(node: Node, logical: bool) -> pa.DataType:
     raise AssertionError(node)
 
 
-def arrow_field(member: Member, logical: bool) -> pa.Field:
-    return _part(member.name, member.node, logical)
+@lru_cache(maxsize=256)
+def arrow_schema(record: Record, logical: bool) -> pa.Schema:
+    """The columns of the kept members; see `arrow_type`."""
+    return pa.schema([_part(member.name, member.node, logical) for member in record.members if member.keep])
 
 
 _RAW = {
@@ -154,9 +168,9 @@ def _selected(member: Member, paths: list[str] | None) -> Member:
         return member
     match member.node:
         case Record() as record:
-            return replace(member, node=select(record, paths))
+            return replace(member, node=select(record, tuple(paths)))
         case Choice(Record() as record, null_at):
-            return replace(member, node=Choice(select(record, paths), null_at))
+            return replace(member, node=Choice(select(record, tuple(paths)), null_at))
     return replace(member, keep=False)
 
 

@@ -26,6 +26,7 @@ CHUNK_BYTES = 64 << 20  # Rows of one file that are encoded together: a row grou
 BUFFER_BYTES = 256 << 20  # Rows that wait, over all files of one write.
 OPEN_FILES = 64
 _PIECE_MIN = 1 << 16
+_FEW_PLACES = 8
 
 _UNKNOWN = Scalar(Kind.UNKNOWN)
 
@@ -89,7 +90,8 @@ class Files:
                 self._end(place)
         else:
             self._ending = True
-            for _ in self._store.several(self._end, places, threads):
+            few = len(places) < _FEW_PLACES and self._waiting_bytes < _PIECE_MIN  # Starting threads would take longer.
+            for _ in self._store.several(self._end, places, 1 if few else threads):
                 pass
         order = {(each.partition, self._bucket(each)): at for at, each in enumerate(places)}
         return sorted(self._written, key=lambda each: order[each.partition, each.bucket])

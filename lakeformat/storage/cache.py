@@ -14,6 +14,7 @@ from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.store import Listed, R, Reader, T
 
 CACHE_BYTES = 512 << 20
+REMEMBERED_BYTES = 1 << 20
 TABLE_BYTES = 32 << 10  # About what an Arrow table of so many columns takes before it holds anything.
 
 
@@ -100,6 +101,13 @@ def decoded(reader: Reader, paths: Sequence[str], parse: Callable[[bytes, str], 
             if cache:
                 cache.put(reader.root, path, table)
     return [found[path] for path in paths]
+
+
+def remember(reader: Reader, path: str, table: pa.Table) -> None:
+    """What a file that is about to be written under a name of its own will hold, so that the next commit need not read it.
+    Only small tables: a large one would push out what readers ask for."""
+    if isinstance(reader, Cached) and table.nbytes <= REMEMBERED_BYTES:
+        reader.cache.put(reader.root, path, table.combine_chunks())  # A copy, which holds no larger table in memory.
 
 
 def in_catalog(reader: Reader) -> Catalogued | None:

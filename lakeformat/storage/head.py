@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -61,14 +61,17 @@ class CreateHead:
     suffixes: tuple[str, ...] = ("",)  # Names of one version: all that commit on a base choose the same.
 
     def version(self) -> int:
-        return max(self.versions(), default=0)
+        return max(self._numbers(), default=0)
 
     def versions(self) -> list[int]:
         """Every version that has its file, ascending; expiry and restores leave gaps."""
+        return sorted(set(self._numbers()))
+
+    def _numbers(self) -> Iterator[int]:
+        # One search for all names, for a commit asks four times, and a folder may hold very many.
         endings = "|".join(map(re.escape, self.suffixes))
-        number = re.compile(rf"{re.escape(self.prefix)}([1-9][0-9]{{0,18}})(?:{endings})")
-        found = map(number.fullmatch, self.store.names(self.folder))
-        return sorted({int(match.group(1)) for match in found if match})
+        number = re.compile(rf"(?<=/){re.escape(self.prefix)}([1-9][0-9]{{0,18}})(?:{endings})(?=/)")
+        return map(int, number.findall(f"/{'/'.join(self.store.names(self.folder))}/"))
 
     def advance(self, version: int, plan: Plan) -> Outcome:
         is_version = plan.root_path.startswith(f"{self.folder}/")  # A schema is a root with a folder of its own.

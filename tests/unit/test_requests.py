@@ -1,16 +1,21 @@
 """What verbs ask of storage: each metadata file is read once, and the head's folder is listed once before the commit."""
 
+import datetime
 import heapq
 import io
 import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from lakeformat.codec.arrow import arrow_schema
+from lakeformat.dialects.iceberg import manifest as iceberg
+from lakeformat.dialects.paimon import manifest as paimon
 from lakeformat.lake import FORMATS
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
@@ -188,6 +193,42 @@ def test_the_commit_of_an_append_waits_for_eight_round_trips(name: str):
     table.append(rows(5, 100))
     written = [clock for (_, path), clock in zip(store.asked, store.clocks, strict=True) if path.endswith(".parquet")]
     assert store.clock - max(written) <= 8, store.asked
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_an_append_reads_no_manifest_that_the_append_before_it_wrote(name: str):
+    table, store = world(name)
+    table.append(rows(5, 100))
+    store.read_counts.clear()
+    table.append(rows(6, 101))
+    folder = "manifest/" if name.startswith("paimon") else "metadata/snap-"
+    assert [path for path in store.read_counts if path.startswith(folder)] == []
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_manifest_is_remembered_as_it_would_be_read(format: str):
+    kinds = {
+        "b": scalar(Kind.BOOLEAN), "i": scalar(Kind.INT), "l": scalar(Kind.BIGINT), "s": scalar(Kind.STRING),
+        "d": scalar(Kind.DATE), "n": scalar(Kind.DECIMAL, 9, 2), "v": scalar(Kind.BIGINT),
+    }  # fmt: skip
+    fields = tuple(Field(id, name, kind) for id, (name, kind) in enumerate(kinds.items()))
+    values: dict[str, list[Any]] = {
+        "b": [True, None], "i": [1, None], "l": [2**40, None], "s": ["x", None],
+        "d": [datetime.date(2024, 2, 29), None], "n": [Decimal("1.25"), None], "v": [1, 2],
+    }  # fmt: skip
+    store, cache = MemoryFiles(f"memory://remembered/{uuid.uuid4()}"), Cache()
+    table = Table("t", store, FORMATS[format](cache))
+    create(table, Schema(fields, partitioning=identity(*list(kinds)[:-1])))
+    for _ in range(2):
+        table.append(pa.table(values, schema=arrow_schema(fields)))
+    remembered = dict(cache._tables)
+    assert len(remembered) >= 4
+    for (_, path), held in remembered.items():
+        parse = {"paimon": paimon, "iceberg": iceberg}[format]
+        is_list = "manifest-list" in path or "snap-" in path
+        read = (parse.parse_list if is_list else parse.parse)(store.read(path), path)
+        assert held.schema.equals(read.schema), path
+        assert held.to_pylist() == read.to_pylist(), path
 
 
 def test_small_delete_files_are_read_together():

@@ -6,10 +6,12 @@ and, once it is read through a list, by `_spec` (the spec of its manifest) and `
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,7 +47,7 @@ from lakeformat.model.predicate import (
 )
 from lakeformat.model.schema import Kind, Scalar, Schema, Type, scalar
 from lakeformat.model.work import in_folder
-from lakeformat.storage.cache import decoded
+from lakeformat.storage.cache import decoded, remember
 from lakeformat.storage.paths import is_absolute
 from lakeformat.storage.store import Reader
 
@@ -138,10 +140,11 @@ _NEEDED = {"status", "file_path", "file_format", "record_count", "file_size_in_b
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """New manifests by path, and a row of `META` for each."""
+    """New manifests by path, a row of `META` for each, and by location what `parse` would make of them."""
 
     files: Mapping[str, bytes]
     metas: pa.Table
+    entries: Mapping[str, pa.Table] = dataclasses.field(default_factory=dict)
 
 
 NO_MANIFESTS = Manifests({}, EMPTY_METAS)
@@ -599,21 +602,30 @@ def emit(
         return NO_MANIFESTS
     content = ManifestContent(int(entries["content"][0].as_py() != FileContent.DATA))
     version = format_version(base)
-    schema, metadata = _entry_schema(spec, version), _manifest_metadata(base, spec, content)
+    schema, metadata = _entry_text(spec, version), _manifest_metadata(base, spec, content)
     codec = _codec(base.schema)
     target = options.integer(base.schema.properties, "commit.manifest.target-size-bytes")
     whole = avro.encode(_nest(entries, spec, version), schema, codec, metadata)
     count = max(int(len(whole) / (1.1 * target)), 1)
     step = -(-len(entries) // count)
-    files, metas, folder = {}, [], metadata_folder(base)
+    files, metas, held, folder = {}, [], {}, metadata_folder(base)
+    columns = [*ENTRY.names, *(f"p{id}" for id in spec.field_ids)]
     for number, start in enumerate(range(0, len(entries), step)):
         part = entries.slice(start, step)
         data = whole if count == 1 else avro.encode(_nest(part, spec, version), schema, codec, metadata)
         path = in_folder(folder, f"{name}-m{number}.avro")
         files[path] = data
         location = path if is_absolute(path) else f"{root}/{path}"
+        held[location] = part.select(columns)
         metas.append(_meta(part, spec, content, location, len(data), snapshot_id, sequence_number))
-    return Manifests(files, pa.concat_tables(metas))
+    return Manifests(files, pa.concat_tables(metas), held)
+
+
+def remembered(reader: Reader, made: Manifests) -> Manifests:
+    """New manifests, which whoever has this reader need not read."""
+    for location, entries in made.entries.items():
+        remember(reader, location, entries)
+    return made
 
 
 def encode(entries: pa.Table, base: State, spec: Spec, version: int, head: Mapping[str, bytes]) -> bytes:
@@ -623,7 +635,7 @@ def encode(entries: pa.Table, base: State, spec: Spec, version: int, head: Mappi
         held = _partition_values(entries, name, to_arrow(kind))
         entries = entries.drop_columns([name]) if name in entries.column_names else entries
         entries = entries.append_column(name, held)
-    return avro.encode(_nest(entries, spec, version), _entry_schema(spec, version), _codec(base.schema), dict(head))
+    return avro.encode(_nest(entries, spec, version), _entry_text(spec, version), _codec(base.schema), dict(head))
 
 
 def numbered(metas: pa.Table, first_row_id: int) -> tuple[pa.Table, int]:
@@ -656,9 +668,8 @@ def emit_list(
     }
     if first_row_id is not None:
         metadata["first-row-id"] = str(first_row_id).encode()
-    fields = [f for f in LIST_FIELDS if version >= 3 or f["field-id"] != 520]
-    schema = {"type": "record", "name": "manifest_file", "fields": fields}
-    return avro.encode(metas.select([f["name"] for f in fields]), schema, _codec(base.schema), metadata)
+    names, text = _LIST_TEXTS[version >= 3]
+    return avro.encode(metas.select(names), text, _codec(base.schema), metadata)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -887,6 +898,11 @@ def _array(element_id: int, items: Any) -> dict[str, Any]:
     return {"type": "array", "items": items, "element-id": element_id}
 
 
+@lru_cache(maxsize=64)
+def _entry_text(spec: Spec, version: int) -> bytes:
+    return avro.spell(_entry_schema(spec, version))
+
+
 def _entry_schema(spec: Spec, version: int) -> dict[str, Any]:
     defined: set[str] = set()
     partition = [
@@ -965,3 +981,11 @@ LIST_FIELDS = [
     )
     for id, name, type in _META
 ]
+
+
+def _list_text(fields: Sequence[Mapping[str, Any]]) -> tuple[list[str], bytes]:
+    """(the columns of a manifest list, its schema)."""
+    return [f["name"] for f in fields], avro.spell({"type": "record", "name": "manifest_file", "fields": fields})
+
+
+_LIST_TEXTS = (_list_text([f for f in LIST_FIELDS if f["field-id"] != 520]), _list_text(LIST_FIELDS))

@@ -58,6 +58,7 @@ from lakeformat.model.partition import Partitioning
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, scalar, walk
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
 from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile, in_folder
+from lakeformat.storage.cache import remember
 from lakeformat.storage.store import Reader
 
 RESTORED_FROM = "lakeformat.restored-from"
@@ -400,7 +401,7 @@ def _changed(
     before = manifest.counted(reader, manifest.metas_of(reader, base.snapshot_document))
     kept = before.filter(pc.greater(pc.add(before["added_files_count"], before["existing_files_count"]), 0))
     name = _derived(stamp, "commit")
-    new = _emitted(base, fresh, name, snapshot_id, sequence_number, reader.root)
+    new = _emitted(reader, base, fresh, name, snapshot_id, sequence_number)
     kept, rewritten, deleted = _without(reader, base, kept, taken, f"{name}-d", snapshot_id, sequence_number)
     metas = pa.concat_tables([new.metas, rewritten.metas, kept])
     files = {**new.files, **rewritten.files}
@@ -470,14 +471,17 @@ def _follow(reader: Reader, request: Request, published: Published, base: State,
     return replace(plan, unused=unused)
 
 
-def _emitted(base: State, fresh: pa.Table, name: str, snapshot_id: int, sequence_number: int, root: str) -> Manifests:
+def _emitted(
+    reader: Reader, base: State, fresh: pa.Table, name: str, snapshot_id: int, sequence_number: int
+) -> Manifests:
     """New entries in manifests, of one spec and of data or of deletes each."""
     made = manifest.NO_MANIFESTS
     specs, contents = np.asarray(fresh["_spec"]), np.asarray(fresh["content"]) != FileContent.DATA
     for number, (is_delete, spec_id) in enumerate(sorted(set(zip(contents.tolist(), specs.tolist(), strict=True)))):
         part = fresh.filter(pa.array((contents == is_delete) & (specs == spec_id)))
         own = name if number == 0 else f"{name}-n{number}"
-        found = manifest.emit(part, base, base.specs[spec_id], own, snapshot_id, sequence_number, root)
+        found = manifest.emit(part, base, base.specs[spec_id], own, snapshot_id, sequence_number, reader.root)
+        found = manifest.remembered(reader, found)
         made = Manifests({**made.files, **found.files}, pa.concat_tables([made.metas, found.metas]))
     return made
 
@@ -589,6 +593,8 @@ def _merged(
             files |= made.files
             replaced |= dict.fromkeys(chosen)
             replaced[chosen[0]] = made.metas
+    if not replaced:
+        return Manifests({}, metas)
     parts = [metas.slice(i, 1) if i not in replaced else replaced[i] for i in range(len(metas))]
     return Manifests(files, pa.concat_tables([p for p in parts if p is not None]))
 
@@ -648,7 +654,10 @@ def _snapshot(
         metas, rows = manifest.numbered(metas, first_row_id)
         made |= {"first-row-id": first_row_id, "added-rows": rows}
         document["next-row-id"] = first_row_id + rows
+    metas = metas.combine_chunks()
     emitted = manifest.emit_list(metas, base, snapshot_id, parent_id, sequence_number, first_row_id)
+    if first_row_id is not None or metas["first_row_id"].null_count == len(metas):  # A list of version 2 holds none.
+        remember(reader, made["manifest-list"], metas)
     document["last-sequence-number"] = sequence_number
     document["snapshots"] = [*document.get("snapshots", []), made]
     document["refs"] = dict(document["refs"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -21,7 +21,7 @@ from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, Unsupported
 from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
 from lakeformat.model.schema import Schema, Type
 from lakeformat.model.work import WrittenFile
-from lakeformat.storage.cache import decoded
+from lakeformat.storage.cache import decoded, remember
 from lakeformat.storage.store import Reader
 
 
@@ -114,10 +114,11 @@ _LARGE_AT_ONCE = 8  # Manifests of the target size that are looked through toget
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """New manifests by path, and a row of `META` for each."""
+    """New manifests by path, a row of `META` for each, and what they hold."""
 
     files: Mapping[str, bytes]
     metas: pa.Table
+    entries: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
 EMPTY_ENTRIES = pa.Table.from_batches([], ENTRY)
@@ -422,23 +423,31 @@ def emit(entries: pa.Table, schema: Schema, name: str) -> Manifests:
         return NO_MANIFESTS
     codec = options.of(schema).manifest_codec
     target = options.of(schema).manifest_target_file_size
-    whole = avro.encode(_nest(entries), ENTRY_SCHEMA, codec)
+    whole = avro.encode(_nest(entries), _ENTRY_TEXT, codec)
     count = max(int(len(whole) / (1.1 * target)), 1)
     step = -(-len(entries) // count)
-    files, metas = {}, []
+    files, metas, held = {}, [], {}
     for i in range(count):
         part = entries.slice(i * step, step)
         if len(part) == 0:
             break
-        data = whole if count == 1 else avro.encode(_nest(part), ENTRY_SCHEMA, codec)
-        files[f"{MANIFEST_FOLDER}/{name}-{i}"] = data
+        data = whole if count == 1 else avro.encode(_nest(part), _ENTRY_TEXT, codec)
+        path = f"{MANIFEST_FOLDER}/{name}-{i}"
+        files[path], held[path] = data, part
         metas.append(_meta(part, schema, f"{name}-{i}", len(data)))
-    return Manifests(files, pa.concat_tables(metas))
+    return Manifests(files, pa.concat_tables(metas), held)
+
+
+def remembered(reader: Reader, made: Manifests) -> Manifests:
+    """New manifests, which whoever has this reader need not read."""
+    for path, entries in made.entries.items():
+        remember(reader, path, entries)
+    return made
 
 
 def emit_list(metas: pa.Table, schema: Schema) -> bytes:
     """Rows of `META` -> a manifest list."""
-    return avro.encode(metas.select(META.names), META_SCHEMA, options.of(schema).manifest_codec)
+    return avro.encode(metas.select(META.names), _META_TEXT, options.of(schema).manifest_codec)
 
 
 def emit_hash_index(entries: pa.Table, added: Sequence[WrittenFile], schema: Schema) -> bytes:
@@ -482,7 +491,7 @@ def index_entries(
 
 def emit_index(entries: pa.Table, schema: Schema) -> bytes:
     """Rows of `INDEX_ENTRY` -> an index manifest."""
-    return avro.encode(entries, INDEX_SCHEMA, options.of(schema).manifest_codec)
+    return avro.encode(entries, _INDEX_TEXT, options.of(schema).manifest_codec)
 
 
 def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> bytes:
@@ -521,7 +530,7 @@ def _merge_all(reader: Reader, metas: pa.Table, worth: np.ndarray, schema: Schem
             if pc.any(pc.is_in(identity(table), value_set=keys)).as_py():
                 tables[place] = table
     live, _ = fold([tables[place] for place in sorted(tables)])
-    merged = emit(live, schema, name)
+    merged = remembered(reader, emit(live, schema, name))
     kept = metas.take(pa.array([place for place in range(len(metas)) if place not in tables], pa.int64()))
     return Manifests(merged.files, pa.concat_tables([kept, merged.metas]))
 
@@ -547,7 +556,7 @@ def _merge_neighbours(
             continue
         live, unmatched = fold(read_all(reader, part))
         # A DELETE whose ADD lies in an older manifest must stay, and stand before nothing that it would take away.
-        merged = emit(pa.concat_tables([unmatched, live]), schema, f"{name}-{n}")
+        merged = remembered(reader, emit(pa.concat_tables([unmatched, live]), schema, f"{name}-{n}"))
         files |= merged.files
         result.append(merged.metas)
     return Manifests(files, pa.concat_tables(result) if result else metas)
@@ -793,3 +802,5 @@ INDEX_SCHEMA = _record(
         ("_EXTERNAL_PATH", _optional("string")),
     ],
 )
+
+_ENTRY_TEXT, _META_TEXT, _INDEX_TEXT = map(avro.spell, (ENTRY_SCHEMA, META_SCHEMA, INDEX_SCHEMA))

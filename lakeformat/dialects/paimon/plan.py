@@ -47,6 +47,7 @@ from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Scalar, Schema, Type
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
 from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile
+from lakeformat.storage.cache import remember
 from lakeformat.storage.store import Reader
 
 _KEY_STATS_LENGTH = 128  # Characters.
@@ -223,7 +224,7 @@ def _commit(
     document = base.document or {}
     before = manifest.read_metas(reader, base.document)
     merged = manifest.merge(reader, before, schema, f"manifest-{_derived(stamp, 'base')}")
-    fresh = manifest.emit(delta, schema, f"manifest-{_derived(stamp, 'delta')}")
+    fresh = manifest.remembered(reader, manifest.emit(delta, schema, f"manifest-{_derived(stamp, 'delta')}"))
     changelog = manifest.emit(
         _added(reader, request, kind, base, gone, log), schema, f"manifest-{_derived(stamp, 'changelog')}"
     )
@@ -233,6 +234,7 @@ def _commit(
     if schema.primary_key and not len(gone) and commit_kind == "OVERWRITE" and kind in _BY_ROW:
         commit_kind = "APPEND"  # Rows that came delete those that go.
     return _publish(
+        reader,
         base,
         stamp,
         request,
@@ -268,6 +270,7 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
         raise NotFound(f"{reader.root}: snapshot {snapshot_id} has expired; the file that has its number led nowhere")
     total = target.get("totalRecordCount") or 0
     return _publish(
+        reader,
         base,
         stamp,
         replace(request, properties={**request.properties, metadata.RESTORED_FROM: str(snapshot_id)}),
@@ -286,6 +289,7 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
 
 
 def _publish(
+    reader: Reader,
     base: State,
     stamp: Stamp,
     request: Request,
@@ -298,7 +302,10 @@ def _publish(
     schema, version = base.schema, base.version + 1
     names = [f"manifest-list-{_derived(stamp, 'list')}-{i}" for i in range(len(lists))]
     emitted = [manifest.emit_list(metas, schema) for metas in lists]
-    files |= {f"{metadata.MANIFEST_FOLDER}/{n}": data for n, data in zip(names, emitted, strict=True)}
+    for list_name, data, metas in zip(names, emitted, lists, strict=True):
+        path = f"{metadata.MANIFEST_FOLDER}/{list_name}"
+        files[path] = data
+        remember(reader, path, metas)
     now_ms = max(stamp.now_ms, (base.document or {}).get("timeMillis", 0))  # Time travel needs history in order.
     user, identifier = metadata.commit_identity(request)
     full = {
@@ -544,8 +551,8 @@ def _changes(delta: pa.Table, schema: Schema, marked: pa.Table) -> tuple[Partiti
 
 def _marked(before: pa.Table, after: pa.Table) -> pa.Table:
     """By `_PARTITION`, how many more `rows` the deletion vectors of one index take than those of the other."""
-    if before is after:
-        before = after = after.slice(0, 0)
+    if before is after or not (len(before) or len(after)):
+        return _NO_MARKS
     parts = []
     for entries, sign in ((before, -1), (after, 1)):
         vectors = manifest.vectors(entries)
@@ -555,6 +562,9 @@ def _marked(before: pa.Table, after: pa.Table) -> pa.Table:
         pa.concat_tables(parts).group_by("_PARTITION").aggregate([("rows", "sum")]).rename_columns({"rows_sum": "rows"})
     )
     return found.filter(pc.not_equal(found["rows"], 0))
+
+
+_NO_MARKS = pa.table({"_PARTITION": pa.array([], pa.binary()), "rows": pa.array([], pa.int64())})
 
 
 def _entries_of(reader: Reader, base: State, index: tuple[str | None, dict[str, bytes]]) -> pa.Table:
