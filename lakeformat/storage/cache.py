@@ -15,6 +15,7 @@ from lakeformat.storage.store import Listed, R, Reader, T
 
 CACHE_BYTES = 512 << 20
 REMEMBERED_BYTES = 1 << 20
+TOGETHER_BYTES = 256 << 10  # Of files that are parsed together.
 TABLE_BYTES = 32 << 10  # About what an Arrow table of so many columns takes before it holds anything.
 
 
@@ -89,18 +90,36 @@ def cached(reader: Reader, cache: Cache) -> Reader:
     return reader if isinstance(reader, Cached) else Cached(reader, cache)
 
 
-def decoded(reader: Reader, paths: Sequence[str], parse: Callable[[bytes, str], pa.Table]) -> list[pa.Table | None]:
+def decoded(
+    reader: Reader, paths: Sequence[str], parse: Callable[[Sequence[bytes], Sequence[str]], Iterable[pa.Table]]
+) -> list[pa.Table | None]:
     """What files hold, in order, read several at a time; None for one that is not there. Those that a `Cached` reader has
-    given before are not read again."""
+    given before are not read again. `parse` is given the bytes and the paths of as many as are worth parsing together."""
     cache = reader.cache if isinstance(reader, Cached) else None
     found = {path: cache.get(reader.root, path) if cache else None for path in paths}
     absent = [path for path, table in found.items() if table is None]
-    for path, data in zip(absent, reader.read_many(absent), strict=True):
-        if data is not None:
-            table = found[path] = parse(data, path)
+    for some in _grouped(zip(absent, reader.read_many(absent), strict=True)):
+        for (path, _), table in zip(some, parse([data for _, data in some], [path for path, _ in some]), strict=True):
+            found[path] = table
             if cache:
                 cache.put(reader.root, path, table)
     return [found[path] for path in paths]
+
+
+def _grouped(files: Iterable[tuple[str, bytes | None]]) -> Iterator[list[tuple[str, bytes]]]:
+    """The files that are there: small ones together, large ones each alone."""
+    group: list[tuple[str, bytes]] = []
+    size = 0
+    for path, data in files:
+        if data is None:
+            continue
+        if group and size + len(data) > TOGETHER_BYTES:
+            yield group
+            group, size = [], 0
+        group.append((path, data))
+        size += len(data)
+    if group:
+        yield group
 
 
 def remember(reader: Reader, path: str, table: pa.Table) -> None:

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakeformat.codec import avro, avro_few, avro_schema
+from lakeformat.codec import avro, avro_few, avro_schema, parsing
 from lakeformat.errors import CorruptFile, InvalidInput, LakeError, UnsupportedFeature
 
 SYNC = bytes(range(16))
@@ -257,6 +257,32 @@ def test_several_batches_are_one_table():
     assert table["_FILE"].combine_chunks().field("_FILE_NAME").to_pylist() == [r["_FILE"]["_FILE_NAME"] for r in rows]
     again = avro.encode(table, ENTRY, "null", sync=SYNC, block_bytes=16_000)
     assert avro.decode(again).table.equals(table)
+
+
+def test_files_that_are_alike_are_parsed_together():
+    schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "string"}, {"name": "i", "type": "long"}]}
+
+    def file(rows: list[tuple[str, int]], codec: str = "zstandard") -> bytes:
+        table = pa.table({"n": [n for n, _ in rows], "i": pa.array([i for _, i in rows], pa.int64())})
+        return avro.encode(table, schema, codec, block_bytes=40)
+
+    def parse(data: bytes, where: str) -> pa.Table:
+        alone.append(where)
+        with parsing.of(where):
+            return avro.decode(data).table
+
+    contents: list[list[tuple[str, int]]] = [[("a" * k, 3**k + j) for j in range(k)] for k in range(9)]
+    files, names = [file(rows) for rows in contents], [f"m{k}" for k in range(9)]
+    alone: list[str] = []
+    found = avro.parse_together(files, names, parse, lambda all, _: all.table)
+    assert [[tuple(row.values()) for row in table.to_pylist()] for table in found] == contents
+    assert alone == []
+    files[3] = file(contents[3], "deflate")
+    assert avro.parse_together(files, names, parse, lambda all, _: all.table) == found
+    assert alone == names
+    files[3] = file(contents[3])[:-1]
+    with pytest.raises(CorruptFile, match="m3"):
+        avro.parse_together(files, names, parse, lambda all, _: all.table)
 
 
 def test_records_that_all_look_different_are_read():

@@ -156,43 +156,59 @@ NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 def parse_list(data: bytes, where: str) -> pa.Table:
     """A manifest list -> its manifests, as rows of `META`; what version 1 lacks is filled in."""
     with parsing.of(where):
-        decoded = avro.decode(data, logical=True)
-        ids = _ids(decoded.schema["fields"])
-        held = {ids[f["name"]]: decoded.table[f["name"]] for f in decoded.schema["fields"] if f["name"] in ids}
-        if 500 not in held:
-            raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(decoded.table.column_names)}")
-        table = _conform({name: held[id] for id, name, _ in _META if id in held}, META, len(decoded.table))
-        for name in ("content", "sequence_number", "min_sequence_number"):
-            place = META.get_field_index(name)
-            table = table.set_column(place, META.field(name), pc.fill_null(table[name], 0))
-        if table["key_metadata"].null_count < len(table):
-            raise UnsupportedFeature(f"{where}: encrypted manifests: not supported")
-        return table
+        return _metas(avro.decode(data, logical=True), where)
+
+
+def parse_lists(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
+    """Several manifest lists, in one pass where they are alike."""
+    return avro.parse_together(files, where, parse_list, _metas, logical=True)
+
+
+def _metas(decoded: avro.Decoded, where: str) -> pa.Table:
+    ids = _ids(decoded.schema["fields"])
+    held = {ids[f["name"]]: decoded.table[f["name"]] for f in decoded.schema["fields"] if f["name"] in ids}
+    if 500 not in held:
+        raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(decoded.table.column_names)}")
+    table = _conform({name: held[id] for id, name, _ in _META if id in held}, META, len(decoded.table))
+    for name in ("content", "sequence_number", "min_sequence_number"):
+        place = META.get_field_index(name)
+        table = table.set_column(place, META.field(name), pc.fill_null(table[name], 0))
+    if table["key_metadata"].null_count < len(table):
+        raise UnsupportedFeature(f"{where}: encrypted manifests: not supported")
+    return table
 
 
 def parse(data: bytes, where: str) -> pa.Table:
     """A manifest -> its entries as it holds them: rows of `ENTRY` and their partition columns, nothing inherited."""
     with parsing.of(where):
-        decoded = avro.decode(data, logical=True)
-        fields = {f["field-id"]: f for f in decoded.schema["fields"] if "field-id" in f}
-        if _DATA_FILE_ID not in fields:
-            raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(decoded.table.column_names)}")
-        columns = {name: decoded.table[fields[id]["name"]] for id, name, _ in _OWN if id in fields}
-        file_field = fields[_DATA_FILE_ID]
-        if not isinstance(file_field["type"], dict) or "fields" not in file_field["type"]:
-            raise CorruptFile(f"data_file is of type {str(file_field['type'])[:80]}, not a record")
-        file = decoded.table[file_field["name"]].combine_chunks()
-        inside = {f["field-id"]: f for f in file_field["type"]["fields"] if "field-id" in f}
-        columns |= {name: pc.struct_field(file, inside[id]["name"]) for id, name, _ in _FILE if id in inside}
-        table = _conform(columns, ENTRY, len(decoded.table))
-        table = table.set_column(4, ENTRY.field("content"), pc.fill_null(table["content"], int(FileContent.DATA)))
-        if table["key_metadata"].null_count < len(table):
-            raise UnsupportedFeature(f"{where}: encrypted files: not supported")
-        if _PARTITION_ID in inside:
-            partition = pc.struct_field(file, inside[_PARTITION_ID]["name"])
-            for each in inside[_PARTITION_ID]["type"]["fields"]:
-                table = table.append_column(f"p{each['field-id']}", pc.struct_field(partition, each["name"]))
-        return table
+        return _entries(avro.decode(data, logical=True), where)
+
+
+def parse_all(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
+    """Several manifests, in one pass where they are alike."""
+    return avro.parse_together(files, where, parse, _entries, logical=True)
+
+
+def _entries(decoded: avro.Decoded, where: str) -> pa.Table:
+    fields = {f["field-id"]: f for f in decoded.schema["fields"] if "field-id" in f}
+    if _DATA_FILE_ID not in fields:
+        raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(decoded.table.column_names)}")
+    columns = {name: decoded.table[fields[id]["name"]] for id, name, _ in _OWN if id in fields}
+    file_field = fields[_DATA_FILE_ID]
+    if not isinstance(file_field["type"], dict) or "fields" not in file_field["type"]:
+        raise CorruptFile(f"data_file is of type {str(file_field['type'])[:80]}, not a record")
+    file = decoded.table[file_field["name"]].combine_chunks()
+    inside = {f["field-id"]: f for f in file_field["type"]["fields"] if "field-id" in f}
+    columns |= {name: pc.struct_field(file, inside[id]["name"]) for id, name, _ in _FILE if id in inside}
+    table = _conform(columns, ENTRY, len(decoded.table))
+    table = table.set_column(4, ENTRY.field("content"), pc.fill_null(table["content"], int(FileContent.DATA)))
+    if table["key_metadata"].null_count < len(table):
+        raise UnsupportedFeature(f"{where}: encrypted files: not supported")
+    if _PARTITION_ID in inside:
+        partition = pc.struct_field(file, inside[_PARTITION_ID]["name"])
+        for each in inside[_PARTITION_ID]["type"]["fields"]:
+            table = table.append_column(f"p{each['field-id']}", pc.struct_field(partition, each["name"]))
+    return table
 
 
 def metas_of(reader: Reader, snapshot: Mapping[str, Any] | None) -> pa.Table:
@@ -205,7 +221,7 @@ def metas_of(reader: Reader, snapshot: Mapping[str, Any] | None) -> pa.Table:
 
 def read_lists(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
     """The manifests that each manifest list names, as rows of `META`; kept as `read_raw` keeps manifests."""
-    return _all_decoded(reader, paths, parse_list, EMPTY_METAS, missing_ok)
+    return _all_decoded(reader, paths, parse_lists, EMPTY_METAS, missing_ok)
 
 
 def _embedded(reader: Reader, snapshot: Mapping[str, Any]) -> pa.Table:
@@ -266,11 +282,15 @@ def read_all(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
 
 def read_raw(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
     """The entries of each manifest as it holds them. Decoded manifests are kept by path, for none is written twice."""
-    return _all_decoded(reader, paths, parse, ENTRY.empty_table(), missing_ok)
+    return _all_decoded(reader, paths, parse_all, ENTRY.empty_table(), missing_ok)
 
 
 def _all_decoded(
-    reader: Reader, paths: Sequence[str], parse: Callable[[bytes, str], pa.Table], empty: pa.Table, missing_ok: bool
+    reader: Reader,
+    paths: Sequence[str],
+    parse: Callable[[Sequence[bytes], Sequence[str]], list[pa.Table]],
+    empty: pa.Table,
+    missing_ok: bool,
 ) -> list[pa.Table]:
     """Files of the metadata folder; `empty` for one that is not there, where that may be."""
     tables = []

@@ -358,8 +358,7 @@ def _unreachable(
         *(d for d in silent if d["id"] not in ids and _changes_in_data_files(d)),
     ]
     names = [name for found in _listed(reader, with_delta, "deltaManifestList", missing_ok=True) for name in found]
-    tables = manifest.read_entries(reader, names, missing_ok=True)
-    candidates = pa.concat_tables(tables) if tables else manifest.EMPTY_ENTRIES
+    candidates = manifest.joined(manifest.read_entries(reader, names, missing_ok=True))
     with_changelog = [*gone, *(d for d in silent if d["id"] not in ids)]
     data = (
         *_data_paths(reader, base, candidates, keepers, logs),
@@ -377,8 +376,8 @@ def _changelog_paths(
     held = {document.get(key) for document in keepers}
     alone = [document for document in gone if document.get(key) not in held]
     names = [name for held in _listed(reader, alone, key, missing_ok=True) for name in held]
-    tables = manifest.read_entries(reader, names, missing_ok=True)
-    return tuple(scan.paths(pa.concat_tables(tables), base.schema).to_pylist()) if tables else ()
+    entries = manifest.joined(manifest.read_entries(reader, names, missing_ok=True))
+    return tuple(scan.paths(entries, base.schema).to_pylist())
 
 
 def _data_paths(

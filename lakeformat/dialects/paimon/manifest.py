@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,7 @@ HASH_INDEX = "HASH"
 DELETION_VECTORS = "DELETION_VECTORS"
 _ENTRY_VERSION = 2
 _INDEX_ENTRY_VERSION = 1
+_PIECE_ROWS = 500
 _LARGE_AT_ONCE = 8  # Manifests of the target size that are looked through together.
 
 
@@ -154,11 +156,24 @@ def _entries(batch: pa.RecordBatch, where: str) -> pa.Table:
 def parse_list(data: bytes, where: str) -> pa.Table:
     """A manifest list -> its manifests, as rows of `META`."""
     with parsing.of(where):
-        table = _decode(data)
-        if "_NUM_ADDED_FILES" not in table.column_names:
-            raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(table.column_names)}")
-        _check_version(table, _ENTRY_VERSION, where)
-        return _conform({n: table[n] for n in table.column_names}, META, len(table), where)
+        return _metas(_decode(data), where)
+
+
+def _metas(table: pa.Table, where: str) -> pa.Table:
+    if "_NUM_ADDED_FILES" not in table.column_names:
+        raise CorruptFile(f"{where}: not a manifest list; its fields are {', '.join(table.column_names)}")
+    _check_version(table, _ENTRY_VERSION, where)
+    return _conform({n: table[n] for n in table.column_names}, META, len(table), where)
+
+
+def parse_lists(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
+    """Several manifest lists, in one pass where they are alike."""
+    return avro.parse_together(files, where, parse_list, lambda all, name: _metas(all.table, name))
+
+
+def parse_all(files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
+    """Several manifests, in one pass where they are alike."""
+    return avro.parse_together(files, where, parse, lambda all, name: _entries(all.table.to_batches()[0], name))
 
 
 def parse_index(data: bytes, where: str) -> pa.Table:
@@ -176,7 +191,7 @@ def read_index(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
     name = (document or {}).get("indexManifest")
     if not name:
         return INDEX_ENTRY.empty_table()
-    return _all_decoded(reader, [name], parse_index, INDEX_ENTRY.empty_table())[0]
+    return _all_decoded(reader, [name], partial(map, parse_index), INDEX_ENTRY.empty_table())[0]
 
 
 def vectors(entries: pa.Table) -> pa.Table:
@@ -228,36 +243,43 @@ def read_all(reader: Reader, metas: pa.Table) -> list[pa.Table]:
 
 def read_entries(reader: Reader, names: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
     """The entries of each manifest, in order. Decoded manifests are kept by name, for names are never used twice."""
-    return _all_decoded(reader, names, parse, EMPTY_ENTRIES, missing_ok)
+    return _all_decoded(reader, names, parse_all, EMPTY_ENTRIES, missing_ok)
 
 
 def read_lists(reader: Reader, names: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
     """The manifests that each manifest list names, in order; kept as `read_list` keeps them."""
-    return _all_decoded(reader, names, parse_list, EMPTY_METAS, missing_ok)
+    return _all_decoded(reader, names, parse_lists, EMPTY_METAS, missing_ok)
 
 
 def _all_decoded(
     reader: Reader,
     names: Sequence[str],
-    parse: Callable[[bytes, str], pa.Table],
+    parse: Callable[[Sequence[bytes], Sequence[str]], Iterable[pa.Table]],
     empty: pa.Table,
     missing_ok: bool = False,
 ) -> list[pa.Table]:
     """Files of the manifest folder, whose names are never given twice; `empty` for one that is not there, where that may be."""
     paths = [f"{MANIFEST_FOLDER}/{name}" for name in names]
     tables = []
-    for path, table in zip(
-        paths, decoded(reader, paths, lambda data, path: parse(data, f"{reader.root}/{path}")), strict=True
-    ):
+    tables_of = decoded(reader, paths, lambda files, some: parse(files, [f"{reader.root}/{path}" for path in some]))
+    for path, table in zip(paths, tables_of, strict=True):
         if table is None and not missing_ok:
             raise NoSuchFile(f"{reader.root}: {path} is missing: the snapshot that names it expired, or is damaged")
         tables.append(empty if table is None else table)
     return tables
 
 
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """The entries of several manifests; of many small ones in one piece, for each piece costs as much as some hundred rows."""
+    if not tables:
+        return EMPTY_ENTRIES
+    entries = pa.concat_tables(tables)
+    return entries.combine_chunks() if len(entries) < _PIECE_ROWS * len(tables) else entries
+
+
 def fold(tables: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
     """Entries in order -> (files that are live, DELETE entries that met no ADD), both as rows of `ENTRY`."""
-    entries = pa.concat_tables(tables) if tables else EMPTY_ENTRIES
+    entries = joined(tables)
     kinds = entries["_KIND"]
     is_delete = pc.equal(kinds, int(EntryKind.DELETE))
     deletes = entries.filter(is_delete)
