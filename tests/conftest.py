@@ -137,7 +137,12 @@ def spark(pytestconfig):
     from pyspark.sql import SparkSession
 
     if remote := os.environ.get("SPARK_TEST_REMOTE"):  # Over Spark Connect: a process holds one kind of session.
-        session = SparkSession.builder.remote(remote).config("spark.sql.shuffle.partitions", "2").getOrCreate()
+        session = (
+            SparkSession.builder.remote(remote)
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.python.daemon.module", "tests.spark_daemon")
+            .getOrCreate()
+        )
         yield session
         session.stop()
         return
@@ -147,6 +152,7 @@ def spark(pytestconfig):
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.python.daemon.module", "tests.spark_daemon")
         .config("spark.sql.session.timeZone", "UTC")
         # A plan is run once: to compile it takes longer. Sessions of Dagster and of Spark Connect compile theirs.
         .config("spark.sql.codegen.wholeStage", "false")
