@@ -243,11 +243,14 @@ def _read_file(store: Reader, task: ReadTask, place: int, file: Any, batch_rows:
         gone = deletes.of(store, path, task.deletes[place] if task.deletes else ())
         taken = deletes.of(store, path, task.taken_by[place]) if task.taken_by else None
         compared = (each for known in (*gone.keys, *(taken.keys if taken else ())) for each in known.fields)
+        beside = _Beside.of(store, task, place, batch_rows)
+        held = {id: each for id, each in held.items() if id not in beside.ids}
         needed = _needed((*task.fields, *compared), held, constants)
-        pushed, schema, seen = _pushed(task, held, constants), arrow_schema(task.fields), 0
+        pushed = None if beside.ids else _pushed(task, held, constants)  # The files are read in step.
+        schema, seen = arrow_schema(task.fields), 0
         for position, batch in file.batches(needed, pushed, batch_rows, task.far_as_null):
             seen += batch.num_rows
-            batch, given = _placed(batch, needed, position, task, place)
+            batch, given = beside.joined(*_placed(batch, needed, position, task, place))
             batch = _left(batch, given, position, gone, taken, constants)
             columns = _projected(batch, given, task.fields, constants, task.far_as_null)
             result = _record_batch(columns, schema, batch.num_rows)
@@ -257,6 +260,46 @@ def _read_file(store: Reader, task: ReadTask, place: int, file: Any, batch_rows:
                 yield result
         if file.row_count is None and pushed is None:
             _require_count(seen, task, place, path)
+
+
+class _Beside:
+    """Columns that other files hold of the rows of one file, as many rows at a time as are asked for."""
+
+    def __init__(self, fields: tuple[tuple[Field, ...], ...], batches: Sequence[Iterator[pa.RecordBatch]]) -> None:
+        self.ids = frozenset(each.id for some in fields for each in some)
+        self._fields, self._batches = fields, batches
+        self._left: list[pa.RecordBatch | None] = [None] * len(batches)
+
+    @classmethod
+    def of(cls, store: Reader, task: ReadTask, place: int, batch_rows: int) -> _Beside:
+        tasks = task.beside[place] if task.beside else ()
+        return cls(tuple(each.fields for each in tasks), [read(store, each, batch_rows) for each in tasks])
+
+    def joined(self, batch: pa.RecordBatch, given: tuple[Field, ...]) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
+        """(the batch with the columns of the next rows of the other files, its fields)."""
+        if not self.ids:
+            return batch, given
+        columns, fields = list(batch.columns), list(given)
+        for number, own in enumerate(self._fields):
+            taken = self._next(number, batch.num_rows)
+            columns += taken.columns
+            # The file's own columns are called as they were when it was written.
+            fields += [replace(each, name=f"{each.id}: {each.name}") for each in own]
+        schema = pa.schema([pa.field(f.name, c.type) for f, c in zip(fields, columns, strict=True)])
+        return _record_batch(columns, schema, batch.num_rows), tuple(fields)
+
+    def _next(self, number: int, count: int) -> pa.RecordBatch:
+        taken: list[pa.RecordBatch] = []
+        while count or not taken:
+            batch = self._left[number]
+            if batch is None:
+                batch = next(self._batches[number], None)
+                if batch is None:
+                    raise CorruptFile("the files that hold other columns of its rows have fewer rows")
+            taken.append(batch.slice(0, count))
+            self._left[number] = batch.slice(count) if batch.num_rows > count else None
+            count -= taken[-1].num_rows
+        return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
 
 
 def _require_whole(file: Any, task: ReadTask, place: int, path: str, held: dict[int, Field]) -> None:
@@ -576,6 +619,9 @@ def require(batch: pa.RecordBatch, task: WriteTask) -> None:
 
 def placed(batch: pa.RecordBatch, task: WriteTask) -> Iterator[tuple[tuple[Any, ...], int | None, pa.RecordBatch]]:
     """The rows of each partition and bucket."""
+    if task.partition is not None:
+        yield task.partition, None, batch
+        return
     keys = []
     for each in task.partition_by:
         keys.append(

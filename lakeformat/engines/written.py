@@ -205,6 +205,8 @@ class Files:
                 created_ms=int(time.time() * 1000),
                 keys=file.keys,
                 sort_order_id=self._task.sort_order_id,
+                columns=self._task.columns,
+                first_row_id=self._task.first_row_id,
             )
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from itertools import chain
 
 from lakeformat.commit import newest
 from lakeformat.dialects.dialect import AnyView, Format
@@ -31,7 +32,7 @@ def _paths(task: ReadTask) -> Iterator[str]:
     yield from task.paths
     for deletes in task.deletes:
         yield from (each.path for each in deletes)
-    for part in task.parts:
+    for part in (*task.parts, *chain.from_iterable(task.beside)):
         yield from _paths(part)
 
 

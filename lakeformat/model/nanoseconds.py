@@ -60,7 +60,8 @@ def changed(task: ReadTask, mode: str, predicate: Expression) -> ReadTask:
         groups = task.merge.groups
         order = {*task.merge.key, *task.merge.sequence, *(name for group in groups for name in group.sequence)}
         parts = tuple(_changed(part, mode, order) for part in parts)
-    return replace(_changed(task, mode, ()), parts=parts, predicate=and_(task.predicate, predicate))
+    beside = tuple(tuple(_changed(each, mode, ()) for each in of_file) for of_file in task.beside)
+    return replace(_changed(task, mode, ()), parts=parts, beside=beside, predicate=and_(task.predicate, predicate))
 
 
 def _changed(task: ReadTask, mode: str, kept: Iterable[str]) -> ReadTask:

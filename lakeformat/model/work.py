@@ -264,6 +264,9 @@ class ReadTask:
     # For each file the `ROW_ID` of its first row, or None for no ids, and the `LAST_UPDATED` of its rows, where they are asked
     # for: what its own columns do not say.
     lineage: tuple[tuple[int | None, int], ...] = ()
+    # For each file the tasks that read columns of the same rows out of other files, each file of them whole: what they give
+    # counts, whatever the file itself holds (Paimon's data evolution).
+    beside: tuple[tuple[ReadTask, ...], ...] = ()
     # Rows of one key, over all `parts`, become one by `merge`; then `predicate` counts. The parts hold the files of
     # `paths`, older rows first, and give the columns that merging needs: besides those of the table `SEQUENCE` and
     # `VALUE_KIND`. Rows that retract are left out, unless `fields` asks for `VALUE_KIND`. Results are in key order.
@@ -364,6 +367,10 @@ class WriteTask:
     options: Mapping[str, str] = field(default_factory=dict)  # Format options of the table, e.g. "parquet.block.size".
     required: Expression = ALWAYS  # A row for which it is not true raises `OutsideScope`, and nothing is written.
     keyed: KeyValues | None = None  # The columns of a file are then `keyed.fields`; data may have `ROW_KIND` too.
+    # Files of some of the columns, of rows that are there: the names of these, the id of the first row, and the partition.
+    columns: tuple[str, ...] = ()
+    first_row_id: int | None = None
+    partition: tuple[Any, ...] | None = None
     distribution: str = (
         "auto"  # Spark only: "none", "hash" (by partition and bucket), "range" (these and `sort_by`), "auto".
     )
@@ -391,6 +398,8 @@ class WrittenFile:
     vector_bytes: int | None = None  # and how long the table says that it is.
     replaces: tuple[DeleteFile, ...] = ()  # Earlier deletes of the same data files, which are all in this one.
     compared: tuple[int, ...] = ()  # Equality deletes: the ids of the columns compared.
+    columns: tuple[str, ...] = ()  # As in `WriteTask`.
+    first_row_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

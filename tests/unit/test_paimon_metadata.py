@@ -300,7 +300,6 @@ def test_types_that_are_not_known_are_refused_by_name(table, home, type):
     [
         ("type", "format-table", "format-table"),
         ("type", "object-table", "object-table"),
-        ("data-evolution.enabled", "true", "data evolution"),
         ("blob-field", "v", "blob"),
         ("chain-table.enabled", "true", "chain"),
         ("query-auth.enabled", "true", "authorization"),

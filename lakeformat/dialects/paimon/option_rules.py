@@ -140,7 +140,6 @@ DOCUMENTED = Documented.of(
 # What a table may be that lakeformat would only half understand: (key, does the value ask for it, what to say).
 _REFUSED_ALWAYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("type", lambda v: v.lower() not in {"table", ""}, "a table of type {value} is not a data table of Paimon"),
-    ("data-evolution.enabled", lambda v: _true(v), "data evolution (columns split over files)"),
     ("blob-field", lambda v: bool(v), "blob columns"),
     ("vector-field", lambda v: bool(v), "vector columns"),
     ("query-auth.enabled", lambda v: _true(v), "query authorization"),
@@ -148,6 +147,7 @@ _REFUSED_ALWAYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("fallback-branch", lambda v: bool(v), "a fallback branch {value}"),
 )
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("data-evolution.enabled", lambda v: _true(v), "data evolution (columns split over files)"),
     ("row-tracking.enabled", lambda v: _true(v), "row tracking"),
     ("clustering.incremental", lambda v: _true(v), "incremental clustering"),
     ("data-file.external-paths", lambda v: bool(v), "data files outside the table's folder"),

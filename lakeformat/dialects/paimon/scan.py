@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import binary_row, bitmap, expression, murmur, vector_file
 from lakeformat.codec.arrow import rows_where, to_arrow
-from lakeformat.dialects.paimon import manifest, merging, metadata, options
+from lakeformat.dialects.paimon import manifest, merging, metadata, options, tracking
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
 from lakeformat.dialects.paimon.manifest import EntryKind
 from lakeformat.dialects.paimon.metadata import State
@@ -27,7 +27,9 @@ from lakeformat.model.schema import Field, Kind, Scalar, Schema, find_field
 from lakeformat.model.work import (
     BUCKET,
     FILE,
+    LAST_UPDATED,
     POSITION,
+    ROW_ID,
     SEQUENCE,
     VALUE_KIND,
     Content,
@@ -48,20 +50,22 @@ _LISTED = 10_000  # Keys that a condition lists, up to which their buckets are l
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Live files of one snapshot: rows of `manifest.ENTRY`, and the path of each."""
+    """Live files of one snapshot: rows of `manifest.ENTRY`, and the path of each. Files of some columns only, of rows that
+    another file has, are `beside` that one."""
 
     entries: pa.Table
     paths: pa.Array
+    beside: tracking.Beside = tracking.NOTHING_BESIDE
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def filter(self, keep: pa.Array) -> Files:
         entries = rows_where(self.entries, keep)
-        return self if entries is self.entries else Files(entries, self.paths.filter(keep))
+        return self if entries is self.entries else replace(self, entries=entries, paths=self.paths.filter(keep))
 
     def take(self, rows: np.ndarray) -> Files:
-        return Files(self.entries.take(pa.array(rows)), self.paths.take(pa.array(rows)))
+        return replace(self, entries=self.entries.take(pa.array(rows)), paths=self.paths.take(pa.array(rows)))
 
     @property
     def row_count(self) -> int:
@@ -172,8 +176,8 @@ def complete(base: State) -> State:
 
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
     """The live files that may hold a row for which `predicate` is true."""
-    entries = _entries(reader, base, predicate)
-    return Files(entries, paths(entries, base.schema))
+    entries, beside = _entries(reader, base, predicate)
+    return Files(entries, paths(entries, base.schema), beside)
 
 
 def manifests(reader: Reader, base: State, predicate: Expression = ALWAYS) -> pa.Table:
@@ -189,19 +193,19 @@ def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
 
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
     """The number of rows for which `predicate` is true, where metadata alone has it exactly; else None."""
-    entries = _entries(reader, base, predicate)
-    entries = rows_where(entries, _visible(entries, base))
-    found = Files(entries, paths(entries, base.schema))
+    found = files(reader, base, predicate)
+    found = found.filter(_visible(found.entries, base))
     if base.schema.primary_key and not Sections.of(found, base.schema).is_whole.all():
         return None
-    if _residual(base.schema, predicate) != ALWAYS and not _must_match(reader, base, entries, predicate).all():
+    if _residual(base.schema, predicate) != ALWAYS and not matching_wholly(reader, base, found, predicate).all():
         return None
     return found.row_count - int(deleted_rows(reader, base, found).sum())
 
 
 def matching_wholly(reader: Reader, base: State, found: Files, predicate: Expression) -> np.ndarray:
     """For each file, whether bounds prove that every row satisfies `predicate`."""
-    return _must_match(reader, base, found.entries, predicate)
+    known = _must_match(reader, base, found.entries, predicate)
+    return known & ~found.beside.replaces(reader, base, found.entries, conditions.columns_of(predicate))
 
 
 def tasks(
@@ -225,8 +229,10 @@ def tasks(
         else []
     )
     result: list[tuple[int, ReadTask]] = []
-    for schema_id, format, rows in _kinds(found, deletes):
-        file_fields = metadata.schema_at(reader, base, schema_id).fields
+    beside = _tasks_beside(reader, base, found, fields)
+    lineage = _lineage(found) if {ROW_ID.id, LAST_UPDATED.id} & {f.id for f in fields} else []
+    for schema_id, format, columns, rows in _kinds(found, deletes):
+        file_fields = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
         sizes = np.asarray(found.entries["_FILE_SIZE"])[rows]
         weights, sizes = np.cumsum(np.maximum(sizes, opening)).tolist(), sizes.tolist()
         part = _rows(found.paths, rows).to_pylist()
@@ -244,6 +250,8 @@ def tasks(
                 file_fields=file_fields,
                 predicate=predicate,
                 deletes=tuple(gone[start:end]),
+                lineage=tuple(lineage[row] for row in rows[start:end].tolist()) if lineage else (),
+                beside=tuple(beside.get(row, ()) for row in rows[start:end].tolist()) if beside else (),
             )
             if alone:
                 partition, bucket = places[int(rows[start])]
@@ -455,7 +463,11 @@ def file_formats(entries: pa.Table) -> pa.Array:
 
 def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
     """The columns asked for, in the order asked for; `a.b` keeps only `b` of the row `a`. Raises `NotFound`."""
-    return projection.project(base.schema.fields, columns)
+    fields = base.schema.fields
+    if columns is not None and options.of(base.schema).row_tracking_enabled:
+        asked = {name.casefold() for name in columns}
+        fields += tuple(f for f in tracking.FIELDS if f.name.casefold() in asked)
+    return projection.project(fields, columns)
 
 
 def delta(
@@ -512,6 +524,8 @@ def delta(
         return [
             Delta(None, tuple(_raw(reader, base, entries.filter(pc.equal(kinds, EntryKind.ADD)), fields, residual)))
         ]
+    if options.of(schema).data_evolution_enabled:
+        return _delta_of_rows(reader, base, state, entries, since, fields, residual, scope)
     before, lost = state, manifest.EMPTY_ENTRIES
     if since and document["commitKind"] == "OVERWRITE":
         before = metadata.earlier(reader, base, since)  # Whose files nobody keeps once it has expired.
@@ -544,6 +558,30 @@ def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Exp
 
 def _whole_scan(reader: Reader, state: State, fields: tuple[Field, ...], predicate: Expression) -> list[ReadTask]:
     return scan(reader, complete(state), [f.name for f in fields], predicate)
+
+
+def _delta_of_rows(
+    reader: Reader,
+    base: State,
+    state: State,
+    entries: pa.Table,
+    since: int,
+    fields: tuple[Field, ...],
+    predicate: Expression,
+    scope: Expression,
+) -> list[Delta]:
+    """The rows before and after the snapshot `state`, of all row ranges that its `entries`, or deletion vectors, are of."""
+    before = metadata.earlier(reader, base, since) if since else None
+    if before is not None:
+        entries = pa.concat_tables([entries, _lost_rows(reader, before, state, scope)])
+    result = []
+    for kind, then in ((RowKind.DELETE, before), (RowKind.INSERT, state)):
+        if then is None:
+            continue
+        found = files(reader, then, scope)
+        found = found.filter(pa.array(tracking.meet(found.entries, entries)))
+        result.append(Delta(kind, tuple(tasks(reader, then, found, fields, predicate))))
+    return result
 
 
 def _lost_rows(reader: Reader, before: State, after: State, scope: Expression) -> pa.Table:
@@ -639,21 +677,25 @@ def _vectors(entries: pa.Table, index: pa.Table) -> tuple[np.ndarray, pa.Table]:
     return at, vectors.take(place.drop_null())
 
 
-def _entries(reader: Reader, base: State, predicate: Expression) -> pa.Table:
+def _entries(reader: Reader, base: State, predicate: Expression) -> tuple[pa.Table, tracking.Beside]:
     """The live entries of files that may hold a row for which `predicate` is true; of a table with a primary key, those
-    that may hold a key for which it can be."""
+    that may hold a key for which it can be. Those of files of columns stand beside."""
     metadata.require_readable(base, reader.root)
     schema = base.schema
     scope, rest = conditions.split(predicate, schema.partitioning.names)
     entries = manifest.live_entries(reader, base.document, schema, scope)
+    beside = tracking.NOTHING_BESIDE
+    if options.of(schema).data_evolution_enabled:
+        entries, beside = tracking.by_row_id(entries, reader.root)
     entries = rows_where(entries, _in_buckets(reader, base, entries, predicate))
     if schema.primary_key:
         entries = rows_where(entries, pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
         predicate, _ = conditions.split(predicate, {*schema.partitioning.names, *schema.primary_key})
         _, rest = conditions.split(predicate, schema.partitioning.names)
     if rest != ALWAYS and len(entries):
-        entries = rows_where(entries, _may_match(reader, base, entries, predicate))
-    return entries
+        newer = beside.replaces(reader, base, entries, conditions.columns_of(predicate))
+        entries = rows_where(entries, pc.or_(_may_match(reader, base, entries, predicate), pa.array(newer)))
+    return entries, beside
 
 
 def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Array:
@@ -707,7 +749,12 @@ def bounds(
     reader: Reader, base: State, found: Files, names: Iterable[str]
 ) -> Iterator[tuple[np.ndarray, Mapping[str, expression.Bounds]]]:
     """(indices of files, the bounds of the columns `names` in their manifest entries)."""
-    return _bounds(reader, base, found.entries, frozenset(names))
+    newer = found.beside.replaces(reader, base, found.entries, wanted := frozenset(names))
+    if not newer.any():
+        return _bounds(reader, base, found.entries, wanted)
+    kept = np.flatnonzero(~newer)
+    known = _bounds(reader, base, found.entries.take(pa.array(kept)), wanted)
+    return chain(((kept[rows], each) for rows, each in known), [(np.flatnonzero(newer), {})])
 
 
 def _bounds(
@@ -778,11 +825,7 @@ def _stat_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.n
     ids = np.asarray(entries["_SCHEMA_ID"])
     # A file with some of the columns only has stats of no others.
     lists = pc.coalesce(entries["_VALUE_STATS_COLS"].combine_chunks(), entries["_WRITE_COLS"].combine_chunks())
-    if lists.null_count == len(lists):  # As Java writes it while it keeps stats of every column.
-        codes = np.zeros(len(lists), np.int32)
-    else:
-        texts = pc.binary_join(lists, "\x00").dictionary_encode(null_encoding="encode")
-        codes = texts.indices.to_numpy(zero_copy_only=False)
+    codes = tracking.list_codes(lists)
     for schema_id in np.unique(ids):
         for code in np.unique(codes[ids == schema_id]):
             rows = np.flatnonzero((ids == schema_id) & (codes == code))
@@ -794,22 +837,60 @@ def _rows(column: pa.Array, rows: np.ndarray) -> pa.Array:
     return column if len(rows) == len(column) else column.take(pa.array(rows))
 
 
-def _kinds(found: Files, deletes: Mapping[int, Any]) -> Iterator[tuple[int, str, np.ndarray]]:
-    """(schema id, file format, rows) for the files that can share a task."""
+def _kinds(found: Files, deletes: Mapping[int, Any]) -> Iterator[tuple[int, str, list[str] | None, np.ndarray]]:
+    """(schema id, file format, names of the columns (None: all of the schema's), rows) for the files that can share a task."""
     if len(found) == 0:
         return
     lost = np.zeros(len(found), bool)
     lost[list(deletes)] = True
-    ids = np.asarray(found.entries["_SCHEMA_ID"])
     formats = file_formats(found.entries).dictionary_encode(null_encoding="encode")
     codes, names = formats.indices.to_numpy(zero_copy_only=False), formats.dictionary.to_pylist()
-    for schema_id in np.unique(ids):
-        for code in sorted(np.unique(codes[ids == schema_id]).tolist(), key=lambda code: str(names[code])):
+    for schema_id, columns, of_columns in tracking.column_kinds(found.entries):
+        own = codes[of_columns]
+        for code in sorted(np.unique(own).tolist(), key=lambda code: str(names[code])):
             _require_format(names[code])
-            rows = np.flatnonzero((ids == schema_id) & (codes == code))
+            rows = of_columns[own == code]
             for part in (rows[~lost[rows]], rows[lost[rows]]):
                 if len(part):
-                    yield int(schema_id), names[code], part
+                    yield schema_id, names[code], columns, part
+
+
+def _lineage(found: Files) -> list[tuple[int | None, int]]:
+    """Of each file the id of its first row and the snapshot that last changed its rows, as far as its columns do not say."""
+    newest = np.array(found.entries["_MAX_SEQUENCE_NUMBER"])
+    place = found.beside.places(found.entries)
+    np.maximum.at(newest, place[place >= 0], np.asarray(found.beside.entries["_MAX_SEQUENCE_NUMBER"])[place >= 0])
+    return list(zip(found.entries["_FIRST_ROW_ID"].to_pylist(), newest.tolist(), strict=True))
+
+
+def _tasks_beside(
+    reader: Reader, base: State, found: Files, fields: tuple[Field, ...]
+) -> dict[int, tuple[ReadTask, ...]]:
+    """By the row of a file in `found`, what reads those of `fields` that newer files hold, each out of the newest of them."""
+    place = found.beside.places(found.entries)
+    if not len(place):
+        return {}
+    at = np.flatnonzero(place >= 0)
+    entries = found.beside.entries.take(pa.array(at))
+    names, formats = paths(entries, base.schema).to_pylist(), file_formats(entries).to_pylist()
+    counts, sizes = entries["_ROW_COUNT"].to_pylist(), entries["_FILE_SIZE"].to_pylist()
+    held: dict[int, tuple[Field, ...]] = {}
+    for schema_id, columns, rows in tracking.column_kinds(entries):
+        known = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
+        held |= dict.fromkeys(rows.tolist(), known)
+    result: dict[int, tuple[ReadTask, ...]] = {}
+    given: dict[int, set[int]] = {}
+    for row, of in enumerate(place[at].tolist()):  # Of one file the newest first.
+        taken = given.setdefault(of, set())
+        own = {each.id for each in held[row]} - taken
+        wanted = tuple(each for each in fields if each.id in own)
+        if not wanted:
+            continue
+        _require_format(formats[row])
+        taken |= {each.id for each in wanted}
+        task = ReadTask((names[row],), (counts[row],), (sizes[row],), formats[row], wanted, file_fields=held[row])
+        result[of] = (*result.get(of, ()), task)
+    return result
 
 
 def _require_format(name: str | None) -> None:

@@ -110,7 +110,13 @@ def _scheme(location: str) -> str:
 
 def _clean(task: ReadTask) -> bool:
     """Whether Spark's own reader gives the rows that the worker would."""
-    if task.merge or any(task.deletes) or task.file_fields is None or task.file_format not in ("parquet", "orc"):
+    if (
+        task.merge
+        or any(task.deletes)
+        or any(task.beside)
+        or task.file_fields is None
+        or task.file_format not in ("parquet", "orc")
+    ):
         return False
     if {FILE, POSITION, BUCKET} & set(task.fields) or not is_plain(task.predicate, task.fields):
         return False

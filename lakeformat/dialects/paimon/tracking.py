@@ -1,0 +1,138 @@
+"""Rows that have ids (`row-tracking.enabled`), and files of some of the columns of rows that others hold (`data-evolution.enabled`).
+
+Row ids are unique in a table. A file says which id its first row has, and the others follow; a file that rows were moved to holds
+the ids of its rows itself. With data evolution several files may be of one range of row ids: of each column the newest counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.dialects.paimon import manifest, metadata
+from lakeformat.dialects.paimon.metadata import State
+from lakeformat.errors import CorruptTable
+from lakeformat.model.schema import Field, Kind, Schema, find_field, scalar, walk
+from lakeformat.model.work import LAST_UPDATED, ROW_ID
+from lakeformat.storage.store import Reader
+
+# As they are called in Paimon; by their ids the worker knows what they are.
+FIELDS = (
+    Field(ROW_ID.id, "_ROW_ID", scalar(Kind.BIGINT)),
+    Field(LAST_UPDATED.id, "_SEQUENCE_NUMBER", scalar(Kind.BIGINT)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Files of some columns: rows of `manifest.ENTRY`, of each row range the newest first; `of` is the name of the oldest file of
+    the range, which stands for it."""
+
+    entries: pa.Table
+    of: pa.Array
+
+    def places(self, entries: pa.Table) -> np.ndarray:
+        """For each of these files the row in `entries` of the one that it is beside; -1 for none."""
+        if not len(self.of):
+            return np.zeros(0, np.int64)
+        found = pc.index_in(self.of, value_set=entries["_FILE_NAME"].combine_chunks())
+        return np.asarray(pc.fill_null(found, -1)).astype(np.int64)
+
+    def replaces(self, reader: Reader, base: State, entries: pa.Table, names: Iterable[str]) -> np.ndarray:
+        """For each of `entries`, whether files beside it hold one of the columns `names`: its own bounds say nothing of them."""
+        result = np.zeros(len(entries), bool)
+        if not len(self.of):
+            return result
+        asked = {part.id for name in names for part in walk((find_field(base.schema.fields, name),))}
+        place = self.places(entries)
+        for schema_id, columns, rows in column_kinds(self.entries):
+            held = file_fields(metadata.schema_at(reader, base, schema_id), columns)
+            if asked & {part.id for part in walk(held)}:
+                hit = place[rows]
+                result[hit[hit >= 0]] = True
+        return result
+
+
+NOTHING_BESIDE = Beside(manifest.EMPTY_ENTRIES, pa.array([], pa.string()))
+
+
+def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
+    """(of each row range the oldest file, in the order of `entries`; the others). Raises `CorruptTable` for files without row ids,
+    and for ranges that overlap without being the same."""
+    if not len(entries):
+        return entries, NOTHING_BESIDE
+    if entries["_FIRST_ROW_ID"].null_count:
+        name = entries["_FILE_NAME"].filter(entries["_FIRST_ROW_ID"].is_null())[0].as_py()
+        raise CorruptTable(f"{where}: {name} has no first row id, which every file of a table with data evolution has")
+    first, count = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
+    order = np.lexsort((_ranks(entries), np.asarray(entries["_MAX_SEQUENCE_NUMBER"]), first))
+    starts = np.ones(len(order), bool)
+    starts[1:] = first[order][1:] != first[order][:-1]
+    ends = (first + count)[order]
+    wrong = np.zeros(len(order), bool)
+    wrong[1:] = np.where(starts[1:], first[order][1:] < ends[:-1], ends[1:] != ends[:-1])
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        pair = entries["_FILE_NAME"].take(pa.array(order[at - 1 : at + 1])).to_pylist()
+        raise CorruptTable(f"{where}: the row ids of {pair[0]} and {pair[1]} overlap, and are not the same")
+    if starts.all():
+        return entries, NOTHING_BESIDE
+    anchors = order[starts]
+    rest = np.flatnonzero(~starts)
+    of = anchors[np.cumsum(starts)[rest] - 1]
+    newest = np.lexsort((-rest, of))
+    beside = entries.take(pa.array(order[rest[newest]]))
+    names_of = entries["_FILE_NAME"].take(pa.array(of[newest])).combine_chunks()
+    return entries.take(pa.array(np.sort(anchors))), Beside(beside, names_of)
+
+
+def meet(entries: pa.Table, others: pa.Table) -> np.ndarray:
+    """For each of `entries`, whether a file of `others` has rows of its range."""
+    others = others.filter(others["_FIRST_ROW_ID"].is_valid())
+    if not len(others) or not len(entries):
+        return np.zeros(len(entries), bool)
+    low, count = (np.asarray(others[name]) for name in ("_FIRST_ROW_ID", "_ROW_COUNT"))
+    order = np.argsort(low, kind="stable")
+    reach = np.maximum.accumulate((low + count)[order])
+    first, own = (np.asarray(entries[name]) for name in ("_FIRST_ROW_ID", "_ROW_COUNT"))
+    before = np.searchsorted(low[order], first + own, side="left")  # Those that begin before its end.
+    return (before > 0) & (reach[np.maximum(before - 1, 0)] > first)
+
+
+def file_fields(schema: Schema, columns: Sequence[str] | None) -> tuple[Field, ...]:
+    """The columns of a file of this schema that was written with `columns` (None: all of the schema's)."""
+    if columns is None:
+        return schema.fields
+    known = {each.name: each for each in (*FIELDS, *schema.fields)}
+    return tuple(known[name] for name in columns if name in known)
+
+
+def column_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:
+    """(schema id, `_WRITE_COLS`, rows) of the files that hold the same columns."""
+    ids, lists = np.asarray(entries["_SCHEMA_ID"]), entries["_WRITE_COLS"].combine_chunks()
+    codes = list_codes(lists)
+    for schema_id in np.unique(ids):
+        for code in np.unique(codes[ids == schema_id]):
+            rows = np.flatnonzero((ids == schema_id) & (codes == code))
+            yield int(schema_id), lists[int(rows[0])].as_py(), rows
+
+
+def list_codes(lists: pa.Array) -> np.ndarray:
+    """Numbers that are equal where lists of texts are."""
+    if lists.null_count == len(lists):  # As in most tables.
+        return np.zeros(len(lists), np.int32)
+    texts = pc.binary_join(lists, "\x00").dictionary_encode(null_encoding="encode")
+    codes: np.ndarray = texts.indices.to_numpy(zero_copy_only=False)
+    return codes
+
+
+def _ranks(entries: pa.Table) -> np.ndarray:
+    """The order of the files' names."""
+    order = np.asarray(pc.sort_indices(entries["_FILE_NAME"]))
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
