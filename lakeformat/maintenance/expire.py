@@ -17,7 +17,9 @@ from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
 
-_AT_ONCE = 500
+_AT_ONCE = (
+    10_000  # Files of a wave, which object storage deletes a thousand in a request and several requests at a time.
+)
 
 
 def expire(

@@ -145,7 +145,7 @@ def expiry_of_tag(reader: Reader, base: State, name: str) -> Expiry:
     )
     named = _names(reader, [document])
     still = _names(reader, keepers) | _names_of_changes(reader, logs)
-    return Expiry((), ((metadata.tag_path(name),), data, _metadata_paths(named - still)))
+    return Expiry((), ((metadata.tag_path(name),), data, *_metadata_waves(named - still)))
 
 
 def replaced_history(reader: Reader, version: int) -> Expiry:
@@ -348,8 +348,8 @@ def _unreachable(
     keepers: Sequence[Mapping[str, Any]],
     silent: Sequence[Mapping[str, Any]],
     logs: Sequence[Mapping[str, Any]],
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(data files, metadata files) that only the snapshots `gone` and the changelogs `silent` can reach; `logs` stay."""
+) -> tuple[tuple[str, ...], ...]:
+    """In waves, data files first, what only the snapshots `gone` and the changelogs `silent` can reach; `logs` stay."""
     # What a snapshot's delta adds or deletes; the delta of the first that stays lists the deletes that made it.
     ids = {document["id"] for document in gone}
     with_delta = [
@@ -365,7 +365,7 @@ def _unreachable(
         *_changelog_paths(reader, base, with_changelog, [*keepers, *logs]),
     )
     named = _names(reader, gone, missing_ok=True) | _names_of_changes(reader, silent, missing_ok=True)
-    return data, _metadata_paths(named - _names(reader, keepers) - _names_of_changes(reader, logs))
+    return data, *_metadata_waves(named - _names(reader, keepers) - _names_of_changes(reader, logs))
 
 
 def _changelog_paths(
@@ -521,14 +521,17 @@ def _index_names(reader: Reader, name: str, missing_ok: bool) -> set[str]:
         return set()
 
 
-def _metadata_paths(names: Iterable[str]) -> tuple[str, ...]:
+def _metadata_waves(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The paths of metadata files: lists after manifests, so that what an interruption leaves can still be walked."""
+
     def path(name: str) -> str:
         if name.startswith(("manifest-", "index-manifest-")):
             return f"{MANIFEST_FOLDER}/{name}"
         return f"{STATISTICS_FOLDER if name.startswith('stat') else INDEX_FOLDER}/{name}"
 
-    # Lists after manifests, so that what an interruption leaves can still be walked.
-    return tuple(sorted(map(path, names), key=lambda p: ("/manifest-list-" in p, p)))
+    paths = sorted(map(path, names))
+    lists = {each for each in paths if "/manifest-list-" in each}
+    return tuple(each for each in paths if each not in lists), tuple(sorted(lists))
 
 
 def _branch_documents(reader: Reader) -> list[dict[str, Any]]:
