@@ -103,12 +103,15 @@ def _decode_together(files: Sequence[bytes], logical: bool) -> tuple[Decoded, li
     return Decoded(table, first.schema, first.metadata), counts
 
 
-def batches(data: bytes, logical: bool = False) -> Iterator[pa.RecordBatch]:
-    """Every record of an Avro file, some megabytes of blocks at a time; one empty batch of a file without records. See `decode`."""
+def batches(data: bytes, columns: Callable[[Head], Sequence[str]] | None = None) -> Iterator[pa.RecordBatch]:
+    """Every record of an Avro file, some megabytes of blocks at a time; one empty batch of a file without records. See `decode`.
+    `columns` says which to keep of what the head says there are."""
     head = read_head(data)
-    found = _read(data, head, None, logical, _proportionate(len(data), _FILE_BYTES), avro_few.READ_BYTES)
+    chosen = None if columns is None else tuple(columns(head))
+    found = _read(data, head, chosen, False, _proportionate(len(data), _FILE_BYTES), avro_few.READ_BYTES)
     first = next(found, None)
-    yield first if first is not None else avro_schema.arrow_schema(head.record, logical).empty_table().to_batches()[0]
+    wanted = head.record if chosen is None else avro_schema.select(head.record, chosen)
+    yield first if first is not None else avro_schema.arrow_schema(wanted, False).empty_table().to_batches()[0]
     yield from found
 
 

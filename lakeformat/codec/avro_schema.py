@@ -48,6 +48,18 @@ class Record:
     def __hash__(self) -> int:
         return self._hash
 
+    def columns(self) -> list[str]:
+        """The names of the members, of those that are records as `a.b` of theirs."""
+        return [
+            name
+            for member in self.members
+            for name in (
+                [f"{member.name}.{each.name}" for each in member.node.members]
+                if isinstance(member.node, Record)
+                else [member.name]
+            )
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class Array:

@@ -91,18 +91,32 @@ def cached(reader: Reader, cache: Cache) -> Reader:
 
 
 def decoded(
-    reader: Reader, paths: Sequence[str], parse: Callable[[Sequence[bytes], Sequence[str]], Iterable[pa.Table]]
+    reader: Reader,
+    paths: Sequence[str],
+    parse: Callable[[Sequence[bytes], Sequence[str]], Iterable[pa.Table]],
+    part: pa.Schema | None = None,
 ) -> list[pa.Table | None]:
     """What files hold, in order, read several at a time; None for one that is not there. Those that a `Cached` reader has
-    given before are not read again. `parse` is given the bytes and the paths of as many as are worth parsing together."""
+    given before are not read again. `parse` is given the bytes and the paths of as many as are worth parsing together. With
+    `part`, it makes those columns only, which are kept beside the whole, or taken from it."""
     cache = reader.cache if isinstance(reader, Cached) else None
     found = {path: cache.get(reader.root, path) if cache else None for path in paths}
+    mark = "" if part is None else "#part"
+    if part is not None:
+        found = {
+            path: table.select(part.names)
+            if table is not None
+            else cache.get(reader.root, path + mark)
+            if cache
+            else None
+            for path, table in found.items()
+        }
     absent = [path for path, table in found.items() if table is None]
     for some in _grouped(zip(absent, reader.read_many(absent), strict=True)):
         for (path, _), table in zip(some, parse([data for _, data in some], [path for path, _ in some]), strict=True):
             found[path] = table
             if cache:
-                cache.put(reader.root, path, table)
+                cache.put(reader.root, path + mark, table)
     return [found[path] for path in paths]
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from lakeformat import CorruptFile, CorruptTable, Lake, NoSuchFile, UnsupportedFeature
 from lakeformat.codec import avro, sql_text
-from lakeformat.dialects.paimon import manifest
+from lakeformat.dialects.paimon import manifest, scan
 from lakeformat.dialects.paimon.manifest import ENTRY, EntryKind
 from lakeformat.model.partition import identity
 from lakeformat.model.predicate import bind, in_tuples
 from lakeformat.model.schema import Field, Kind, Schema, scalar
+from lakeformat.storage.cache import Cache, cached
 from lakeformat.storage.memory import MemoryFiles
 
 ADD, DELETE = int(EntryKind.ADD), int(EntryKind.DELETE)
@@ -313,6 +314,25 @@ def test_a_manifest_without_partition_stats_is_not_pruned():
     assert len(manifest.prune_metas(metas, schema, in_tuples(["k"], [(None,)]))) == 1
 
 
+def test_tasks_are_made_of_the_columns_that_planning_reads(tmp_path):
+    table = Lake(str(tmp_path)).create_table(
+        "a.b", pa.schema([("k", pa.string()), ("v", pa.int64())]), partition_by=["k"]
+    )
+    for day in ("a", "b"):
+        table.append(pa.table({"k": [day] * 3, "v": [1, 2, 3]}))
+    table.drop_partitions([{"k": "a"}])
+    state, store = table.scan().view.state, table.scan().store
+    metas = manifest.read_metas(store, state.document)
+    planned = manifest.fold(manifest.read_all(store, metas, manifest.PLANNED))[0]
+    assert planned.schema == manifest.PLANNED
+    assert not {"_VALUE_STATS", "_KEY_STATS", "_MIN_KEY"} & set(planned.column_names)
+    found = scan.Files(planned, scan.paths(planned, state.schema))
+    assert scan.tasks(store, state, found, state.schema.fields) == table.scan().plan() != []
+    for read in (cached(store, cache := Cache()), cached(store, cache)):  # Taken from what is kept whole, too.
+        whole = manifest.fold(manifest.read_all(read, metas))[0]
+        assert manifest.fold(manifest.read_all(read, metas, manifest.PLANNED))[0] == whole.select(planned.column_names)
+
+
 # --- what others wrote, and damage ------------------------------------------------------------------------------------
 
 
@@ -352,8 +372,9 @@ def test_an_unknown_field_with_a_value_is_refused_by_name():
     inner["fields"] = [*inner["fields"], {"name": "_NEWS", "type": ["null", "long"], "default": None}]
     schema["fields"][-1] = {"name": "_FILE", "type": inner}
     data = avro.encode(table.set_column(table.schema.get_field_index("_FILE"), "_FILE", file), schema)
-    with pytest.raises(UnsupportedFeature, match="_NEWS"):
-        manifest.parse(data, "m")
+    for columns in (ENTRY, manifest.PLANNED):
+        with pytest.raises(UnsupportedFeature, match="_NEWS"):
+            manifest.parse(data, "m", columns)
 
 
 def test_versions_and_kinds_that_nobody_knows_are_refused():

@@ -70,6 +70,11 @@ ENTRY = pa.schema(_ENTRY_FIELDS + _FILE_FIELDS)
 _NESTED_ENTRY = pa.schema(
     [pa.field("_VERSION", pa.int32()), *_ENTRY_FIELDS, pa.field("_FILE", pa.struct(_FILE_FIELDS))]
 )
+# What no task is made of, most of it bounds and keys.
+_NOT_PLANNED = {
+    "_MIN_KEY", "_MAX_KEY", "_KEY_STATS", "_VALUE_STATS", "_VALUE_STATS_COLS", "_CREATION_TIME", "_DELETE_ROW_COUNT", "_FILE_SOURCE"
+}  # fmt: skip
+PLANNED = pa.schema([f for f in ENTRY if f.name not in _NOT_PLANNED])
 META = pa.schema(
     [
         ("_VERSION", pa.int32()),
@@ -111,6 +116,7 @@ DELETION_VECTORS = "DELETION_VECTORS"
 _ENTRY_VERSION = 2
 _INDEX_ENTRY_VERSION = 1
 _PIECE_ROWS = 500
+_LARGE_BYTES = 16 << 20  # Of manifests that are planned together: some 360,000 entries.
 _LARGE_AT_ONCE = 8  # Manifests of the target size that are looked through together.
 
 
@@ -131,14 +137,14 @@ NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 # --- parse ------------------------------------------------------------------------------------------------------------
 
 
-def parse(data: bytes, where: str) -> pa.Table:
-    """A manifest -> its entries, as rows of `ENTRY`; whatever version of Paimon wrote it, in Avro or ORC."""
+def parse(data: bytes, where: str, schema: pa.Schema = ENTRY) -> pa.Table:
+    """A manifest -> its entries, as rows of `ENTRY` or of `PLANNED`; whatever version of Paimon wrote it, in Avro or ORC."""
     with parsing.of(where):
         # A batch at a time, so that no two copies of all entries are in memory.
-        return pa.concat_tables([_entries(each, where) for each in _batches(data)])
+        return pa.concat_tables([_entries(each, where, schema) for each in _batches(data, schema)])
 
 
-def _entries(batch: pa.RecordBatch, where: str) -> pa.Table:
+def _entries(batch: pa.RecordBatch, where: str, schema: pa.Schema = ENTRY) -> pa.Table:
     if "_FILE" not in batch.schema.names:
         raise CorruptFile(f"{where}: not a manifest; its fields are {', '.join(batch.schema.names)}")
     _check_version(batch, _ENTRY_VERSION, where)
@@ -150,7 +156,7 @@ def _entries(batch: pa.RecordBatch, where: str) -> pa.Table:
         raise CorruptFile(f"{where}: entries of a kind that is neither ADD nor DELETE")
     columns = {f.name: batch[f.name] for f in _ENTRY_FIELDS if f.name in batch.schema.names}
     columns |= {name: pc.struct_field(file, name) for name in file_names}
-    return _conform(columns, ENTRY, batch.num_rows, where)
+    return _conform(columns, schema, batch.num_rows, where)
 
 
 def parse_list(data: bytes, where: str) -> pa.Table:
@@ -228,10 +234,10 @@ def read_metas(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
     return pa.concat_tables([EMPTY_METAS, *read_lists(reader, [name for name in lists if name])])
 
 
-def read_all(reader: Reader, metas: pa.Table) -> list[pa.Table]:
+def read_all(reader: Reader, metas: pa.Table, schema: pa.Schema = ENTRY) -> list[pa.Table]:
     """The entries of each manifest of `metas`, in order; raises `CorruptTable` where one holds more or fewer than recorded."""
     names = metas["_FILE_NAME"].to_pylist()
-    tables = read_entries(reader, names)
+    tables = read_entries(reader, names) if schema is ENTRY else _read_planned(reader, names)
     counts = pc.add(metas["_NUM_ADDED_FILES"], metas["_NUM_DELETED_FILES"]).to_pylist()
     for name, table, count in zip(names, tables, counts, strict=True):
         if len(table) != count:
@@ -246,6 +252,15 @@ def read_entries(reader: Reader, names: Sequence[str], missing_ok: bool = False)
     return _all_decoded(reader, names, parse_all, EMPTY_ENTRIES, missing_ok)
 
 
+def _read_planned(reader: Reader, names: Sequence[str]) -> list[pa.Table]:
+    """As `read_entries`, rows of `PLANNED`."""
+
+    def parse_planned(files: Sequence[bytes], where: Sequence[str]) -> Iterable[pa.Table]:
+        return map(partial(parse, schema=PLANNED), files, where)
+
+    return _all_decoded(reader, names, parse_planned, PLANNED.empty_table(), part=PLANNED)
+
+
 def read_lists(reader: Reader, names: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
     """The manifests that each manifest list names, in order; kept as `read_list` keeps them."""
     return _all_decoded(reader, names, parse_lists, EMPTY_METAS, missing_ok)
@@ -257,12 +272,13 @@ def _all_decoded(
     parse: Callable[[Sequence[bytes], Sequence[str]], Iterable[pa.Table]],
     empty: pa.Table,
     missing_ok: bool = False,
+    part: pa.Schema | None = None,
 ) -> list[pa.Table]:
     """Files of the manifest folder, whose names are never given twice; `empty` for one that is not there, where that may be."""
     paths = [f"{MANIFEST_FOLDER}/{name}" for name in names]
     tables = []
-    tables_of = decoded(reader, paths, lambda files, some: parse(files, [f"{reader.root}/{path}" for path in some]))
-    for path, table in zip(paths, tables_of, strict=True):
+    found = decoded(reader, paths, lambda files, some: parse(files, [f"{reader.root}/{path}" for path in some]), part)
+    for path, table in zip(paths, found, strict=True):
         if table is None and not missing_ok:
             raise NoSuchFile(f"{reader.root}: {path} is missing: the snapshot that names it expired, or is damaged")
         tables.append(empty if table is None else table)
@@ -317,11 +333,19 @@ def identity(entries: pa.Table) -> pa.ChunkedArray:
 
 
 def live_entries(
-    reader: Reader, document: Mapping[str, Any] | None, schema: Schema, scope: Expression = ALWAYS
+    reader: Reader,
+    document: Mapping[str, Any] | None,
+    schema: Schema,
+    scope: Expression = ALWAYS,
+    to_plan: bool = False,
 ) -> pa.Table:
-    """The live files of a snapshot in the partitions that satisfy `scope` (a condition on partition columns only)."""
+    """The live files of a snapshot in the partitions that satisfy `scope` (a condition on partition columns only). With
+    `to_plan` rows of `PLANNED`: no more is decoded where entries are so many that memory counts."""
     metas = prune_metas(read_metas(reader, document), schema, scope)
-    tables = read_all(reader, metas)
+    is_large = to_plan and (pc.sum(metas["_FILE_SIZE"]).as_py() or 0) > _LARGE_BYTES
+    tables = read_all(reader, metas, PLANNED if is_large else ENTRY)
+    if to_plan:  # Of fewer columns, rows are chosen sooner.
+        tables = [table.select(PLANNED.names) for table in tables] or [PLANNED.empty_table()]
     return fold([in_scope(t, schema, scope) for t in tables])[0]
 
 
@@ -359,13 +383,15 @@ def in_scope(entries: pa.Table, schema: Schema, scope: Expression) -> pa.Table:
 
 def partitions(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, pa.Table]:
     """(for each entry the row of its partition, the partitions that occur as a table of their values)."""
-    encoded = entries["_PARTITION"].combine_chunks().dictionary_encode()
-    columns = binary_row.decode(encoded.dictionary, partition_types(schema))
+    encoded = entries["_PARTITION"].dictionary_encode().unify_dictionaries()
+    dictionary = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], pa.binary())
+    columns = binary_row.decode(dictionary, partition_types(schema))
     fields = [pa.field(n, c.type) for n, c in zip(schema.partitioning.names, columns, strict=True)]
     values = pa.Table.from_arrays(columns, schema=pa.schema(fields))
     if not fields:  # A table without columns would have no rows either.
-        values = pa.table({"": pa.nulls(len(encoded.dictionary))})
-    return encoded.indices.to_numpy(zero_copy_only=False), values
+        values = pa.table({"": pa.nulls(len(dictionary))})
+    codes = [np.asarray(chunk.indices) for chunk in encoded.chunks]
+    return np.concatenate(codes) if codes else np.zeros(0, np.int32), values
 
 
 def partition_values(values: pa.Table, schema: Schema) -> list[tuple[object, ...]]:
@@ -662,10 +688,15 @@ def _decode(data: bytes) -> pa.Table:
     return orc.ORCFile(io.BytesIO(data)).read() if data[:3] == b"ORC" else avro.decode(data).table
 
 
-def _batches(data: bytes) -> Iterable[pa.RecordBatch]:
-    return (
-        orc.ORCFile(io.BytesIO(data)).read().combine_chunks().to_batches() if data[:3] == b"ORC" else avro.batches(data)
-    )
+def _batches(data: bytes, schema: pa.Schema) -> Iterable[pa.RecordBatch]:
+    if data[:3] == b"ORC":
+        return orc.ORCFile(io.BytesIO(data)).read().combine_chunks().to_batches()
+    return avro.batches(data, None if schema is ENTRY else _planned_columns)
+
+
+def _planned_columns(head: avro.Head) -> list[str]:
+    """What to keep for `PLANNED`: with fields that nobody knows, for these are refused."""
+    return [each for each in head.record.columns() if each.removeprefix("_FILE.") not in _NOT_PLANNED]
 
 
 def _check_version(table: pa.Table | pa.RecordBatch, known: int, where: str) -> None:

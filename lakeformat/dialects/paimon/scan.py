@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
@@ -134,8 +133,9 @@ def scan(
     a table with a primary key has files of one bucket, and says of which partition and bucket."""
     residual = _residual(base.schema, predicate)
     fields = projection.with_columns_of(residual, project(base, columns), base.schema.fields)
-    found = files(reader, base, predicate)
-    if not base.schema.primary_key:
+    is_keyed = bool(base.schema.primary_key)
+    found = files(reader, base, predicate, to_plan=not is_keyed)
+    if not is_keyed:
         return tasks(reader, base, found, fields, residual)
     sections = Sections.of(found.filter(_visible(found.entries, base)), base.schema)
     whole, sections = _without_needless(reader, base, sections, predicate)
@@ -174,9 +174,9 @@ def complete(base: State) -> State:
     return replace(base, is_complete=True)
 
 
-def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
-    """The live files that may hold a row for which `predicate` is true."""
-    entries, beside = _entries(reader, base, predicate)
+def files(reader: Reader, base: State, predicate: Expression = ALWAYS, to_plan: bool = False) -> Files:
+    """The live files that may hold a row for which `predicate` is true; `to_plan`: for tasks alone, see `manifest.PLANNED`."""
+    entries, beside = _entries(reader, base, predicate, to_plan)
     return Files(entries, paths(entries, base.schema), beside)
 
 
@@ -234,13 +234,17 @@ def tasks(
     for schema_id, format, columns, rows in _kinds(found, deletes):
         file_fields = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
         sizes = np.asarray(found.entries["_FILE_SIZE"])[rows]
-        weights, sizes = np.cumsum(np.maximum(sizes, opening)).tolist(), sizes.tolist()
+        weights, sizes = np.cumsum(np.maximum(sizes, opening)), sizes.tolist()
         part = _rows(found.paths, rows).to_pylist()
         row_counts = np.asarray(found.entries["_ROW_COUNT"])[rows].tolist()
         gone = [deletes[row] for row in rows.tolist()] if int(rows[0]) in deletes else []
-        start, before = 0, 0
+        start, before, most = (
+            0,
+            0,
+            target // max(opening, 1) + 1,
+        )  # Files of a task: each weighs as much as opening one.
         while start < len(rows):
-            end = max(bisect_right(weights, before + target, start), start + 1)
+            end = start + max(int(weights[start : start + most].searchsorted(before + target, "right")), 1)
             task = ReadTask(
                 paths=tuple(part[start:end]),
                 row_counts=tuple(row_counts[start:end]),
@@ -257,7 +261,7 @@ def tasks(
                 partition, bucket = places[int(rows[start])]
                 task = replace(task, partition=partition, bucket=bucket)
             result.append((int(rows[start]), task))
-            start, before = end, weights[end - 1]
+            start, before = end, int(weights[end - 1])
     if alone:
         result.sort(key=lambda each: each[0])
     return [task for _, task in result]
@@ -677,15 +681,19 @@ def _vectors(entries: pa.Table, index: pa.Table) -> tuple[np.ndarray, pa.Table]:
     return at, vectors.take(place.drop_null())
 
 
-def _entries(reader: Reader, base: State, predicate: Expression) -> tuple[pa.Table, tracking.Beside]:
+def _entries(
+    reader: Reader, base: State, predicate: Expression, to_plan: bool = False
+) -> tuple[pa.Table, tracking.Beside]:
     """The live entries of files that may hold a row for which `predicate` is true; of a table with a primary key, those
-    that may hold a key for which it can be. Those of files of columns stand beside."""
+    that may hold a key for which it can be. Those of files of columns stand beside. With `to_plan` they are rows of
+    `manifest.PLANNED`, where no bounds are asked for."""
     metadata.require_readable(base, reader.root)
     schema = base.schema
     scope, rest = conditions.split(predicate, schema.partitioning.names)
-    entries = manifest.live_entries(reader, base.document, schema, scope)
+    evolves = options.of(schema).data_evolution_enabled
+    entries = manifest.live_entries(reader, base.document, schema, scope, to_plan and rest == ALWAYS and not evolves)
     beside = tracking.NOTHING_BESIDE
-    if options.of(schema).data_evolution_enabled:
+    if evolves:
         entries, beside = tracking.by_row_id(entries, reader.root)
     entries = rows_where(entries, _in_buckets(reader, base, entries, predicate))
     if schema.primary_key:
