@@ -513,6 +513,22 @@ def as_dagster_failures(asset: dg.AssetKey, keys: Sequence[str]) -> Iterator[Non
         said = str(error)
         text = said if said.startswith(f"{what}: ") else f"{what}: {said}"
         raise dg.Failure(text, metadata=details, allow_retries=may_pass) from error
+    except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as error:
+        if (
+            _is_terminated()
+        ):  # Dagster retries whatever was interrupted, where there is a policy: a lost pod and this alike.
+            raise dg.Failure(f"{what}: the run was terminated", metadata=details, allow_retries=False) from error
+        raise
+
+
+def _is_terminated() -> bool:
+    """Whether this is a step, and somebody has asked that its run ends."""
+    try:
+        step = dg.OpExecutionContext.get()
+    except dg.DagsterInvariantViolationError:
+        return False
+    run = step.instance.get_run_by_id(step.run_id)
+    return run is None or run.status in (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
 
 
 def column_schema(schema: Schema) -> dg.TableSchema:

@@ -226,6 +226,7 @@ def test_a_run_that_is_killed_mid_write_changes_nothing_and_leaves_no_process(se
     assert answer["__typename"] == "TerminateRunSuccess", answer
     (ended,) = wait_for(lambda: finished(server, [run]), "the run to end", server)
     assert ended.status == dg.DagsterRunStatus.CANCELED
+    assert not server.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_UP_FOR_RETRY), "it would run on"
     wait_for(lambda: not server.processes("java"), "the JVM to go", server)
     assert table.snapshots()[-1].id == before
     assert table.scan().count() == rows
