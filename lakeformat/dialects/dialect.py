@@ -350,6 +350,16 @@ class Keyed(Protocol):
 
 
 @runtime_checkable
+class ByColumn(Protocol):
+    """What a table's view has whose rows may get new values of some columns in files beside those that hold them."""
+
+    def column_layouts(self, files: Any, names: Sequence[str]) -> list[WriteTask] | None:
+        """For each of these files how new values of the columns `names`, of all of its rows, are written beside it; None where rows
+        that change are written whole. Raises `InvalidInput` for columns that decide where rows lie."""
+        ...
+
+
+@runtime_checkable
 class Upkept(Protocol):
     """Compaction and expiry that belong to writes, partitions with a time of their own, snapshots that a restore undoes."""
 

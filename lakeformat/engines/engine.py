@@ -81,10 +81,16 @@ class Source(Protocol):
         ...
 
     def write(
-        self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
+        self,
+        merge: Merge,
+        decided: Decided,
+        tasks: Sequence[ReadTask],
+        layout: WriteTask,
+        whole: bool,
+        beside: Sequence[WriteTask] = (),
     ) -> list[WrittenFile]:
         """The rows that come of it: those inserted, and of the files of `tasks` (one each, with positions) those updated
-        or, if `whole`, all that are left. When it fails, what was written is deleted as far as storage lets."""
+        or, if `whole`, all that are left: for each task as `beside` says where that is given. When it fails, what was written is deleted as far as storage lets."""
         ...
 
     def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:

@@ -537,6 +537,8 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
                 before, batch = batch, _assigned(batch, task, each.fields)
                 if task.write.keyed is not None and task.write.keyed.places is not None:
                     batch = key_places.moved(before, batch, task.write.keyed.places, task.write.keyed)
+            if task.write.first_row_id is not None:  # A file of some columns.
+                batch = batch.select([f.name for f in task.write.fields])
             if task.delete_where is not None:
                 batch = rows.keep(batch, pc.invert(expression.mask(task.delete_where, batch)))
             yield batch

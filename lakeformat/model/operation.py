@@ -142,6 +142,7 @@ class RowDelta:
     kind: OperationKind = OperationKind.DELETE  # Or UPDATE, MERGE, REPLACE, COMPACT, CONVERT; APPEND: a changelog.
     isolation: str | None = "serializable"
     pinned_to: int | None = None  # Others' changes after that snapshot where `condition` may hold are conflicts too.
+    reads: frozenset[str] = frozenset()  # Columns that new values of other columns of the same rows were made of.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from lakeformat.codec import sql_text, waist
 from lakeformat.codec.arrow import from_arrow
 from lakeformat.commit import discard
-from lakeformat.dialects.dialect import AnyView
-from lakeformat.engines.engine import Spread
+from lakeformat.dialects.dialect import AnyView, ByColumn
+from lakeformat.engines.engine import Decided, Source, Spread
 from lakeformat.engines.kernels import assign
 from lakeformat.engines.row_level import outcomes
 from lakeformat.errors import InvalidInput, UnsupportedFeature
@@ -217,6 +217,12 @@ def plan(
         tasks = change.view.tasks(found, (*merge.deciding(TARGET), POSITION), alone=True)
         decided = source.decide(merge, tasks)
         touched = found.filter(pc.is_in(found.paths, value_set=pa.array(sorted(decided.touched), pa.string())))
+        names = tuple(
+            sorted({name for each in merge.clauses if each.act is Act.UPDATE for name, _ in each.assignments})
+        )
+        by_column = change.view.column_layouts(touched, names) if isinstance(change.view, ByColumn) else None
+        if by_column is not None and len(touched):
+            return _by_column(change, source, merge, decided, touched, layout, by_column, condition)
         beside = change.view.delete_layout(touched, OperationKind.MERGE)
         if len(touched) and (beside is None or any(each.act is Act.UPDATE for each in merge.clauses)):
             fields, layout = change.view.rewriting()
@@ -259,6 +265,39 @@ def plan(
         read_at=read_at,
         condition=condition,
         isolation=isolation,
+    )
+
+
+def _by_column(
+    change: Change,
+    source: Source,
+    merge: Merge,
+    decided: Decided,
+    touched: Any,
+    layout: WriteTask,
+    layouts: list[WriteTask],
+    condition: Expression,
+) -> RowDelta:
+    """New files of the columns that are updated beside those of the rows, and of the rows that are inserted."""
+    if any(each.act is Act.DELETE for each in merge.clauses):
+        raise UnsupportedFeature(
+            f"{change.store.root}: a merge_into that deletes, on a table with data evolution: not supported; delete(where=...), then "
+            "merge"
+        )
+    reads = {f.name for f in (*merge.deciding(TARGET), *merge.assigning(TARGET))}
+    needed = {*reads, *(f.name for each in layouts for f in each.fields)}
+    fields = tuple(f for f in change.view.schema.fields if f.name in needed)
+    tasks = change.view.tasks(touched, (*fields, POSITION), alone=True)
+    # Also of rows that are deleted: each file of a row range has all of its rows.
+    tasks = [replace(task, deletes=()) for task in tasks]
+    return RowDelta(
+        request=change.request,
+        added=tuple(source.write(merge, decided, tasks, layout, whole=True, beside=layouts)),
+        read_at=change.view.snapshot_id,
+        condition=condition,
+        kind=OperationKind.MERGE,
+        isolation=change.view.isolation(OperationKind.MERGE),
+        reads=frozenset(reads),
     )
 
 
@@ -315,7 +354,7 @@ def bound(asked: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]
 def keeping(merge: Merge, kept: tuple[Field, ...]) -> Merge:
     """The merge of rows that have the columns `kept` beside the table's own: null for rows that are new, and the sequence number
     of their last update for those that are updated."""
-    unsaid = ((LAST_UPDATED.name, Literal(None)),) if LAST_UPDATED in kept else ()
+    unsaid = tuple((each.name, Literal(None)) for each in kept if each.id == LAST_UPDATED.id)
     clauses = (
         replace(each, assignments=(*each.assignments, *unsaid)) if each.act is Act.UPDATE else each
         for each in merge.clauses

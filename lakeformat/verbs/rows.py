@@ -79,9 +79,11 @@ def rewrite(
     where: Expression = ALWAYS,
 ) -> tuple[WrittenFile, ...]:
     """The files' rows for which `where` is true, changed, in new files."""
+    if not len(files):
+        return ()
     fields, layout = change.view.rewriting()
-    if assignments and LAST_UPDATED in fields:
-        assignments = (*assignments, (LAST_UPDATED.name, Literal(None)))  # Null is: by the snapshot that this becomes.
+    if assignments:  # Null is: by the snapshot that this becomes.
+        assignments = (*assignments, *((f.name, Literal(None)) for f in fields if f.id == LAST_UPDATED.id))
     tasks = [
         RewriteTask((task,), layout, delete_where, assignments, update_where)
         for task in change.view.tasks(files, fields, where)

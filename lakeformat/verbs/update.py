@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import sql_text
 from lakeformat.commit import discard
+from lakeformat.dialects.dialect import ByColumn
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model.operation import OperationKind, Rewrite, RowDelta
 from lakeformat.model.predicate import (
@@ -19,6 +21,7 @@ from lakeformat.model.predicate import (
     Expression,
     and_,
     bind,
+    columns_of,
     eq_null_safe,
     gt,
     is_not_null,
@@ -31,6 +34,7 @@ from lakeformat.model.schema import Field, find_field, spelled
 from lakeformat.model.work import (
     MergeEngine,
     MergeSpec,
+    RewriteTask,
     RowKind,
 )
 from lakeformat.verbs import rows
@@ -52,6 +56,8 @@ def update(
         _require_newest(change, layout.keyed.merge, assignments, condition)
         made = tuple(assignments.items())
         return rows.by_key(change, layout, condition, OperationKind.UPDATE, RowKind.UPDATE_AFTER, made)
+    if isinstance(change.view, ByColumn) and change.view.column_layouts(change.view.files(NEVER), ()) is not None:
+        return _by_column(change, change.view, assignments, condition)
     found = change.view.files(condition)
     beside = change.view.delete_layout(found, OperationKind.UPDATE)
     if beside is not None:
@@ -70,6 +76,25 @@ def update(
         return None
     added = rows.rewrite(change, touched.mixed, assignments=tuple(assignments.items()), update_where=condition)
     return rows.replacement(change, OperationKind.UPDATE, scope, condition, touched, added)
+
+
+def _by_column(
+    change: Change, view: ByColumn, assignments: Mapping[str, Expression], condition: Expression
+) -> RowDelta | None:
+    """New files of the columns that are assigned to, beside those of the rows."""
+    touched = rows.touch(change, condition, whole_files=False).mixed
+    layouts = view.column_layouts(touched, tuple(assignments))
+    assert layouts is not None, assignments
+    fields = change.view.schema.fields
+    reads = frozenset().union(columns_of(condition), *(columns_of(value) for value in assignments.values()))
+    needed = tuple(f for f in fields if f.name in assignments or f.name in reads)
+    tasks = [
+        # Also of rows that are deleted: each file of a row range has all of its rows.
+        RewriteTask((replace(task, deletes=()),), layout, None, tuple(assignments.items()), condition)
+        for task, layout in zip(change.view.tasks(touched, needed, alone=True), layouts, strict=True)
+    ]
+    added = tuple(file for files in change.engine.rewrite(change.store, tasks) for file in files)
+    return replace(rows.delta(change, OperationKind.UPDATE, condition, (), added), reads=reads) if added else None
 
 
 def assigned(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Expression]:

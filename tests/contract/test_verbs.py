@@ -976,8 +976,8 @@ def test_unicode_names_are_fine(lake):
         ({"properties": {"bucket": "zero"}}, InvalidInput, "whole number"),
         ({"properties": {"target-file-size": "big"}}, InvalidInput, "size"),
         ({"properties": {"file.format": "csv"}}, UnsupportedFeature, "csv"),
-        ({"properties": {"data-evolution.enabled": "true"}}, UnsupportedFeature, "data evolution"),
-        ({"properties": {"row-tracking.enabled": "true"}}, UnsupportedFeature, "row tracking"),
+        ({"properties": {"data-evolution.enabled": "true"}}, InvalidInput, "row-tracking"),
+        ({"properties": {"clustering.incremental": "true"}}, UnsupportedFeature, "clustering"),
         (
             {"primary_key": ["id"], "partition_by": ["dt"], "properties": {"bucket": "1"}},
             InvalidInput,

@@ -360,7 +360,6 @@ def test_time_travel_is_refused_by_the_options_of_then_and_by_those_of_today(tmp
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("row-tracking.enabled", "true"),
         ("manifest.format", "orc"),
         ("data-file.external-paths", "file:///tmp/x"),
         ("bucket", "-2"),

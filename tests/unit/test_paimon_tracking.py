@@ -2,15 +2,19 @@
 
 import zipfile
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
 
 from lakeformat.engines import worker
+from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature
 from lakeformat.lake import Paimon
 from lakeformat.maintenance import sweep
+from lakeformat.model.partition import identity
+from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
-from lakeformat.table import Table
+from lakeformat.table import Table, create
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "evolution"
 # As pypaimon reads its table: b was set for ids 1, 3 and 6, then a for 1 and 2, then b for 1 again.
@@ -68,3 +72,164 @@ def test_changes_of_columns_are_the_rows_before_and_after():
         ("-D", 0, 0), ("-D", 1, 1), ("-D", 6, 6), ("+I", 0, 0), ("+I", 1, 100), ("+I", 6, 600),
     ]  # fmt: skip
     assert table.changes(0, 2).to_arrow()["_row_kind"].to_pylist() == ["+I"] * 9
+
+
+FIELDS = tuple(Field(-1, name, scalar(kind)) for name, kind in
+               (("id", Kind.BIGINT), ("a", Kind.STRING), ("b", Kind.INT), ("dt", Kind.STRING)))  # fmt: skip
+TRACKED = {"row-tracking.enabled": "true"}
+EVOLVING = {**TRACKED, "data-evolution.enabled": "true"}
+VECTORS = {"deletion-vectors.enabled": "true"}
+
+
+def made(properties) -> Table:
+    table = Table("t", MemoryFiles("file:/w/db.db/t"), Paimon())
+    create(table, Schema(FIELDS, identity("dt"), (), properties))
+    return table
+
+
+def data(low: int, high: int, dt: str = "x") -> pa.Table:
+    found = [{"id": i, "a": f"a{i}", "b": i, "dt": dt} for i in range(low, high)]
+    return pa.Table.from_pylist(
+        found, schema=pa.schema([("id", pa.int64()), ("a", pa.string()), ("b", pa.int32()), ("dt", pa.string())])
+    )
+
+
+def ids(table: Table) -> dict[int, int]:
+    return dict(rows(table, ("id", "_ROW_ID")))
+
+
+@pytest.mark.parametrize("properties", [TRACKED, EVOLVING | VECTORS], ids=["tracked", "evolving"])
+def test_rows_keep_their_ids_whatever_changes_them(properties):
+    """Random verbs beside a dict; after each the rows, their ids, and what is stored are as they should be."""
+    for seed in range(4):
+        random, table, model, known = Random(seed), made(properties), {}, {}
+        for step in range(12):
+            low, cut = 3 * step, random.randrange(max(3 * step, 1))
+            match random.choice(
+                ["append", "append", "update", "update both", "delete", "merge", "compact", "overwrite", "rollback"]
+            ):
+                case "append":
+                    table.append(data(low, low + 3, random.choice("xy")))
+                    model |= {i: (f"a{i}", i) for i in range(low, low + 3)}
+                case "update":
+                    table.update({"b": "b + 1000"}, where=f"id > {cut}")
+                    model |= {i: (a, b + 1000) for i, (a, b) in model.items() if i > cut}
+                case "update both":
+                    table.update({"a": "concat('u', a)", "b": "id * 2"}, where=f"b % 3 = 0 AND id < {cut}")
+                    model |= {i: (f"u{a}", i * 2) for i, (a, b) in model.items() if b % 3 == 0 and i < cut}
+                case "delete":
+                    table.delete(f"id = {cut}")
+                    model.pop(cut, None)
+                case "merge":
+                    new = pa.table({"id": pa.array([cut, low], pa.int64()), "b": pa.array([-1, -2], pa.int32())})
+                    merge = table.merge_into(new, on="t.id = s.id").when_matched().update({"b": "s.b"})
+                    merge.when_not_matched().insert({"id": "s.id", "b": "s.b", "a": "'new'", "dt": "'x'"}).merge()
+                    model |= {cut: (model[cut][0], -1) if cut in model else ("new", -1), low: ("new", -2)}
+                case "compact":
+                    table.compact(full=True)
+                case "overwrite":
+                    gone = {i for (i,) in rows(table, ("id",), where="dt = 'y'")}
+                    table.overwrite_partitions(data(low, low + 2, "y"))
+                    model = {i: each for i, each in model.items() if i not in gone} | {
+                        i: (f"a{i}", i) for i in (low, low + 1)
+                    }
+                    known = {i: each for i, each in known.items() if i not in gone}
+                case "rollback":
+                    version = table.current_snapshot()
+                    table.append(data(10_000, 10_003))
+                    if version is not None:
+                        table.rollback_to(snapshot_id=version.id)
+                    else:
+                        table.truncate()
+            assert rows(table) == sorted((i, *each) for i, each in model.items()), (seed, step)
+            now = ids(table)
+            assert len(set(now.values())) == len(now), (seed, step)
+            assert {i: each for i, each in now.items() if i in known} == {
+                i: each for i, each in known.items() if i in now
+            }, (seed, step)
+            assert table.scan().count() == len(model), (seed, step)
+            known |= now
+        assert not sweep.missing(table._store, table._view())
+        table.expire_snapshots(retain_last=1, older_than="2100-01-01")
+        table.remove_orphan_files(older_than="2100-01-01")
+        assert rows(table) == sorted((i, *each) for i, each in model.items()), seed
+
+
+def test_a_file_of_one_column_is_all_that_an_update_writes():
+    table = made(EVOLVING)
+    table.append(data(0, 5))
+    made_by = table.update({"b": "b + 1"}, where="id = 3")
+    assert (made_by.kind, made_by.partitions[0].files_added, made_by.partitions[0].files_removed) == ("update", 1, 0)
+    newest = table.inspect.files().to_pylist()
+    assert len(newest) == 1
+    assert rows(table, ("id", "b", "_ROW_ID"))[3] == (3, 4, 3)
+    assert table.compact(full=True).partitions[0].files_added == 1
+    assert rows(table, ("id", "_ROW_ID", "_SEQUENCE_NUMBER")) == [(i, i, 2) for i in range(5)]
+    assert table.compact(full=True) is None
+    with pytest.raises(InvalidInput, match="'dt' is a partition column"):
+        table.update({"dt": "'y'"}, where="id = 3")
+    with pytest.raises(UnsupportedFeature, match=r"deletion-vectors\.enabled"):
+        table.delete("id = 3")
+    with pytest.raises(UnsupportedFeature, match="order of their ids"):
+        table.compact(sort_by=["a"])
+    assert table.delete("dt = 'x'").kind == "delete"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "own", "is_conflict"),
+    [
+        (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: t.update({"b": "8"}, where="id = 2"), True),
+        (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: t.update({"a": "'n'"}, where="id = 2"), False),
+        (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: t.update({"a": "string(b)"}, where="id = 2"), True),
+        (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: t.update({"a": "'n'"}, where="b = 2"), True),
+        (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: t.delete("b = 2"), True),
+        (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: t.delete("id = 2"), False),
+        (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: t.update({"b": "8"}, where="id = 6"), False),
+        (lambda t: t.append(data(9, 10)), lambda t: t.update({"b": "8"}, where="id = 2"), False),
+        (lambda t: t.delete("id = 2"), lambda t: t.update({"b": "8"}, where="id = 2"), False),
+        (lambda t: t.compact(full=True), lambda t: t.update({"b": "8"}, where="id = 2"), True),
+        (lambda t: t.overwrite_partitions(data(9, 10)), lambda t: t.update({"b": "8"}, where="id = 2"), True),
+    ],
+)  # fmt: skip
+def test_new_values_of_the_same_columns_of_the_same_rows_conflict(theirs, own, is_conflict):
+    table = made(EVOLVING | VECTORS)
+    table.append(data(0, 5))
+    table.append(data(5, 9))
+    before = table._view()
+    other = Table("t", Late(table._store, lambda: theirs(table), before.state.version), Paimon())
+    if is_conflict:
+        with pytest.raises(Conflict):
+            own(other)
+    else:
+        assert own(other) is not None
+    assert len(ids(table)) == len(set(ids(table).values()))
+
+
+class Late:
+    """A store whose first write of a data or index file is followed by what others do."""
+
+    def __init__(self, store, act, version) -> None:
+        self._store, self._act, self._version = store, act, version
+
+    def __getattr__(self, name):
+        found = getattr(self._store, name)
+        if name != "create" or self._act is None:
+            return found
+
+        def create(path, *args):
+            act, self._act = self._act, None
+            if act is not None:
+                act()
+            return found(path, *args)
+
+        return create
+
+
+@pytest.mark.parametrize(
+    ("properties", "key", "word"),
+    [({"data-evolution.enabled": "true"}, (), "needs row-tracking"), ({**TRACKED, "bucket": "1"}, ("id",), "without a primary key"),
+     ({**TRACKED, "bucket": "2", "bucket-key": "id"}, (), "bucket=-1")],
+)  # fmt: skip
+def test_row_ids_are_for_tables_without_keys_and_buckets(properties, key, word):
+    with pytest.raises(InvalidInput, match=word):
+        create(Table("t", MemoryFiles(), Paimon()), Schema(FIELDS, primary_key=key, properties=properties))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression
 from lakeformat.dialects.paimon import manifest, metadata, options, scan
-from lakeformat.dialects.paimon.layout import layout
+from lakeformat.dialects.paimon.layout import layout, of_range, rewriting
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
 from lakeformat.errors import UnsupportedFeature
@@ -50,8 +50,10 @@ def compaction(
     given = options.of(base.schema)
     target, small = options.of(base.schema).target_file_bytes, options.of(base.schema).small_file_bytes
     least = _IDLE_MINIMUM if full else max(given.compaction_min_file_num, 2)
+    if given.data_evolution_enabled:
+        return _of_ranges(reader, base, found, target, least)
     ordered = given.bucket > 0
-    write = layout(base)
+    fields, write = rewriting(base)
     lost = scan.deleted_rows(reader, base, found)
     enough = 0.0 if full else given.compaction_delete_ratio_threshold
     heavy = lost > enough * np.asarray(found.entries["_ROW_COUNT"])
@@ -68,8 +70,8 @@ def compaction(
         for chosen in bins:
             part = rows[chosen]
             part = part if ordered else np.sort(part)
-            files = Files(found.entries.take(pa.array(part)), found.paths.take(pa.array(part)))
-            tasks = scan.tasks(reader, base, files, base.schema.fields, alone=ordered)
+            files = found.take(part)
+            tasks = scan.tasks(reader, base, files, fields, alone=ordered)
             result.append(RewriteTask(tuple(tasks), write))
     return result
 
@@ -81,14 +83,58 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
             f"{reader.root}: compact(sort_by=...) of a table with a primary key or fixed buckets: the rows of its buckets have "
             "an order of their own; compact() without sort_by"
         )
+    if options.of(base.schema).data_evolution_enabled:
+        raise UnsupportedFeature(
+            f"{reader.root}: compact(sort_by=...) of a table with data evolution, whose files hold rows in the order of their ids; "
+            "compact() without sort_by"
+        )
     found = scan.files(reader, base, scope)
-    write = replace(layout(base), sort_by=sort_by)
+    fields, write = rewriting(base)
+    write = replace(write, sort_by=sort_by)
     result = []
     for part in _buckets(found, base, ordered=False):
-        files = Files(found.entries.take(pa.array(part)), found.paths.take(pa.array(part)))
-        tasks = scan.tasks(reader, base, files, base.schema.fields)
+        files = found.take(part)
+        tasks = scan.tasks(reader, base, files, fields)
         result.append(RewriteTask(tuple(tasks), write, spreads=True))
     return result
+
+
+def _of_ranges(reader: Reader, base: State, found: Files, target: int, least: int) -> list[RewriteTask]:
+    """With data evolution: neighbouring row ranges of a partition become one file, and the files of one range too, up to the target
+    size (DataEvolutionCompactCoordinator). Those that lost rows stay: a file has all rows of its range."""
+    entries, beside = found.entries, found.beside
+    first, counts = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
+    sizes, files = np.array(entries["_FILE_SIZE"]), np.ones(len(entries), np.int64)
+    place = beside.places(entries)
+    np.add.at(sizes, place[place >= 0], np.asarray(beside.entries["_FILE_SIZE"])[place >= 0])
+    np.add.at(files, place[place >= 0], 1)
+    lost = scan.deleted_rows(reader, base, found) > 0
+    result = []
+    partitions = scan.partitions_of(base, entries)
+    for rows in _buckets(found, base, ordered=False):
+        rows = rows[np.argsort(first[rows], kind="stable")]
+        joins = np.zeros(len(rows), bool)
+        joins[1:] = (first[rows][1:] == (first + counts)[rows][:-1]) & ~lost[rows][1:] & ~lost[rows][:-1]
+        for part in _runs(joins, sizes[rows], target):
+            chosen = rows[part]
+            if files[chosen].sum() < least or lost[chosen].any():
+                continue
+            tasks = scan.tasks(reader, base, found.take(chosen), base.schema.fields, alone=True)
+            write = of_range(base, int(first[chosen[0]]), partitions[int(chosen[0])])
+            result.append(RewriteTask(tuple(tasks), write))
+    return result
+
+
+def _runs(joins: np.ndarray, sizes: np.ndarray, target: int) -> Iterator[np.ndarray]:
+    """Rows that each join the one before, cut where they would exceed the target size."""
+    start, total = 0, 0
+    for i in range(len(joins)):
+        if i > start and (not joins[i] or total + int(sizes[i]) > target):
+            yield np.arange(start, i)
+            start, total = i, 0
+        total += int(sizes[i])
+    if len(joins) > start:
+        yield np.arange(start, len(joins))
 
 
 def upkeep(schema: Schema, number: int | None) -> Upkeep | None:

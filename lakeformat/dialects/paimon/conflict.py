@@ -10,6 +10,8 @@
     RowDelta          the first three of Append                             as there
                       added or removed rows in a range of keys it changed   Conflict
                       removed a file that it marks rows of, or marked more  Conflict
+                      wrote or rewrote columns of rows that it writes
+                      columns of (data evolution)                           Conflict
     RowDelta pinned   added or removed rows in partitions of its condition  Conflict
     Overwrite         outside the scope, the third of Append                as there
                       anything else                                         none: the last writer wins inside the scope
@@ -38,7 +40,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression, vector_file
 from lakeformat.codec.spark_sql import to_sql
-from lakeformat.dialects.paimon import branch, manifest, metadata, options, scan
+from lakeformat.dialects.paimon import branch, manifest, metadata, options, scan, tracking
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import Conflict, InvalidInput, NoSuchFile, NotFound, OutsideScope
 from lakeformat.model.operation import (
@@ -50,7 +52,7 @@ from lakeformat.model.operation import (
     Rewrite,
     RowDelta,
 )
-from lakeformat.model.predicate import ALWAYS, Expression, not_, split
+from lakeformat.model.predicate import ALWAYS, Expression, columns_of, not_, split
 from lakeformat.model.schema import Schema
 from lakeformat.model.work import Content, WrittenFile
 from lakeformat.storage.store import Reader
@@ -74,6 +76,8 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             _require_same_places(reader, base, request, added)
             if not base.schema.primary_key:
                 _require_marked_as_read(reader, base, operation.kind, added, read_at)
+                if options.of(base.schema).data_evolution_enabled:
+                    _require_same_columns(reader, base, operation)
             elif read_at is not None:
                 _require_keys_untouched(reader, base, added, read_at)
             if pinned_to is not None:
@@ -106,6 +110,11 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
     wanted = pa.array([*operation.removed, *(path for path, _ in operation.upgraded)], pa.string())
     chosen = pc.is_in(paths, value_set=wanted)
     found = entries.filter(chosen)
+    if options.of(base.schema).data_evolution_enabled and len(found) == len(wanted):
+        found = entries.filter(
+            pa.array(tracking.meet(entries, found))
+        )  # Files of columns go with what they are beside.
+        _require_no_newer(reader, base, operation.kind, found, operation.read_at)
     if len(found) < len(wanted):
         gone = pc.filter(wanted, pc.invert(pc.is_in(wanted, value_set=paths)))
         raise Conflict(
@@ -113,6 +122,50 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
             f"snapshot {base.version}, e.g. {gone[0].as_py()}; somebody replaced them. Nothing was changed: run it again"
         )
     return found
+
+
+def _require_no_newer(reader: Reader, base: State, kind: OperationKind, entries: pa.Table, read_at: int | None) -> None:
+    """Raise `Conflict` if one of these files, of rows that were read at the snapshot `read_at`, is newer."""
+    newer = entries.filter(pc.greater(entries["_MAX_SEQUENCE_NUMBER"], base.version if read_at is None else read_at))
+    if len(newer) or (read_at or 0) > base.version:
+        what = newer["_FILE_NAME"][0].as_py() if len(newer) else "a snapshot that is gone"
+        raise Conflict(
+            f"{reader.root}: {kind} read rows at snapshot {read_at}, and others wrote new values of their columns since: {what}. "
+            "Nothing was changed: run it again"
+        )
+
+
+def _require_same_columns(reader: Reader, base: State, operation: RowDelta) -> None:
+    """Raise `Conflict` if rows that get new values of columns are no longer in a file of the same range, or others gave them newer
+    values of these columns, or of those that were read."""
+    added = [f for f in operation.added if f.first_row_id is not None]
+    marked = pa.array([path for f in operation.added for path in f.refers_to], pa.string())
+    if not added and not len(marked):
+        return
+    scope = manifest.scope_of(base.schema, {f.partition for f in operation.added})
+    live = manifest.live_entries(reader, base.document, base.schema, scope)
+    there = set(zip(live["_FIRST_ROW_ID"].to_pylist(), live["_ROW_COUNT"].to_pylist(), strict=True)) if added else set()
+    for each in added:
+        if (each.first_row_id, each.row_count) not in there:
+            raise Conflict(
+                f"{reader.root}: {operation.kind} wrote columns of the {each.row_count} rows from id {each.first_row_id} on, which others "
+                "rewrote or removed since. Nothing was changed: run it again"
+            )
+    ranges = pa.table(
+        {
+            "_FIRST_ROW_ID": pa.array([f.first_row_id for f in added], pa.int64()),
+            "_ROW_COUNT": pa.array([f.row_count for f in added], pa.int64()),
+        }
+    )
+    read = live.filter(pc.is_in(scan.paths(live, base.schema), value_set=marked)).select(ranges.column_names)
+    touched = live.filter(pa.array(tracking.meet(live, pa.concat_tables([ranges, read]))))
+    names = {name for f in added for name in f.columns} | operation.reads | columns_of(operation.condition)
+    known = set(base.schema.names)
+    asked = {base.schema.field(name).id for name in names if name in known}
+    for schema_id, columns, rows in tracking.column_kinds(touched):
+        held = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
+        if asked & {f.id for f in held}:
+            _require_no_newer(reader, base, operation.kind, touched.take(pa.array(rows)), operation.read_at)
 
 
 def _require_marked_as_read(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import datetime
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
-from lakeformat.dialects.paimon import manifest, merging, metadata, options, types
+from lakeformat.dialects.paimon import manifest, merging, metadata, options, tracking, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type
@@ -108,8 +109,65 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
 
 
 def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, ...], WriteTask]:
-    """(the columns to read, how they are written) where rows that are there move."""
-    return base.schema.fields, layout(base, reader)
+    """(the columns to read, how they are written) where rows that are there move: with `row-tracking.enabled` they keep their
+    ids. Raises `UnsupportedFeature` for tables with data evolution, where rows stay."""
+    schema, task = base.schema, layout(base, reader)
+    if options.of(schema).data_evolution_enabled:
+        raise UnsupportedFeature(
+            f"table at schema {schema.id}: with data evolution no row leaves its file: set deletion-vectors.enabled=true to delete "
+            "rows, or drop or overwrite whole partitions"
+        )
+    if not options.of(schema).row_tracking_enabled:
+        return schema.fields, task
+    written = (*task.fields, *(replace(f, id=i) for f, i in zip(tracking.FIELDS, tracking.IDS_IN_FILES, strict=True)))
+    unbounded = ((StatsMode.NONE, 0),) * len(tracking.FIELDS)
+    columns = tuple(f.name for f in written)
+    return (*schema.fields, *tracking.FIELDS), replace(
+        task, fields=written, stats=(*task.stats, *unbounded), columns=columns
+    )
+
+
+def of_columns(
+    base: State, files: Any, names: Sequence[str], partitions: Sequence[tuple[Any, ...]]
+) -> list[WriteTask] | None:
+    """How new values of the columns `names` of these files' rows are written beside them; None where rows are written whole.
+    Raises `InvalidInput` for a partition column."""
+    schema = base.schema
+    if not options.of(schema).data_evolution_enabled:
+        return None
+    if fixed := [name for name in names if name in schema.partitioning.names]:
+        raise InvalidInput(
+            f"table at schema {schema.id}: {fixed[0]!r} is a partition column, and with data evolution rows stay in their partition; "
+            "delete these rows and append them again"
+        )
+    task = layout(base)
+    own = [(f, stats) for f, stats in zip(task.fields, task.stats, strict=True) if f.name in names]
+    return [
+        replace(
+            task,
+            fields=tuple(f for f, _ in own),
+            stats=tuple(stats for _, stats in own),
+            columns=tuple(f.name for f, _ in own),
+            **_in_place(first, partition),
+        )
+        for first, partition in zip(files.entries["_FIRST_ROW_ID"].to_pylist(), partitions, strict=True)
+    ]
+
+
+def of_range(base: State, first_row_id: int, partition: tuple[Any, ...]) -> WriteTask:
+    """How the rows from this id on, all columns of them, become one file."""
+    return replace(layout(base), **_in_place(first_row_id, partition))
+
+
+def _in_place(first_row_id: int, partition: tuple[Any, ...]) -> dict[str, Any]:
+    """One file, whatever its size: the rows of a file have ids one after the other."""
+    return {
+        "first_row_id": first_row_id,
+        "partition": partition,
+        "partition_by": (),
+        "bucket": None,
+        "target_size_bytes": 1 << 62,
+    }
 
 
 def directory(schema: Schema) -> Directory:

@@ -351,6 +351,10 @@ def check_options(schema: Schema, where: str) -> None:
     require_writable(schema, where)
     buckets = options.of(schema).bucket
     keys = bucket_key(schema)
+    if options.of(schema).data_evolution_enabled and not options.of(schema).row_tracking_enabled:
+        raise InvalidInput(f"{where}: data-evolution.enabled needs row-tracking.enabled=true")
+    if options.of(schema).row_tracking_enabled and (schema.primary_key or buckets != -1):
+        raise InvalidInput(f"{where}: row-tracking.enabled is for tables without a primary key and with bucket=-1")
     if buckets == 0 or buckets < -2:
         raise InvalidInput(f"{where}: bucket={buckets}; it must be -1 or at least 1")
     if schema.primary_key:
@@ -497,6 +501,10 @@ def _require_shown(schema: Schema, where: str) -> None:
     if given.metadata_iceberg_storage == "disabled":
         return
     on = f"{where}: metadata.iceberg.storage={given.metadata_iceberg_storage}"
+    if given.data_evolution_enabled:
+        raise UnsupportedFeature(
+            f"{on}: a data file of Iceberg holds all columns of its rows, with data evolution some do not"
+        )
     if given.file_format != "parquet":
         raise UnsupportedFeature(f"{on}: Iceberg reads Parquet files with field ids; set file.format to parquet")
     if given.has_vectors and not schema.primary_key and not given.shows_vectors:

@@ -147,8 +147,6 @@ _REFUSED_ALWAYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("fallback-branch", lambda v: bool(v), "a fallback branch {value}"),
 )
 _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    ("data-evolution.enabled", lambda v: _true(v), "data evolution (columns split over files)"),
-    ("row-tracking.enabled", lambda v: _true(v), "row tracking"),
     ("clustering.incremental", lambda v: _true(v), "incremental clustering"),
     ("data-file.external-paths", lambda v: bool(v), "data files outside the table's folder"),
     ("index-file-in-data-file-dir", lambda v: _true(v), "index files beside data files"),

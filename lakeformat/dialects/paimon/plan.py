@@ -25,6 +25,7 @@ from lakeformat.dialects.paimon import (
     option_rules,
     options,
     scan,
+    tracking,
     types,
 )
 from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSource
@@ -220,8 +221,12 @@ def _commit(
         index = _index_with(reader, base, index, hashes, stamp)
     stays = pc.is_in(gone["_FILE_NAME"], value_set=kept["_FILE_NAME"].combine_chunks())
     index, unused = _with_vectors(reader, base, index, gone.filter(pc.invert(stays)), vectors, stamp)
-    delta = pa.concat_tables([_deleted(gone), kept, _added(reader, request, kind, base, gone, added)])
     document = base.document or {}
+    next_row_id = document.get("nextRowId") or 0
+    new = _added(reader, request, kind, base, gone, added)
+    if options.of(schema).row_tracking_enabled and added:
+        new, next_row_id = tracking.assigned(new, added, gone, base.version + 1, next_row_id, kind)
+    delta = pa.concat_tables([_deleted(gone), kept, new])
     before = manifest.read_metas(reader, base.document)
     merged = manifest.merge(reader, before, schema, f"manifest-{_derived(stamp, 'base')}")
     fresh = manifest.remembered(reader, manifest.emit(delta, schema, f"manifest-{_derived(stamp, 'delta')}"))
@@ -231,8 +236,9 @@ def _commit(
     removed_rows = pc.sum(gone["_ROW_COUNT"]).as_py() or 0
     rows = sum(f.row_count for f in added) + (pc.sum(kept["_ROW_COUNT"]).as_py() or 0) - removed_rows
     commit_kind, operation = _KINDS[kind]
-    if schema.primary_key and not len(gone) and commit_kind == "OVERWRITE" and kind in _BY_ROW:
-        commit_kind = "APPEND"  # Rows that came delete those that go.
+    by_column = options.of(schema).data_evolution_enabled and not vectors
+    if (schema.primary_key or by_column) and not len(gone) and commit_kind == "OVERWRITE" and kind in _BY_ROW:
+        commit_kind = "APPEND"  # Rows that came delete those that go, or hold new values of some columns.
     return _publish(
         reader,
         base,
@@ -246,6 +252,7 @@ def _commit(
         ),
         document={
             "indexManifest": index[0],
+            "nextRowId": next_row_id,
             "commitKind": commit_kind,
             "operation": operation,
             "totalRecordCount": (document.get("totalRecordCount") or 0) + rows,
@@ -345,6 +352,9 @@ def _added(
     if not added:
         return EMPTY_ENTRIES
     schema = metadata.schema_at(reader, base, request.schema_id)
+    if len({f.columns for f in added}) > 1:  # Their statistics are of different columns.
+        parts = [tuple(some) for _, some in groupby(added, key=lambda file: file.columns)]
+        return pa.concat_tables([_added(reader, request, kind, base, gone, part) for part in parts])
     buckets = options.of(schema).bucket
     count = len(added)
     row_counts = np.array([f.row_count for f in added], np.int64)
@@ -362,8 +372,15 @@ def _added(
         first, totals = _in_place_of(gone, lost, added, partitions.to_pylist())
     elif buckets > 0:
         first = _first_sequence_numbers(reader, base, added, partitions.to_pylist())
-    stats, stats_columns = _value_stats(added, schema)
+    columns_held = added[0].columns
+    counted = replace(schema, fields=tuple(f for f in schema.fields if not columns_held or f.name in columns_held))
+    stats, stats_columns = _value_stats(added, counted)
+    if columns_held and stats_columns is None:
+        stats_columns = list(counted.names)
     no_key = manifest.empty_rows(count)
+    # With data evolution Java puts columns together of files whose source is APPEND only, and calls those of compaction so.
+    compacts = kind == OperationKind.COMPACT and not options.of(schema).data_evolution_enabled
+    source = FileSource.COMPACT if compacts else FileSource.APPEND
     columns: dict[str, Any] = {
         "_KIND": np.full(count, int(EntryKind.ADD), np.int32),
         "_PARTITION": partitions,
@@ -383,9 +400,7 @@ def _added(
         "_EXTRA_FILES": [[]] * count,
         "_CREATION_TIME": [metadata.local_ms(f.created_ms) for f in added],
         "_DELETE_ROW_COUNT": np.zeros(count, np.int64),
-        "_FILE_SOURCE": np.full(
-            count, int(FileSource.COMPACT if kind == OperationKind.COMPACT else FileSource.APPEND), np.int32
-        ),
+        "_FILE_SOURCE": np.full(count, int(source), np.int32),
         "_VALUE_STATS_COLS": pa.array([stats_columns] * count, pa.list_(pa.string())),
     }
     if schema.primary_key:

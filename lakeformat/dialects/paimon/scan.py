@@ -141,7 +141,7 @@ def scan(
     whole, sections = _without_needless(reader, base, sections, predicate)
     if not by_bucket:
         return [*tasks(reader, base, whole, fields, residual), *merges(reader, base, sections, fields, residual)]
-    partitions = _partitions_of(base, sections.files.entries.take(pa.array(sections.starts)))
+    partitions = partitions_of(base, sections.files.entries.take(pa.array(sections.starts)))
     merged = [
         replace(task, partition=partition)
         for task, partition in zip(merges(reader, base, sections, fields, residual), partitions, strict=True)
@@ -151,7 +151,7 @@ def scan(
     return [
         *merged,
         *(
-            replace(task, partition=_partitions_of(base, each.entries)[0], bucket=each.entries["_BUCKET"][0].as_py())
+            replace(task, partition=partitions_of(base, each.entries)[0], bucket=each.entries["_BUCKET"][0].as_py())
             for each in apart
             for task in tasks(reader, base, each, fields, residual)
         ),
@@ -224,7 +224,7 @@ def tasks(
     opening = given.source_split_open_file_cost
     deletes = delete_files(reader, base, found)
     places = (
-        list(zip(_partitions_of(base, found.entries), found.entries["_BUCKET"].to_pylist(), strict=True))
+        list(zip(partitions_of(base, found.entries), found.entries["_BUCKET"].to_pylist(), strict=True))
         if alone
         else []
     )
@@ -603,7 +603,7 @@ def _lost_rows(reader: Reader, before: State, after: State, scope: Expression) -
     return live.filter(pc.is_in(live["_FILE_NAME"], value_set=known["_FILE_NAME"].combine_chunks()))
 
 
-def _partitions_of(base: State, entries: pa.Table) -> list[tuple[Any, ...]]:
+def partitions_of(base: State, entries: pa.Table) -> list[tuple[Any, ...]]:
     """The partition of each file, as `WrittenFile` has it."""
     if len(entries) == 0:
         return []

@@ -16,15 +16,18 @@ import pyarrow.compute as pc
 from lakeformat.dialects.paimon import manifest, metadata
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import CorruptTable
+from lakeformat.model.operation import OperationKind
 from lakeformat.model.schema import Field, Kind, Schema, find_field, scalar, walk
-from lakeformat.model.work import LAST_UPDATED, ROW_ID
+from lakeformat.model.work import LAST_UPDATED, ROW_ID, WrittenFile
 from lakeformat.storage.store import Reader
 
+ROW_ID_NAME = "_ROW_ID"
 # As they are called in Paimon; by their ids the worker knows what they are.
 FIELDS = (
-    Field(ROW_ID.id, "_ROW_ID", scalar(Kind.BIGINT)),
+    Field(ROW_ID.id, ROW_ID_NAME, scalar(Kind.BIGINT)),
     Field(LAST_UPDATED.id, "_SEQUENCE_NUMBER", scalar(Kind.BIGINT)),
 )
+IDS_IN_FILES = (2147483642, 2147483646)  # Of these.
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,41 @@ def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
     beside = entries.take(pa.array(order[rest[newest]]))
     names_of = entries["_FILE_NAME"].take(pa.array(of[newest])).combine_chunks()
     return entries.take(pa.array(np.sort(anchors))), Beside(beside, names_of)
+
+
+def assigned(
+    entries: pa.Table, added: Sequence[WrittenFile], gone: pa.Table, version: int, next_row_id: int, kind: OperationKind
+) -> tuple[pa.Table, int]:
+    """New `entries`, those of the files `added`, with row ids from `next_row_id` on and the snapshots that their rows are of; and the
+    row id after the last one (RowTrackingCommitUtils). `gone`: those that they take the place of."""
+    counts = np.array([f.row_count for f in added], np.int64)
+    given = pa.array([f.first_row_id for f in added], pa.int64())
+    moved = np.array([ROW_ID_NAME in f.columns for f in added], bool)
+    # Rows that moved have ids in their file; those that a merge inserts beside them have not.
+    wants = np.asarray(given.is_null()) & ~(moved & (kind != OperationKind.MERGE)) & (kind != OperationKind.COMPACT)
+    taken = np.where(wants, counts, 0)
+    first = pc.if_else(pa.array(wants), pa.array(next_row_id + np.cumsum(taken) - taken), given)
+    low, high = np.full(len(added), version), np.full(len(added), version)
+    oldest, newest = (pc.min(gone["_MIN_SEQUENCE_NUMBER"]).as_py(), pc.max(gone["_MAX_SEQUENCE_NUMBER"]).as_py())
+    if oldest is not None and kind == OperationKind.COMPACT:
+        low[:], high[:] = oldest, newest
+        begins, ends = (np.asarray(gone["_FIRST_ROW_ID"].fill_null(-1)), np.asarray(gone["_ROW_COUNT"]))
+        for i in np.flatnonzero(np.asarray(given.is_valid())):
+            inside = (begins >= given[i].as_py()) & (begins + ends <= given[i].as_py() + counts[i])
+            low[i] = np.asarray(gone["_MIN_SEQUENCE_NUMBER"])[inside].min()
+            high[i] = np.asarray(gone["_MAX_SEQUENCE_NUMBER"])[inside].max()
+    elif oldest is not None:
+        low[moved] = oldest
+    columns = pa.array([list(f.columns) or None for f in added], pa.list_(pa.string()))
+    for name, values in (
+        ("_FIRST_ROW_ID", first),
+        ("_MIN_SEQUENCE_NUMBER", pa.array(low, pa.int64())),
+        ("_MAX_SEQUENCE_NUMBER", pa.array(high, pa.int64())),
+        ("_WRITE_COLS", columns),
+    ):
+        place = entries.column_names.index(name)
+        entries = entries.set_column(place, manifest.ENTRY.field(name), values)
+    return entries, next_row_id + int(taken.sum())
 
 
 def meet(entries: pa.Table, others: pa.Table) -> np.ndarray:

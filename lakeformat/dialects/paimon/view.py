@@ -148,6 +148,9 @@ class PaimonView(TableView[State]):
     def rewriting(self) -> tuple[tuple[Field, ...], WriteTask]:
         return layouts.rewriting(self.state, self.reader)
 
+    def column_layouts(self, files: Any, names: Sequence[str]) -> list[WriteTask] | None:
+        return layouts.of_columns(self.state, files, names, scans.partitions_of(self.state, files.entries))
+
     def delete_layout(self, files: Any, verb: OperationKind) -> DeleteTask | None:
         return scans.delete_layout(self.reader, self.state, files, verb)
 

@@ -54,15 +54,25 @@ class ArrowSource:
         return Decided(frozenset(choices), (choices, unmatched))
 
     def write(
-        self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
+        self,
+        merge: Merge,
+        decided: Decided,
+        tasks: Sequence[ReadTask],
+        layout: WriteTask,
+        whole: bool,
+        beside: Sequence[WriteTask] = (),
     ) -> list[WrittenFile]:
         choices, unmatched = decided.choices
+        layouts = dict(zip((task.paths[0] for task in tasks), beside, strict=True)) if beside else {}
 
         def work(task: ReadTask | None) -> list[WrittenFile]:
             if task is None:
                 return worker.write(self._store, inserted(merge, self._table, unmatched), layout)
-            batches = changed(self._store, merge, self._table, task, choices[task.paths[0]], whole)
-            return worker.write(self._store, batches, layout)
+            into = layouts.get(task.paths[0], layout)
+            columns = tuple(f for f in merge.target if any(f.name == each.name for each in into.fields))
+            narrow = replace(merge, target=columns) if beside else merge
+            batches = changed(self._store, narrow, self._table, task, choices[task.paths[0]], whole)
+            return worker.write(self._store, batches, into)
 
         written = self._run(work, [*([None] if len(unmatched) else []), *tasks])
         return [file for files in written for file in files]

@@ -137,8 +137,19 @@ class SparkSource:
         return Decided(frozenset(each[0] for each in per_file if each["choice"] >= 0), decided)
 
     def write(
-        self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
+        self,
+        merge: Merge,
+        decided: Decided,
+        tasks: Sequence[ReadTask],
+        layout: WriteTask,
+        whole: bool,
+        beside: Sequence[WriteTask] = (),
     ) -> list[WrittenFile]:
+        if beside:
+            raise UnsupportedFeature(
+                "merge_into that updates, of a Spark frame into a table with data evolution: give the frame as Arrow "
+                "(frame.toArrow()), or update"
+            )
         if self._by_parts is not None:
             return self._by_parts.write(merge, decided, tasks, layout, whole)
         choices: DataFrame = decided.choices
