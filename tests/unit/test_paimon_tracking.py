@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat.engines import worker
+from lakeformat.engines.spark import native
 from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature
 from lakeformat.lake import Paimon
 from lakeformat.maintenance import sweep
@@ -101,7 +102,7 @@ def ids(table: Table) -> dict[int, int]:
 @pytest.mark.parametrize("properties", [TRACKED, EVOLVING | VECTORS], ids=["tracked", "evolving"])
 def test_rows_keep_their_ids_whatever_changes_them(properties):
     """Random verbs beside a dict; after each the rows, their ids, and what is stored are as they should be."""
-    for seed in range(4):
+    for seed in range(2):
         random, table, model, known = Random(seed), made(properties), {}, {}
         for step in range(12):
             low, cut = 3 * step, random.randrange(max(3 * step, 1))
@@ -233,3 +234,11 @@ class Late:
 def test_row_ids_are_for_tables_without_keys_and_buckets(properties, key, word):
     with pytest.raises(InvalidInput, match=word):
         create(Table("t", MemoryFiles(), Paimon()), Schema(FIELDS, primary_key=key, properties=properties))
+
+
+def test_spark_reads_row_ids_by_the_worker():
+    table = made(EVOLVING)
+    table.append(data(0, 5))
+    for columns, is_left_to_spark in ((["id", "b"], True), (["id", "_ROW_ID"], False), (["_SEQUENCE_NUMBER"], False)):
+        (task,) = table.scan(columns).plan()
+        assert native.parted(table._store, [task], ["file"])[0 if is_left_to_spark else 1] != [], columns

@@ -114,6 +114,7 @@ def _clean(task: ReadTask) -> bool:
         task.merge
         or any(task.deletes)
         or any(task.beside)
+        or task.lineage
         or task.file_fields is None
         or task.file_format not in ("parquet", "orc")
     ):
