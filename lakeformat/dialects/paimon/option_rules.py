@@ -169,7 +169,7 @@ _ARGUMENTS = {"primary-key": "primary_key=[...]", "partition": "partition_by=[..
 # Options whose value names columns.
 _OF_COLUMNS = {
     "bucket-key", "sequence.field", "rowkind.field", "partial-update.remove-record-on-sequence-group",
-    "changelog-producer.row-deduplicate-ignore-fields", "record-level.time-field",
+    "changelog-producer.row-deduplicate-ignore-fields", "record-level.time-field", "file-index.bloom-filter.columns",
 }  # fmt: skip
 
 

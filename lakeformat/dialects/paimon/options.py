@@ -231,6 +231,8 @@ class TableOptions:
     dynamic_bucket_max_buckets = Option("dynamic-bucket.max-buckets", integer, -1)
     dynamic_bucket_target_row_num = Option("dynamic-bucket.target-row-num", integer, 2_000_000)
     dynamic_partition_overwrite = Option("dynamic-partition-overwrite", boolean, True)
+    bloom_filter_columns = Option[tuple[str, ...]]("file-index.bloom-filter.columns", names, ())
+    file_index_read_enabled = Option("file-index.read.enabled", boolean, True)
     file_block_size = Option[int | None]("file.block-size", positive, None)
     file_compression = Option("file.compression", _word, "zstd")
     file_compression_zstd_level = Option("file.compression.zstd-level", integer, 1)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import binary_row, bitmap, expression, murmur, vector_file
+from lakeformat.codec import binary_row, bitmap, expression, file_index, murmur, vector_file
 from lakeformat.codec.arrow import rows_where, to_arrow
 from lakeformat.dialects.paimon import manifest, merging, metadata, options, tracking
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, directory
@@ -22,7 +22,7 @@ from lakeformat.model import predicate as conditions
 from lakeformat.model import projection
 from lakeformat.model.operation import OperationKind
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Field, Kind, Scalar, Schema, find_field
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, find_field
 from lakeformat.model.work import (
     BUCKET,
     FILE,
@@ -703,7 +703,75 @@ def _entries(
     if rest != ALWAYS and len(entries):
         newer = beside.replaces(reader, base, entries, conditions.columns_of(predicate))
         entries = rows_where(entries, pc.or_(_may_match(reader, base, entries, predicate), pa.array(newer)))
+        if not schema.primary_key and not options.of(schema).data_evolution_enabled:
+            entries = _without_hash(reader, base, entries, rest)
     return entries, beside
+
+
+def _without_hash(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
+    """The entries without those of files whose bloom filters (`file-index.bloom-filter.columns`) hold none of the values that
+    `predicate` lists of a column."""
+    given = options.of(base.schema)
+    hashes: dict[int, tuple[Type, np.ndarray]] = {}
+    for name in given.bloom_filter_columns if given.file_index_read_enabled else ():
+        found = conditions.listed(predicate, [name], _LISTED) if name in base.schema.names else None
+        if (
+            found is not None
+            and (hashed := _hashes([value for (value,) in found], base.schema.field(name).type)) is not None
+        ):
+            hashes[base.schema.field(name).id] = base.schema.field(name).type, hashed
+    if not hashes:
+        return entries
+    extra = pc.list_value_length(entries["_EXTRA_FILES"].combine_chunks())
+    has_one = pc.or_(entries["_EMBEDDED_FILE_INDEX"].is_valid().combine_chunks(), pc.greater(pc.fill_null(extra, 0), 0))
+    at = np.flatnonzero(np.asarray(has_one))
+    keep = np.ones(len(entries), bool)
+    indexed = entries.take(pa.array(at))
+    wanted: list[tuple[int, Sequence[Field], str]] = []
+    held: dict[int, bytes] = {}
+    for row, path, names, embedded, schema_id in zip(
+        at.tolist(),
+        paths(indexed, base.schema).to_pylist(),
+        *(indexed[n].to_pylist() for n in ("_EXTRA_FILES", "_EMBEDDED_FILE_INDEX", "_SCHEMA_ID")),
+        strict=True,
+    ):
+        own = [name for name in names or () if name.endswith(".index")]
+        if embedded is not None:
+            held[row] = embedded
+        elif not own:
+            continue
+        place = f"{path.rsplit('/', 1)[0]}/{own[0]}" if embedded is None else path
+        wanted.append((row, metadata.schema_at(reader, base, schema_id).fields, place))
+    beside = [(row, place) for row, _, place in wanted if row not in held]
+    for (row, _), data in zip(beside, reader.read_many([place for _, place in beside]), strict=True):
+        if data is not None:  # An index that is lost proves nothing.
+            held[row] = data
+    for row, fields, place in wanted:
+        indexes = file_index.parse(held[row], f"{reader.root}/{place}") if row in held else {}
+        for field in fields:
+            type, hashed = hashes.get(field.id, (None, None))
+            filter = indexes.get(field.name, {}).get(file_index.BLOOM_FILTER)
+            if filter is not None and hashed is not None and type == field.type:
+                keep[row] &= file_index.may_hold(filter, hashed, f"{reader.root}/{place}")
+    return entries.filter(pa.array(keep))
+
+
+def _hashes(values: Sequence[Any], type: Type) -> np.ndarray | None:
+    """As files' bloom filters hash these values; None for values of which that is not known."""
+    try:
+        known = pa.array(values, to_arrow(type))
+    except (pa.ArrowException, OverflowError):
+        return None
+    if known.null_count or not isinstance(type, Scalar):
+        return None
+    match type.kind:
+        case Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.BIGINT:
+            return file_index.hash_numbers(known.to_pylist())
+        case Kind.DATE:
+            return file_index.hash_numbers(known.cast(pa.int32()).to_pylist())
+        case Kind.CHAR | Kind.VARCHAR | Kind.STRING | Kind.BINARY | Kind.VARBINARY | Kind.BYTES:
+            return file_index.hash_bytes(known.cast(pa.binary()).to_pylist())
+    return None
 
 
 def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Array:
