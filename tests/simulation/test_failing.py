@@ -56,7 +56,10 @@ CROSSING = replace(
     primary_key=("id",),
     properties=GROWING.properties,
 )
-TABLES = (SCHEMA, KEYED, GROWING, MARKED, MARKED_BUCKETS, KEYED_MARKED, CROSSING, LOOKING, LIFTING, TOLD)
+EVOLVING = replace(
+    MARKED, properties=MARKED.properties | {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+)
+TABLES = (SCHEMA, KEYED, GROWING, MARKED, MARKED_BUCKETS, KEYED_MARKED, CROSSING, LOOKING, LIFTING, TOLD, EVOLVING)
 
 
 def rows(*ids: int, dt: str = "a", v: str = "v") -> pa.Table:
@@ -130,6 +133,13 @@ CASES += [
     ("keyed rescale", KEYED, rescale),
     ("keyed expire snapshots that leave changelogs", TOLD, VERBS["expire snapshots"]),
 ]
+CASES += [
+    ("evolving merge", EVOLVING, lambda t: (
+        t.merge_into(rows(1, 4, 20, v="new"), "t.id = s.id")
+        .when_matched().update({"v": "s.v"}).when_not_matched().insert_all().merge(id="op")
+    )),
+    *((f"evolving {name}", EVOLVING, VERBS[name]) for name in ("update", "compact", "expire snapshots", "remove orphans")),
+]  # fmt: skip
 CASES += [(f"growing {name}", GROWING, KEYED_VERBS[name]) for name in ("upsert", "dynamic overwrite", "remove orphans")]
 CASES += [
     ("crossing upsert", CROSSING, lambda t: t.upsert(pa.concat_tables([rows(1, dt="b"), rows(2, 20)]), id="op")),
@@ -164,6 +174,8 @@ def _before(which: int) -> dict[str, bytes]:
     if "deletion-vectors.enabled" in schema.properties:
         table.delete("id in (2, 8)")
         table.append(rows(10, 11, 12))
+    if schema is EVOLVING:
+        table.update({"v": "concat(v, id)"}, where="id in (1, 6)")
     if schema is LOOKING:
         table.compact(full=True)
         table.append(rows(1, 13, v="later"))

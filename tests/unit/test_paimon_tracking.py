@@ -161,8 +161,9 @@ def test_a_file_of_one_column_is_all_that_an_update_writes():
     table.append(data(0, 5))
     made_by = table.update({"b": "b + 1"}, where="id = 3")
     assert (made_by.kind, made_by.partitions[0].files_added, made_by.partitions[0].files_removed) == ("update", 1, 0)
-    newest = table.inspect.files().to_pylist()
-    assert len(newest) == 1
+    assert table.inspect.files()["row_count"].to_pylist() == [5, 5]
+    (whole,) = table.inspect.partitions().to_pylist()
+    assert (whole["file_count"], whole["row_count"]) == (2, 5)
     assert rows(table, ("id", "b", "_ROW_ID"))[3] == (3, 4, 3)
     assert table.compact(full=True).partitions[0].files_added == 1
     assert rows(table, ("id", "_ROW_ID", "_SEQUENCE_NUMBER")) == [(i, i, 2) for i in range(5)]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.dialects.paimon import branch as branching
-from lakeformat.dialects.paimon import manifest, metadata, options, scan, types
+from lakeformat.dialects.paimon import manifest, metadata, options, scan, tracking, types
 from lakeformat.dialects.paimon.layout import directory
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import UnsupportedFeature
@@ -56,7 +56,7 @@ def snapshots(reader: Reader, base: State) -> pa.Table:
 
 def files(reader: Reader, base: State) -> pa.Table:
     """One row a live data file, in the order of the manifests."""
-    found = scan.files(reader, base)
+    found = scan.files(reader, base).each(base.schema)
     entries = found.entries
     stats = entries["_VALUE_STATS"].combine_chunks()
     return pa.table(
@@ -100,8 +100,13 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
     by default what compaction takes for small), `row_count`, `deleted_row_count` (of these, what deletion vectors take, and what says that
     a key is gone), `size_bytes` and `last_modified_ms` (epoch milliseconds, the newest file's)."""
     schema = base.schema
-    entries = manifest.live_entries(reader, base.document, schema)
-    found = scan.Files(entries, scan.paths(entries, schema))
+    whole, beside = manifest.live_entries(reader, base.document, schema), tracking.NOTHING_BESIDE
+    if options.of(schema).data_evolution_enabled:
+        whole, beside = tracking.by_row_id(whole, reader.root)
+    found = scan.Files(whole, scan.paths(whole, schema), beside).each(schema)
+    entries = found.entries
+    # Files of columns hold rows that others hold too.
+    row_counts = np.where(np.arange(len(entries)) < len(whole), np.asarray(entries["_ROW_COUNT"]), 0)
     codes, values = manifest.partitions(entries, schema)
     count = len(values)
     sizes = np.asarray(entries["_FILE_SIZE"], np.int64)
@@ -119,7 +124,7 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
     columns |= {
         "file_count": sums(np.ones(len(codes))),
         "small_file_count": sums(small),
-        "row_count": sums(np.asarray(entries["_ROW_COUNT"])),
+        "row_count": sums(row_counts),
         "deleted_row_count": sums(_deleted_rows(reader, base, found)),
         "size_bytes": sums(sizes),
         "last_modified_ms": pa.array([metadata.epoch_ms(ms) for ms in newest.tolist()], pa.int64()),

@@ -66,6 +66,13 @@ class Files:
     def take(self, rows: np.ndarray) -> Files:
         return replace(self, entries=self.entries.take(pa.array(rows)), paths=self.paths.take(pa.array(rows)))
 
+    def each(self, schema: Schema) -> Files:
+        """These files, and after them those that are beside them."""
+        near = self.beside.entries.filter(pa.array(self.beside.places(self.entries) >= 0))
+        if not len(near):
+            return self
+        return Files(pa.concat_tables([self.entries, near]), pa.concat_arrays([self.paths, paths(near, schema)]))
+
     @property
     def row_count(self) -> int:
         return pc.sum(self.entries["_ROW_COUNT"]).as_py() or 0
