@@ -514,9 +514,8 @@ def as_dagster_failures(asset: dg.AssetKey, keys: Sequence[str]) -> Iterator[Non
         text = said if said.startswith(f"{what}: ") else f"{what}: {said}"
         raise dg.Failure(text, metadata=details, allow_retries=may_pass) from error
     except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as error:
-        if (
-            _is_terminated()
-        ):  # Dagster retries whatever was interrupted, where there is a policy: a lost pod and this alike.
+        # Dagster retries whatever was interrupted, where there is a policy: a lost pod and this alike.
+        if _is_terminated():
             raise dg.Failure(f"{what}: the run was terminated", metadata=details, allow_retries=False) from error
         raise
 
