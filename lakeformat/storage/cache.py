@@ -6,12 +6,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
 
 import pyarrow as pa
 
 from lakeformat.storage.catalogued import Catalogued
-from lakeformat.storage.store import Listed, R, Reader, T
+from lakeformat.storage.store import ForwardingReader, Reader
 
 CACHE_BYTES = 512 << 20
 REMEMBERED_BYTES = 1 << 20
@@ -47,42 +46,11 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class Cached:
+class Cached(ForwardingReader):
     """A Reader beside a cache of what its files hold; see `decoded`."""
 
-    reader: Reader
+    store: Reader
     cache: Cache
-
-    @property
-    def root(self) -> str:
-        return self.reader.root
-
-    def location(self, path: str) -> str:
-        return self.reader.location(path)
-
-    def read(self, path: str) -> bytes:
-        return self.reader.read(path)
-
-    def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
-        return self.reader.read_many(paths)
-
-    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
-        return self.reader.several(work, items, threads)
-
-    def exists(self, path: str) -> bool:
-        return self.reader.exists(path)
-
-    def folders(self, prefix: str) -> list[str]:
-        return self.reader.folders(prefix)
-
-    def names(self, prefix: str) -> list[str]:
-        return self.reader.names(prefix)
-
-    def open(self, path: str) -> BinaryIO:
-        return self.reader.open(path)
-
-    def list(self, prefix: str) -> list[Listed]:
-        return self.reader.list(prefix)
 
 
 def cached(reader: Reader, cache: Cache) -> Reader:
@@ -145,5 +113,5 @@ def remember(reader: Reader, path: str, table: pa.Table) -> None:
 
 def in_catalog(reader: Reader) -> Catalogued | None:
     """The table's files with its place in a catalog; None for a table without one."""
-    inner = reader.reader if isinstance(reader, Cached) else reader
+    inner = reader.store if isinstance(reader, Cached) else reader
     return inner if isinstance(inner, Catalogued) else None

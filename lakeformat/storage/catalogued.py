@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from lakeformat.storage import paths
 from lakeformat.storage.head import Head
-from lakeformat.storage.store import Listed, R, Reader, Store, T
+from lakeformat.storage.store import ForwardingStore, Reader, Store
 
 
 def files_of(store: Store) -> Store:
@@ -36,7 +35,7 @@ class Place(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogued:
+class Catalogued(ForwardingStore):
     """A Store like any other; its newest root is found through `place`, not by listing."""
 
     store: Store
@@ -44,58 +43,3 @@ class Catalogued:
 
     def head(self) -> Head:
         return self.place.head(self.store)
-
-    @property
-    def root(self) -> str:
-        return self.store.root
-
-    def location(self, path: str) -> str:
-        return self.store.location(path)
-
-    def read(self, path: str) -> bytes:
-        return self.store.read(path)
-
-    def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
-        return self.store.read_many(paths)
-
-    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
-        return self.store.several(work, items, threads)
-
-    def exists(self, path: str) -> bool:
-        return self.store.exists(path)
-
-    def folders(self, prefix: str) -> list[str]:
-        return self.store.folders(prefix)
-
-    def names(self, prefix: str) -> list[str]:
-        return self.store.names(prefix)
-
-    def open(self, path: str) -> BinaryIO:
-        return self.store.open(path)
-
-    def write(self, path: str, data: bytes) -> None:
-        self.store.write(path, data)
-
-    def write_many(self, files: Mapping[str, bytes]) -> None:
-        self.store.write_many(files)
-
-    def write_hints(self, files: Mapping[str, bytes]) -> None:
-        self.store.write_hints(files)
-
-    def create(self, path: str, data: bytes) -> bool:
-        return self.store.create(path, data)
-
-    def create_stream(self, path: str) -> BinaryIO:
-        return self.store.create_stream(path)
-
-    def delete(self, paths: Iterable[str]) -> None:
-        self.store.delete(paths)
-
-    def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
-        self.store.remove_empty_folders(prefixes)
-
-    def move_folder(self, old: str, new: str) -> None:
-        self.store.move_folder(old, new)
-
-    def list(self, prefix: str) -> list[Listed]:
-        return self.store.list(prefix)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, cast
 
@@ -11,7 +11,7 @@ from lakeformat.storage import paths
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.files import LocalFiles, ObjectFiles
 from lakeformat.storage.rehearsal import Rehearsal
-from lakeformat.storage.store import Listed, R, Store, T
+from lakeformat.storage.store import ForwardingStore, Store
 
 
 def reaching(store: Store, places: Sequence[str]) -> Store:
@@ -36,36 +36,17 @@ def beside(store: Store, root: str) -> Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Reaching:
-    """Names are those of `home`; absolute ones below the root of one of `beyond` are that store's."""
+class Reaching(ForwardingStore):
+    """Names are those of `store`; absolute ones below the root of one of `beyond` are that store's."""
 
-    home: Store
+    store: Store
     beyond: tuple[Store, ...]
-
-    @property
-    def root(self) -> str:
-        return self.home.root
-
-    def location(self, path: str) -> str:
-        return self.home.location(path)
 
     def read(self, path: str) -> bytes:
         return self._of(path).read(path)
 
-    def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
-        return self.home.read_many(paths)
-
-    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
-        return self.home.several(work, items, threads)
-
     def exists(self, path: str) -> bool:
         return self._of(path).exists(path)
-
-    def folders(self, prefix: str) -> list[str]:
-        return self.home.folders(prefix)
-
-    def names(self, prefix: str) -> list[str]:
-        return self.home.names(prefix)
 
     def open(self, path: str) -> BinaryIO:
         return self._of(path).open(path)
@@ -91,15 +72,6 @@ class Reaching:
         for store, some in self._groups(paths).items():
             store.delete(some)
 
-    def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
-        self.home.remove_empty_folders(prefixes)
-
-    def move_folder(self, old: str, new: str) -> None:
-        self.home.move_folder(old, new)
-
-    def list(self, prefix: str) -> list[Listed]:
-        return self.home.list(prefix)
-
     def _groups(self, paths: Iterable[str]) -> Mapping[Store, Sequence[str]]:
         groups: dict[Store, Any] = {}
         for path in paths:
@@ -108,5 +80,5 @@ class Reaching:
 
     def _of(self, path: str) -> Store:
         if not paths.is_absolute(path) or paths.relative(self.root, path) is not None:
-            return self.home
-        return next((each for each in self.beyond if paths.relative(each.root, path) is not None), self.home)
+            return self.store
+        return next((each for each in self.beyond if paths.relative(each.root, path) is not None), self.store)

@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from lakeformat.errors import InvalidInput
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.head import Head, Pointer
-from lakeformat.storage.store import Listed, R, Reader, Store, T
+from lakeformat.storage.store import ForwardingReader, Reader, Store
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOnly:
+class ReadOnly(ForwardingReader):
     """`store`, to look at."""
 
     store: Store
-
-    @property
-    def root(self) -> str:
-        return self.store.root
-
-    def location(self, path: str) -> str:
-        return self.store.location(path)
-
-    def read(self, path: str) -> bytes:
-        return self.store.read(path)
-
-    def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
-        return self.store.read_many(paths)
-
-    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
-        return self.store.several(work, items, threads)
-
-    def exists(self, path: str) -> bool:
-        return self.store.exists(path)
-
-    def folders(self, prefix: str) -> list[str]:
-        return self.store.folders(prefix)
-
-    def names(self, prefix: str) -> list[str]:
-        return self.store.names(prefix)
-
-    def list(self, prefix: str) -> list[Listed]:
-        return self.store.list(prefix)
-
-    def open(self, path: str) -> BinaryIO:
-        return self.store.open(path)
 
     def write(self, path: str, data: bytes) -> None:
         raise self._refusal(path)

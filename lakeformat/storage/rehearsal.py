@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
@@ -12,12 +12,12 @@ from lakeformat.errors import NoSuchFile, UnsupportedFeature
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.catalogued import Place
 from lakeformat.storage.head import Head, Pointer
-from lakeformat.storage.store import Listed, R, Reader, T
+from lakeformat.storage.store import ForwardingReader, Listed, Reader
 from lakeformat.storage.streams import NewFile
 
 
 @dataclass(slots=True)
-class Rehearsal:
+class Rehearsal(ForwardingReader):
     """What `store` would be after the calls made here; `store` is only looked at.
 
     `written` holds new files by location, `deleted` the locations of files of `store` that would be gone, in the order asked.
@@ -26,13 +26,6 @@ class Rehearsal:
     store: Reader
     written: dict[str, bytes] = field(default_factory=dict)
     deleted: dict[str, None] = field(default_factory=dict)
-
-    @property
-    def root(self) -> str:
-        return self.store.root
-
-    def location(self, path: str) -> str:
-        return self.store.location(path)
 
     def read(self, path: str) -> bytes:
         location = self.location(path)
@@ -46,9 +39,6 @@ class Rehearsal:
         below = [p for p in paths if self._is_below(p)]
         found = dict(zip(below, self.store.read_many(below), strict=True))
         return [found[p] if p in found else self.written.get(self.location(p)) for p in paths]
-
-    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
-        return self.store.several(work, items, threads)
 
     def exists(self, path: str) -> bool:
         return self.location(path) in self.written or (self._is_below(path) and self.store.exists(path))

@@ -101,3 +101,72 @@ class Store(Reader, Protocol):
         """Give a folder another name, in one step; `new` must not be there. Raises `UnsupportedFeature` where storage
         cannot do that at once."""
         ...
+
+
+class ForwardingReader:
+    """Another view of `store`: each call goes on to it, but for those that a class of its own answers otherwise."""
+
+    __slots__ = ()
+    store: Reader
+
+    @property
+    def root(self) -> str:
+        return self.store.root
+
+    def location(self, path: str) -> str:
+        return self.store.location(path)
+
+    def read(self, path: str) -> bytes:
+        return self.store.read(path)
+
+    def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
+        return self.store.read_many(paths)
+
+    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
+        return self.store.several(work, items, threads)
+
+    def exists(self, path: str) -> bool:
+        return self.store.exists(path)
+
+    def folders(self, prefix: str) -> list[str]:
+        return self.store.folders(prefix)
+
+    def names(self, prefix: str) -> list[str]:
+        return self.store.names(prefix)
+
+    def open(self, path: str) -> BinaryIO:
+        return self.store.open(path)
+
+    def list(self, prefix: str) -> list[Listed]:
+        return self.store.list(prefix)
+
+
+class ForwardingStore(ForwardingReader):
+    """As `ForwardingReader`, of what changes things too."""
+
+    __slots__ = ()
+    store: Store
+
+    def write(self, path: str, data: bytes) -> None:
+        self.store.write(path, data)
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        self.store.write_many(files)
+
+    def write_hints(self, files: Mapping[str, bytes]) -> None:
+        self.store.write_hints(files)
+
+    def create(self, path: str, data: bytes) -> bool:
+        return self.store.create(path, data)
+
+    def create_stream(self, path: str) -> BinaryIO:
+        return self.store.create_stream(path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        self.store.delete(paths)
+
+    def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
+        self.store.remove_empty_folders(prefixes)
+
+    def move_folder(self, old: str, new: str) -> None:
+        self.store.move_folder(old, new)

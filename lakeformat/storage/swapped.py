@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from lakeformat.storage.store import Listed, R, Store, T
+from lakeformat.storage.store import ForwardingStore, Listed, Store
 
 
 @dataclass(frozen=True, slots=True)
-class Swapped:
+class Swapped(ForwardingStore):
     """`store`, where each of `folders` is the one inside the folder `inner`; those of the root are inside the folder `outer`, beside
     `inner`, which is not there itself."""
 
@@ -18,10 +18,6 @@ class Swapped:
     folders_swapped: tuple[str, ...]
     inner: str
     outer: str
-
-    @property
-    def root(self) -> str:
-        return self.store.root
 
     def location(self, path: str) -> str:
         return self.store.location(self._stored(path))
@@ -31,9 +27,6 @@ class Swapped:
 
     def read_many(self, paths: Sequence[str]) -> Iterable[bytes | None]:
         return self.store.read_many([self._stored(path) for path in paths])
-
-    def several(self, work: Callable[[T], R], items: Iterable[T], threads: int = 1) -> Iterator[R]:
-        return self.store.several(work, items, threads)
 
     def exists(self, path: str) -> bool:
         return self.store.exists(self._stored(path))

@@ -137,7 +137,7 @@ def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def own_name(reader: Reader) -> str | None:
     """The branch that `reader` shows as the table; None for the table itself."""
-    inner = reader.reader if isinstance(reader, Cached) else reader
+    inner = reader.store if isinstance(reader, Cached) else reader
     return inner.inner.removeprefix(f"{BRANCH_FOLDER}/branch-") if isinstance(inner, Swapped) else None
 
 
@@ -189,7 +189,7 @@ def beside(reader: Reader, base: State, other: Reader, state: State) -> Expressi
 
 def _on(reader: Reader, name: str) -> Reader:
     """The table as the branch `name`, seen from whichever branch."""
-    inner = reader.reader if isinstance(reader, Cached) else reader
+    inner = reader.store if isinstance(reader, Cached) else reader
     whole = inner.store if isinstance(inner, Swapped) else inner
     found = whole if name == MAIN else metadata.on_branch(cast(Store, whole), name)
     return cached(found, reader.cache) if isinstance(reader, Cached) else found
