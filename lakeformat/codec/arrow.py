@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import variant
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
 
@@ -29,6 +30,7 @@ _PLAIN = {
     Kind.TIME_MICROS: pa.time64("us"),
     Kind.UUID: pa.binary(16),
     Kind.UNKNOWN: pa.null(),
+    Kind.VARIANT: variant.ARROW,
 }
 
 _LOGICAL = {
@@ -111,6 +113,8 @@ def from_arrow(type: pa.DataType) -> Type:
         return MapOf(_part(type.key_field, "key"), _part(type.item_field, "value"))
     if pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type):
         return ListOf(_part(type.value_field, "element"))
+    if variant.is_marked_type(type):
+        return scalar(Kind.VARIANT)
     if pa.types.is_struct(type):
         return Row(tuple(_part(type.field(i), type.field(i).name) for i in range(type.num_fields)))
     raise UnsupportedFeature(f"Arrow type {type} has no table type; cast the column first, e.g. to string or int64")
@@ -131,7 +135,8 @@ def _field(each: Field, name: str) -> pa.Field:
 
 def _part(each: pa.Field, name: str) -> Field:
     comment = (each.metadata or {}).get(b"comment")
-    return Field(NO_ID, name, from_arrow(each.type), each.nullable, comment.decode() if comment else None)
+    type = scalar(Kind.VARIANT) if variant.is_marked(each) else from_arrow(each.type)
+    return Field(NO_ID, name, type, each.nullable, comment.decode() if comment else None)
 
 
 def rows_where(table: pa.Table, keep: Any) -> pa.Table:

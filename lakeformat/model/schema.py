@@ -86,6 +86,12 @@ class Row:
 
 Type = Scalar | ListOf | MultisetOf | MapOf | Row
 
+
+def is_plain(type: Type) -> bool:
+    """Whether values of the type have an order, and so bounds."""
+    return isinstance(type, Scalar) and type.kind not in (Kind.VARIANT, Kind.UNKNOWN)
+
+
 NO_ID = -1  # The element, key or value of a collection in a format that gives those no id.
 
 

@@ -207,7 +207,7 @@ def test_what_does_not_fit_is_refused_by_name():
     with pytest.raises(InvalidInput, match="'x'"):
         binary_row.encode_row(["x"], [scalar(Kind.INT)])
     with pytest.raises(UnsupportedFeature, match="variant"):
-        binary_row.encode([pa.array([b""])], [scalar(Kind.VARIANT)])
+        binary_row.encode([pa.array([None], to_arrow(scalar(Kind.VARIANT)))], [scalar(Kind.VARIANT)])
     listed = ListOf(Field(0, "e", scalar(Kind.INT)))
     rows = binary_row.with_arity(binary_row.encode([pa.array([[1]])], [listed]), 1)
     with pytest.raises(UnsupportedFeature, match="array<int>"):

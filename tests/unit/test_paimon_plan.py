@@ -291,7 +291,7 @@ def test_a_change_of_schema_is_found_again(table):
         (evolution.SetKey(("id",)), UnsupportedFeature, "the key of a Paimon table stays"),
         (evolution.AddPartitionField(identity("id").fields[0]), UnsupportedFeature, "partitions of a Paimon table"),
         (evolution.SetSortOrder((SortField(("id",)),)), UnsupportedFeature, "no sort order"),
-        (evolution.AddColumn("g", scalar(Kind.VARIANT)), UnsupportedFeature, "column g"),
+        (evolution.AddColumn("g", scalar(Kind.UNKNOWN)), UnsupportedFeature, "column g"),
         (evolution.AddColumn("_KEY_id", scalar(Kind.INT)), InvalidInput, "_KEY_id"),
         (evolution.SetProperties({"merge-engine": "first-row"}), InvalidInput, "'merge-engine' is set when"),
         (evolution.SetProperties({"bucket": "0"}), InvalidInput, "bucket"),

@@ -42,7 +42,12 @@ from lakeformat.storage.paths import is_absolute
 from lakeformat.storage.store import Reader
 
 _EPOCH = datetime.datetime(1970, 1, 1)
-_WITH_IDS = {"orc.field-ids": "true", "avro.field-ids": "true", "parquet.nanoseconds": "int64"}
+_WITH_IDS = {
+    "orc.field-ids": "true",
+    "avro.field-ids": "true",
+    "parquet.nanoseconds": "int64",
+    "parquet.variants": "annotated",
+}
 # What a position-delete file holds.
 POSITION_FIELDS = (
     Field(PATH_ID, "file_path", scalar(Kind.STRING), nullable=False),

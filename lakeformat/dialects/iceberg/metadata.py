@@ -911,7 +911,7 @@ def check_key(schema: Schema, where: str) -> None:
         if name in schema.primary_key[:place]:
             raise InvalidInput(f"{where}: primary_key names {name!r} twice")
         kind = schema.field(name).type
-        if not isinstance(kind, Scalar) or kind.kind in (Kind.FLOAT, Kind.DOUBLE):
+        if not isinstance(kind, Scalar) or kind.kind in (Kind.FLOAT, Kind.DOUBLE, Kind.VARIANT):
             raise InvalidInput(f"{where}: primary_key names {name!r}, a {kind}; it must be a plain value that is exact")
 
 

@@ -55,7 +55,7 @@ from lakeformat.model.operation import (
     SetTag,
 )
 from lakeformat.model.partition import Partitioning
-from lakeformat.model.schema import Field, Kind, Scalar, Schema, scalar, walk
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, is_plain, scalar, walk
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
 from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile, in_folder
 from lakeformat.storage.cache import remember
@@ -775,7 +775,7 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
             ("nan_value_counts", nans),
         ):
             columns[name].append((field.id, pa.array(values, pa.int64())))
-        if mode is StatsMode.COUNTS:
+        if mode is StatsMode.COUNTS or not is_plain(field.type):
             continue
         low, high = [s.minimum for s in stats], [s.maximum for s in stats]
         if mode is StatsMode.TRUNCATE and field.type.kind is not Kind.UUID:

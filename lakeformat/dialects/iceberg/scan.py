@@ -20,7 +20,7 @@ from lakeformat.errors import CorruptTable, NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
 from lakeformat.model import projection
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Field, Kind, Row, Scalar, find_field
+from lakeformat.model.schema import Field, Kind, Row, Scalar, find_field, is_plain
 from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, ReadTask, RowKind
 from lakeformat.storage.store import Reader
 
@@ -384,7 +384,7 @@ def _apart(base: State, entries: pa.Table, deletes: pa.Table, left: np.ndarray, 
     for id in pc.unique(ids.flatten()).to_pylist():
         path = _path_to(base, id)
         kind = path[-1].type if path is not None else None
-        if not isinstance(kind, Scalar) or kind.kind in (Kind.FLOAT, Kind.DOUBLE, Kind.UNKNOWN):
+        if not isinstance(kind, Scalar) or not is_plain(kind) or kind.kind in (Kind.FLOAT, Kind.DOUBLE):
             continue
         owners = np.unique(pc.list_parent_indices(ids).filter(pc.equal(ids.flatten(), id)))
         pairs = np.flatnonzero(np.isin(right, owners) & ~found)
@@ -459,7 +459,7 @@ def _bounds(base: State, entries: pa.Table, names: Iterable[str]) -> Mapping[str
     rows = entries["record_count"].combine_chunks()
     for name in names:
         field = find_field(base.schema.fields, name)
-        if not isinstance(field.type, Scalar) or field.type.kind is Kind.UNKNOWN:
+        if not isinstance(field.type, Scalar) or not is_plain(field.type):
             continue
         ends = (manifest.look_up(entries[n], field.id) for n in ("lower_bounds", "upper_bounds"))
         low, high = single_value.decode_bounds(next(ends), next(ends), field.type)

@@ -18,7 +18,7 @@ from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import InvalidInput
 from lakeformat.model.operation import Request, SetStatistics
 from lakeformat.model.partition import TransformKind
-from lakeformat.model.schema import Field, Kind, Scalar
+from lakeformat.model.schema import Field, is_plain
 from lakeformat.storage.store import Reader
 
 KEYS = {"table": "statistics", "partition": "partition-statistics"}  # Where the document names them.
@@ -41,7 +41,7 @@ _VECTORS = (13, "dv_count", pa.int32(), False)
 def countable(base: State, names: Sequence[str] | None) -> tuple[Field, ...]:
     """The columns of which distinct values are counted: those asked for, or all of plain values. Raises `InvalidInput`."""
     fields = tuple(base.schema.field(name) for name in (base.schema.names if names is None else names))
-    plain = tuple(f for f in fields if isinstance(f.type, Scalar) and f.type.kind is not Kind.UNKNOWN)
+    plain = tuple(f for f in fields if is_plain(f.type))
     if names is not None and len(plain) < len(fields):
         (nested, *_) = [f for f in fields if f not in plain]
         raise InvalidInput(f"column {nested.name!r} is {nested.type}: distinct values are counted of plain values only")

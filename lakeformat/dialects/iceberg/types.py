@@ -27,9 +27,10 @@ _NAMES = {
     "timestamp_ns": scalar(Kind.TIMESTAMP, 9),
     "timestamptz_ns": scalar(Kind.TIMESTAMP_TZ, 9),
     "unknown": scalar(Kind.UNKNOWN),
+    "variant": scalar(Kind.VARIANT),
 }
 _TEXTS = {type: name for name, type in _NAMES.items()}
-_ONLY_IN_3 = {"timestamp_ns", "timestamptz_ns", "unknown"}
+_ONLY_IN_3 = {"timestamp_ns", "timestamptz_ns", "unknown", "variant"}
 _FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _WIDER = {(Kind.INT, Kind.BIGINT), (Kind.FLOAT, Kind.DOUBLE)}
@@ -138,10 +139,10 @@ def check_supported(fields: tuple[Field, ...], version: int) -> None:
     for field in fields:
         for part in walk((field,)):
             match part.type:
-                case Scalar(Kind.VARIANT):
-                    raise UnsupportedFeature(f"column {field.name}: variant: not supported; keep it as string or bytes")
                 case Scalar() if _TEXTS.get(part.type) in _ONLY_IN_3 and version < 3:
-                    way_out = "cast it to microseconds" if _TEXTS[part.type] != "unknown" else "leave it out"
+                    way_out = {Kind.UNKNOWN: "leave it out", Kind.VARIANT: "keep it as string or bytes"}.get(
+                        part.type.kind, "cast it to microseconds"
+                    )
                     raise UnsupportedFeature(
                         f"column {field.name}: {part.type}: Iceberg has it from format version 3 on; make the table with "
                         f"format-version=3, or {way_out}"

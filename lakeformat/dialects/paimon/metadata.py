@@ -20,7 +20,7 @@ from lakeformat.dialects.paimon import merging, option_rules, options, types
 from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model.operation import Create, Evolve, Operation, OperationKind, Request, Rewrite
 from lakeformat.model.partition import identity, require_identity
-from lakeformat.model.schema import Field, Kind, MultisetOf, Row, Scalar, Schema, scalar, walk
+from lakeformat.model.schema import Field, Kind, MultisetOf, Row, Scalar, Schema, is_plain, scalar, walk
 from lakeformat.model.snapshot import Snapshot, utc
 from lakeformat.model.work import MergeEngine
 from lakeformat.storage.head import CreateHead
@@ -318,7 +318,7 @@ def declare(schema: Schema, where: str) -> Schema:
                     f"{where}: {role} names {column!r}, which is no column; there are {', '.join(names)}"
                 )
             kind = next(f.type for f in fields if f.name == column)
-            if not isinstance(kind, Scalar) or (role == "partition_by" and kind.kind in _BYTES):
+            if not isinstance(kind, Scalar) or not is_plain(kind) or (role == "partition_by" and kind.kind in _BYTES):
                 raise InvalidInput(
                     f"{where}: {role} names {column!r}, of type {kind}; it must be of a type that has a text"
                 )

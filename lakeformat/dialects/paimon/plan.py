@@ -45,7 +45,7 @@ from lakeformat.model.operation import (
     RowDelta,
 )
 from lakeformat.model.predicate import Expression
-from lakeformat.model.schema import Field, Scalar, Schema, Type
+from lakeformat.model.schema import Field, Scalar, Schema, Type, is_plain
 from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
 from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile
 from lakeformat.storage.cache import remember
@@ -511,8 +511,8 @@ def _value_stats(added: tuple[WrittenFile, ...], schema: Schema) -> tuple[pa.Str
     kinds: list[Type] = []
     for field, mode, length in kept:
         stats = [f.stats.get(field.id, ColumnStats()) for f in added]
-        bounded = mode in (StatsMode.FULL, StatsMode.TRUNCATE) and isinstance(field.type, Scalar)
-        kind = field.type if isinstance(field.type, Scalar) else types.NESTED_STATS
+        bounded = mode in (StatsMode.FULL, StatsMode.TRUNCATE) and is_plain(field.type)
+        kind = field.type if isinstance(field.type, Scalar) and is_plain(field.type) else types.NESTED_STATS
         low, high = _cut(
             stats if bounded else [ColumnStats()] * len(stats), kind, length if mode is StatsMode.TRUNCATE else None
         )

@@ -22,7 +22,7 @@ from lakeformat.model import predicate as conditions
 from lakeformat.model import projection
 from lakeformat.model.operation import OperationKind
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, find_field
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, find_field, is_plain
 from lakeformat.model.work import (
     BUCKET,
     FILE,
@@ -869,11 +869,11 @@ def _bounds(
             place = places.get(field.id)
             if place is None:
                 if all(f.id != field.id for f in schema.fields):  # A column these files are older than: all null.
-                    nothing = pa.nulls(len(rows), to_arrow(field.type)) if isinstance(field.type, Scalar) else None
+                    nothing = pa.nulls(len(rows), to_arrow(field.type)) if is_plain(field.type) else None
                     if nothing is not None:
                         bounds[field.name] = expression.Bounds(nothing, nothing, row_count, row_count)
                 continue
-            if present[place].type != field.type or not isinstance(field.type, Scalar):
+            if present[place].type != field.type or not is_plain(field.type):
                 continue
             nulls = pc.list_element(counts, place) if complete else pa.nulls(len(rows), pa.int64())
             bounds[field.name] = expression.Bounds(low[place], high[place], nulls, row_count)

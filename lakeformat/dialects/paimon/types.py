@@ -42,6 +42,7 @@ _NAMES = {
     "TIME": (Kind.TIME, (0,)),
     "TIMESTAMP": (Kind.TIMESTAMP, (6,)),
     "TIMESTAMP_LTZ": (Kind.TIMESTAMP_TZ, (6,)),
+    "VARIANT": (Kind.VARIANT, ()),
 }
 _TEXT = re.compile(
     r"\s*(?P<name>[A-Z_]+)\s*(?:\(\s*(?P<parameters>\d+(?:\s*,\s*\d+)?)\s*\))?"
@@ -115,7 +116,7 @@ def emit_type(type: Type, nullable: bool) -> Any:
             return f"DECIMAL({precision}, {scale}){suffix}"
         case Scalar(Kind.TIMESTAMP_TZ, (digits,)):
             return f"TIMESTAMP({digits}) WITH LOCAL TIME ZONE{suffix}"
-        case Scalar(Kind.UUID | Kind.VARIANT | Kind.UNKNOWN | Kind.FIXED | Kind.TIME_MICROS as kind):
+        case Scalar(Kind.UUID | Kind.UNKNOWN | Kind.FIXED | Kind.TIME_MICROS as kind):
             raise UnsupportedFeature(f"Paimon: a column of type {kind} cannot be written; use BYTES or STRING")
         case Scalar(kind, parameters):
             name = kind.name if kind is not Kind.TIMESTAMP_TZ else "TIMESTAMP_LTZ"

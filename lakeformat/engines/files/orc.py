@@ -109,6 +109,8 @@ class Output:
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
         with_ids = task.options.get(FIELD_IDS) == "true"
         for each in walk(task.fields):
+            if each.type == Scalar(Kind.VARIANT):
+                raise UnsupportedFeature(f"column {each.name}: a variant is not written to ORC; use Parquet")
             if not with_ids and isinstance(each.type, Scalar) and each.type.kind in _BYTES_LIMITED:
                 raise UnsupportedFeature(
                     f"column {each.name}: Paimon's ORC has no {each.type}; declare it BYTES or use Parquet"

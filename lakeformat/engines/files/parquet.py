@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeformat.codec import parquet_footer
 from lakeformat.codec.arrow import from_arrow, to_arrow
 from lakeformat.engines.files import statistics
 from lakeformat.engines.kernels import casts
@@ -34,6 +35,9 @@ _SAMPLES, _SAMPLE_ROWS = 8, 1 << 12  # Pieces and rows of a sample.
 
 _ID = b"PARQUET:field_id"
 NANOS = "parquet.nanoseconds"  # An option: "int64" for timestamps of more than 6 digits, else INT96.
+VARIANTS = (
+    "parquet.variants"  # An option: "annotated" for variants marked as such, which Java Paimon's Parquet fails at.
+)
 
 
 class File:
@@ -188,7 +192,10 @@ class Output:
     """A Parquet file being written to `sink`; each `add` ends a row group, and of rows in an order so do `GROUP_ROWS`."""
 
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
-        self._sink, self._task, self._fields = sink, task, task.fields
+        self._variants = [mark for each in task.fields for mark in _variants(each.type)]
+        is_annotated = task.options.get(VARIANTS) == "annotated"
+        self._sink = _Ended(sink) if is_annotated and any(self._variants) else sink
+        self._task, self._fields = task, task.fields
         self._schema = pa.schema([_file_field(each, each.name) for each in task.fields])
         self._extra: list[dict[int, ColumnStats]] = []
         # Java Paimon has INT96 for more than 6 digits, and reads it into any TIMESTAMP; pyarrow has a switch per file.
@@ -222,7 +229,11 @@ class Output:
     def close(self) -> tuple[dict[int, ColumnStats], tuple[int, ...]]:
         """(statistics by field id, offsets of the row groups); the sink stays open."""
         writer = self._writer or self._opened(self._schema.empty_table())
+        if isinstance(self._sink, _Ended):
+            self._sink.end = bytearray()
         writer.close()
+        if isinstance(self._sink, _Ended):
+            self._sink.mark(self._variants)
         metadata = writer.writer.metadata
         return statistics.from_footer(metadata, self._fields, self._extra), _split_offsets(metadata)
 
@@ -260,6 +271,49 @@ class Output:
             raise InvalidInput(
                 f"options of the table for Parquet, compression {task.compression!r}: {error}"
             ) from error
+
+
+class _Ended:
+    """A sink that keeps the end of a file back: Arrow does not write the annotation of variants, without which others read rows."""
+
+    closed = False
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        self.end: bytearray | None = None  # What is kept, from when on it is.
+
+    def write(self, data: Any) -> int:
+        if self.end is None:
+            return self._sink.write(data)
+        self.end += data
+        return len(data)
+
+    def tell(self) -> int:
+        return self._sink.tell() + len(self.end or b"")
+
+    def flush(self) -> None:
+        pass
+
+    def mark(self, is_variant: Sequence[bool]) -> None:
+        assert self.end is not None
+        self._sink.write(parquet_footer.annotated(bytes(self.end), is_variant))
+        self.end = None
+
+
+def _variants(type: Type) -> list[bool]:
+    """Of each element that a type has in a Parquet schema, in order, whether it is a variant."""
+    match type:
+        case Scalar(Kind.VARIANT):
+            return [True, False, False]
+        case Row(parts):
+            return [False, *(mark for part in parts for mark in _variants(part.type))]
+        case ListOf(element):
+            return [False, False, *_variants(element.type)]
+        case MapOf(key, value):
+            return [False, False, *_variants(key.type), *_variants(value.type)]
+        case MultisetOf(element):
+            return [False, False, *_variants(element.type), False]
+    return [False]
 
 
 def plain_timestamps(source: Any, fields: tuple[Field, ...]) -> bool:

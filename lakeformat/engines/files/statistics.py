@@ -39,7 +39,7 @@ def beside_footer(table: pa.Table, fields: tuple[Field, ...], int96: bool) -> di
                 longest = pc.max(pc.binary_length(table.column(i))).as_py()
                 if longest is not None and longest >= FOOTER_LIMIT:
                     found[field.id] = _of_column(table.column(i), field.type)
-            case Scalar():
+            case Scalar(kind) if kind is not Kind.VARIANT:
                 pass
             case _:
                 found[field.id] = _of_column(table.column(i), field.type)
@@ -110,7 +110,7 @@ def trim(
 
 def _of_column(column: pa.ChunkedArray | pa.Array, type: Type) -> ColumnStats:
     size = column.nbytes
-    if not isinstance(type, Scalar):
+    if not isinstance(type, Scalar) or type.kind is Kind.VARIANT:
         return ColumnStats(None, None, column.null_count, len(column), 0, size)
     nans = 0
     if type.kind in _FLOATS:
@@ -131,7 +131,7 @@ def _python(value: pa.Scalar, type: Scalar) -> Any:
 
 
 def _of_chunk(chunks: Sequence[pq.ColumnChunkMetaData], type: Type, rows: int, size: int) -> ColumnStats:
-    if not isinstance(type, Scalar):
+    if not isinstance(type, Scalar) or type.kind is Kind.VARIANT:
         # The definition levels of a leaf do not distinguish a null list from an empty one; only rows do.
         return ColumnStats(None, None, None, rows, 0, size)
     stats = chunks[0].statistics
@@ -171,7 +171,7 @@ def _sized(stats: ColumnStats, size: int) -> ColumnStats:
 
 def _width(type: Type) -> int:
     if isinstance(type, Scalar):
-        return 1
+        return 2 if type.kind is Kind.VARIANT else 1
     parts = children(type)
     # A multiset stores its counts beside its elements.
     return sum(_width(part.type) for part in parts) + int(isinstance(type, MultisetOf))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import default_value
+from lakeformat.codec import default_value, variant
 from lakeformat.codec.arrow import arrow_schema, from_arrow, to_arrow
 from lakeformat.engines.kernels import casts
 from lakeformat.errors import InvalidInput, UnsupportedFeature
@@ -128,6 +128,8 @@ def _check_type(found: pa.DataType, field: Field, name: str) -> None:
 def _fits(found: pa.DataType, type: Scalar) -> bool:
     if to_arrow(type) == found:
         return True
+    if type.kind is Kind.VARIANT:
+        return variant.has_form(found)
     try:
         have = from_arrow(found)
     except UnsupportedFeature:
@@ -181,6 +183,8 @@ def _assign(array: pa.Array, field: Field, name: str) -> pa.Array:
             return casts.remap(
                 array, target, _part(keys, element, f"{name}[key]", key=True), _part(values, count, f"{name}[count]")
             )
+        case Scalar(Kind.VARIANT):
+            return variant.plain(array, name)
         case Scalar():
             return _scalar(array, type, target, name)
     raise InvalidInput(f"column {name}: {type} cannot be written")

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import default_value
+from lakeformat.codec import default_value, variant
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput
 from lakeformat.model import nanoseconds
@@ -72,6 +72,8 @@ def project(
     """
     array = flat(array)
     match source, target:
+        case ((Row() | Scalar(Kind.VARIANT)), Scalar(Kind.VARIANT)):
+            return variant.plain(array, name)
         case Row(parts), Row(wanted):
             by_id = {part.id: (part, place) for place, part in enumerate(parts)}
             columns = []

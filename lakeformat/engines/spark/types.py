@@ -31,6 +31,7 @@ PLAIN: dict[Kind, T.DataType] = {
     Kind.DATE: T.DateType(),
     Kind.TIMESTAMP: T.TimestampNTZType(),
     Kind.TIMESTAMP_TZ: T.TimestampType(),
+    Kind.VARIANT: T.VariantType(),
 }
 _LOGICAL: dict[type[T.DataType], Scalar] = {
     T.BooleanType: scalar(Kind.BOOLEAN),
@@ -46,6 +47,7 @@ _LOGICAL: dict[type[T.DataType], Scalar] = {
     T.NullType: scalar(Kind.UNKNOWN),
     T.TimestampNTZType: scalar(Kind.TIMESTAMP, 6),
     T.TimestampType: scalar(Kind.TIMESTAMP_TZ, 6),
+    T.VariantType: scalar(Kind.VARIANT),
 }
 
 

@@ -1,0 +1,70 @@
+"""VARIANT in Arrow: a struct of the binaries `value` and `metadata` (Parquet's VariantEncoding.md), and which structs are one."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+
+# The mark and the order of the parts are PySpark's, so that batches go to and from Spark as they are.
+ARROW = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
+    ]
+)
+_EXTENSION = b"arrow.parquet.variant"  # Arrow's canonical extension type, as a field's metadata names it.
+_BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
+def is_marked(field: pa.Field) -> bool:
+    """Whether a field's own metadata, or its type, marks it as a variant."""
+    if (field.metadata or {}).get(b"ARROW:extension:name") == _EXTENSION:
+        return True
+    return is_marked_type(field.type)
+
+
+def is_marked_type(type: pa.DataType) -> bool:
+    if isinstance(type, pa.BaseExtensionType):
+        return type.extension_name.encode() == _EXTENSION
+    place = type.get_field_index("metadata") if pa.types.is_struct(type) else -1
+    return place >= 0 and (type.field(place).metadata or {}).get(b"variant") == b"true"
+
+
+def has_form(type: pa.DataType) -> bool:
+    """Whether a type can hold variants, marked or not: a struct of the binaries `metadata` and `value`."""
+    if isinstance(type, pa.BaseExtensionType):
+        type = type.storage_type
+    if not pa.types.is_struct(type):
+        return False
+    return {each.name for each in type} == {"metadata", "value"} and all(each.type in _BINARY for each in type)
+
+
+def plain(array: pa.Array, name: str) -> pa.Array:
+    """An array that holds variants, in the form `ARROW`.
+
+    Raises `UnsupportedFeature` for a shredded one (with `typed_value`), and `InvalidInput` for another type or a row without
+    metadata or value; both name the column `name`.
+    """
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    names = [each.name for each in array.type] if pa.types.is_struct(array.type) else []
+    if "typed_value" in names:
+        raise UnsupportedFeature(
+            f"column {name}: a shredded variant (typed_value) is not read; rewrite it with its engine's shredding turned off"
+        )
+    if not has_form(array.type):
+        raise InvalidInput(
+            f"column {name}: {array.type} is no variant, which is a struct of the binaries metadata and value"
+        )
+    parts = []
+    for each in ARROW:
+        part = pc.struct_field(array, [names.index(each.name)])
+        if part.null_count > array.null_count:
+            raise InvalidInput(f"column {name}: {part.null_count - array.null_count} variants have no {each.name}")
+        if part.null_count:
+            part = pc.fill_null(part, b"")
+        parts.append(part.cast(pa.binary()))
+    validity = array.is_valid().buffers()[1] if array.null_count else None
+    return pa.Array.from_buffers(ARROW, len(array), [validity], children=parts)

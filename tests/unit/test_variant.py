@@ -1,0 +1,125 @@
+"""VARIANT columns of both formats in this process: rows, marks, files and what is refused."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeformat import Field, InvalidInput, Lake, Schema, UnsupportedFeature
+from lakeformat.codec import arrow, variant
+from lakeformat.model.schema import Kind, scalar
+from lakeformat.model.type_text import parse_type
+
+GOLDEN = Path(__file__).parents[1] / "golden/variant"
+COLUMNS = {"id": "bigint", "v": "variant", "l": "array<variant>", "s": "struct<v: variant, m: map<string, variant>>"}
+# {"a": 5} and the text "x", as VariantEncoding.md has them.
+OBJECT = {"value": bytes([0x02, 1, 0, 0, 2, 0x0C, 5]), "metadata": b"\x01\x01\x00\x01a"}
+TEXT = {"value": b"\x05x", "metadata": b"\x01\x00\x00"}
+ROWS = [
+    {"id": 1, "v": OBJECT, "l": [TEXT, None], "s": {"v": TEXT, "m": [("k", OBJECT)]}},
+    {"id": 2, "v": None, "l": None, "s": None},
+    {"id": 3, "v": TEXT, "l": [], "s": {"v": None, "m": []}},
+]
+PLAIN = pa.struct([("metadata", pa.binary()), ("value", pa.large_binary())])
+
+
+@pytest.fixture(params=["iceberg", "paimon"])
+def make(tmp_path, request):
+    def made(columns=COLUMNS, name="d.t", **how):
+        properties = {"format-version": "3"} if request.param == "iceberg" else {}
+        fields = [(name, *text.partition(" not null")) for name, text in columns.items()]
+        schema = Schema(tuple(Field(-1, name, parse_type(text), not required) for name, text, required, _ in fields))
+        properties |= how.pop("properties", {})
+        return Lake(tmp_path).create_table(name, schema, format=request.param, properties=properties, **how)
+
+    made.format, made.keyed = request.param, {"bucket": "1"} if request.param == "paimon" else {}
+    return made
+
+
+def in_order(table):
+    return table.sort_by("id").to_pylist()
+
+
+def test_rows_with_variants_at_any_depth_are_read_as_written(make, tmp_path):
+    t = make()
+    t.append(pa.Table.from_pylist(ROWS, t.scan().schema))
+    assert in_order(t.scan().to_arrow()) == ROWS
+    assert t.scan(["id"], where="v is null").to_arrow()["id"].to_pylist() == [2]
+    t.append(t.scan().to_arrow())
+    t.delete("id = 1")
+    t.update({"v": None}, where="id = 3")
+    t.compact(full=True)
+    assert [row["v"] for row in in_order(t.scan().to_arrow())] == [None] * 4
+    assert [row["s"] for row in in_order(t.scan().to_arrow())] == [None, None, ROWS[2]["s"], ROWS[2]["s"]]
+    assert arrow.fields_from_arrow(t.scan().schema)[1].type == scalar(Kind.VARIANT)
+
+
+def test_files_have_the_annotation_in_iceberg_alone(make, tmp_path):
+    """Iceberg's specification asks for it; the Parquet library of Java Paimon 1.3.1 fails at it."""
+    t = make()
+    t.append(pa.Table.from_pylist(ROWS, t.scan().schema))
+    (path,) = (tmp_path / "d.db").rglob("*.parquet")
+    assert str(pq.ParquetFile(path).schema).count("(Variant(1))") == (4 if make.format == "iceberg" else 0)
+
+
+def test_what_holds_variants_is_taken_in_any_form(make):
+    t = make({"id": "bigint", "v": "variant"})
+    t.append(pa.table({"id": [1, 2], "v": pa.array([OBJECT, None], PLAIN)}))
+    t.append(pa.table({"id": [3], "v": pa.array([None], pa.null())}))
+    t.alter().add_column("w", "variant").commit()
+    assert in_order(t.scan().to_arrow()) == [
+        {"id": 1, "v": OBJECT, "w": None}, {"id": 2, "v": None, "w": None}, {"id": 3, "v": None, "w": None},
+    ]  # fmt: skip
+    for wrong, says in (
+        (pa.array(["{}"]), "column v: string does not fit variant"),
+        (pa.array([{"metadata": b"", "value": None}], PLAIN), "column v: 1 variants have no value"),
+        (pa.array([{"value": b"", "other": b""}]), "column v"),
+    ):
+        with pytest.raises(InvalidInput, match=says):
+            t.append(pa.table({"id": [1], "v": wrong}))
+    assert t.scan().count() == 3
+
+
+def test_rows_by_key_hold_variants(make):
+    t = make({"id": "bigint not null", "v": "variant"}, primary_key=["id"], properties=make.keyed)
+    given = pa.table({"id": [1, 2], "v": pa.array([OBJECT, None], PLAIN)})
+    t.upsert(given)
+    t.upsert(given.slice(0, 1).set_column(1, "v", pa.array([TEXT], PLAIN)))
+    assert in_order(t.scan().to_arrow()) == [{"id": 1, "v": TEXT}, {"id": 2, "v": None}]
+
+
+@pytest.mark.parametrize("role", ["primary_key", "partition_by"])
+def test_variants_have_no_order(make, role):
+    with pytest.raises(InvalidInput, match="v"):
+        make({"id": "bigint", "v": "variant"}, **{role: ["v"]})
+    t = make({"id": "bigint", "v": "variant"})
+    t.append(pa.table({"id": [1], "v": pa.array([OBJECT], PLAIN)}))
+    for condition in ("v = 1", "v < v"):
+        with pytest.raises(InvalidInput, match="cannot be compared"):
+            t.scan(where=condition).to_arrow()
+
+
+@pytest.mark.parametrize("format", ["orc", "avro"])
+def test_other_files_than_parquet_are_refused(make, format):
+    key = "write.format.default" if make.format == "iceberg" else "file.format"
+    t = make({"id": "bigint", "v": "variant"}, properties={key: format})
+    with pytest.raises(UnsupportedFeature, match="variant"):
+        t.append(pa.table({"id": [1], "v": pa.array([OBJECT], PLAIN)}))
+    assert t.scan().count() == 0
+
+
+def test_variants_of_java_are_read(tmp_path):
+    shutil.copytree(GOLDEN / "java131", tmp_path / "d.db/t")
+    found = Lake(tmp_path).table("d.t").scan().to_arrow().to_pylist()
+    assert [row["id"] for row in found] == [77, 78]
+    assert found[1]["v"] is None
+    assert found[0]["v"]["metadata"] == b"\x01\x03\x00\x01\x02\x03abc"
+    assert found[0]["v"]["value"].startswith(b"\x02\x02\x00\x02\x00\x15\x16\x02\x01\x01\x00\x10\x03\x03\x00\x02\x08\n")
+
+
+def test_shredded_variants_are_refused_by_name():
+    shredded = pq.read_table(GOLDEN / "duckdb_shredded.parquet")["v"].combine_chunks()
+    with pytest.raises(UnsupportedFeature, match="column v: a shredded variant"):
+        variant.plain(shredded, "v")
