@@ -256,6 +256,40 @@ def test_rows_without_a_bucket_are_seen_when_they_have_one(engines: dict[str, An
         engines["lakeformat"].ask(verb="steps", **place, steps=[COMPACT])
 
 
+def test_columns_of_the_same_rows_are_written_in_turns(engines: dict[str, Any], tmp_path: Path) -> None:
+    """pypaimon and lakeformat update columns by row id, compact, and go on from each other."""
+    columns = (("id", "BIGINT"), ("a", "STRING"), ("b", "INT"), ("dt", "STRING"))
+    options = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "deletion-vectors.enabled": "true"}
+    recipe = Recipe("evolving", columns, (), ("dt",), options=options)
+    place = {"warehouse": str(tmp_path), "table": "turns.evolving"}
+
+    def columns_of(row_ids: list[int], **values: list) -> Step:
+        return {"do": "update_columns", "row_ids": row_ids, "set": values}
+
+    first = [
+        append(*([i, f"a{i}", i, "x"] for i in range(6))),
+        append([6, "a6", 6, "y"]),
+        columns_of([1, 6], b=[10, 60]),
+    ]
+    engines["pypaimon"].ask(verb="write", **place, **(request(recipe) | {"steps": first}))
+    turns: tuple[tuple[str, Step], ...] = (
+        ("lakeformat", {"do": "update", "set": {"a": "concat(a, b)"}, "where": "id IN (1, 2)"}),
+        ("pypaimon", columns_of([2, 3], a=["A2", None], b=[20, 30])),
+        ("lakeformat", append([7, "a7", 7, "x"])),
+        ("lakeformat", {"do": "compact"}),
+        ("pypaimon", columns_of([0, 7], b=[-1, -7])),
+        ("lakeformat", {"do": "delete", "where": "id = 4"}),
+        ("pypaimon", append([8, "a8", 8, "y"])),
+        ("lakeformat", {"do": "update", "set": {"b": "b + 1"}, "where": "id > 4"}),
+    )
+    for engine, step in turns:
+        engines[engine].ask(verb="steps", **place, steps=[step])
+    wanted = [[0, "a0", -1, "x"], [1, "a110", 10, "x"], [2, "A2", 20, "x"], [3, None, 30, "x"], [5, "a5", 6, "x"]]
+    wanted += [[6, "a6", 61, "y"], [7, "a7", -6, "x"], [8, "a8", 9, "y"]]
+    for reader in ("lakeformat", "pypaimon", "rust"):
+        assert_rows(engines[reader].ask(verb="read", **place)["rows"], wanted, recipe.fields(), reader)
+
+
 MARKED_TURNS: dict[str, tuple[tuple[str, Step], ...]] = {
     "marked": (
         ("java", append(*([i, f"r{i}", 0.5, ("d1", "d2")[i % 2], 0] for i in range(30)))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
+import pyarrow as pa
 from protocol import literal, rows, serve
 from pypaimon import CatalogFactory, Schema
 from pypaimon.common.predicate_builder import PredicateBuilder
@@ -113,6 +114,8 @@ def take(step: dict, request: dict) -> None:
             commit(table, table.new_batch_write_builder(), step)
         case "append_to_buckets":  # Of a table that postpones buckets.
             commit(table, table.new_postpone_fixed_bucket_write_builder(), step)
+        case "update_columns":  # By row id, of a table with data evolution.
+            update_columns(table, step)
         case "overwrite_partitions":
             dynamic = table.copy({"dynamic-partition-overwrite": "true"})
             commit(dynamic, dynamic.new_batch_write_builder().overwrite(), step)
@@ -141,6 +144,15 @@ def commit(table: Any, builder: Any, step: dict) -> None:
         writer.write_arrow(data.cast(PyarrowFieldParser.from_paimon_schema(table.fields)))
     committer.commit(writer.prepare_commit())
     writer.close()
+    committer.close()
+
+
+def update_columns(table: Any, step: dict) -> None:
+    builder, types = table.new_batch_write_builder(), PyarrowFieldParser.from_paimon_schema(table.fields)
+    columns = {name: pa.array(values, types.field(name).type) for name, values in step["set"].items()}
+    data = pa.table({"_ROW_ID": pa.array(step["row_ids"], pa.int64()), **columns})
+    committer = builder.new_commit()
+    committer.commit(builder.new_update().with_update_type(list(columns)).update_by_arrow_with_row_id(data))
     committer.close()
 
 
