@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import murmur
+from lakeformat.codec import murmur, numbers
 
 BLOB = "apache-datasketches-theta-v1"
 NOMINAL = 4096  # How many hashes a sketch keeps: its estimate is off by 1.6 % (one standard deviation).
@@ -33,7 +33,7 @@ class Sketch:
         if len(self._hashes) > self._nominal:
             hashes = hashes[hashes < self._hashes[-1]]
         hashes = hashes[hashes > 0]
-        self._hashes = np.union1d(self._hashes, hashes)[: self._nominal + 1]
+        self._hashes = numbers.distinct(np.concatenate([self._hashes, hashes]))[: self._nominal + 1]
 
     @property
     def _theta(self) -> int:

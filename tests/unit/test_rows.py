@@ -2,9 +2,11 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakeformat.codec import numbers
 from lakeformat.engines.kernels import rows
 from lakeformat.model.schema import Field, Kind, scalar
 
@@ -76,3 +78,14 @@ def test_a_batch_without_deleted_rows_is_not_copied():
     batch = pa.record_batch({"a": [1, 2]})
     assert rows.apply_deletes(batch, 0, np.array([], np.int64)) is batch
     assert rows.apply_deletes(batch, 5, np.array([3, 7])) is batch
+
+
+@pytest.mark.parametrize("type", [np.int32, np.int64, np.uint64])
+def test_numbers_are_distinct_and_among_others_as_numpy_has_it(type):
+    random = np.random.default_rng(7)
+    for size, spread in [(0, 1), (1, 1), (50, 10), (500, 10**6)]:
+        values, others = (random.integers(0, spread, size).astype(type) for _ in range(2))
+        assert np.array_equal(numbers.distinct(values), np.unique(values))
+        assert numbers.distinct(values).dtype == type
+        for against in (others, others[:0]):
+            assert np.array_equal(numbers.among(values, np.sort(against)), np.isin(values, against))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec.numbers import distinct
 from lakeformat.dialects.iceberg import manifest, metadata, options, scan
 from lakeformat.dialects.iceberg.layout import beside, rewriting, rewritten_deletes
 from lakeformat.dialects.iceberg.manifest import FileContent
@@ -108,7 +109,7 @@ def conversion(
     goes[right[outside[left]]] = False
     left, right = left[goes[right]], right[goes[right]]
     goes &= (scope == ALWAYS) | np.isin(np.arange(len(equality)), right)
-    entries, chosen = found.entries.take(pa.array(np.unique(left))), equality.filter(pa.array(goes))
+    entries, chosen = found.entries.take(pa.array(distinct(left))), equality.filter(pa.array(goes))
     with_positions = Files(entries, positions)
     write = beside(reader, base, with_positions)
     taken = scan.delete_files(reader, base, Files(entries, chosen))

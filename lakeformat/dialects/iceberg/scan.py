@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression, single_value, spans
 from lakeformat.codec.arrow import rows_where
+from lakeformat.codec.numbers import distinct
 from lakeformat.dialects.iceberg import manifest, metadata, options, types
 from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, Status
 from lakeformat.dialects.iceberg.metadata import State
@@ -338,7 +339,7 @@ def delta(
     if len(fresh):
         stays = manifest.live_entries(reader, after)
         stays = stays.filter(pc.not_equal(stays["snapshot_id"], snapshot_id))
-        stays = stays.take(pa.array(np.unique(attached(base, stays, fresh)[0])))
+        stays = stays.take(pa.array(distinct(attached(base, stays, fresh)[0])))
         taken = delete_files(reader, base, Files(stays, fresh))
         alone = tasks(reader, base, Files(stays, were), fields, predicate, alone=True)
         gone += [replace(task, taken_by=(by,)) for task, by in zip(alone, taken, strict=True)]

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec.numbers import distinct
 from lakeformat.model.schema import Field
 
 
@@ -163,4 +164,4 @@ def key_codes(keys: Sequence[pa.Array]) -> np.ndarray:
 
 
 def _distinct(codes: np.ndarray) -> int:
-    return int(np.count_nonzero(np.bincount(codes))) if codes.dtype == np.uint16 else len(np.unique(codes))
+    return int(np.count_nonzero(np.bincount(codes))) if codes.dtype == np.uint16 else len(distinct(codes))

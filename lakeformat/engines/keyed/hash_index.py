@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakeformat.codec import binary_row, murmur
+from lakeformat.codec import binary_row, murmur, numbers
 from lakeformat.engines.files import names
 from lakeformat.engines.kernels import rows
 from lakeformat.errors import CorruptFile, InvalidInput
@@ -46,7 +46,7 @@ class Assigner:
         found = self._partitions.get(partition)
         if found is None:
             found = self._partitions[partition] = self._load(partition)
-        self._admit(found, np.unique(hashes), partition)
+        self._admit(found, numbers.distinct(hashes), partition)
         buckets = found.buckets[np.searchsorted(found.hashes, hashes)]
         for (bucket,), group in rows.split(batch, [pa.array(buckets)]):
             yield bucket.as_py(), group
@@ -90,7 +90,7 @@ class Assigner:
 
     def _admit(self, found: _Partition, hashes: np.ndarray, partition: tuple[Any, ...]) -> None:
         """Give those of `hashes` that have no bucket one: where there is room, else a new one."""
-        new = hashes[~np.isin(hashes, found.hashes)]
+        new = hashes[~numbers.among(hashes, found.hashes)]
         given = with_room(found.counts, len(new), self._index.target_rows, self._index.max_buckets, partition)
         found.grown.update(np.unique(given).tolist())
         if len(new):

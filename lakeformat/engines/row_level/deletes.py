@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakeformat.codec import bitmap
+from lakeformat.codec import bitmap, numbers
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines.files import formats
 from lakeformat.engines.kernels import casts
@@ -61,7 +61,7 @@ def positions(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> np.nda
             found.append(_loaded(store, each).of(path))
     if len(found) < 2:
         return found[0] if found else _NONE
-    return np.unique(np.concatenate(found))
+    return numbers.distinct(np.concatenate(found))
 
 
 def _keys(store: Reader, deletes: Sequence[DeleteFile]) -> tuple[KeySet, ...]:

@@ -11,7 +11,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from lakeformat.codec import bitmap, puffin, vector_file
+from lakeformat.codec import bitmap, numbers, puffin, vector_file
 from lakeformat.engines import worker
 from lakeformat.engines.files import names
 from lakeformat.engines.row_level import deletes
@@ -89,13 +89,13 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> dict[str, np.ndarray]:
         edges = np.searchsorted(codes[order], np.arange(len(paths.dictionary) + 1))
         for number, path in enumerate(paths.dictionary.to_pylist()):
             found.setdefault(path, []).append(places[order[edges[number] : edges[number + 1]]])
-    return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
+    return {path: numbers.distinct(np.concatenate(parts)) for path, parts in found.items()}
 
 
 def _with_earlier(store: Store, target: Target, marked: np.ndarray) -> np.ndarray:
     if not target.deletes:
         return marked
-    return np.union1d(marked, deletes.positions(store, target.path, target.deletes))
+    return numbers.distinct(np.concatenate([marked, deletes.positions(store, target.path, target.deletes)]))
 
 
 def _grouped(chosen: list[tuple[Target, np.ndarray]], per_file: bool) -> Iterator[list[tuple[Target, np.ndarray]]]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lakeformat.codec import bitmap
 from lakeformat.codec.arrow import arrow_schema
+from lakeformat.codec.numbers import distinct
 from lakeformat.engines import worker
 from lakeformat.engines.engine import Decided
 from lakeformat.engines.kernels import casts
@@ -348,7 +349,7 @@ class _Aside:
 
 def _matched(made: Sequence[Made]) -> bytes | None:
     """The rows of the source that anybody matched; None where these are all."""
-    rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(_rows(each.matched) for each in made)]))
+    rows = distinct(np.concatenate([np.zeros(0, np.int64), *(_rows(each.matched) for each in made)]))
     return None if made and len(rows) == made[0].row_count else bitmap.encode(rows)
 
 
