@@ -76,17 +76,22 @@ class Assigner:
         return written
 
     def _load(self, partition: tuple[Any, ...]) -> _Partition:
-        hashes, buckets, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], {}
+        files = []
         for bucket, path in self._index.files.get(repr(partition), ()):
             data = self._store.read(path)
             if len(data) % 4:
                 raise CorruptFile(f"{path}: {len(data)} bytes are no list of hashes of 4 bytes each")
-            hashes.append(np.frombuffer(data, ">i4").astype(np.int32))
-            buckets.append(np.full(len(hashes[-1]), bucket, np.int32))
-            counts[bucket] = len(hashes[-1])
-        together, of = np.concatenate(hashes), np.concatenate(buckets)
-        order = np.argsort(together, kind="stable")
-        return _Partition(together[order], of[order], counts)
+            files.append((bucket, np.frombuffer(data, ">i4")))
+        # A hash and its bucket are one number, so that sorting them takes no memory besides.
+        together, at = np.empty(sum(len(hashes) for _, hashes in files), np.int64), 0
+        for bucket, hashes in files:
+            np.left_shift(hashes, 32, out=together[at : at + len(hashes)], dtype=np.int64)
+            together[at : at + len(hashes)] |= bucket
+            at += len(hashes)
+        counts = {bucket: len(hashes) for bucket, hashes in files}
+        del files
+        together.sort()
+        return _Partition((together >> 32).astype(np.int32), together.astype(np.int32), counts)
 
     def _admit(self, found: _Partition, hashes: np.ndarray, partition: tuple[Any, ...]) -> None:
         """Give those of `hashes` that have no bucket one: where there is room, else a new one."""
@@ -94,9 +99,9 @@ class Assigner:
         given = with_room(found.counts, len(new), self._index.target_rows, self._index.max_buckets, partition)
         found.grown.update(np.unique(given).tolist())
         if len(new):
-            order = np.argsort(np.concatenate((found.hashes, new)), kind="stable")
-            found.buckets = np.concatenate((found.buckets, given))[order]
-            found.hashes = np.concatenate((found.hashes, new))[order]
+            places = np.searchsorted(found.hashes, new)
+            found.buckets = np.insert(found.buckets, places, given)
+            found.hashes = np.insert(found.hashes, places, new)
 
 
 def with_room(
