@@ -1,10 +1,13 @@
 """The wheel and the sdist, built and installed into clean environments, with each extra. `make package` runs this; it downloads.
 
-`make package PYTHONS="/path/to/python3.12 /path/to/python3.13"` tries these interpreters too.
+Interpreters of the other versions that `pyproject.toml` names are tried too, where they are on the path, among pyenv's, or
+named: `make package PYTHONS="/path/to/python3.12 /path/to/python3.13"`. The last lines of the run say which are not there.
+They leave out the extras with Spark, and run the unit tests.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -18,12 +21,12 @@ import pytest
 
 from lakeformat import Lake
 from tests.dagster.transcript import commands, matches
+from tests.package.conftest import INTERPRETERS
 from tests.unit.rest_server import RestServer
 
 ROOT = Path(__file__).parent.parent.parent
 FOREIGN = ROOT / "tests" / "dagster" / "test_foreign_project.py"
 PAGE = ROOT / "tests" / "dagster" / "test_your_repository.py"
-PYTHONS = [sys.executable, *os.environ.get("PYTHONS", "").split()]
 EXTRAS = {  # What becomes importable, and what must not.
     "": ("lakeformat.lake", ["pandas", "pyspark", "dagster", "sqlalchemy", "resources", "assets", "pipelines"]),
     "dagster": (
@@ -47,6 +50,7 @@ PAGES = {  # What of README and docs runs in the environment that they ask for.
     "cdc": ["docs/cdc.md"],
 }  # fmt: skip
 COMPONENTS = ROOT / "docs" / "components.md"
+THIS = "{}.{}".format(*sys.version_info)
 IMPORT_SECONDS = 0.3  # Of CPU.
 SESSION = """
 from pyspark.sql import SparkSession
@@ -101,9 +105,9 @@ def environment(folder: Path, interpreter: str = sys.executable) -> str:
 
 def install(python: str, *what: str) -> None:
     constraints = ["--constraint", str(ROOT / "constraints.txt")] if "build" not in what else []
-    subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *constraints, *what], check=True
-    )
+    # -I: pip would take what is on PYTHONPATH for installed.
+    pip = [python, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *constraints, *what], check=True)
 
 
 def test_the_wheel_holds_the_library_alone(built):
@@ -116,11 +120,13 @@ def test_the_wheel_holds_the_library_alone(built):
     assert {"pyproject.toml", "README.md", "LICENSE", "lakeformat/__init__.py", "lakeformat/py.typed"} <= names
 
 
-@pytest.mark.parametrize("interpreter", PYTHONS, ids=lambda path: Path(path).name)
-@pytest.mark.parametrize("extra", EXTRAS)
-def test_a_clean_environment_gets_what_the_extra_says(extra, interpreter, built, tmp_path, request):
+@pytest.mark.parametrize(
+    ("version", "extra"),
+    [(each, extra) for each in INTERPRETERS for extra in EXTRAS if each == THIS or "spark" not in extra],
+)
+def test_a_clean_environment_gets_what_the_extra_says(version, extra, built, tmp_path, request):
     module, absent = EXTRAS[extra]
-    python = environment(tmp_path / "venv", interpreter)
+    python = environment(tmp_path / "venv", INTERPRETERS[version])
     install(python, f"{built[0]}[{extra}]" if extra else str(built[0]))
     code = f"""
 import importlib.util as u, {module}
@@ -168,6 +174,21 @@ assert not there, there
                 said = subprocess.run(["sh", "-c", command], **both, **{**run, "check": False})
                 assert said.returncode == 0, said.stdout
                 assert matches(expected, said.stdout), f"$ {command}\n{said.stdout}"
+
+
+@pytest.mark.parametrize("version", [each for each in INTERPRETERS if each != THIS])
+def test_the_unit_tests_pass_on_other_interpreters(version, built, tmp_path):
+    """Those that neither start a JVM nor take seconds; `make test` runs them on this interpreter. They import the wheel."""
+    python = environment(tmp_path / "venv", INTERPRETERS[version])
+    install(python, f"{built[0]}[dev]")
+    tree = tmp_path / "tree"
+    shutil.copytree(built[0].with_name("source"), tree)
+    (tree / "lakeformat").rename(tree / "not_imported")
+    few = {**os.environ, "LAKEFORMAT_SEEDS": "1", "LAKEFORMAT_EXAMPLES": "2"}
+    few.pop("PYTHONPATH", None)
+    marks = "not spark and not slow and not dagster"
+    command = [python, "-m", "pytest", "tests/unit", "-m", marks, "--hypothesis-profile", "fast"]
+    subprocess.run(command, cwd=tree, env=few, check=True)
 
 
 def import_seconds(python: str) -> float:
