@@ -104,7 +104,7 @@ def _of_ranges(reader: Reader, base: State, found: Files, target: int, least: in
     size (DataEvolutionCompactCoordinator). Those that lost rows stay: a file has all rows of its range."""
     entries, beside = found.entries, found.beside
     first, counts = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
-    sizes, files = np.array(entries["_FILE_SIZE"]), np.ones(len(entries), np.int64)
+    sizes, files = np.asarray(entries["_FILE_SIZE"]).copy(), np.ones(len(entries), np.int64)
     place = beside.places(entries)
     np.add.at(sizes, place[place >= 0], np.asarray(beside.entries["_FILE_SIZE"])[place >= 0])
     np.add.at(files, place[place >= 0], 1)

@@ -579,7 +579,7 @@ def _marked(before: pa.Table, after: pa.Table) -> pa.Table:
     return found.filter(pc.not_equal(found["rows"], 0))
 
 
-_NO_MARKS = pa.table({"_PARTITION": pa.array([], pa.binary()), "rows": pa.array([], pa.int64())})
+_NO_MARKS = pa.table({"_PARTITION": pa.nulls(0, pa.binary()), "rows": pa.nulls(0, pa.int64())})
 
 
 def _entries_of(reader: Reader, base: State, index: tuple[str | None, dict[str, bytes]]) -> pa.Table:

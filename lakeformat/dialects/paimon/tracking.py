@@ -60,7 +60,7 @@ class Beside:
         return result
 
 
-NOTHING_BESIDE = Beside(manifest.EMPTY_ENTRIES, pa.array([], pa.string()))
+NOTHING_BESIDE = Beside(manifest.EMPTY_ENTRIES, pa.nulls(0, pa.string()))  # `pa.array` of a list loads pandas.
 
 
 def by_row_id(entries: pa.Table, where: str) -> tuple[pa.Table, Beside]:
