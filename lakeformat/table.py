@@ -57,8 +57,8 @@ from lakeformat.model.operation import (
     RewriteManifests,
 )
 from lakeformat.model.order import Sort
-from lakeformat.model.predicate import ALWAYS, Expression, bind, in_tuples, or_, partition_equals, split
-from lakeformat.model.schema import Field, Schema, spelled
+from lakeformat.model.predicate import ALWAYS, Expression, bind, split
+from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
 from lakeformat.model.work import WriteTask, WrittenFile
 from lakeformat.scan import Scan
@@ -67,7 +67,7 @@ from lakeformat.storage.reaching import reaching
 from lakeformat.storage.rehearsal import Rehearsal, RehearsedHead, RehearsedPlace
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import DeltaWriter, WriteSession
-from lakeformat.verbs import adopt, analyze, branch, delete, merge, overwrite, placing, update
+from lakeformat.verbs import adopt, analyze, branch, delete, merge, overwrite, placing, specs, update
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.merge import MergeInto
 
@@ -332,7 +332,7 @@ class Table:
         request, landed = self._asked(view, id, properties, watermark)
         if landed:
             return self._again(view, request, landed, engine_for(data))
-        scope = None if partitions is None else self._declared(view.schema, partitions)
+        scope = None if partitions is None else specs.declared(self.name, view.schema, partitions)
         return self._replace(view, request, data, scope, pinned_to)
 
     def overwrite(
@@ -361,7 +361,7 @@ class Table:
         if landed:
             return self._again(view, request, landed, engine)
         if partition is not None:
-            condition = self._declared(view.schema, [partition])
+            condition = specs.declared(self.name, view.schema, [partition])
         else:
             condition = self._condition(where, view.schema.fields)
         by_partition = split(condition, view.schema.partitioning.columns)[1] == ALWAYS
@@ -385,15 +385,27 @@ class Table:
     ) -> Snapshot | None:
         """Remove the partitions that these full or partial specs (column -> value) name."""
         view = self._view()
-        specs = list(arguments.specs(partitions))
-        if not specs:
+        given = list(arguments.specs(partitions))
+        if not given:
             raise InvalidInput("drop_partitions without a partition; name one, e.g. [{'dt': '2023-05-01'}]")
-        scope = self._declared(view.schema, specs)
+        scope = specs.declared(self.name, view.schema, given)
         request, landed = self._asked(view, id, properties)
         if landed:
             return landed
         change = Change(self._reach(view), view, engine_for(), request)
         return self._commit(view, overwrite.replace_rows(change, scope, (), None))
+
+    def mark_partitions_done(self, partitions: Iterable[Mapping[str, Any]]) -> None:
+        """Say to those who wait for them that these partitions of a Paimon table (full specs, column -> value) are complete, by a
+        `_SUCCESS` file in the folder of each, as Paimon's `partition.mark-done-action=success-file` has it. Raises
+        `UnsupportedFeature` for an Iceberg table."""
+        view = self._view()
+        if not isinstance(view, Upkept):
+            raise UnsupportedFeature(
+                f"{self.name}: partitions of Paimon tables can be marked as done, Iceberg's cannot"
+            )
+        found = specs.whole(self.name, view.schema, partitions)
+        self._store.write_many(view.done_marks(found, _now_ms()))
 
     def delete(
         self,
@@ -508,6 +520,7 @@ class Table:
         sort_by: Sequence[str] | bool | None = None,
         partial_progress: bool = False,
         max_commits: int = 10,
+        min_files: int | None = None,
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
@@ -517,8 +530,10 @@ class Table:
         in `create_table`, or "zorder(a, b)", "hilbert(a, b)"; True: the table's own), so that no two files overlap and conditions on it leave files out. A concurrent overwrite always wins: the
         compaction starts over without what was replaced, at most three times, then raises `Conflict`. With
         `partial_progress` there are up to `max_commits` snapshots, the last of which is returned: a part that fails is left out,
-        and loses nothing of the others.
+        and loses nothing of the others. `min_files`, of an Iceberg table: how many small files of a partition are worth it; five
+        by default, two with `full`.
         """
+        min_files = arguments.whole("min_files", min_files, 1)
         most = arguments.whole("max_commits", max_commits, 1)
         if partial_progress and id is not None:
             raise InvalidInput(
@@ -533,9 +548,9 @@ class Table:
             return landed
         change = Change(self._reach(view), view, engine, request)
         if partial_progress:
-            made = compact.compact_in_parts(change, self._format, full, scope, chosen, most)
+            made = compact.compact_in_parts(change, self._format, full, scope, chosen, most, min_files)
         else:
-            made = compact.compact(change, self._format, full, scope, sort_by=chosen)
+            made = compact.compact(change, self._format, full, scope, sort_by=chosen, min_files=min_files)
         if made is not None:
             expire.after(self._reach(view), self._format, view, made, _now_ms())
         return made
@@ -578,16 +593,17 @@ class Table:
         where: str | Expression | None = None,
         spark: Any = None,
         *,
+        min_files: int | None = None,
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Write position delete files anew where a partition has five, or with `full` all: as the table's granularity says,
-        and without dangling deletes. None when nothing is worth it. `where` chooses partitions."""
-        view = self._view()
+        """Write position delete files anew where a partition has `min_files` (five), or with `full` all: as the table's
+        granularity says, and without dangling deletes. None when nothing is worth it. `where` chooses partitions."""
+        view, min_files = self._view(), arguments.whole("min_files", min_files, 1)
         scope = self._chosen("rewrite_position_deletes", view, where)
         request, landed = self._asked(view, id, properties)
         change = Change(self._reach(view), view, engine_for(spark=spark), request)
-        return landed or compact.compact_deletes(change, self._format, full, scope)
+        return landed or compact.compact_deletes(change, self._format, full, scope, min_files)
 
     def convert_equality_deletes(
         self,
@@ -660,13 +676,19 @@ class Table:
         return next(row["path"] for row in rows if (row["snapshot_id"], row["of"]) == (view.snapshot.id, of))
 
     def expire_snapshots(
-        self, retain_last: int | None = None, older_than: Age | None = None, keep_from: int | None = None
+        self,
+        retain_last: int | None = None,
+        older_than: Age | None = None,
+        keep_from: int | None = None,
+        *,
+        snapshot_ids: Iterable[int] = (),
     ) -> Expiry:
         """Drop old snapshots, and the files that only they reached.
 
         `retain_last` keeps that many; `older_than` (a time, or an age) drops only what was replaced before. Without
         either, the table's own options decide. Tags and consumers protect, and so does `keep_from`: that snapshot, and
-        all later ones, stay whatever their age. Returns what went.
+        all later ones, stay whatever their age. `snapshot_ids`, of an Iceberg table, go besides, whatever their age: raises
+        `NotFound` for one that is not there, and `InvalidInput` for one that is a branch's newest or a tag's. Returns what went.
         """
         retain_last = arguments.whole("retain_last", retain_last, 1)  # The current snapshot cannot go.
         keep_from = arguments.whole("keep_from", keep_from, 0)
@@ -676,6 +698,8 @@ class Table:
         if retain_last is not None or older_than is not None:
             limit_ms = None if older_than is None else arguments.before(older_than, now_ms)
             retention = Retention(retain_last or 1, None if limit_ms is not None else retain_last, limit_ms)
+        if chosen := frozenset(arguments.whole("snapshot_ids", each, 0) or 0 for each in snapshot_ids):
+            retention = replace(retention or view.default_retention(now_ms), snapshot_ids=chosen)
         known = view if self._branch is None else None  # What expires is the whole table's.
         return expire.expire(self._reach(view), self._format, retention, now_ms, keep_from, known)
 
@@ -700,11 +724,14 @@ class Table:
         snapshot, which has the number of Paimon's; None for a table that keeps none, or that has no rows yet."""
         return mirror.follow(self._store, self._format)
 
-    def remove_orphan_files(self, older_than: Age = datetime.timedelta(days=1), dry_run: bool = False) -> list[Listed]:
+    def remove_orphan_files(
+        self, older_than: Age = datetime.timedelta(days=1), dry_run: bool = False, *, below: str | None = None
+    ) -> list[Listed]:
         """Remove files that nothing names and that are older than a time or an age; returns them. Younger ones may belong
-        to a writer that is still at work."""
+        to a writer that is still at work. `below`: only those in or below this folder of the table, else `InvalidInput`."""
         view = self._view()
-        return sweep.sweep(self._reach(view), self._format, arguments.before(older_than, _now_ms()), dry_run, view)
+        limit = arguments.before(older_than, _now_ms())
+        return sweep.sweep(self._reach(view), self._format, limit, dry_run, view, below)
 
     def stored_files(self) -> list[Listed]:
         """Every file in the table's folder, whether or not a snapshot names it, by path."""
@@ -1109,31 +1136,6 @@ class Table:
             raise InvalidInput(f"sort_by={sort_by!r}: give a list of columns, e.g. ['id']")
         order.check(found, schema.fields, self.name)
         return found
-
-    def _declared(self, schema: Schema, partitions: Iterable[Mapping[str, Any]]) -> Expression:
-        """Partition specs as one condition on partition columns."""
-        names = schema.partitioning.columns
-        columns = tuple(each for each in schema.fields if each.name in names)
-        specs = [
-            {spelled(columns, name): value for name, value in spec.items()} for spec in arguments.specs(partitions)
-        ]
-        if not names and not schema.partitioning:
-            raise InvalidInput(f"{self.name} has no partitions; leave the partition spec out")
-        if not names:
-            raise InvalidInput(f"{self.name} has no column whose own values are its partitions; say where= instead")
-        for spec in specs:
-            for column in spec:
-                if column not in names:
-                    raise InvalidInput(f"{self.name}: {column!r} is no partition column; those are {', '.join(names)}")
-            if not spec:
-                raise InvalidInput(
-                    f"{self.name}: an empty partition spec names no partition; say overwrite(data) for the table"
-                )
-        if all(len(spec) == len(names) for spec in specs):
-            condition = in_tuples(names, [tuple(spec[n] for n in names) for spec in specs])
-        else:
-            condition = or_(*(partition_equals(spec) for spec in specs))
-        return bind(condition, schema.fields)
 
 
 def create(table: Table, schema: Schema) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from lakeformat.catalogs.catalog import Catalog, ViewCatalog
 from lakeformat.codec import document as documents
 from lakeformat.dialects.iceberg import metadata, types
-from lakeformat.errors import AlreadyExists, Conflict, CorruptFile, NotFound, UnsupportedFeature
+from lakeformat.errors import AlreadyExists, Conflict, CorruptFile, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model import evolution
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Stamp
@@ -89,6 +89,15 @@ class Views:
         if there is None:
             raise NotFound(f"no view {name!r}")
         self._publish(name, there[0], altered(there[1], properties, unset), Stamp.now())
+
+    def alter_dialect(self, name: str, action: str, dialect: str, query: str | None) -> None:
+        """Add, update or drop what the view says in one dialect; the others and its columns stay. Raises `NotFound`,
+        `AlreadyExists`."""
+        there = self._document(name)
+        if there is None:
+            raise NotFound(f"no view {name!r}")
+        stamp = Stamp.now()
+        self._publish(name, there[0], in_dialect(there[1], name, action, dialect, query, stamp), stamp)
 
     def rename(self, old: str, new: str) -> None:
         self._kept(old).rename_view(old, new)
@@ -184,6 +193,28 @@ def altered(base: Mapping[str, Any], properties: Mapping[str, str], unset: froze
     return {**base, "properties": {**kept, **properties}}
 
 
+def in_dialect(
+    base: Mapping[str, Any], name: str, action: str, dialect: str, query: str | None, stamp: Stamp
+) -> dict[str, Any]:
+    """The document with a version that has a dialect added, updated or dropped. Raises `NotFound` for one to update or drop that
+    is not there, `AlreadyExists` for one to add that is, `InvalidInput` for the last one."""
+    current = _current(base)
+    kept = [each for each in current["representations"] if each.get("dialect", "").lower() != dialect.lower()]
+    is_there = len(kept) < len(current["representations"])
+    if is_there and action == "add":
+        raise AlreadyExists(f"view {name} is written in {dialect} already; say 'update'")
+    if not is_there and action != "add":
+        known = ", ".join(each.get("dialect", "") for each in current["representations"])
+        raise NotFound(f"view {name} is not written in {dialect}; it is in {known}")
+    if query is not None:
+        kept.append({"type": "sql", "sql": query, "dialect": dialect})
+    if not kept:
+        raise InvalidInput(f"view {name} is written in {dialect} only; DROP VIEW, or add another dialect first")
+    changing = ("version-id", "timestamp-ms", "representations")
+    said = {key: value for key, value in current.items() if key not in changing}
+    return _versioned(base, {**said, "representations": kept}, stamp)
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
@@ -212,7 +243,7 @@ def _properties(view: View) -> dict[str, str]:
 def _with_version(base: Mapping[str, Any], view: View, stamp: Stamp) -> dict[str, Any]:
     """A new version becomes the current one, unless one that says the same is there."""
     fields, _ = evolution.number(view.fields, 0, collections_have_ids=True)
-    schemas, versions = list(base["schemas"]), list(base["versions"])
+    schemas = list(base["schemas"])
     schema = metadata.emit_schema(fields, 1 + max((each["schema-id"] for each in schemas), default=-1), [])
     same = next((each for each in schemas if each["fields"] == schema["fields"]), None)
     if same is None:
@@ -223,6 +254,11 @@ def _with_version(base: Mapping[str, Any], view: View, stamp: Stamp) -> dict[str
         "default-namespace": view.namespace.split("."),
         "representations": [{"type": "sql", "sql": view.query, "dialect": DIALECT}],
     }
+    return _versioned({**base, "schemas": schemas}, made, stamp)
+
+
+def _versioned(base: Mapping[str, Any], made: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
+    versions = list(base["versions"])
     there = next((each for each in versions if all(each.get(key) == value for key, value in made.items())), None)
     if there is None:
         there = {"version-id": 1 + max((each["version-id"] for each in versions), default=0), **made}
@@ -236,7 +272,6 @@ def _with_version(base: Mapping[str, Any], view: View, stamp: Stamp) -> dict[str
     first = next((i for i in reversed(range(len(log))) if log[i]["version-id"] not in known), -1) + 1
     return {
         **base,
-        "schemas": schemas,
         "versions": sorted(newest, key=lambda each: each["version-id"]),
         "current-version-id": there["version-id"],
         "version-log": log[first:],

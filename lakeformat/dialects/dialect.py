@@ -221,8 +221,11 @@ class View(Protocol[S]):
 
     # --- maintenance ---
 
-    def compaction(self, full: bool, scope: Expression = ..., now_ms: int | None = None) -> list[RewriteTask]:
-        """What is worth writing anew; without `now_ms`, whatever the time is."""
+    def compaction(
+        self, full: bool, scope: Expression = ..., now_ms: int | None = None, min_files: int | None = None
+    ) -> list[RewriteTask]:
+        """What is worth writing anew: without `now_ms`, whatever the time is; with `min_files`, from that many files on. Raises
+        `UnsupportedFeature` where the table alone decides how many."""
         ...
 
     def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
@@ -376,6 +379,10 @@ class Upkept(Protocol):
         """The partitions whose own time is over by the table's options and these over them, as a scope; None when there is none."""
         ...
 
+    def done_marks(self, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> Mapping[str, bytes]:
+        """The files that say of these partitions that they are done. Raises `UnsupportedFeature` where the table asks for more."""
+        ...
+
     def replaced_history(self, version: int) -> Expiry:
         """The snapshots that the one of that id, a restore, has undone."""
         ...
@@ -454,7 +461,7 @@ class DeletesByKey(Protocol):
         """How a changelog of rows known by `key` becomes files."""
         ...
 
-    def delete_compaction(self, full: bool, scope: Expression = ...) -> list[DeleteTask]:
+    def delete_compaction(self, full: bool, scope: Expression = ..., min_files: int | None = None) -> list[DeleteTask]:
         """Position delete files that are worth writing anew."""
         ...
 

@@ -37,6 +37,7 @@ def compact(
     scope: Expression,
     starts: int = _STARTS,
     sort_by: tuple[Sort, ...] = (),
+    min_files: int | None = None,
 ) -> Snapshot | None:
     """Small files become large ones, or with `sort_by` all files sorted ones, in one snapshot; None when there is nothing worth
     it.
@@ -45,19 +46,25 @@ def compact(
     """
 
     def operation(now: Change) -> Rewrite | None:
-        tasks = worth_it(now.view, full, scope, sort_by)
+        tasks = worth_it(now.view, full, scope, sort_by, min_files)
         return _rewritten(now, scope, tasks) if tasks else None
 
     return _until_done(change, format, operation, "compaction", starts)
 
 
 def compact_in_parts(
-    change: Change, format: Format, full: bool, scope: Expression, sort_by: tuple[Sort, ...], most: int
+    change: Change,
+    format: Format,
+    full: bool,
+    scope: Expression,
+    sort_by: tuple[Sort, ...],
+    most: int,
+    min_files: int | None = None,
 ) -> Snapshot | None:
     """As `compact`, in at most `most` snapshots, of which the last is returned. A part that fails leaves the others as they
     are, and is left out; raises what was wrong with the last one where all did."""
     store, view = change.store, change.view
-    tasks = worth_it(view, full, scope, sort_by)
+    tasks = worth_it(view, full, scope, sort_by, min_files)
     size = max(-(-len(tasks) // most), 1)
     made: Snapshot | None = None
     failed: LakeError | None = None
@@ -74,9 +81,11 @@ def compact_in_parts(
     return made
 
 
-def worth_it(view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
+def worth_it(
+    view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, ...], min_files: int | None = None
+) -> list[RewriteTask]:
     """What of the table is written anew."""
-    return view.sorting(scope, sort_by) if sort_by else view.compaction(full, scope, _now_ms())
+    return view.sorting(scope, sort_by) if sort_by else view.compaction(full, scope, _now_ms(), min_files)
 
 
 def _rewritten(change: Change, scope: Expression, tasks: list[RewriteTask]) -> Rewrite:
@@ -166,14 +175,16 @@ def _scope(view: AnyView, upkeep: Upkeep, made: Snapshot) -> Expression:
     return ALWAYS if upkeep.everywhere else view.scope_of({each.values for each in made.partitions or ()})
 
 
-def compact_deletes(change: Change, format: Format, full: bool, scope: Expression) -> Snapshot | None:
+def compact_deletes(
+    change: Change, format: Format, full: bool, scope: Expression, min_files: int | None = None
+) -> Snapshot | None:
     """Position delete files become fewer, in one snapshot, without dangling deletes; None when there is nothing worth it.
 
     Raises `Conflict` when others were faster three times.
     """
 
     def operation(now: Change) -> RowDelta | None:
-        tasks = now.view.delete_compaction(full, scope) if isinstance(now.view, DeletesByKey) else []
+        tasks = now.view.delete_compaction(full, scope, min_files) if isinstance(now.view, DeletesByKey) else []
         if not tasks:
             return None
         return RowDelta(

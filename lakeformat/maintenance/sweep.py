@@ -13,6 +13,7 @@ from lakeformat.maintenance.expire import remove
 from lakeformat.model.snapshot import Expiry
 from lakeformat.model.work import ReadTask
 from lakeformat.storage.catalogued import Catalogued
+from lakeformat.storage.paths import is_absolute, relative
 from lakeformat.storage.store import Listed, Reader, Store
 
 log = logging.getLogger("lakeformat")
@@ -37,11 +38,17 @@ def _paths(task: ReadTask) -> Iterator[str]:
 
 
 def sweep(
-    store: Store, format: Format, older_than_ms: int, dry_run: bool, known: AnyView | None = None
+    store: Store,
+    format: Format,
+    older_than_ms: int,
+    dry_run: bool,
+    known: AnyView | None = None,
+    below: str | None = None,
 ) -> list[Listed]:
-    """Remove, or with `dry_run` only list, the orphans older than `older_than_ms` (epoch milliseconds). Raises `InvalidInput`
-    where the catalog has other tables at this place."""
-    found = newest(store, format, known).orphans(older_than_ms)
+    """Remove, or with `dry_run` only list, the orphans older than `older_than_ms` (epoch milliseconds), all or those `below` a
+    folder. Raises `InvalidInput` where the catalog has other tables at this place."""
+    inside = "" if below is None else _inside(store, below)
+    found = [each for each in newest(store, format, known).orphans(older_than_ms) if each.path.startswith(inside)]
     if found and isinstance(store, Catalogued) and (others := store.place.sharers(store)):
         raise InvalidInput(
             f"{store.root} is the place of {', '.join(others)} too, whose files look like orphans from here: nothing is removed. "
@@ -58,3 +65,11 @@ def sweep(
         paths = tuple(f.path for f in found)
         remove(store, Expiry((), (paths,)))
     return found
+
+
+def _inside(store: Reader, folder: str) -> str:
+    """What the paths below a folder of the table begin with. Raises `InvalidInput`."""
+    path = relative(store.root, folder.rstrip("/")) if is_absolute(folder) else folder.strip("/")
+    if path is None or ".." in path.split("/"):
+        raise InvalidInput(f"{folder} is not in the table's folder, {store.root}; name a folder in it")
+    return f"{path}/" if path else ""

@@ -148,13 +148,14 @@ class Outcome(Enum):
 @dataclass(frozen=True, slots=True)
 class Retention:
     """Which snapshots to keep: at least `retain_min`, at most `retain_max`, all younger than `older_than_ms` (epoch), and
-    all from the id `keep_from` on; of the rest, at most `limit` go at once."""
+    all from the id `keep_from` on; of the rest, at most `limit` go at once. `snapshot_ids` go whatever else is said."""
 
     retain_min: int = 1
     retain_max: int | None = None
     older_than_ms: int | None = None
     limit: int | None = None
     keep_from: int | None = None
+    snapshot_ids: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,11 @@ def _ok(**found: Any) -> Result:
 
 def _specs(call: Call, table: Table, given: str) -> Expression:
     """`dt=a,hh=1;dt=b` -> a condition on partition columns."""
-    fields, conditions = {each.name: each for each in table.schema.fields}, []
+    return or_(*map(partition_equals, _partitions(call, table, given)))
+
+
+def _partitions(call: Call, table: Table, given: str) -> list[dict[str, Any]]:
+    fields, found = {each.name: each for each in table.schema.fields}, []
     for spec in filter(None, (part.strip() for part in given.split(";"))):
         values = {}
         for pair in spec.split(","):
@@ -186,8 +190,8 @@ def _specs(call: Call, table: Table, given: str) -> Expression:
                 said = f"{call.name}: {pair!r} is no partition; write e.g. 'dt=2023-05-01'"
                 raise call.context.script.invalid(call.offset, said)
             values[name] = coerce(value.strip("'\""), fields[name].type, name)
-        conditions.append(partition_equals(values))
-    return or_(*conditions)
+        found.append(values)
+    return found
 
 
 def _compact(call: Call) -> Result:
@@ -266,6 +270,7 @@ def _rewrite_data_files(call: Call) -> Result:
             call.offset, f"{call.name}(strategy => {strategy!r}): known are binpack and sort"
         )
     full = str(options.pop("rewrite-all", "false")).lower() == "true"
+    least = options.pop("min-input-files", None)
     partial = str(options.pop("partial-progress.enabled", "false")).lower() == "true"
     most = int(options.pop("partial-progress.max-commits", 10))
     if options:
@@ -274,9 +279,16 @@ def _rewrite_data_files(call: Call) -> Result:
         )
     call.close()
     how: dict[str, Any] = {"partial_progress": True, "max_commits": most} if partial else {}
+    how["min_files"] = _count(call, "min-input-files", least)
     return metrics(
         table.compact(full=full, where=where, spark=call.context.spark, sort_by=sort_by, **how, **call.context.verb)
     )
+
+
+def _count(call: Call, name: str, value: Any) -> int | None:
+    if value is not None and not (str(value).isdigit() and int(value)):
+        raise call.context.script.invalid(call.offset, f"{call.name}: {name} => {value!r} is no number of files")
+    return None if value is None else int(value)
 
 
 def _outer_split(given: str) -> list[str]:
@@ -290,8 +302,8 @@ def _outer_split(given: str) -> list[str]:
     return [each.strip() for each in found]
 
 
-def _expired(call: Call, last: Any, older: Any, at_once: Any = None) -> Result:
-    """`at_once`: how many snapshots may go, the oldest first."""
+def _expired(call: Call, last: Any, older: Any, at_once: Any = None, ids: Any = None) -> Result:
+    """`at_once`: how many snapshots may go, the oldest first; `ids`: snapshots that go besides."""
     table = call.table()
     call.close(("max_concurrent_deletes", "stream_results"))
     keep_from = None
@@ -300,12 +312,12 @@ def _expired(call: Call, last: Any, older: Any, at_once: Any = None) -> Result:
             raise call.context.script.invalid(call.offset, f"{call.name}: {at_once!r} is no number of snapshots")
         keep_from = next((each.id + int(at_once) for each in table.snapshots()), None)
     limit = None if older is None else _moment(older)
-    found = table.expire_snapshots(retain_last=last, older_than=limit, keep_from=keep_from)
+    found = table.expire_snapshots(retain_last=last, older_than=limit, keep_from=keep_from, snapshot_ids=ids or ())
     return _ok(expired_snapshots=len(found.snapshots), deleted_files=sum(len(wave) for wave in found.waves))
 
 
 def _expire_iceberg(call: Call) -> Result:
-    return _expired(call, call.take("retain_last"), call.take("older_than"))
+    return _expired(call, call.take("retain_last"), call.take("older_than"), ids=call.take("snapshot_ids"))
 
 
 def _expire_paimon(call: Call) -> Result:
@@ -321,8 +333,9 @@ def _expire_paimon(call: Call) -> Result:
 def _orphans(call: Call) -> Result:
     tables = call.tables()
     older, dry = call.take("older_than"), bool(call.take("dry_run", False))
+    how = {"below": call.take("location")}
     call.close(("max_concurrent_deletes", "parallelism", "mode", "stream_results"))
-    how = {} if older is None else {"older_than": _moment(older)}
+    how |= {} if older is None else {"older_than": _moment(older)}
     found = [each for table in tables for each in table.remove_orphan_files(dry_run=dry, **how)]
     return listing({"orphan_file_location": pa.string()}, [(each.path,) for each in found])
 
@@ -392,6 +405,30 @@ def _replace_tag(call: Call) -> Result:
     snapshot_id = table.scan(snapshot_id=None if snapshot is None else int(snapshot)).snapshot_id
     table.delete_tag(name)
     table.create_tag(name, snapshot_id, retain)
+    return _ok(result=True)
+
+
+def _mark_done(call: Call) -> Result:
+    table, given = call.table(), str(call.need("partitions"))
+    call.close()
+    table.mark_partitions_done(_partitions(call, table, given))
+    return _ok(result=True)
+
+
+def _alter_view_dialect(call: Call) -> Result:
+    """`query` becomes, or is no longer, what a dialect ('spark') has a view say."""
+    name, action = names.full(call.context, tuple(str(call.need("view")).split("."))), str(call.need("action")).lower()
+    dialect, query = str(call.take("engine") or "spark"), call.take("query")
+    call.close()
+    if action not in ("add", "update", "drop") or (query is None) != (action == "drop"):
+        raise call.context.script.invalid(
+            call.offset, f"{call.name} takes 'add' or 'update' with a query, or 'drop' without; this is {action!r}"
+        )
+    if not call.context.lake.views.are_kept:
+        raise call.context.script.unsupported(
+            call.offset, f"{call.name}: this warehouse keeps no views; SQL catalogs do"
+        )
+    call.context.lake.views.alter_dialect(name, action, dialect, query)
     return _ok(result=True)
 
 
@@ -582,13 +619,16 @@ def _position_deletes(call: Call) -> Result:
     table, where = call.table(), call.take("where")
     options = dict(call.take("options") or {})
     full = str(options.pop("rewrite-all", "false")).lower() == "true"
+    least = _count(call, "min-input-files", options.pop("min-input-files", None))
     if options:
         raise call.context.script.unsupported(
             call.offset, f"{call.name}: option {next(iter(options))!r} is not supported"
         )
     call.close()
     return metrics(
-        table.rewrite_position_deletes(full=full, where=where, spark=call.context.spark, **call.context.verb)
+        table.rewrite_position_deletes(
+            full=full, where=where, spark=call.context.spark, min_files=least, **call.context.verb
+        )
     )
 
 
@@ -786,6 +826,8 @@ _PAIMON: Mapping[str, Procedure] = {
     "compact_database": Procedure(
         ("including_databases", "including_tables", "excluding_tables", "options"), _compact_database
     ),
+    "mark_partition_done": Procedure(("table", "partitions"), _mark_done),
+    "alter_view_dialect": Procedure(("view", "action", "engine", "query"), _alter_view_dialect),
     "clear_consumers": Procedure(("table", "including_consumers", "excluding_consumers"), _clear_consumers),
     "rollback_to_timestamp": Procedure(
         ("table", "timestamp"), lambda c: _rolled(c, as_of=_moment(c.need("timestamp")))

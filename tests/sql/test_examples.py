@@ -58,6 +58,11 @@ def test_examples_of_the_connectors_pages(tmp_path, place):
     known["seconds"] = int(time.time()) + 1
     for example in group.examples:
         known["now"] = int(time.time() * 1000)
+        if "{older}" in example.sql:
+            named = set(lake.sql("SELECT snapshot_id FROM db.sample.refs").to_arrow()["snapshot_id"].to_pylist())
+            made = lake.sql("SELECT snapshot_id FROM db.sample.snapshots").to_arrow()["snapshot_id"].to_pylist()
+            known["older"] = next(each for each in made if each not in named)
+            known["location"] = lake.table("db.sample").uri
         if "{metadata}" in example.sql:
             log = lake.sql("SELECT file FROM db.sample.metadata_log_entries").to_arrow()["file"]
             known["metadata"] = log[-1].as_py()

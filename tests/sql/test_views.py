@@ -171,3 +171,24 @@ def test_views_of_others_are_read_in_sparks_dialect_and_their_dialects_are_not_l
 def _files(lake, name):
     folder = f"{lake.uri}/db.db/{name}/metadata"
     return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+def test_a_dialect_is_added_changed_and_dropped_and_the_others_stay(lake):
+    lake.sql("CREATE VIEW d.v (b COMMENT 'text') AS SELECT 1 AS a")
+    call = "CALL sys.alter_view_dialect('d.v', "
+    lake.sql(f"{call} 'add', 'trino', 'SELECT 2'); {call} 'update', 'Spark', 'SELECT 3 AS a')")
+    assert rows(lake.sql("SELECT b FROM d.v")) == [(3,)]
+    lake.sql(f"{call} 'drop')")
+    with pytest.raises(UnsupportedFeature, match="written in trino"):
+        lake.sql("SELECT * FROM d.v")
+    for wrong, error, said in (
+        ("'drop', 'flink')", NotFound, "not written in flink; it is in trino"),
+        ("'drop', 'trino')", InvalidInput, "in trino only"),
+        ("'add', 'trino', 'SELECT 4')", AlreadyExists, "in trino already"),
+        ("'drop', 'trino', 'SELECT 4')", InvalidInput, "'drop' without"),
+        ("'change', 'trino', 'SELECT 4')", InvalidInput, "this is 'change'"),
+    ):
+        with pytest.raises(error, match=said):
+            lake.sql(call + wrong)
+    lake.sql(f"{call} 'add', 'spark', 'SELECT 5 AS a')")
+    assert rows(lake.sql("SELECT b FROM d.v")) == [(5,)]

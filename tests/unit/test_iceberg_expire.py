@@ -10,7 +10,8 @@ import pytest
 
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg.dialect import Iceberg
-from lakeformat.errors import CorruptTable
+from lakeformat.errors import CorruptTable, InvalidInput, NotFound
+from lakeformat.maintenance import sweep
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
@@ -119,6 +120,47 @@ def test_a_snapshot_that_no_branch_holds_stays_if_it_is_later_than_what_is_read_
     without_branch(table)
     ids = [each["snapshot-id"] for each in table._view().state.document["snapshots"]]
     assert expired(table, Retention(1, retain_max=1, keep_from=ids[1]), *without) == [100]
+
+
+def test_snapshots_that_are_named_expire_whatever_their_age(table: Table):
+    ids = [each["snapshot-id"] for each in table._view().state.document["snapshots"]]
+    table.create_tag("kept", ids[0])
+    for wrong, error, said in (
+        (ids[0], InvalidInput, "tag 'kept'"),
+        (ids[2], InvalidInput, "branch 'main'"),
+        (7, NotFound, "no snapshot 7"),
+    ):
+        with pytest.raises(error, match=said):
+            table.expire_snapshots(snapshot_ids=[ids[1], wrong])
+    gone = table.expire_snapshots(snapshot_ids=[ids[1]])
+    assert gone.snapshots == (ids[1],)
+    assert [sum(len(wave) for wave in gone.waves)] == [
+        1
+    ]  # Its manifest list; the data files and manifests are the last one's too.
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 1, 2]
+    assert table.scan(snapshot_id=ids[0]).count() == 1
+    with pytest.raises(NotFound):
+        table.scan(snapshot_id=ids[1]).count()
+
+
+def test_orphans_of_one_folder(table: Table):
+    for folder in ("data", "data/dt=a", "metadata"):
+        table._store.write(
+            f"{folder}/{uuid.uuid4()}.parquet" if folder != "metadata" else f"metadata/{uuid.uuid4()}-m0.avro", b""
+        )
+    later = NOW + 1
+    assert len(sweep.sweep(table._store, dialect, later, True)) == 3
+    for below, count in (("data", 2), (f"{table._store.root}/data/dt=a/", 1), ("dat", 0), (table._store.root, 3)):
+        assert len(sweep.sweep(table._store, dialect, later, True, None, below)) == count
+    for below in ("/elsewhere", "data/../..", f"{table._store.root}x"):
+        with pytest.raises(InvalidInput, match="not in the table's folder"):
+            sweep.sweep(table._store, dialect, later, False, None, below)
+
+
+@pytest.mark.parametrize("asked", [{"min_files": 3}, {"min_files": 4, "full": True}])
+def test_how_many_small_files_are_worth_a_compaction(table: Table, asked: dict[str, Any]):
+    assert table.compact(**asked) is None  # Two of a, one of b.
+    assert len(table.compact(min_files=2).partitions) == 1
 
 
 def without_branch(table: Table) -> None:

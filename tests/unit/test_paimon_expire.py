@@ -1376,3 +1376,39 @@ def test_snapshots_wait_for_consumers_unless_changelogs_do(kind, properties, old
     assert found == old
     store.write("consumer/consumer-job", json.dumps({"nextSnapshot": 9}).encode())
     assert expire._old(store, with_options(properties), ids, documents(*ids, kind=kind), ONE) == [1, 2, 3, 4]
+
+
+def test_partitions_are_marked_as_done_as_java_does(tmp_path):
+    lake = Lake(tmp_path)
+    schema = pa.schema([("k", pa.int32()), ("dt", pa.date32()), ("h", pa.string())])
+    rows = pa.table([[1], [datetime.date(2024, 1, 2)], ["a/b"]], schema=schema)
+    table = lake.create_table("d.t", schema, format="paimon", partition_by=["dt", "h"])
+    table.append(rows)
+    mark = (
+        tmp_path / "d.db" / "t" / "dt=19724" / "h=a%2Fb" / "_SUCCESS"
+    )  # The number of the day: partition.legacy-name.
+    done = [{"DT": "2024-01-02", "h": "a/b"}]
+    table.mark_partitions_done(done)
+    first = json.loads(mark.read_text())
+    assert first["creationTime"] == first["modificationTime"] > 1e12
+    mark.write_text(json.dumps({"creationTime": 5, "modificationTime": 6}))
+    table.mark_partitions_done(done)
+    again = json.loads(mark.read_text())
+    assert again["creationTime"] == 5
+    assert again["modificationTime"] >= first["modificationTime"]
+    assert table.remove_orphan_files(older_than=datetime.timedelta(0)) == []
+    assert mark.exists()
+    for wrong, said in (
+        ([], "no partition is named"),
+        ([{"dt": "2024-01-02"}], "leaves out h"),
+        ([{"k": 1}], "no partition column"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            table.mark_partitions_done(wrong)
+    table.alter().set_properties({"partition.mark-done-action": "success-file,http-report"}).commit()
+    with pytest.raises(UnsupportedFeature, match="http-report"):
+        table.mark_partitions_done(done)
+    with pytest.raises(UnsupportedFeature, match="Iceberg"):
+        lake.create_table("d.i", schema, format="iceberg", partition_by=["dt"]).mark_partitions_done(
+            [{"dt": "2024-01-02"}]
+        )

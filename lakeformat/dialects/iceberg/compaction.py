@@ -25,14 +25,20 @@ _LEAST_FILES = 5
 
 
 def compaction(
-    reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS, now_ms: int | None = None
+    reader: Reader,
+    base: State,
+    full: bool = False,
+    scope: Expression = ALWAYS,
+    now_ms: int | None = None,
+    min_files: int | None = None,
 ) -> list[RewriteTask]:
     """Bins of files that are too small or too large, or of whose rows too many are deleted, each of one partition; files of
     earlier specs are one group.
 
-    A bin is worth it with five files, with more than one that together exceed the target size, or with a file that is too
+    A bin is worth it with `min_files` (five) files, with more than one that together exceed the target size, or with a file that is too
     large or too much deleted; with `full`, with any two, or with any deletes. `scope`: on partition columns only.
     """
+    least = max(min_files or (2 if full else _LEAST_FILES), 2)
     fields, write = rewriting(base)
     found = scan.files(reader, base, scope)
     entries = manifest.in_scope(found.entries, base, scope, unknown=False)
@@ -46,7 +52,7 @@ def compaction(
     for rows in _groups(entries.take(pa.array(chosen)), base):
         for part in _packed(chosen[rows], sizes, target):
             total = sizes[part].sum()
-            worth = len(part) >= (2 if full else _LEAST_FILES) or (len(part) > 1 and total > target)
+            worth = len(part) >= least or (len(part) > 1 and total > target)
             if worth or (is_old | is_eaten)[part].any() or (sizes[part] > target * LARGE).any():
                 own = np.unique(right[np.isin(left, part)])
                 files = Files(entries.take(pa.array(part)), found.deletes.take(pa.array(own)))
@@ -71,12 +77,14 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
     return result
 
 
-def delete_compaction(reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS) -> list[DeleteTask]:
+def delete_compaction(
+    reader: Reader, base: State, full: bool = False, scope: Expression = ALWAYS, min_files: int | None = None
+) -> list[DeleteTask]:
     """Position delete files that are rewritten together, without the positions in data files that are gone: those of a
-    partition, where there are five; with `full`, wherever there is one. From version 3 on all of them become deletion vectors;
+    partition, where there are `min_files` (five); with `full`, wherever there is one. From version 3 on all of them become deletion vectors;
     these have nothing to gain.
     """
-    least = 1 if full or metadata.format_version(base) >= 3 else _LEAST_FILES
+    least = 1 if full or metadata.format_version(base) >= 3 else min_files or _LEAST_FILES
     found = scan.files(reader, base, scope)
     entries = manifest.in_scope(found.entries, base, scope, unknown=False)
     positions = found.deletes.filter(pc.equal(found.deletes["content"], int(FileContent.POSITION_DELETES)))

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakeformat.dialects.iceberg import manifest, metadata, options
 from lakeformat.dialects.iceberg.manifest import Status
 from lakeformat.dialects.iceberg.metadata import DATA_FOLDER, METADATA_FOLDER, State
-from lakeformat.errors import CorruptTable, NoSuchFile, UnsupportedFeature
+from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model.operation import DropBranch, DropSnapshots, DropTag, Request
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention
@@ -53,6 +53,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
     """The snapshots that `retention` lets go: of what led to each branch, and those that nothing names. What tags name
     stays; a branch may say itself what it keeps."""
     _require_collectable(reader, base)
+    _require_free(reader, base, retention.snapshot_ids)
     main = metadata.ancestry(base, metadata.current_id(base))
     kept = {ref["snapshot-id"] for ref in metadata.tags(base).values()}
     old: set[int] = set()
@@ -67,7 +68,7 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
         young = retention.older_than_ms is not None and document["timestamp-ms"] >= retention.older_than_ms
         named = snapshot_id in old
         later = bool(floor) and document.get("sequence-number", 0) >= floor[0]
-        if snapshot_id not in kept and (named or not (young or later)):
+        if snapshot_id in retention.snapshot_ids or (snapshot_id not in kept and (named or not (young or later))):
             expired.append(snapshot_id)
     if not expired:
         return NOTHING
@@ -227,6 +228,17 @@ def _may_collect(base: State) -> bool:
 def _require_collectable(reader: Reader, base: State) -> None:
     if not _may_collect(base):
         raise UnsupportedFeature(f"{reader.root}: gc.enabled=false: others use this table's files, so none may go")
+
+
+def _require_free(reader: Reader, base: State, snapshot_ids: frozenset[int]) -> None:
+    if missing := sorted(snapshot_ids - metadata.snapshots(base).keys()):
+        raise NotFound(f"{reader.root}: no snapshot {missing[0]}, which was to expire")
+    for kind, refs in (("tag", metadata.tags(base)), ("branch", metadata.branches(base))):
+        for name, ref in refs.items():
+            if ref["snapshot-id"] in snapshot_ids:
+                raise InvalidInput(
+                    f"{reader.root}: snapshot {ref['snapshot-id']} is that of {kind} {name!r} and cannot expire; drop the {kind} first"
+                )
 
 
 def _relative(reader: Reader, path: str) -> str:

@@ -157,8 +157,10 @@ class IcebergView(TableView[State]):
     def delete_layout(self, files: Any, verb: OperationKind) -> DeleteTask | None:
         return layouts.delete_layout(self.reader, self.state, files, verb)
 
-    def compaction(self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None) -> list[RewriteTask]:
-        return compaction.compaction(self.reader, self.state, full, scope, now_ms)
+    def compaction(
+        self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None, min_files: int | None = None
+    ) -> list[RewriteTask]:
+        return compaction.compaction(self.reader, self.state, full, scope, now_ms, min_files)
 
     def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
         return compaction.sorting(self.reader, self.state, scope, sort_by)
@@ -217,8 +219,10 @@ class IcebergView(TableView[State]):
     def delta_layout(self, key: tuple[str, ...]) -> DeltaLayout:
         return layouts.delta_layout(self.reader, self.state, key)
 
-    def delete_compaction(self, full: bool, scope: Expression = ALWAYS) -> list[DeleteTask]:
-        return compaction.delete_compaction(self.reader, self.state, full, scope)
+    def delete_compaction(
+        self, full: bool, scope: Expression = ALWAYS, min_files: int | None = None
+    ) -> list[DeleteTask]:
+        return compaction.delete_compaction(self.reader, self.state, full, scope, min_files)
 
     def conversion(self, scope: Expression = ALWAYS) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
         return compaction.conversion(self.reader, self.state, scope)

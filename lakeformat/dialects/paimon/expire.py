@@ -65,6 +65,10 @@ def default_retention(schema: Schema, now_ms: int) -> Retention:
 def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Expiry:
     """The snapshots that `retention` lets go, oldest first, and the files that only they can reach."""
     metadata.require_readable(base, reader.root)
+    if retention.snapshot_ids:
+        raise UnsupportedFeature(
+            f"{reader.root}: snapshots of a Paimon table expire from the oldest on, none by its id; say retain_last or older_than"
+        )
     ids = metadata.snapshot_ids(reader)
     documents = {d["id"]: d for d in metadata.read_snapshots(reader, ids)}
     ids = [i for i in ids if i in documents]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from lakeformat.codec import document
 from lakeformat.dialects.paimon import manifest, merging, metadata, options, tracking, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
@@ -37,6 +38,7 @@ _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 # Character.isWhitespace: unlike Python's, without the spaces that do not break a line, and without U+0085.
 _BLANK = re.compile(r"[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]*")
 _MODE = re.compile(r"(none|counts|full)|truncate\(([1-9]\d*)\)")
+_MARK_DONE, _SUCCESS_FILE = "partition.mark-done-action", "success-file"
 _COMPRESSIONS = {"none": "uncompressed"}
 _BLOCKS = {"parquet": "parquet.block.size", "orc": "orc.stripe.size"}  # What `file.block-size` sets.
 
@@ -70,6 +72,25 @@ class Directory:
             return self.default_name
         shown = _legacy_text(value, kind) if self.legacy_names else sql_text(value, kind)
         return self.default_name if _BLANK.fullmatch(shown) else shown
+
+
+def done_marks(reader: Reader, base: State, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> dict[str, bytes]:
+    """A `_SUCCESS` file in the folder of each partition, with the times at which it was marked first and last (Java's SuccessFile).
+    Raises `UnsupportedFeature` where `partition.mark-done-action` asks for anything else."""
+    wanted = base.schema.properties.get(_MARK_DONE, _SUCCESS_FILE)
+    if others := [each for each in map(str.strip, wanted.split(",")) if each != _SUCCESS_FILE]:
+        raise UnsupportedFeature(
+            f"{reader.root}: {_MARK_DONE}={others[0]} needs a catalog of Java's; known is {_SUCCESS_FILE}"
+        )
+    place = directory(base.schema)
+    paths = [
+        "/".join([*place.partition(each), "_SUCCESS"]) for each in partitions
+    ]  # Never below `data-file.path-directory`.
+    found: dict[str, bytes] = {}
+    for path, before in zip(paths, reader.read_many(paths), strict=True):
+        first = now_ms if before is None else document.parse(before, path).get("creationTime", now_ms)
+        found[path] = document.emit({"creationTime": first, "modificationTime": now_ms})
+    return found
 
 
 def layout(base: State, reader: Reader | None = None) -> WriteTask:

@@ -22,6 +22,7 @@ from lakeformat.dialects.paimon import plan as plans
 from lakeformat.dialects.paimon import scan as scans
 from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER, State
 from lakeformat.dialects.paimon.scan import Files
+from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.operation import Operation, OperationKind
 from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, and_
@@ -154,7 +155,13 @@ class PaimonView(TableView[State]):
     def delete_layout(self, files: Any, verb: OperationKind) -> DeleteTask | None:
         return scans.delete_layout(self.reader, self.state, files, verb)
 
-    def compaction(self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None) -> list[RewriteTask]:
+    def compaction(
+        self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None, min_files: int | None = None
+    ) -> list[RewriteTask]:
+        if min_files is not None:
+            raise UnsupportedFeature(
+                f"{self.reader.root}: min_files={min_files}: a Paimon table says it itself, by its property compaction.min.file-num"
+            )
         return compaction.compaction(self.reader, self.state, full, scope, now_ms)
 
     def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
@@ -199,6 +206,9 @@ class PaimonView(TableView[State]):
     def expired_partitions(self, now_ms: int, options: Mapping[str, str] = MappingProxyType({})) -> Expression | None:
         schema = replace(self.state.schema, properties={**self.state.schema.properties, **options})
         return expire.expired_partitions(self.reader, replace(self.state, schema=schema), now_ms)
+
+    def done_marks(self, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> dict[str, bytes]:
+        return layouts.done_marks(self.reader, self.state, partitions, now_ms)
 
     def replaced_history(self, version: int) -> Expiry:
         return expire.replaced_history(self.reader, version)
