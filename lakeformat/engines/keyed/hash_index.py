@@ -23,10 +23,9 @@ _BUCKETS_MAX = 1 << 15
 
 @dataclass(slots=True)
 class _Partition:
-    """The hashes of a partition, sorted, and the bucket of each; how many each bucket has; those that got a new one."""
+    """The hashes of each bucket of a partition, ascending; how many each was given; the buckets that got a new one."""
 
-    hashes: np.ndarray
-    buckets: np.ndarray
+    hashes: dict[int, np.ndarray]
     counts: dict[int, int]
     grown: set[int] = field(default_factory=set)
 
@@ -46,8 +45,8 @@ class Assigner:
         found = self._partitions.get(partition)
         if found is None:
             found = self._partitions[partition] = self._load(partition)
-        self._admit(found, numbers.distinct(hashes), partition)
-        buckets = found.buckets[np.searchsorted(found.hashes, hashes)]
+        distinct = numbers.distinct(hashes)
+        buckets = self._admit(found, distinct, partition)[np.searchsorted(distinct, hashes)]
         for (bucket,), group in rows.split(batch, [pa.array(buckets)]):
             yield bucket.as_py(), group
 
@@ -57,7 +56,7 @@ class Assigner:
         written: list[WrittenFile] = []
         for partition, found in self._partitions.items():
             for bucket in sorted(found.grown):
-                hashes = found.hashes[found.buckets == bucket]
+                hashes = found.hashes[bucket]
                 path = f"{self._index.folder}/index-{name}-{len(written)}"
                 data = hashes.astype(">i4").tobytes()
                 self._store.write(path, data)
@@ -76,32 +75,35 @@ class Assigner:
         return written
 
     def _load(self, partition: tuple[Any, ...]) -> _Partition:
-        files = []
+        hashes: dict[int, np.ndarray] = {}
         for bucket, path in self._index.files.get(repr(partition), ()):
             data = self._store.read(path)
             if len(data) % 4:
                 raise CorruptFile(f"{path}: {len(data)} bytes are no list of hashes of 4 bytes each")
-            files.append((bucket, np.frombuffer(data, ">i4")))
-        # A hash and its bucket are one number, so that sorting them takes no memory besides.
-        together, at = np.empty(sum(len(hashes) for _, hashes in files), np.int64), 0
-        for bucket, hashes in files:
-            np.left_shift(hashes, 32, out=together[at : at + len(hashes)], dtype=np.int64)
-            together[at : at + len(hashes)] |= bucket
-            at += len(hashes)
-        counts = {bucket: len(hashes) for bucket, hashes in files}
-        del files
-        together.sort()
-        return _Partition((together >> 32).astype(np.int32), together.astype(np.int32), counts)
+            own = np.concatenate(
+                [hashes.get(bucket, np.zeros(0, np.int32)), np.frombuffer(data, ">i4").astype(np.int32)]
+            )
+            own.sort()
+            hashes[bucket] = own
+        return _Partition(hashes, {bucket: len(own) for bucket, own in hashes.items()})
 
-    def _admit(self, found: _Partition, hashes: np.ndarray, partition: tuple[Any, ...]) -> None:
-        """Give those of `hashes` that have no bucket one: where there is room, else a new one."""
-        new = hashes[~numbers.among(hashes, found.hashes)]
-        given = with_room(found.counts, len(new), self._index.target_rows, self._index.max_buckets, partition)
-        found.grown.update(np.unique(given).tolist())
-        if len(new):
-            places = np.searchsorted(found.hashes, new)
-            found.buckets = np.insert(found.buckets, places, given)
-            found.hashes = np.insert(found.hashes, places, new)
+    def _admit(self, found: _Partition, hashes: np.ndarray, partition: tuple[Any, ...]) -> np.ndarray:
+        """The bucket of each of these distinct, ascending hashes. Those that have none get one: where there is room, else a new
+        one."""
+        buckets, left = np.zeros(len(hashes), np.int32), np.arange(len(hashes))
+        for bucket, own in found.hashes.items():
+            is_own = numbers.among(hashes[left], own)
+            buckets[left[is_own]] = bucket
+            left = left[~is_own]
+            if not len(left):
+                return buckets
+        given = with_room(found.counts, len(left), self._index.target_rows, self._index.max_buckets, partition)
+        buckets[left] = given
+        for bucket in np.unique(given).tolist():
+            new, own = hashes[left[given == bucket]], found.hashes.get(bucket, hashes[:0])
+            found.hashes[bucket] = np.insert(own, np.searchsorted(own, new), new)
+            found.grown.add(bucket)
+        return buckets
 
 
 def with_room(
