@@ -89,7 +89,7 @@ def test_a_snapshot_that_expires_while_it_is_judged_is_not_taken_for_a_stray():
         table.overwrite(pa.table({"id": [id]}))
     newest = dialect.load(store, 4)
     assert newest.settle(operation, plan, 0) is Outcome.PUBLISHED
-    expiring = replace(newest, reader=replace(newest.reader, reader=Expiring(store, plan.root_path)))
+    expiring = replace(newest, reader=replace(newest.reader, store=Expiring(store, plan.root_path)))
     assert expiring.settle(operation, plan, 0) is Outcome.UNKNOWN
 
 
