@@ -48,3 +48,19 @@ def test_icebergs_types_on_either_engine(tmp_path, session, format):
     assert seen(where="u = '00000000-0000-0000-0000-000000000000'").num_rows == 0
     assert t.delete("t > time '22:31:08' and id = 1", spark=session).rows_removed == 2
     assert seen()["id"].to_pylist() == [2, 2]
+
+
+@pytest.mark.spark
+def test_variants_are_sparks_own(tmp_path, spark):
+    frame = spark.sql(
+        """SELECT id, parse_json(text) v, array(parse_json(text)) l FROM VALUES (1, '{"a": {"b": [1, "x"]}}'), (2, NULL) AS t(id, text)"""
+    )
+    for name, properties in (("iceberg", {"format-version": "3"}), ("paimon", {})):
+        t = Lake(tmp_path / name).create_table("d.t", frame.schema, format=name, properties=properties)
+        t.append(frame)
+        t.append(t.scan().to_spark(spark).filter("id = 1"))
+        t.merge_into(frame.filter("id = 2"), on="t.id = s.id").when_matched().update_all().merge()
+        found = t.scan().to_spark(spark)
+        assert found.schema["v"].dataType.simpleString() == "variant"
+        rows = found.selectExpr("id", "variant_get(v, '$.a.b[1]', 'string') b", "to_json(l[0]) l").collect()
+        assert sorted(map(tuple, rows)) == [(1, "x", '{"a":{"b":[1,"x"]}}')] * 2 + [(2, None, None)]
