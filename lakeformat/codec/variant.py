@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.codec import variant_shredded
+from lakeformat.errors import InvalidInput
 
 # The mark and the order of the parts are PySpark's, so that batches go to and from Spark as they are.
 ARROW = pa.struct(
@@ -44,23 +45,23 @@ def has_form(type: pa.DataType) -> bool:
 def plain(array: pa.Array, name: str) -> pa.Array:
     """An array that holds variants, in the form `ARROW`.
 
-    Raises `UnsupportedFeature` for a shredded one (with `typed_value`), and `InvalidInput` for another type or a row without
-    metadata or value; both name the column `name`.
+    A shredded one (with `typed_value`) is put together; its errors are those of `variant_shredded.values`. Raises `InvalidInput`,
+    naming the column `name`, for another type and for a row without metadata or value.
     """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     names = [each.name for each in array.type] if pa.types.is_struct(array.type) else []
-    if "typed_value" in names:
-        raise UnsupportedFeature(
-            f"column {name}: a shredded variant (typed_value) is not read; rewrite it with its engine's shredding turned off"
-        )
-    if not has_form(array.type):
+    is_shredded = "typed_value" in names and "metadata" in names
+    if not is_shredded and not has_form(array.type):
         raise InvalidInput(
             f"column {name}: {array.type} is no variant, which is a struct of the binaries metadata and value"
         )
     parts = []
     for each in ARROW:
-        part = pc.struct_field(array, [names.index(each.name)])
+        if is_shredded and each.name == "value":
+            part = variant_shredded.values(array)
+        else:
+            part = pc.struct_field(array, [names.index(each.name)])
         if part.null_count > array.null_count:
             raise InvalidInput(f"column {name}: {part.null_count - array.null_count} variants have no {each.name}")
         if part.null_count:

@@ -381,7 +381,7 @@ def identified(fields: tuple[Field, ...], mapping: tuple[Named, ...]) -> tuple[F
 
 def _with_id(held: Field, mapped: Named) -> Field:
     match held.type:
-        case Row(parts):
+        case Row(parts) if mapped.parts:  # Else a variant.
             return replace(held, id=mapped.id, type=Row(identified(parts, mapped.parts)))
         case ListOf() | MapOf():
             return replace(held, id=mapped.id, type=rebuild(held.type, partial(_part, mapped.parts)))

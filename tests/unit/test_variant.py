@@ -1,13 +1,17 @@
 """VARIANT columns of both formats in this process: rows, marks, files and what is refused."""
 
+import datetime
+import itertools
+import json
 import shutil
+import struct
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeformat import Field, InvalidInput, Lake, Schema, UnsupportedFeature
+from lakeformat import CorruptFile, Field, InvalidInput, Lake, Schema, UnsupportedFeature
 from lakeformat.codec import arrow, variant
 from lakeformat.model.schema import Kind, scalar
 from lakeformat.model.type_text import parse_type
@@ -119,7 +123,83 @@ def test_variants_of_java_are_read(tmp_path):
     assert found[0]["v"]["value"].startswith(b"\x02\x02\x00\x02\x00\x15\x16\x02\x01\x01\x00\x10\x03\x03\x00\x02\x08\n")
 
 
-def test_shredded_variants_are_refused_by_name():
-    shredded = pq.read_table(GOLDEN / "duckdb_shredded.parquet")["v"].combine_chunks()
-    with pytest.raises(UnsupportedFeature, match="column v: a shredded variant"):
-        variant.plain(shredded, "v")
+def test_shredded_variants_are_put_together(make, tmp_path):
+    """A file of DuckDB in the place of ours: objects in parts and whole, below them objects and lists, and what is no object."""
+    properties = {"schema.name-mapping.default": '[{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["v"]}]'}
+    t = make({"id": "bigint", "v": "variant"}, properties=properties if make.format == "iceberg" else {})
+    t.append(pa.table({"id": range(40), "v": pa.nulls(40)}))
+    (path,) = (tmp_path / "d.db").rglob("*.parquet")
+    shutil.copy(GOLDEN / "duckdb_shredded.parquet", path)
+    expected = json.loads((GOLDEN / "duckdb_shredded.json").read_text())
+    t.compact(full=True)  # Written plain.
+    for found in (t.scan(), t.scan(where="id > 10")):
+        rows = found.to_arrow().to_pylist()
+        assert {str(row["id"]): row["v"] and decoded(**row["v"]) for row in rows} == {
+            id: value for id, value in expected.items() if len(rows) == 40 or int(id) > 10
+        }
+
+
+@pytest.mark.parametrize(
+    ("typed", "value", "says"),
+    [
+        (pa.array([1], pa.int32()), b"\x0c\x01", "both value and typed_value"),
+        (pa.array([{"a": {"value": b"\x00"}}], pa.struct([("a", pa.struct([("value", pa.binary())]))])), None, "metadata"),
+        (pa.array([{"b": {"value": None}}], pa.struct([("b", pa.struct([("value", pa.binary())]))])), b"\x0c\x01", "no object"),
+        (pa.array([{"b": {"value": None}}], pa.struct([("b", pa.struct([("value", pa.binary())]))])), b"\x02\x05", "ends before"),
+        (pa.array([1], pa.duration("s")), None, "duration"),
+    ],
+)  # fmt: skip
+def test_shredded_columns_that_contradict_each_other_are_refused(typed, value, says):
+    parts = [pa.array([b"\x01\x01\x00\x01b"]), pa.array([value], pa.binary()), typed]
+    with pytest.raises((CorruptFile, UnsupportedFeature), match=says):
+        variant.plain(pa.StructArray.from_arrays(parts, ["metadata", "value", "typed_value"]), "v")
+
+
+def decoded(metadata, value):
+    """The value as JSON has it, read byte by byte."""
+    size = (metadata[0] >> 6) + 1
+    count = int.from_bytes(metadata[1 : 1 + size], "little")
+    ends = [int.from_bytes(metadata[1 + size * i : 1 + size * (i + 1)], "little") for i in range(1, count + 2)]
+    text = metadata[1 + size * (count + 2) :]
+    names = [text[a:b].decode() for a, b in itertools.pairwise(ends)]
+
+    def number(at, width):
+        return int.from_bytes(value[at : at + width], "little")
+
+    def read(at):
+        kind, head = value[at] & 3, value[at] >> 2
+        if kind == 1:
+            return value[at + 1 : at + 1 + head].decode()
+        if kind == 0:
+            return primitive(at + 1, head)
+        width, id_width = (head & 3) + 1, (head >> 2 & 3) + 1 if kind == 2 else 0
+        count_width = 4 if head >> (4 if kind == 2 else 2) & 1 else 1
+        items, ids = number(at + 1, count_width), at + 1 + count_width
+        offsets = ids + items * id_width
+        first = offsets + (items + 1) * width
+        values = [read(first + number(offsets + i * width, width)) for i in range(items)]
+        if kind == 3:
+            return values
+        keys = [names[number(ids + i * id_width, id_width)] for i in range(items)]
+        assert keys == sorted(keys, key=str.encode)
+        return dict(zip(keys, values, strict=True))
+
+    def primitive(at, head):
+        match head:
+            case 0 | 1 | 2:
+                return (None, True, False)[head]
+            case 3 | 4 | 5 | 6:
+                return int.from_bytes(value[at : at + (1 << head - 3)], "little", signed=True)
+            case 7:
+                return struct.unpack_from("<d", value, at)[0]
+            case 8 | 9:
+                return number(at + 1, 4 << head - 8) / 10 ** value[at]
+            case 11:
+                return str(datetime.date(1970, 1, 1) + datetime.timedelta(number(at, 4)))
+            case 13:
+                return str(datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=number(at, 8)))
+            case 16:
+                return value[at + 4 : at + 4 + number(at, 4)].decode()
+        raise AssertionError(head)
+
+    return read(0)

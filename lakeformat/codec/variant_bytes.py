@@ -1,0 +1,206 @@
+"""The bytes of variants, whole columns at a time: names, objects and arrays taken apart and put together (VariantEncoding.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.errors import CorruptFile
+
+PRIMITIVE, SHORT_TEXT, OBJECT, ARRAY = range(4)  # The lowest two bits of a value.
+NULL = b"\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Blobs:
+    """Binaries as numpy sees them: `data`, and where each starts and ends in it."""
+
+    data: np.ndarray  # uint8
+    starts: np.ndarray
+    ends: np.ndarray
+
+    def gather(self) -> pa.Array:
+        """As an Arrow column of their own."""
+        sizes = self.ends - self.starts
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        places = np.repeat(self.starts - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return binary(offsets, self.data[places])
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The fields of objects or the elements of arrays, one after the other: whose they are, their ids, their bytes."""
+
+    owners: np.ndarray
+    ids: np.ndarray  # Of an object's field its name in the metadata, of an array's element its index.
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+def blobs(array: pa.Array) -> Blobs:
+    """An Arrow column of binaries; a null one is empty."""
+    array = array.cast(pa.large_binary())
+    _, offsets, data = array.buffers()
+    if not len(array):
+        return Blobs(np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    return Blobs(np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), bounds[:-1], bounds[1:])
+
+
+def binary(offsets: np.ndarray, data: np.ndarray, valid: np.ndarray | None = None) -> pa.Array:
+    """An Arrow column of binaries, null where not `valid`."""
+    mask = None if valid is None or valid.all() else pa.array(valid).buffers()[1]
+    kept = [mask, pa.py_buffer(np.ascontiguousarray(offsets, np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, kept)
+
+
+def numbers(data: np.ndarray, places: np.ndarray, widths: np.ndarray | int) -> np.ndarray:
+    """Unsigned little-endian numbers of up to four bytes. Raises `CorruptFile` where one is beyond the data."""
+    if len(places) and int((places + widths).max()) > len(data):
+        raise CorruptFile("a variant ends before its values do")
+    found = np.zeros(len(places), np.int64)
+    for byte in range(int(np.max(widths, initial=0))):
+        has = byte < np.asarray(widths)
+        at = data[np.minimum(places + byte, max(0, len(data) - 1))].astype(np.int64) if len(places) else found
+        found |= np.where(has, at << (8 * byte), 0)
+    return found
+
+
+def ragged(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(owner, index within its owner) of so many items of each."""
+    owners = np.repeat(np.arange(len(counts)), counts)
+    firsts = np.cumsum(counts) - counts
+    return owners, np.arange(len(owners)) - firsts[owners]
+
+
+class Names:
+    """The names in the metadata of rows: each distinct metadata is read once."""
+
+    def __init__(self, metadata: pa.Array) -> None:
+        encoded = metadata.dictionary_encode()
+        self.of_row = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        held = blobs(encoded.dictionary)
+        heads = numbers(held.data, held.starts, 1)
+        if (heads & 15 != 1).any():
+            raise CorruptFile(f"variant metadata of version {heads[heads & 15 != 1][0] & 15}; 1 is known")
+        widths = (heads >> 6) + 1
+        self.counts = numbers(held.data, held.starts + 1, widths)
+        owners, within = ragged(self.counts + 1)
+        lists = held.starts + 1 + widths
+        offsets = numbers(held.data, lists[owners] + within * widths[owners], widths[owners])
+        offsets += (lists + (self.counts + 1) * widths)[owners]
+        if (offsets > held.ends[owners]).any():
+            raise CorruptFile("variant metadata ends before its names do")
+        is_last = within == self.counts[owners]
+        flat = Blobs(held.data, offsets[~is_last], np.roll(offsets, -1)[~is_last]).gather().dictionary_encode()
+        self._owners = owners[~is_last]
+        self._firsts = np.cumsum(self.counts) - self.counts
+        self._codes = flat.indices.to_numpy(zero_copy_only=False)
+        self._names = flat.dictionary
+        order = pc.array_sort_indices(self._names) if len(self._names) else pa.array([], pa.uint64())
+        self._ranks = np.empty(len(self._names), np.int64)
+        self._ranks[order.to_numpy()] = np.arange(len(self._names))
+
+    def ranks(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Numbers in the order of the names that `ids` stand for in `rows`."""
+        owners = self.of_row[rows]
+        if (ids >= self.counts[owners]).any():
+            raise CorruptFile("a variant names a field that its metadata does not hold")
+        return self._ranks[self._codes[self._firsts[owners] + ids]]
+
+    def ids(self, name: str) -> np.ndarray:
+        """Of each row the id of `name`, -1 where its metadata does not hold it."""
+        found = np.full(len(self.counts), -1, np.int64)
+        code = self._names.index(pa.scalar(name.encode(), self._names.type)).as_py() if len(self._names) else -1
+        if code >= 0:
+            places = np.flatnonzero(self._codes == code)[::-1]
+            found[self._owners[places]] = places - self._firsts[self._owners[places]]
+        return found[self.of_row]
+
+
+def fields(data: np.ndarray, starts: np.ndarray) -> Parts:
+    """The fields of the objects that start there."""
+    heads = numbers(data, starts, 1) >> 2
+    widths, id_widths, count_widths = (heads & 3) + 1, (heads >> 2 & 3) + 1, np.where(heads >> 4 & 1, 4, 1)
+    counts = numbers(data, starts + 1, count_widths)
+    ids_at = starts + 1 + count_widths
+    owners, within = ragged(counts)
+    ids = numbers(data, ids_at[owners] + within * id_widths[owners], id_widths[owners])
+    offsets, ends = _offsets(data, ids_at + counts * id_widths, counts, widths)
+    # Fields are in the order of their names, their bytes in any: one ends where the next byte of another begins.
+    order = np.lexsort((offsets, owners))
+    until = np.empty_like(offsets)
+    following = np.roll(offsets[order], -1)
+    is_last = np.roll(owners[order], -1) != owners[order]
+    if len(order):
+        is_last[-1] = True
+    until[order] = np.where(is_last, ends[owners[order]], following)
+    return Parts(owners, ids, offsets, until)
+
+
+def elements(data: np.ndarray, starts: np.ndarray) -> Parts:
+    """The elements of the arrays that start there."""
+    heads = numbers(data, starts, 1) >> 2
+    widths, count_widths = (heads & 3) + 1, np.where(heads >> 2 & 1, 4, 1)
+    counts = numbers(data, starts + 1, count_widths)
+    offsets, ends = _offsets(data, starts + 1 + count_widths, counts, widths)
+    owners, within = ragged(counts)
+    until = np.roll(offsets, -1)
+    is_last = within == counts[owners] - 1
+    until[is_last] = ends[owners[is_last]]
+    return Parts(owners, within, offsets, until)
+
+
+def container(counts: np.ndarray, values: pa.Array, ids: np.ndarray | None = None) -> pa.Array:
+    """Objects (of fields with these ids, in the order of their names) or, without ids, arrays of `values`, so many each."""
+    held = blobs(values)
+    bounds = np.concatenate([[0], np.cumsum(held.ends - held.starts)])
+    lasts = np.cumsum(counts)
+    sizes = bounds[lasts] - bounds[lasts - counts]
+    width, is_large = _width(sizes), bool((counts > 255).any())
+    id_width = 0 if ids is None else _width(ids)
+    count_width = 4 if is_large else 1
+    head = ARRAY | (is_large << 2 | width - 1) << 2
+    if ids is not None:
+        head = OBJECT | (is_large << 4 | (id_width - 1) << 2 | width - 1) << 2
+    lengths = 1 + count_width + counts * id_width + (counts + 1) * width + sizes
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    made = np.zeros(offsets[-1], np.uint8)
+    starts = offsets[:-1]
+    made[starts] = head
+    _put(made, starts + 1, counts, count_width)
+    at = starts + 1 + count_width
+    if ids is not None:
+        owners, within = ragged(counts)
+        _put(made, at[owners] + within * id_width, ids, id_width)
+        at = at + counts * id_width
+    owners, within = ragged(counts + 1)
+    relative = bounds[(lasts - counts)[owners] + within] - bounds[lasts - counts][owners]
+    _put(made, at[owners] + within * width, relative, width)
+    at = at + (counts + 1) * width
+    first, last = (held.starts[0], held.ends[-1]) if len(values) else (0, 0)
+    made[np.repeat(at - bounds[lasts - counts], sizes) + np.arange(bounds[-1])] = held.data[first:last]
+    return binary(offsets, made)
+
+
+def _offsets(data: np.ndarray, at: np.ndarray, counts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(where each value starts, where the values of each owner end)."""
+    owners, within = ragged(counts + 1)
+    found = numbers(data, at[owners] + within * widths[owners], widths[owners])
+    found += (at + (counts + 1) * widths)[owners]
+    if len(found) and found.max() > len(data):
+        raise CorruptFile("a variant ends before its values do")
+    is_last = within == counts[owners]
+    return found[~is_last], found[is_last]
+
+
+def _put(made: np.ndarray, places: np.ndarray, values: np.ndarray, width: int) -> None:
+    for byte in range(width):
+        made[places + byte] = values >> (8 * byte) & 255
+
+
+def _width(values: np.ndarray) -> int:
+    return max(1, (int(values.max(initial=0)).bit_length() + 7) // 8)

@@ -1,0 +1,152 @@
+"""Shredded variants -> their values: typed columns encoded and put together again (VariantShredding.md)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import variant_bytes
+from lakeformat.codec.variant_bytes import NULL, OBJECT, Names, Parts
+from lakeformat.errors import CorruptFile, UnsupportedFeature
+
+# Numbers of primitive types.
+_TRUE, _FALSE, _DECIMALS, _BINARY, _TEXT, _UUID = 1, 2, ((9, 8, 4), (18, 9, 8), (38, 10, 16)), 15, 16, 20
+_FIXED = {
+    pa.int8(): 3,
+    pa.int16(): 4,
+    pa.int32(): 5,
+    pa.int64(): 6,
+    pa.float64(): 7,
+    pa.date32(): 11,
+    pa.timestamp("us", "UTC"): 12,
+    pa.timestamp("us"): 13,
+    pa.float32(): 14,
+    pa.time64("us"): 17,
+    pa.timestamp("ns", "UTC"): 18,
+    pa.timestamp("ns"): 19,
+}
+
+
+def values(array: pa.Array) -> pa.Array:
+    """Of a shredded column (a struct with `metadata`, `typed_value` and maybe `value`) the values, null where a row is.
+
+    Raises `CorruptFile` for columns that contradict each other, `UnsupportedFeature` for a type that cannot be shredded.
+    """
+    names = Names(_part(array, "metadata"))
+    found = pc.fill_null(_encoded(array, names, np.arange(len(array))), NULL)
+    return pc.if_else(array.is_valid(), found, pa.scalar(None, pa.binary()))
+
+
+def _encoded(array: pa.Array, names: Names, rows: np.ndarray) -> pa.Array:
+    """The values of a struct of `value` and `typed_value`, null where they are missing. `rows`: the row that each is in."""
+    value = _part(array, "value")
+    if array.type.get_field_index("typed_value") < 0:
+        return value
+    typed = _part(array, "typed_value")
+    if pa.types.is_struct(typed.type):
+        found = _objects(typed, value, names, rows)
+    else:
+        if pc.any(pc.and_(typed.is_valid(), value.is_valid())).as_py():
+            raise CorruptFile("a shredded variant holds both value and typed_value, and is no object")
+        found = _arrays(typed, names, rows) if _is_list(typed.type) else _primitives(typed)
+    return pc.coalesce(found, value)
+
+
+def _part(array: pa.Array, name: str) -> pa.Array:
+    place = array.type.get_field_index(name)
+    if place < 0:
+        return pa.nulls(len(array), pa.binary())
+    found = pc.struct_field(array, [place])
+    if isinstance(found, pa.ExtensionArray):
+        return found.storage
+    return found.cast(pa.binary()) if name != "typed_value" else found
+
+
+def _objects(typed: pa.Array, rest: pa.Array, names: Names, rows: np.ndarray) -> pa.Array:
+    owners, ids, pieces = [], [], []
+    for place, each in enumerate(typed.type):
+        found = _encoded(pc.struct_field(typed, [place]), names, rows)
+        at = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+        of_name = names.ids(each.name)[rows[at]]
+        if (of_name < 0).any():
+            raise CorruptFile(f"a variant's field {each.name!r} is not in its metadata")
+        owners.append(at)
+        ids.append(of_name)
+        pieces.append(found.drop_null())
+    left = np.flatnonzero(pc.and_(typed.is_valid(), rest.is_valid()).to_numpy(zero_copy_only=False))
+    held = variant_bytes.blobs(rest)
+    if (variant_bytes.numbers(held.data, held.starts[left], 1) & 3 != OBJECT).any():
+        raise CorruptFile("a shredded variant holds both value and typed_value, and value is no object")
+    parts: Parts = variant_bytes.fields(held.data, held.starts[left])
+    owners.append(left[parts.owners])
+    ids.append(parts.ids)
+    pieces.append(variant_bytes.Blobs(held.data, parts.starts, parts.ends).gather())
+    owner, id = np.concatenate(owners), np.concatenate(ids)
+    order = np.lexsort((names.ranks(rows[owner], id), owner))
+    counts = np.bincount(owner, minlength=len(typed))
+    found = variant_bytes.container(counts, pa.concat_arrays(pieces).take(pa.array(order)), id[order])
+    return pc.if_else(typed.is_valid(), found, pa.scalar(None, pa.binary()))
+
+
+def _arrays(typed: pa.Array, names: Names, rows: np.ndarray) -> pa.Array:
+    counts = pc.fill_null(pc.list_value_length(typed), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    found = _encoded(typed.flatten(), names, np.repeat(rows, counts))
+    made = variant_bytes.container(counts, pc.fill_null(found, NULL))
+    return pc.if_else(typed.is_valid(), made, pa.scalar(None, pa.binary()))
+
+
+def _is_list(type: pa.DataType) -> bool:
+    return pa.types.is_list(type) or pa.types.is_large_list(type)
+
+
+def _primitives(array: pa.Array) -> pa.Array:
+    t, type = pa.types, array.type
+    if t.is_boolean(type):
+        heads = pc.if_else(array, pa.scalar(_TRUE << 2, pa.uint8()), pa.scalar(_FALSE << 2, pa.uint8()))
+        return _fixed(array, heads.fill_null(0).to_numpy(zero_copy_only=False).reshape(-1, 1))
+    if t.is_string(type) or t.is_large_string(type):
+        return _sized(array.cast(pa.binary()), is_text=True)
+    if t.is_binary(type) or t.is_large_binary(type):
+        return _sized(array.cast(pa.binary()), is_text=False)
+    if t.is_fixed_size_binary(type) and type.byte_width == 16:
+        return _headed(array, _UUID, _raw(array, 16))
+    if t.is_decimal(type) and type.precision <= 38:
+        number, width = next((number, width) for most, number, width in _DECIMALS if type.precision <= most)
+        unscaled = _raw(array.cast(pa.decimal128(38, type.scale)), 16)[:, :width]
+        scale = np.full((len(array), 1), type.scale, np.uint8)
+        return _headed(array, number, np.concatenate([scale, unscaled], axis=1))
+    if type in _FIXED:
+        return _headed(array, _FIXED[type], _raw(array, type.bit_width // 8))
+    raise UnsupportedFeature(f"a variant shredded as {type} is not read")
+
+
+def _raw(array: pa.Array, width: int) -> np.ndarray:
+    """The bytes of values of one width, a row of a matrix each."""
+    data = array.buffers()[1]
+    if data is None or not len(array):
+        return np.zeros((len(array), width), np.uint8)
+    return np.frombuffer(data, np.uint8)[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width)
+
+
+def _headed(array: pa.Array, number: int, payload: np.ndarray) -> pa.Array:
+    heads = np.full((len(array), 1), number << 2, np.uint8)
+    return _fixed(array, np.concatenate([heads, payload], axis=1))
+
+
+def _fixed(array: pa.Array, rows: np.ndarray) -> pa.Array:
+    offsets = np.arange(len(rows) + 1) * rows.shape[1]
+    return variant_bytes.binary(offsets, rows.ravel(), array.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _sized(array: pa.Array, is_text: bool) -> pa.Array:
+    """Text or bytes behind their length; of a text below 64 bytes it is in the head."""
+    lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False).astype(np.uint32)
+    is_short = (lengths < 64) & is_text
+    heads = np.empty((len(array), 5), np.uint8)
+    heads[:, 0] = np.where(is_short, lengths << 2 | 1, (_TEXT if is_text else _BINARY) << 2)
+    heads[:, 1:] = lengths.astype("<u4").view(np.uint8).reshape(-1, 4)
+    kept = np.ones((len(array), 5), bool)
+    kept[:, 1:] = ~is_short[:, None]
+    offsets = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    return pc.binary_join_element_wise(variant_bytes.binary(offsets, heads[kept]), array, pa.scalar(b"", pa.binary()))
