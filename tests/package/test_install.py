@@ -2,12 +2,10 @@
 
 Interpreters of the other versions that `pyproject.toml` names are tried too, where they are on the path, among pyenv's, or
 named: `make package PYTHONS="/path/to/python3.12 /path/to/python3.13"`. The last lines of the run say which are not there.
-They leave out the extras with Spark, and run the unit tests.
+They leave out the extras with Spark.
 """
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -58,7 +56,6 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 """
 OVER_REST = """
-import os
 import pyarrow as pa
 from lakeformat import Lake
 
@@ -174,21 +171,6 @@ assert not there, there
                 said = subprocess.run(["sh", "-c", command], **both, **{**run, "check": False})
                 assert said.returncode == 0, said.stdout
                 assert matches(expected, said.stdout), f"$ {command}\n{said.stdout}"
-
-
-@pytest.mark.parametrize("version", [each for each in INTERPRETERS if each != THIS])
-def test_the_unit_tests_pass_on_other_interpreters(version, built, tmp_path):
-    """Those that neither start a JVM nor take seconds; `make test` runs them on this interpreter. They import the wheel."""
-    python = environment(tmp_path / "venv", INTERPRETERS[version])
-    install(python, f"{built[0]}[dev]")
-    tree = tmp_path / "tree"
-    shutil.copytree(built[0].with_name("source"), tree)
-    (tree / "lakeformat").rename(tree / "not_imported")
-    few = {**os.environ, "LAKEFORMAT_SEEDS": "1", "LAKEFORMAT_EXAMPLES": "2"}
-    few.pop("PYTHONPATH", None)
-    marks = "not spark and not slow and not dagster"
-    command = [python, "-m", "pytest", "tests/unit", "-m", marks, "--hypothesis-profile", "fast"]
-    subprocess.run(command, cwd=tree, env=few, check=True)
 
 
 def import_seconds(python: str) -> float:

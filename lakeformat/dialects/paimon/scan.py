@@ -940,6 +940,7 @@ def _kinds(found: Files, deletes: Mapping[int, Any]) -> Iterator[tuple[int, str,
 
 def _lineage(found: Files) -> list[tuple[int | None, int]]:
     """Of each file the id of its first row and the snapshot that last changed its rows, as far as its columns do not say."""
+    # `np.array` of a column is the column's own memory, and before numpy 2.5 `.at` writes to it though it is read-only.
     newest = np.asarray(found.entries["_MAX_SEQUENCE_NUMBER"]).copy()
     place = found.beside.places(found.entries)
     np.maximum.at(newest, place[place >= 0], np.asarray(found.beside.entries["_MAX_SEQUENCE_NUMBER"])[place >= 0])
