@@ -27,6 +27,7 @@ from tests.simulation.paimon import PARTITIONS, Live, applied
 from tests.simulation.racing import Report, Told, commit_module
 
 dialect = Iceberg()
+judge = Iceberg()  # Reads what is stored, where a writer's own cache holds what it wrote.
 
 SCHEMA = Schema(
     fields=(Field(0, "id", scalar(Kind.BIGINT)), Field(1, "dt", scalar(Kind.STRING))),
@@ -157,7 +158,7 @@ class IcebergWorld:
         assert isinstance(store, Journal)
         seen = self.seen(store)
         wrong, states, order = replay(store, reports)
-        final = dialect.load(seen, dialect.head(seen).version())
+        final = judge.load(seen, judge.head(seen).version())
         if wrong:
             return wrong
         ids = [
@@ -178,7 +179,7 @@ class IcebergWorld:
                 wrong.append(f"operation refused and applied: {id}")
         if wrong:
             return wrong
-        sweep.sweep(seen, dialect, 1, dry_run=False)
+        sweep.sweep(seen, judge, 1, dry_run=False)
         wrong += [f"after the sweep: {each}" for each in unlike(seen, final, states)]
         live = {path for state in states.values() for path in state}
         data = {store.location(listed.path) for listed in store.list("data")}
@@ -233,7 +234,7 @@ def unlike(store: Store, final: Any, states: dict[int, Live]) -> list[str]:
     wrong = []
     for snapshot_id in metadata.snapshots(final.state):
         try:
-            found = dialect.at(store, snapshot_id).files()
+            found = judge.at(store, snapshot_id).files()
         except NoSuchFile as error:
             wrong.append(f"dangling metadata: snapshot {snapshot_id}: {error}")
             continue

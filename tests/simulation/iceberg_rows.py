@@ -20,6 +20,7 @@ from tests.simulation.paimon import PARTITIONS
 from tests.simulation.racing import Report, Told
 
 dialect = Iceberg()
+judge = Iceberg()  # Reads what is stored, where a writer's own cache holds what it wrote.
 
 
 class RowWorld(IcebergWorld):
@@ -122,7 +123,7 @@ class RowWorld(IcebergWorld):
 
     def violations(self, store: MemoryFiles, reports: Sequence[Report]) -> list[str]:
         assert isinstance(store, Journal)
-        final = dialect.load(store, dialect.head(store).version())
+        final = judge.load(store, judge.head(store).version())
         wrong: list[str] = []
         rows: dict[int, str] = {}  # Row -> its partition.
         landed = []
@@ -135,7 +136,7 @@ class RowWorld(IcebergWorld):
             if isinstance(operation, Overwrite):
                 rows = {row: place for row, place in rows.items() if place != partition}
             rows = {row: place for row, place in rows.items() if row not in gone} | dict.fromkeys(new, partition)
-            at = dialect.at(store, snapshot["snapshot-id"])
+            at = judge.at(store, snapshot["snapshot-id"])
             seen = sorted(row for held in self.visible(store, at).values() for row in held)
             if seen != sorted(rows):
                 wrong.append(f"after {id} ({operation.__class__.__name__}) there are {seen}, not {sorted(rows)}")

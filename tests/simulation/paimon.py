@@ -24,6 +24,7 @@ from tests.row_conditions import value_of as holds
 from tests.simulation.racing import Report, Told, commit_module
 
 dialect = Paimon()
+judge = Paimon()  # Reads what is stored, where a writer's own cache holds what it wrote.
 
 Live = dict[str, tuple[Any, ...]]  # Path -> (partition, rows)
 
@@ -165,11 +166,11 @@ class PaimonWorld:
         if wrong:
             return wrong
         if "expire" in self.asides:
-            expire.expire(store, dialect, self.retention, 0)
+            expire.expire(store, judge, self.retention, 0)
             if store.doomed & {i for i in metadata.snapshot_ids(store) if not is_stray(store, i)}:
                 wrong.append(f"an expiry that was cut short is never finished: {store.doomed}")
         # What nothing names goes, all else stays.
-        sweep.sweep(store, dialect, 1, dry_run=False)
+        sweep.sweep(store, judge, 1, dry_run=False)
         wrong += [f"after the sweep: {each}" for each in unlike(store, states)]
         live = {path for state in states.values() for path in state}
         data = {listed.path for listed in store.list("") if "/bucket-" in listed.path}
@@ -253,8 +254,8 @@ def unlike(store: Journal, states: dict[int, Live]) -> list[str]:
     """How the snapshots and tags that are there differ from the model, and which files they name and nobody has."""
     wrong = []
     ids = [id for id in metadata.snapshot_ids(store) if not is_stray(store, id)]
-    bases = [dialect.at(store, id) for id in ids if id not in store.doomed]
-    bases += [dialect.at_tag(store, name) for name in metadata.tags(store)]
+    bases = [judge.at(store, id) for id in ids if id not in store.doomed]
+    bases += [judge.at_tag(store, name) for name in metadata.tags(store)]
     for base in bases:
         try:
             found = base.files()

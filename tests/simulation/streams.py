@@ -305,7 +305,7 @@ def race(seed: int) -> None:
 
 
 def judge(case: Case, store: Journal, writers: list[Writer], single: dict[str, list[Row]], reader: Reader) -> None:
-    table = Table("t", store, dialect)
+    table = Table("t", store, Paimon())  # Which has nothing in memory of what writers wrote.
     given = {(w.user, n): rows for w in writers for n, rows in w.batches.items()}
     given |= {(id, metadata.BATCH_IDENTIFIER): rows for id, rows in single.items()}
     came: list[Row] = []  # In the order in which they were committed.

@@ -23,6 +23,7 @@ from lakeformat.table import Table, create
 from tests.simulation.failing import AT_ONCE, NthCallFails, Remembered, fail_each_call, faults, holding
 
 dialect = Paimon()
+judge = Paimon()  # Reads what is stored, where a writer's own cache holds what it wrote.
 
 SCHEMA = Schema(
     fields=(
@@ -187,7 +188,7 @@ def _before(which: int) -> dict[str, bytes]:
 
 def state(store: MemoryFiles, remembered: Remembered) -> dict[str, Any]:
     """What users see: rows now, of each earlier snapshot and each tag."""
-    table = Table("t", store, dialect)
+    table = Table("t", store, judge)
     seen: dict[str, Any] = {"now": content(table), "columns": table.schema.names}
     versions: list[tuple[dict[str, Any], str | None]] = [
         ({"snapshot_id": each.id}, f"snapshot/snapshot-{each.id + 1}") for each in table.snapshots()[:-1]
@@ -197,7 +198,7 @@ def state(store: MemoryFiles, remembered: Remembered) -> dict[str, Any]:
         seen[str(version)] = remembered(
             str(version),
             store,
-            lambda files, version=version: content(Table("t", files, dialect), **version),
+            lambda files, version=version: content(Table("t", files, judge), **version),
             following,
         )
     return seen
@@ -210,7 +211,7 @@ def content(table: Table, **version: Any) -> list[tuple[Any, ...]]:
 
 def swept(store: MemoryFiles) -> Counter[str]:
     """How many files there are of each kind, but for hints, once nothing is left that nobody names."""
-    Table("t", store, dialect).remove_orphan_files(older_than=AT_ONCE)
+    Table("t", store, judge).remove_orphan_files(older_than=AT_ONCE)
     paths = [listed.path for listed in store.list("") if not listed.path.endswith(("/EARLIEST", "/LATEST"))]
     return Counter(re.sub(r"[0-9a-f]{8}(-[0-9a-f]+)+", "*", path) for path in paths)
 
@@ -323,7 +324,7 @@ def test_create_table_with_every_call_failing():
             except StoreError:
                 once(lambda store=store: create(Table("t", store, dialect), SCHEMA), AlreadyExists)
             Table("t", store, dialect).append(rows(1))
-            assert content(Table("t", store, dialect)) == [(1, "v", "a")]
+            assert content(Table("t", store, judge)) == [(1, "v", "a")]
             if failing.failed is None:
                 break
         assert n > 1

@@ -111,7 +111,7 @@ def branched() -> dict[str, bytes]:
 
 def swept(store: MemoryFiles) -> Counter[str]:
     """How many data files and delete files there are once nothing is left that nobody names."""
-    Table("t", store, dialect).remove_orphan_files(older_than=AT_ONCE)
+    Table("t", store, Iceberg()).remove_orphan_files(older_than=AT_ONCE)
     return Counter("deletes" if "deletes" in listed.path else "data" for listed in store.list("data"))
 
 

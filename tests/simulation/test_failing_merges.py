@@ -73,7 +73,7 @@ def content(table):
 
 def swept(store):
     """How many files there are of each kind once nothing is left that nobody names."""
-    Table("t", store, dialect).remove_orphan_files(older_than=AT_ONCE)
+    Table("t", store, Iceberg()).remove_orphan_files(older_than=AT_ONCE)
     return Counter(re.sub(r"[0-9a-f]{8}(-[0-9a-f]+)+|\d{6,}", "*", listed.path) for listed in store.list("data"))
 
 
