@@ -66,6 +66,15 @@ def test_files_of_the_same_rows_are_read_in_step_whatever_their_batches():
     assert sweep.missing(table._store, table._view()) == [path]
 
 
+def test_tasks_leave_the_files_they_are_made_of_as_they_were():
+    view = golden("pypaimon")._view()
+    found = view.files()
+    before = found.entries.to_pylist()
+    tasks = view.tasks(found, view.project(["id", "_SEQUENCE_NUMBER"]))
+    assert any(each.lineage for each in tasks)
+    assert found.entries.to_pylist() == before
+
+
 def test_changes_of_columns_are_the_rows_before_and_after():
     table = golden("pypaimon")
     found = table.changes(2, 3, columns=["id", "b"], where="id < 2 OR id = 6").to_arrow().to_pylist()
