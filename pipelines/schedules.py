@@ -76,6 +76,9 @@ def month_end(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipR
     last = (replayed(tick.date()).replace(day=1) - timedelta(days=1)).replace(day=1).isoformat()
     if last not in MONTHLY.get_partition_keys():
         return dg.SkipReason(f"there is no data before {START}")
+    days = context.instance.get_materialized_partitions(dg.AssetKey("flights"))
+    if not any(day[:7] == last[:7] for day in days):
+        return dg.SkipReason(f"no day of {last[:7]} has been materialized")
     return dg.RunRequest(run_key=f"month:{tick:%Y%m}", partition_key=last)
 
 

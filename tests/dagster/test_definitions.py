@@ -124,6 +124,10 @@ def test_there_is_nothing_to_run_before_the_data_begins():
     assert isinstance(schedules.month_end(context), dg.SkipReason)
 
 
-def test_the_month_is_made_when_it_is_over():
-    context = dg.build_schedule_context(scheduled_execution_time=datetime(2026, 3, 1, 5, tzinfo=UTC))
-    assert schedules.month_end(context).partition_key == "2013-02-01"
+def test_the_month_is_made_when_it_is_over_and_has_days():
+    with dg.instance_for_test() as instance:
+        context = dg.build_schedule_context(instance, scheduled_execution_time=datetime(2026, 3, 1, 5, tzinfo=UTC))
+        for day in ("2013-01-31", "2013-02-07"):
+            assert isinstance(schedules.month_end(context), dg.SkipReason)
+            instance.report_runless_asset_event(dg.AssetMaterialization("flights", partition=day))
+        assert schedules.month_end(context).partition_key == "2013-02-01"
