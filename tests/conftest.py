@@ -137,12 +137,7 @@ def spark(pytestconfig):
     from pyspark.sql import SparkSession
 
     if remote := os.environ.get("SPARK_TEST_REMOTE"):  # Over Spark Connect: a process holds one kind of session.
-        session = (
-            SparkSession.builder.remote(remote)
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.python.daemon.module", "tests.spark_daemon")
-            .getOrCreate()
-        )
+        session = SparkSession.builder.remote(remote).config("spark.sql.shuffle.partitions", "2").getOrCreate()
         yield session
         session.stop()
         return

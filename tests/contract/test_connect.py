@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
 IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) > 1000  # `make test-long`.
 CHOSEN = {
     "test_marked.py": "changes_lead and lookup or streams_of" + " or one_after_the_other and partitions" * IS_LONG,
@@ -25,9 +26,15 @@ def test_spark_connect_does_the_same():
     files = [str(HERE / name) for name in CHOSEN]
     chosen = " or ".join(f"({Path(name).stem} and ({words}))" for name, words in CHOSEN.items())
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
-    environment = {**os.environ, "SPARK_TEST_REMOTE": "local[2]", "SPARK_TESTING": "1"}  # Any free port.
+    environment = {
+        **os.environ,
+        "SPARK_TEST_REMOTE": "local[2]",
+        "SPARK_TESTING": "1",  # Any free port.
+        "PYSPARK_SUBMIT_ARGS": "--conf spark.python.daemon.module=tests.spark_daemon pyspark-shell",
+        "PYTHONPATH": str(ROOT),  # The server's workers start in folders of its own.
+    }
     run = subprocess.run(
         [*command, "-m", "spark", "-k", f"spark and ({chosen})"],
-        cwd=HERE.parent.parent, env=environment, capture_output=True, text=True, timeout=1200, check=False,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-2000:]

@@ -27,7 +27,7 @@ DOCUMENTED = Documented.of(
     deletion-vectors.enabled deletion-vectors.merge-on-read dynamic-bucket.max-buckets dynamic-bucket.target-row-num
     fallback-branch fields.*.aggregate-function fields.*.count-limit fields.*.distinct fields.*.ignore-retract
     fields.*.list-agg-delimiter fields.*.nested-key fields.*.nested-key-null-strategy fields.*.nested-sequence-field
-    fields.*.sequence-group fields.*.stats-mode fields.*.ts-field fields.default-aggregate-function file.block-size file.compression
+    fields.*.sequence-group fields.*.stats-mode fields.*.ts-field fields.default-aggregate-function file-index.bloom-filter.columns file-index.read.enabled file.block-size file.compression
     file.compression.zstd-level file.format first-row.ignore-delete force-lookup full-compaction.delta-commits ignore-delete
     ignore-update-before index-file-in-data-file-dir lakeformat.accepted-options lookup-wait manifest.compression manifest.format
     manifest.full-compaction-threshold-size manifest.merge-min-count manifest.target-file-size merge-engine
@@ -37,7 +37,7 @@ DOCUMENTED = Documented.of(
     orc.stripe.size overwrite-upgrade parquet.block.size parquet.dictionary.page.size parquet.enable.dictionary
     parquet.page.size partial-update.ignore-delete partial-update.remove-record-on-delete
     partial-update.remove-record-on-sequence-group partition partition.default-name partition.expiration-max-num
-    partition.expiration-strategy partition.expiration-time partition.legacy-name partition.timestamp-formatter
+    partition.expiration-strategy partition.expiration-time partition.legacy-name partition.mark-done-action partition.timestamp-formatter
     partition.timestamp-pattern primary-key query-auth.enabled record-level.expire-time record-level.time-field row-tracking.enabled rowkind.field
     scan.fallback-branch sequence.field sequence.field.sort-order sequence.snapshot-ordering snapshot.clean-empty-directories
     snapshot.expire.limit snapshot.num-retained.max snapshot.num-retained.min snapshot.time-retained source.split.open-file-cost
@@ -65,9 +65,9 @@ DOCUMENTED = Documented.of(
     disable-explicit-type-casting dlf.* dynamic-bucket.assigner-parallelism dynamic-bucket.initial-buckets
     dynamic-partition-overwrite end-input.check-partition-expire end-input.watermark fields.*.default-value
     file-index.bitmap.*.index-block-size file-index.bitmap.*.version file-index.bitmap.columns file-index.bloom-filter.*.fpp
-    file-index.bloom-filter.*.items file-index.bloom-filter.columns file-index.bsi.columns file-index.in-manifest-threshold
+    file-index.bloom-filter.*.items file-index.bsi.columns file-index.in-manifest-threshold
     file-index.ngram-bloom-filter.columns file-index.range-bitmap.*.chunk-size file-index.range-bitmap.columns
-    file-index.read.enabled file-index.token-bloom-filter.columns file-operation.thread-num file-reader-async-threshold
+    file-index.token-bloom-filter.columns file-operation.thread-num file-reader-async-threshold
     file.compression.per.level file.format.per.level file.suffix.include.compression filesystem.job-level-settings.enabled
     flink.* format-table.commit-hive-sync-url format-table.file.compression format-table.implementation
     format-table.partition-path-only-value format-table.repair.collect-statistics format-table.statistics.parallelism
@@ -93,7 +93,7 @@ DOCUMENTED = Documented.of(
     metadata.stats-keep-first-n-columns metadata.stats-mode.per.level metastore.partitioned-table metastore.tag-to-partition
     metastore.tag-to-partition.preview mosaic.* need-lookup object-location orc.* page-size parquet.*
     partition.end-input-to-done partition.expiration-batch-size partition.expiration-check-interval partition.idle-time-to-done
-    partition.idle-time-to-report-statistic partition.mark-done-action partition.mark-done-action.custom.class
+    partition.idle-time-to-report-statistic partition.mark-done-action.custom.class
     partition.mark-done-action.http.params partition.mark-done-action.http.url partition.mark-done-action.mode
     partition.mark-done.recover-from-state partition.sink-strategy partition.time-interval partition.timestamp-format.strict
     path pk-clustering-override postpone.batch-write-fixed-bucket postpone.batch-write-fixed-bucket.max-parallelism
