@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -294,12 +294,38 @@ class Lake:
         if self._catalog is not None:
             self._catalog.create_namespace(name)
 
-    def drop_namespace(self, name: str) -> None:
-        """Remove a namespace without tables. Raises `InvalidInput` where it has some."""
+    @property
+    def keeps_properties(self) -> bool:
+        """Whether namespaces have properties: those of a catalog do, folders do not."""
+        return self._catalog is not None
+
+    def namespace_properties(self, name: str) -> dict[str, str]:
+        """What the catalog keeps of a namespace; nothing of a folder. Raises `NotFound`."""
         _require_name(f"{name}.table")
-        if name in self.namespaces() and (there := self.tables(name)):
-            raise InvalidInput(f"namespace {name!r} holds {', '.join(there[:5])}; drop its tables first")
+        if name not in (known := self.namespaces()):
+            raise NotFound(f"no namespace {name!r} in {self.uri}; there are: {', '.join(known) or 'none'}")
+        return {} if self._catalog is None else self._catalog.namespace_properties(name)
+
+    def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str] = ()) -> None:
+        """Set properties of a namespace, and remove others. With `location`, its new Iceberg tables lie below that folder, where the
+        catalog does not choose itself. Raises `NotFound`, and `UnsupportedFeature` without a catalog: folders keep no properties."""
+        _require_name(f"{name}.table")
+        if self._catalog is None:
+            raise UnsupportedFeature(
+                f"namespace {name}: this warehouse keeps no properties of namespaces; one with a catalog does: Lake(..., catalog='sql')"
+            )
+        self.namespace_properties(name)
+        self._catalog.create_namespace(name)  # A folder of Paimon tables may not be known to it yet.
+        self._catalog.alter_namespace(name, properties, remove)
+
+    def drop_namespace(self, name: str) -> None:
+        """Remove a namespace without tables and views, also from the catalog. Raises `InvalidInput` where it has some."""
+        _require_name(f"{name}.table")
+        if name in self.namespaces() and (there := [*self.tables(name), *self.views.names(name)]):
+            raise InvalidInput(f"namespace {name!r} holds {', '.join(there[:5])}; drop them first")
         self._store.remove_empty_folders([f"{name}{_DATABASE}"])
+        if self._catalog is not None:
+            self._catalog.drop_namespace(name)
 
     def register_table(self, name: str, metadata_location: str) -> Table:
         """Give an Iceberg table that is there already a name in the catalog, by its newest metadata file, which is read first.
@@ -531,9 +557,11 @@ class Lake:
     def _new_root(self, name: str) -> str:
         """Where a new table of the catalog lies: a folder that no other table has, also none that was renamed."""
         namespace, _, table = name.rpartition(".")
-        folder = f"{namespace}{_DATABASE}/{table}"
-        is_used = self._store.names(f"{folder}/metadata") or self._store.folders(folder)
-        return f"{self._store.root}/{folder}{f'-{uuid.uuid4()}' if is_used else ''}"
+        below = self._catalog.location_of(namespace) if self._catalog is not None else None
+        store = self._store if below is None else open_store(below, self._options)
+        folder = f"{namespace}{_DATABASE}/{table}" if below is None else table
+        is_used = store.names(f"{folder}/metadata") or store.folders(folder)
+        return f"{store.root}/{folder}{f'-{uuid.uuid4()}' if is_used else ''}"
 
     def _table_store(self, name: str) -> Store:
         return open_store(f"{self._store.root}/{_folder(name)}", self._options)

@@ -18,6 +18,7 @@ from lakeformat.model import evolution
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Stamp
 from lakeformat.storage.files import open_store
+from lakeformat.storage.paths import relative
 
 DIALECT = "spark"
 QUERY_COLUMNS = (
@@ -111,6 +112,8 @@ class Views:
             store = open_store(place.rpartition("/")[0], self.options)
             files = [file for file in store.names("") if file.endswith(".metadata.json")]
             store.delete([file for file in files if _uuid_of(store.read(file), file) == document.get("view-uuid")])
+            if folder := relative(self.root, place.rpartition("/")[0]):
+                open_store(self.root, self.options).remove_empty_folders([folder])
 
     def _document(self, name: str) -> tuple[str, dict[str, Any]] | None:
         place = self.catalog.find_view(name) if isinstance(self.catalog, ViewCatalog) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -46,6 +46,23 @@ class Catalog(Protocol):
 
     def create_namespace(self, name: str) -> None:
         """Make a namespace if it is not there."""
+        ...
+
+    def namespace_properties(self, name: str) -> dict[str, str]:
+        """None of a namespace that the catalog does not know."""
+        ...
+
+    def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str]) -> None:
+        """Set properties of a namespace that is there, and remove others."""
+        ...
+
+    def drop_namespace(self, name: str) -> None:
+        """Forget a namespace without tables and views; one that is not there stays so. Raises `InvalidInput` where the catalog
+        finds some."""
+        ...
+
+    def location_of(self, namespace: str) -> str | None:
+        """The folder below which new tables of the namespace lie; None: the warehouse's, or the catalog chooses itself."""
         ...
 
     def register(self, name: str, metadata_location: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -94,6 +94,32 @@ class RestCatalog:
         response = self.ask("POST", "namespaces", {"namespace": name.split("."), "properties": {}})
         if not response.is_good and response.status != 409:
             raise self.refused(response, f"namespace {name}")
+
+    def namespace_properties(self, name: str) -> dict[str, str]:
+        response = self.ask("GET", f"namespaces/{_levels(name)}")
+        if response.status == 404:
+            return {}
+        if not response.is_good:
+            raise self.refused(response, f"namespace {name}")
+        with _specified(f"{self.uri}: {name}"):
+            given = response.body.get("properties") or {}
+            return {_text(key): _text(value) for key, value in given.items()}
+
+    def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str]) -> None:
+        body = {"updates": dict(properties), "removals": sorted(remove)}
+        response = self.ask("POST", f"namespaces/{_levels(name)}/properties", body)
+        if not response.is_good:
+            raise self.refused(response, f"namespace {name}")
+
+    def drop_namespace(self, name: str) -> None:
+        response = self.ask("DELETE", f"namespaces/{_levels(name)}")
+        if response.status == 409:
+            raise InvalidInput(f"namespace {name!r} is not empty, says {self.uri}: {response.message}")
+        if not response.is_good and response.status != 404:
+            raise self.refused(response, f"namespace {name}")
+
+    def location_of(self, namespace: str) -> str | None:
+        return None
 
     def register(self, name: str, metadata_location: str) -> None:
         namespace, _, table = name.rpartition(".")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -108,6 +108,32 @@ class SqlCatalog:
                     connection.execute(sa.insert(_NAMESPACES).values(**line))
             except AlreadyExists:
                 return  # Somebody else made it.
+
+    def namespace_properties(self, name: str) -> dict[str, str]:
+        with _connected(self.uri) as (connection, _):
+            columns = (_NAMESPACES.c.property_key, _NAMESPACES.c.property_value)
+            lines = connection.execute(sa.select(*columns).where(*self._lines_of(name))).all()
+        return {key: value for key, value in lines if key != "exists"}
+
+    def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str]) -> None:
+        given = {"exists": "true", **properties}  # A namespace is there by its lines.
+        own = self._lines_of(name)
+        with _connected(self.uri) as (connection, _):
+            connection.execute(sa.delete(_NAMESPACES).where(*own, _NAMESPACES.c.property_key.in_([*given, *remove])))
+            line = {"catalog_name": self.name, "namespace": name}
+            connection.execute(
+                sa.insert(_NAMESPACES), [{**line, "property_key": k, "property_value": v} for k, v in given.items()]
+            )
+
+    def drop_namespace(self, name: str) -> None:
+        with _connected(self.uri) as (connection, _):
+            connection.execute(sa.delete(_NAMESPACES).where(*self._lines_of(name)))
+
+    def location_of(self, namespace: str) -> str | None:
+        return self.namespace_properties(namespace).get("location")
+
+    def _lines_of(self, namespace: str) -> tuple[Any, ...]:
+        return _NAMESPACES.c.catalog_name == self.name, _NAMESPACES.c.namespace == namespace
 
     def register(self, name: str, metadata_location: str) -> None:
         if not self.place(name).swap(None, metadata_location):

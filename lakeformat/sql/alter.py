@@ -13,7 +13,7 @@ from lakeformat.alter import Alteration
 from lakeformat.errors import AlreadyExists, NotFound
 from lakeformat.model.partition import parse_field
 from lakeformat.model.predicate import resolve
-from lakeformat.sql import create, declare, insert, names, views
+from lakeformat.sql import create, databases, declare, insert, names, views
 from lakeformat.sql.result import Result, metrics, nothing
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor
@@ -26,8 +26,10 @@ def alter(context: Context, cursor: Cursor) -> Result:
     cursor.expect("ALTER")
     if cursor.peek("VIEW"):
         return views.alter(context, cursor)
+    if databases.are_next(cursor):
+        return databases.alter(context, cursor)
     if not cursor.take("TABLE"):
-        cursor.refuse(f"ALTER {cursor.word()}; known are ALTER TABLE and ALTER VIEW")
+        cursor.refuse(f"ALTER {cursor.word()}; known are ALTER TABLE, ALTER VIEW and ALTER DATABASE")
     if_exists = cursor.take("IF EXISTS")
     at = cursor.offset
     path = cursor.path()

@@ -1,4 +1,4 @@
-"""CREATE and DROP of tables and databases, REPLACE, RENAME."""
+"""CREATE and DROP of tables, REPLACE, RENAME."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow as pa
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.codec.spark_sql import quoted
 from lakeformat.engines.choose import fields_from_spark
-from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.errors import AlreadyExists, NotFound
 from lakeformat.model.partition import PartitionField, Partitioning, TransformKind, parse_field
 from lakeformat.model.schema import Field, Schema
-from lakeformat.sql import declare, names, query, views
+from lakeformat.sql import databases, declare, names, query, views
 from lakeformat.sql.result import Result, metrics, nothing
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
@@ -47,8 +47,8 @@ def create(context: Context, cursor: Cursor) -> Result:
         is_replace = cursor.take("OR REPLACE")
     if cursor.take("CATALOG"):
         return _catalog(context, cursor, start)
-    if cursor.take("DATABASE") or cursor.take("NAMESPACE") or cursor.take("SCHEMA"):
-        return _database(context, cursor)
+    if databases.are_next(cursor):
+        return databases.create(context, cursor)
     if any(cursor.peek(each) for each in ("VIEW", "TEMP", "TEMPORARY", "GLOBAL")):
         return views.create(context, cursor, is_replace)
     cursor.take("EXTERNAL")
@@ -86,8 +86,8 @@ def create(context: Context, cursor: Cursor) -> Result:
 
 def drop(context: Context, cursor: Cursor) -> Result:
     cursor.expect("DROP")
-    if cursor.take("DATABASE") or cursor.take("NAMESPACE") or cursor.take("SCHEMA"):
-        return _drop_database(context, cursor)
+    if databases.are_next(cursor):
+        return databases.drop(context, cursor)
     if cursor.peek("VIEW"):
         return views.drop(context, cursor)
     if not cursor.take("TABLE"):
@@ -265,54 +265,4 @@ def _catalog(context: Context, cursor: Cursor, start: int) -> Result:
             f"CREATE CATALOG {name}: this Lake is the warehouse {context.lake.uri}; open another as Lake(...)", start
         )
     context.session.catalogs.add(name)
-    return nothing()
-
-
-def _database(context: Context, cursor: Cursor) -> Result:
-    if_not_exists = cursor.take("IF NOT EXISTS")
-    at = cursor.offset
-    name = ".".join(cursor.path())
-    while not cursor.done:
-        if cursor.take("COMMENT"):
-            cursor.string()
-        else:
-            cursor.refuse(f"{cursor.word()} in CREATE DATABASE; a database is a folder of the warehouse")
-    if name in context.session.databases or name in _namespaces(context):
-        if if_not_exists:
-            return nothing()
-        raise AlreadyExists(f"SQL at {context.script.place(at)}: there is a database {name!r} already")
-    context.lake.create_namespace(name)
-    context.session.databases.add(name)
-    return nothing()
-
-
-def _namespaces(context: Context) -> list[str]:
-    try:
-        return context.lake.namespaces()
-    except NotFound:  # A new warehouse, whose folder comes with its first table.
-        return []
-
-
-def _drop_database(context: Context, cursor: Cursor) -> Result:
-    if_exists = cursor.take("IF EXISTS")
-    at = cursor.offset
-    name = ".".join(cursor.path())
-    cascade = cursor.take("CASCADE")
-    if not cascade:
-        cursor.take("RESTRICT")
-    cursor.close()
-    if name not in context.databases:
-        if if_exists:
-            return nothing()
-        known = ", ".join(context.databases) or "none"
-        raise NotFound(f"SQL at {context.script.place(at)}: no database {name!r}; there are: {known}")
-    there = context.lake.tables(name) if name in context.lake.namespaces() else []
-    if there and not cascade:
-        raise InvalidInput(
-            f"SQL at {context.script.place(at)}: database {name!r} holds {', '.join(there[:5])}; say CASCADE to drop them too"
-        )
-    for each in there:
-        context.lake.drop_table(each)
-    context.lake.drop_namespace(name)
-    context.session.databases.discard(name)
     return nothing()

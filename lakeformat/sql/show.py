@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakeformat.codec.spark_sql import quoted, spark_type
 from lakeformat.errors import NotFound
 from lakeformat.model.schema import Field, ListOf, MapOf, Row, Type
-from lakeformat.sql import insert, names, views
+from lakeformat.sql import databases, insert, names, views
 from lakeformat.sql.create import transform_text
 from lakeformat.sql.result import Result, listing
 from lakeformat.sql.session import Context
@@ -24,14 +24,10 @@ _TEXT = pa.string()
 def describe(context: Context, cursor: Cursor) -> Result:
     if not cursor.take("DESCRIBE"):
         cursor.expect("DESC")
-    if (
-        cursor.peek("DATABASE")
-        or cursor.peek("NAMESPACE")
-        or cursor.peek("SCHEMA")
-        or cursor.peek("FUNCTION")
-        or cursor.peek("QUERY")
-    ):
-        cursor.refuse(f"DESCRIBE {cursor.word()}; known is DESCRIBE [EXTENDED] of a table")
+    if databases.are_next(cursor):
+        return databases.describe(context, cursor)
+    if cursor.peek("FUNCTION") or cursor.peek("QUERY"):
+        cursor.refuse(f"DESCRIBE {cursor.word()}; known is DESCRIBE [EXTENDED] of a table or a database")
     cursor.take("TABLE")
     extended = cursor.take("EXTENDED") or cursor.take("FORMATTED")
     found = _table_or_view(context, cursor)

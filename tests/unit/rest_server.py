@@ -63,6 +63,7 @@ class RestServer(Serving):
     ) -> None:
         self.pointer, self.read, self.write, self.options = metadata_location, read, write, options
         self.short, self.uses, self.compresses = short, uses, False
+        self.properties: dict[str, Any] = {}  # Of the namespace `a`.
         self.names = ["t"]  # Of the tables in `a`; "alias" is `a.t` under another name.
         self.endpoint: str | None = "/v1/namespaces/a/tables/t/credentials"
         # None: no answer; bytes: all that is sent, its status line and headers included.
@@ -122,6 +123,17 @@ class RestServer(Serving):
                 return 200, {"defaults": {}, "overrides": {}}
             case "GET", "namespaces":
                 return 200, {"namespaces": [] if "parent=" in query else [["a"]]}
+            case "GET", "namespaces/a":
+                return 200, {"namespace": ["a"], "properties": self.properties}
+            case "POST", "namespaces/a/properties":
+                changes = json.loads(body)
+                self.properties = {k: v for k, v in self.properties.items() if k not in changes["removals"]}
+                self.properties |= changes["updates"]
+                return 200, {"updated": sorted(changes["updates"]), "removed": changes["removals"], "missing": []}
+            case "POST", "namespaces":
+                return 409, {"error": {"message": "there is a namespace a"}}
+            case "DELETE", "namespaces/a":
+                return (409, {"error": {"message": "it has tables"}}) if self.names else (204, {})
             case "GET", "namespaces/a/tables":
                 return 200, {"identifiers": [{"namespace": ["a"], "name": name} for name in self.names]}
             case "DELETE", "namespaces/a/tables/t" if "t" in self.names:

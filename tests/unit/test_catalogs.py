@@ -126,6 +126,37 @@ def test_namespaces_lie_inside_others(lake):
         lake.create_table("a.b.d", SCHEMA)
 
 
+def test_namespaces_have_properties_and_a_place_and_go(lake, tmp_path):
+    lake.create_namespace("a")
+    lake.create_table("b.paimon", SCHEMA)  # A folder, which the catalog does not know.
+    assert lake.namespace_properties("a") == lake.namespace_properties("b") == {}
+    place = f"file://{tmp_path}/elsewhere"
+    for name in ("a", "b"):
+        lake.alter_namespace(name, {"owner": "me", "k": "1"})
+        lake.alter_namespace(name, {"k": "2", "location": place}, ["owner", "never"])
+        assert lake.namespace_properties(name) == {"k": "2", "location": place}
+    made = lake.create_table("a.t", SCHEMA, format="iceberg")
+    made.append(rows(1))
+    assert (made.uri, content(lake.table("a.t"))) == (f"{place}/t", [1])
+    assert lake.create_table("b.t", SCHEMA, format="iceberg").uri.startswith(f"{place}/t-")  # Not that of another one.
+    with pytest.raises(InvalidInput, match=r"holds a\.t"):
+        lake.drop_namespace("a")
+    lake.drop_table("a.t", purge=True)
+    lake.sql("CREATE VIEW a.v AS SELECT 1 AS x")
+    with pytest.raises(InvalidInput, match=r"holds a\.v"):
+        lake.drop_namespace("a")
+    lake.views.drop("a.v")
+    lake.drop_namespace("a")
+    lake.drop_namespace("a")
+    assert lake.namespaces() == ["b"]
+    with pytest.raises(NotFound, match="'a'"):
+        lake.namespace_properties("a")
+    with pytest.raises(NotFound, match="'a'"):
+        lake.alter_namespace("a", {"k": "1"})
+    with pytest.raises(UnsupportedFeature, match="keeps no properties"):
+        Lake(tmp_path / "folders").alter_namespace("a", {"k": "1"})
+
+
 def test_a_table_that_is_there_is_registered_and_goes_on(lake, tmp_path):
     table = Lake(tmp_path / "elsewhere").create_table("x.y", SCHEMA, format="iceberg")
     table.append(rows(1))

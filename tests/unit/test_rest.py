@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeformat import StoreError
+from lakeformat import InvalidInput, Lake, StoreError
 from lakeformat.catalogs.rest import RestCatalog
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.errors import CommitError, StoreRefused
@@ -194,3 +194,31 @@ def test_credentials_that_never_end(place):
     server.fault = lambda answer: (200, {"metadata": {"location": "s3://b/t"}, "config": config})
     lease = catalog.find("a.t", {}).lease
     assert Renewing(lease)()["expires_at"] is None
+
+
+def test_a_namespace_has_properties_and_goes(place, tmp_path):
+    server, table, _ = place
+    lake = Lake(tmp_path, catalog=server.address, catalog_options={"credential": "client:secret"})
+    lake.alter_namespace("a", {"owner": "me", "k": "1"})
+    lake.alter_namespace("a", {"k": "2"}, ["owner"])
+    assert lake.namespace_properties("a") == server.properties == {"k": "2"}
+    with pytest.raises(InvalidInput, match=r"holds a\.t"):
+        lake.drop_namespace("a")
+    server.properties = {"k": 2}
+    with pytest.raises(StoreError, match="as Iceberg's REST specification"):
+        lake.namespace_properties("a")
+    catalog = table()._store.place.catalog
+    with pytest.raises(InvalidInput, match="it has tables"):
+        catalog.drop_namespace("a")
+    server.names = []
+    catalog.drop_namespace("a")
+    catalog.drop_namespace("gone")
+    assert catalog.namespace_properties("gone") == {}
+    server.fault = lambda answer: (403, {"error": {"message": "not yours"}})
+    for ask in (
+        lambda: catalog.namespace_properties("a"),
+        lambda: catalog.alter_namespace("a", {}, ()),
+        lambda: catalog.drop_namespace("a"),
+    ):
+        with pytest.raises(StoreError, match="not yours"):
+            ask()

@@ -1,0 +1,140 @@
+"""CREATE, ALTER, DROP and DESCRIBE of databases."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.sql import declare
+from lakeformat.sql.result import Result, listing, nothing
+from lakeformat.sql.session import Context
+from lakeformat.sql.text import Cursor
+
+_COMMENT, _LOCATION = "comment", "location"  # The properties that have words of their own.
+
+
+def are_next(cursor: Cursor) -> bool:
+    """Take DATABASE, or another word for it."""
+    return cursor.take("DATABASE") or cursor.take("NAMESPACE") or cursor.take("SCHEMA")
+
+
+def create(context: Context, cursor: Cursor) -> Result:
+    """`[IF NOT EXISTS] name [COMMENT] [LOCATION] [WITH DBPROPERTIES]`, behind CREATE DATABASE."""
+    if_not_exists = cursor.take("IF NOT EXISTS")
+    at = cursor.offset
+    name = ".".join(cursor.path())
+    start, given = cursor.offset, {}
+    while not cursor.done:
+        if cursor.take("COMMENT"):
+            given[_COMMENT] = cursor.string()
+        elif cursor.take("LOCATION"):
+            given[_LOCATION] = cursor.string()
+        elif cursor.take("WITH"):
+            given |= _properties(cursor)
+        else:
+            cursor.fail("expected COMMENT, LOCATION or WITH DBPROPERTIES")
+    if given and not context.lake.keeps_properties:
+        cursor.refuse(f"{', '.join(given)} of a database: {_NOT_KEPT}", start)
+    if name in context.session.databases or name in _namespaces(context):
+        if if_not_exists:
+            return nothing()
+        raise AlreadyExists(f"SQL at {context.script.place(at)}: there is a database {name!r} already")
+    context.lake.create_namespace(name)
+    if given:
+        context.lake.alter_namespace(name, given)
+    context.session.databases.add(name)
+    return nothing()
+
+
+def alter(context: Context, cursor: Cursor) -> Result:
+    """`name SET | UNSET DBPROPERTIES`, `SET LOCATION`, behind ALTER DATABASE."""
+    at = cursor.offset
+    name = ".".join(cursor.path())
+    start, word = cursor.offset, cursor.word()
+    given: dict[str, str] = {}
+    going: list[str] = []
+    if cursor.take("SET LOCATION"):
+        given[_LOCATION] = cursor.string()
+    elif cursor.take("SET"):
+        given = _properties(cursor)
+    elif cursor.take("UNSET"):
+        cursor.take("DBPROPERTIES") or cursor.expect("PROPERTIES")
+        going = cursor.listed(lambda: declare.key(cursor))
+    else:
+        cursor.refuse(f"ALTER DATABASE ... {word}; known are SET and UNSET DBPROPERTIES, and SET LOCATION", start)
+    cursor.close()
+    if not context.lake.keeps_properties:
+        cursor.refuse(f"ALTER DATABASE: {_NOT_KEPT}", start)
+    _require(context, name, at)
+    context.lake.alter_namespace(name, given, going)
+    return nothing()
+
+
+def drop(context: Context, cursor: Cursor) -> Result:
+    """`[IF EXISTS] name [CASCADE | RESTRICT]`, behind DROP DATABASE."""
+    if_exists = cursor.take("IF EXISTS")
+    at = cursor.offset
+    name = ".".join(cursor.path())
+    cascade = cursor.take("CASCADE")
+    if not cascade:
+        cursor.take("RESTRICT")
+    cursor.close()
+    if if_exists and name not in context.databases:
+        return nothing()
+    _require(context, name, at)
+    is_there = name in _namespaces(context)
+    there = context.lake.tables(name) if is_there else []
+    views = context.lake.views.names(name)
+    if (there or views) and not cascade:
+        raise InvalidInput(
+            f"SQL at {context.script.place(at)}: database {name!r} holds {', '.join([*there, *views][:5])}; say CASCADE to drop them too"
+        )
+    for each in views:
+        context.lake.views.drop(each)
+    for each in there:
+        context.lake.drop_table(each)
+    if is_there:
+        context.lake.drop_namespace(name)
+    context.session.databases.discard(name)
+    return nothing()
+
+
+def describe(context: Context, cursor: Cursor) -> Result:
+    """`[EXTENDED] name`, behind DESCRIBE DATABASE, with Spark's lines."""
+    extended = cursor.take("EXTENDED")
+    at = cursor.offset
+    name = ".".join(cursor.path())
+    cursor.close()
+    _require(context, name, at)
+    found = context.lake.namespace_properties(name) if name in _namespaces(context) else {}
+    rows = [("Namespace Name", name)]
+    rows += [(shown, found[key]) for key, shown in ((_COMMENT, "Comment"), (_LOCATION, "Location")) if key in found]
+    if extended:
+        others = sorted((key, value) for key, value in found.items() if key not in (_COMMENT, _LOCATION))
+        rows.append(("Properties", f"({', '.join(f'({key},{value})' for key, value in others)})" if others else ""))
+    return listing({"info_name": pa.string(), "info_value": pa.string()}, rows)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+_NOT_KEPT = (
+    "this warehouse is a folder and keeps no properties of databases; one with a catalog does, Lake(..., catalog='sql')"
+)
+
+
+def _properties(cursor: Cursor) -> dict[str, str]:
+    cursor.take("DBPROPERTIES") or cursor.expect("PROPERTIES")
+    return declare.properties(cursor)
+
+
+def _require(context: Context, name: str, at: int) -> None:
+    if name not in context.databases:
+        known = ", ".join(context.databases) or "none"
+        raise NotFound(f"SQL at {context.script.place(at)}: no database {name!r}; there are: {known}")
+
+
+def _namespaces(context: Context) -> list[str]:
+    try:
+        return context.lake.namespaces()
+    except NotFound:  # A new warehouse, whose folder comes with its first table.
+        return []
