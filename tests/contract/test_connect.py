@@ -17,13 +17,15 @@ CHOSEN = {
     "test_changelogs.py": "partition_by_partition",
     "test_streaming.py": "appends_to_tables",
     "test_by_name.py": "leave_out_files" + " or stream_of_spark" * IS_LONG,
+    "../sql/test_spark.py": "text_goes or changes_on_spark and paimon"
+    + " or queries_give or changes_on_spark or views_are or attached_tables" * IS_LONG,
 }
 
 
 @pytest.mark.spark
 def test_spark_connect_does_the_same():
     """Tests of other files, in one process, for a process holds one kind of session."""
-    files = [str(HERE / name) for name in CHOSEN]
+    files = [str((HERE / name).resolve()) for name in CHOSEN]
     chosen = " or ".join(f"({Path(name).stem} and ({words}))" for name, words in CHOSEN.items())
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
     environment = {
