@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.judge.engines.protocol import serve
+from lakeformat import Lake
+from tests.judge.engines.protocol import rows, serve
 from tests.judge.ours import Ours
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -32,5 +34,11 @@ def verb(name: str) -> Callable[[dict], Any]:
     return lambda request: ours.ask(**{**request, "verb": name})
 
 
-serve({name: verb(name) for name in ("write", "steps", "read", "describe")})
+def sql(request: dict) -> Any:
+    """The rows of a statement."""
+    return rows(lake(request["warehouse"]).sql(request["text"], spark=session).to_arrow())
+
+
+lake = cache(Lake)
+serve({**{name: verb(name) for name in ("write", "steps", "read", "describe")}, "sql": sql})
 session.stop()
