@@ -7,13 +7,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeformat import arguments
 from lakeformat.changes import KIND_COLUMN, Changes
-from lakeformat.dialects.dialect import AnyView, Format
+from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format
+from lakeformat.engines.row_level import deletes
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.predicate import Expression
+from lakeformat.storage.store import Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class Inspect:
     _view: Callable[[], AnyView]
     _changes: Callable[..., Changes]
     _version: Callable[..., AnyView]
+    _store: Reader
 
     def at(self, snapshot_id: int | None = None, *, as_of: Any = None, tag: str | None = None) -> Inspect:
         """The metadata of a snapshot: its files, manifests, partitions and entries. What is of the whole table (snapshots, tags,
@@ -117,6 +122,22 @@ class Inspect:
     def delete_files(self) -> pa.Table:
         """Live delete files (Iceberg)."""
         return self._table("delete_files")
+
+    def position_deletes(self) -> pa.Table:
+        """A row for each row that a position delete file or a deletion vector names, also one whose data file is gone (Iceberg):
+        `file_path`, `pos`, `partition`, `spec_id`, `delete_file_path`."""
+        view = self._view()
+        if not isinstance(view, DeletesByKey):
+            return self._table("position_deletes")  # Refused.
+        files, shown = view.position_deletes()
+        deletes.load(self._store, files)
+        rows = [deletes.listed(self._store, each) for each in files]
+        counts = [len(each) for each in rows]
+        shown = shown.take(pa.array(np.repeat(np.arange(len(files)), counts), pa.int64()))
+        empty = pa.table({"file_path": pa.array([], pa.string()), "pos": pa.array([], pa.int64())})
+        found = pa.concat_tables([empty, *rows])
+        paths = pc.coalesce(found["file_path"], shown["file_path"])
+        return shown.set_column(0, "file_path", paths).add_column(1, "pos", found["pos"])
 
     def entries(self) -> pa.Table:
         """The entries of the manifests (Iceberg)."""

@@ -18,7 +18,7 @@ from lakeformat import arguments
 from lakeformat.alter import Alteration
 from lakeformat.arguments import Age, Moment
 from lakeformat.changes import KIND_COLUMN, Changes
-from lakeformat.codec import order, sql_text
+from lakeformat.codec import sql_text
 from lakeformat.commit import commit, discard, newest
 from lakeformat.dialects.dialect import (
     AnyView,
@@ -26,7 +26,6 @@ from lakeformat.dialects.dialect import (
     Consumers,
     FallsBack,
     Format,
-    Manifests,
     Mirrored,
     Relocatable,
     Staging,
@@ -37,7 +36,7 @@ from lakeformat.engines.engine import Engine
 from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS
 from lakeformat.errors import AlreadyExists, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.inspect import Inspect
-from lakeformat.maintenance import compact, expire, mirror, relocate, sweep
+from lakeformat.maintenance import compact, drop, expire, mirror, relocate, sweep
 from lakeformat.maintenance.relocate import Relocated
 from lakeformat.model import evolution
 from lakeformat.model import nanoseconds as fine
@@ -56,7 +55,6 @@ from lakeformat.model.operation import (
     Restore,
     RewriteManifests,
 )
-from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, bind, split
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
@@ -125,7 +123,7 @@ class Table:
     @property
     def inspect(self) -> Inspect:
         """The table's metadata, as Arrow tables."""
-        return Inspect(self._format, self._view, self._changes, self._version)
+        return Inspect(self._format, self._view, self._changes, self._version, self._store)
 
     # --- reading ---
 
@@ -540,7 +538,7 @@ class Table:
                 "compact(id=..., partial_progress=True): the snapshots of its parts have ids of their own"
             )
         view = self._view()
-        chosen = self._sortable(view, sort_by)
+        chosen = compact.asked_order(self.name, view, sort_by)
         scope = self._chosen("compact", view, where)
         engine = engine_for(spark=spark)
         request, landed = self._asked(view, id, properties)
@@ -560,7 +558,7 @@ class Table:
     ) -> pa.Table:
         """What `compact` would write anew: one row a unit of work, with `paths`, `row_count` and `size_bytes` of its files."""
         view = self._view()
-        chosen, scope = self._sortable(view, sort_by), self._chosen("compact", view, where)
+        chosen, scope = compact.asked_order(self.name, view, sort_by), self._chosen("compact", view, where)
         tasks = compact.worth_it(view, full, scope, chosen)
         reads = [list(task.read) for task in tasks if task.read]
         columns = {
@@ -579,10 +577,6 @@ class Table:
         that gains nothing. No data file is touched, and no concurrent writer is in the way."""
         view = self._view()
         request, landed = self._asked(view, id, properties)
-        if not isinstance(view, Manifests):
-            raise UnsupportedFeature(
-                f"{self.uri}: the manifests of a {view.format.capitalize()} table are merged by its commits; none are rewritten"
-            )
         if landed or not view.has_many_manifests():
             return landed
         return self._commit(view, RewriteManifests(request=request))
@@ -740,6 +734,27 @@ class Table:
     def missing_files(self) -> list[str]:
         """Data and delete files that the current snapshot names and storage does not have; none in a table that is whole."""
         return sweep.missing(self._store, self._view())
+
+    def remove_missing_files(
+        self, *, id: str | None = None, properties: Mapping[str, str] | None = None
+    ) -> Snapshot | None:
+        """Take the data files that storage does not have out of the table, so that the rest of it can be read: their rows are
+        lost. None in a table that is whole. Raises `UnsupportedFeature` where delete files are missing: roll back then."""
+        view = self._view()
+        request, landed = self._asked(view, id, properties)
+        change = Change(self._reach(view), view, engine_for(), request)
+        operation = None if landed else sweep.without_missing(change)
+        return landed if operation is None else self._commit(view, operation)
+
+    def purge(self) -> None:
+        """Delete all rows, snapshots, tags, branches and consumers of a Paimon table at once, and what they left behind; its schemas
+        stay. Nothing comes back, and whoever reads or writes meanwhile fails. Raises `UnsupportedFeature` for an Iceberg table."""
+        view = self._view()
+        if not isinstance(view, Upkept) or (isinstance(view, Mirrored) and view.mirror() is not None):
+            raise UnsupportedFeature(
+                f"{self.name}: purge is for tables without Iceberg metadata; truncate(), then expire"
+            )
+        drop.purge(self._store, self._format)
 
     def dry_run(self) -> tuple[Table, Rehearsal]:
         """A twin of the table on which verbs happen in memory only, and the record of what they would have written and deleted.
@@ -1121,21 +1136,6 @@ class Table:
         if rest != ALWAYS:
             raise InvalidInput(f"{verb}(where={where!r}): the condition must use partition columns only")
         return scope
-
-    def _sortable(self, view: AnyView, sort_by: Sequence[str] | bool | None) -> tuple[Sort, ...]:
-        schema = view.schema
-        if sort_by is None or sort_by is False:
-            return ()
-        if sort_by is True:
-            view.layout()  # What it refuses of the table's order, it refuses.
-            if not schema.sort_order:
-                raise InvalidInput(f"sort_by=True: {self.name} has no sort order; say which, e.g. ['id']")
-            return schema.sort_order.fields
-        found = order.parse_any(sort_by, schema.fields, "sort_by")
-        if not found:
-            raise InvalidInput(f"sort_by={sort_by!r}: give a list of columns, e.g. ['id']")
-        order.check(found, schema.fields, self.name)
-        return found
 
 
 def create(table: Table, schema: Schema) -> None:

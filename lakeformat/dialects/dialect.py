@@ -233,6 +233,10 @@ class View(Protocol[S]):
         `UnsupportedFeature` where the order of rows is not free."""
         ...
 
+    def has_many_manifests(self) -> bool:
+        """Whether rewriting manifests would make them fewer."""
+        ...
+
     def default_retention(self, now_ms: int) -> Retention: ...
     def expiry(self, retention: Retention, now_ms: int) -> Expiry: ...
     def expired_tags(self, now_ms: int) -> list[str]: ...
@@ -461,6 +465,11 @@ class DeletesByKey(Protocol):
         """How a changelog of rows known by `key` becomes files."""
         ...
 
+    def position_deletes(self) -> tuple[Sequence[DeleteFile], pa.Table]:
+        """The live position delete files and deletion vectors, and a row for each: `file_path` (the one data file that it is of; null
+        where it may name several), `partition`, `spec_id`, `delete_file_path`."""
+        ...
+
     def delete_compaction(self, full: bool, scope: Expression = ..., min_files: int | None = None) -> list[DeleteTask]:
         """Position delete files that are worth writing anew."""
         ...
@@ -468,15 +477,6 @@ class DeletesByKey(Protocol):
     def conversion(self, scope: Expression = ...) -> tuple[list[MarkTask], tuple[DeleteFile, ...], tuple[str, ...]]:
         """(how the rows that equality deletes take are found and marked by their places, the files of those deletes, the data
         files they apply to)."""
-        ...
-
-
-@runtime_checkable
-class Manifests(Protocol):
-    """Manifests that can be written anew."""
-
-    def has_many_manifests(self) -> bool:
-        """Whether rewriting manifests would make them fewer."""
         ...
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from lakeformat.codec import order
 from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format, Upkept
-from lakeformat.errors import CommitLost, Conflict, LakeError, StoreError
+from lakeformat.errors import CommitLost, Conflict, InvalidInput, LakeError, StoreError
 from lakeformat.maintenance.progress import track
 from lakeformat.model.operation import Append, OperationKind, Request, Rewrite, RowDelta
 from lakeformat.model.order import Sort
@@ -86,6 +87,23 @@ def worth_it(
 ) -> list[RewriteTask]:
     """What of the table is written anew."""
     return view.sorting(scope, sort_by) if sort_by else view.compaction(full, scope, _now_ms(), min_files)
+
+
+def asked_order(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) -> tuple[Sort, ...]:
+    """What `sort_by` of `compact` says: columns, or with True the table's own order. Raises `InvalidInput`."""
+    schema = view.schema
+    if sort_by is None or sort_by is False:
+        return ()
+    if sort_by is True:
+        view.layout()  # What it refuses of the table's order, it refuses.
+        if not schema.sort_order:
+            raise InvalidInput(f"sort_by=True: {name} has no sort order; say which, e.g. ['id']")
+        return schema.sort_order.fields
+    found = order.parse_any(sort_by, schema.fields, "sort_by")
+    if not found:
+        raise InvalidInput(f"sort_by={sort_by!r}: give a list of columns, e.g. ['id']")
+    order.check(found, schema.fields, name)
+    return found
 
 
 def _rewritten(change: Change, scope: Expression, tasks: list[RewriteTask]) -> Rewrite:

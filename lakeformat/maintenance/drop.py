@@ -16,6 +16,17 @@ log = logging.getLogger("lakeformat")
 _ROUNDS = 5
 
 
+def purge(store: Store, format: Format) -> None:
+    """Delete all files of the table but what makes it a table, also what others commit meanwhile. Raises as `drop`."""
+    for _ in range(_ROUNDS):
+        found = format.everything(store)
+        if len(found.waves) < 2:
+            return
+        log.info("%s: purged, %d files", store.root, sum(map(len, found.waves[:-1])))
+        remove(store, replace(found, waves=found.waves[:-1]))
+    raise Conflict(f"{store.root}: others write to the table while it is purged; stop them and purge it again")
+
+
 def drop(store: Store, format: Format, forget: Callable[[], None] | None = None) -> None:
     """Delete all files of the table, also what others commit meanwhile. Cut short, it can be asked for again: what makes it a table
     goes last, and just before that `forget` takes the table's name out of its catalog, which may need the newest metadata file until

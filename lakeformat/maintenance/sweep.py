@@ -8,13 +8,15 @@ from itertools import chain
 
 from lakeformat.commit import newest
 from lakeformat.dialects.dialect import AnyView, Format
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.maintenance.expire import remove
+from lakeformat.model.operation import OperationKind, Rewrite
 from lakeformat.model.snapshot import Expiry
 from lakeformat.model.work import ReadTask
 from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.paths import is_absolute, relative
 from lakeformat.storage.store import Listed, Reader, Store
+from lakeformat.verbs.change import Change
 
 log = logging.getLogger("lakeformat")
 
@@ -29,12 +31,38 @@ def missing(store: Reader, view: AnyView) -> list[str]:
     return sorted(path for path in lost if not store.exists(path))
 
 
+def without_missing(change: Change) -> Rewrite | None:
+    """The operation that takes the data files out that storage does not have; None when there are none. Raises
+    `UnsupportedFeature` for delete files: the rows that they delete would come back."""
+    gone = set(missing(change.store, change.view))
+    data = {path for task in change.view.scan() for part in _parts(task) for path in part.paths} & gone
+    if deletes := sorted(gone - data):
+        raise UnsupportedFeature(
+            f"{change.store.root}: {deletes[0]} is missing, which deletes rows: without it they would come back; roll the table back "
+            "to a snapshot that is whole"
+        )
+    if not data:
+        return None
+    return Rewrite(
+        request=change.request,
+        removed=tuple(sorted(data)),
+        added=(),
+        kind=OperationKind.DELETE,
+        read_at=change.view.snapshot_id,
+    )
+
+
 def _paths(task: ReadTask) -> Iterator[str]:
-    yield from task.paths
-    for deletes in task.deletes:
-        yield from (each.path for each in deletes)
+    for part in _parts(task):
+        yield from part.paths
+        yield from (each.path for deletes in part.deletes for each in deletes)
+
+
+def _parts(task: ReadTask) -> Iterator[ReadTask]:
+    """The task, and those of which it consists."""
+    yield task
     for part in (*task.parts, *chain.from_iterable(task.beside)):
-        yield from _paths(part)
+        yield from _parts(part)
 
 
 def sweep(

@@ -434,12 +434,19 @@ def _alter_view_dialect(call: Call) -> Result:
 
 def _missing_files(call: Call) -> Result:
     tables, dry = call.tables(), bool(call.take("dry_run", False))
-    if not dry:
-        raise call.context.script.unsupported(
-            call.offset, f"{call.name} without dry_run => true; roll the table back to a snapshot that is whole"
-        )
     call.close(("parallelism",))
-    return listing({"file": pa.string()}, [(path,) for table in tables for path in table.missing_files()])
+    found = [(table, table.missing_files()) for table in tables]
+    for table, missing in found:
+        if missing and not dry:
+            table.remove_missing_files(**call.context.verb)
+    return listing({"file": pa.string()}, [(path,) for _, missing in found for path in missing])
+
+
+def _purge(call: Call) -> Result:
+    table = call.table()
+    call.close()
+    table.purge()
+    return _ok(result=True)
 
 
 def _clear_consumers(call: Call) -> Result:
@@ -826,6 +833,7 @@ _PAIMON: Mapping[str, Procedure] = {
     "compact_database": Procedure(
         ("including_databases", "including_tables", "excluding_tables", "options"), _compact_database
     ),
+    "purge_files": Procedure(("table",), _purge),
     "mark_partition_done": Procedure(("table", "partitions"), _mark_done),
     "alter_view_dialect": Procedure(("view", "action", "engine", "query"), _alter_view_dialect),
     "clear_consumers": Procedure(("table", "including_consumers", "excluding_consumers"), _clear_consumers),

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import Conflict, InvalidInput, Lake, UnsupportedFeature
@@ -808,3 +809,28 @@ def test_deletes_by_a_part_of_a_row(lake, format):
     assert ids(t) == [1]
     t.compact(full=True)
     assert (ids(t), live_deletes(t)) == ([1], [])
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_the_rows_that_position_deletes_name_are_listed(lake, version):
+    properties = {
+        "write.delete.mode": "merge-on-read",
+        "write.delete.granularity": "partition",
+        "format-version": version,
+    }
+    t = lake.create_table("d.listed", SCHEMA, format="iceberg", partition_by=["dt"], properties=properties)
+    assert t.inspect.position_deletes().num_rows == 0
+    t.append(rows([1, 2, 3], "a"))
+    t.append(rows([4, 5, 6], "a"))
+    t.append(rows([7, 8], "b"))
+    t.delete("id in (1, 3, 5, 8)")
+    found = t.inspect.position_deletes()
+    by_file = {
+        path: pq.read_table(path.removeprefix("file://"))["id"].to_pylist()
+        for path in {*found["file_path"].to_pylist()}
+    }
+    gone = [by_file[row["file_path"]][row["pos"]] for row in found.to_pylist()]
+    assert sorted(gone) == [1, 3, 5, 8]
+    assert {row["partition"] for row in found.to_pylist()} == {"dt=a", "dt=b"}
+    assert {*found["delete_file_path"].to_pylist()} == {*t.inspect.delete_files()["path"].to_pylist()}
+    assert t.inspect.at(t.snapshots()[0].id).position_deletes().num_rows == 0

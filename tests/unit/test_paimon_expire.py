@@ -1412,3 +1412,55 @@ def test_partitions_are_marked_as_done_as_java_does(tmp_path):
         lake.create_table("d.i", schema, format="iceberg", partition_by=["dt"]).mark_partitions_done(
             [{"dt": "2024-01-02"}]
         )
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_a_table_goes_on_without_the_files_that_are_missing(tmp_path, format):
+    lake = Lake(tmp_path)
+    schema = pa.schema([("k", pa.int64()), ("p", pa.int64())])
+    table = lake.create_table(
+        "d.t",
+        schema,
+        format=format,
+        partition_by=["p"],
+        properties={"write.delete.mode": "merge-on-read"} if format == "iceberg" else {},
+    )
+    for k in range(3):
+        table.append({"k": [k, k + 10], "p": [k % 2] * 2})
+    assert table.remove_missing_files() is None
+    (lost,) = [each.path for each in table.stored_files() if "p=1/" in each.path]
+    table._store.delete([lost])
+    again = Lake(tmp_path).table("d.t")
+    assert len(again.missing_files()) == 1
+    made = again.remove_missing_files(id="once")
+    assert (made.kind, made.files_removed, made.rows_removed, made.total_rows) == ("delete", 1, 2, 4)
+    assert sorted(again.scan().to_arrow()["k"].to_pylist()) == [0, 2, 10, 12]
+    assert again.remove_missing_files(id="once").id == made.id
+    assert (again.missing_files(), again.remove_missing_files()) == ([], None)
+    if format == "iceberg":
+        again.delete("k = 10")
+        (deletes,) = {*again.inspect.delete_files()["path"].to_pylist()}
+        again._store.delete([deletes.removeprefix(f"{again._store.root}/")])
+        again = Lake(tmp_path).table("d.t")
+        with pytest.raises(UnsupportedFeature, match="would come back"):
+            again.remove_missing_files()
+
+
+def test_a_purged_table_begins_anew(tmp_path):
+    lake = Lake(tmp_path)
+    table = lake.create_table("d.t", pa.schema([("k", pa.int64())]))
+    table.append({"k": [1]})
+    table.alter().add_column("x", "int").commit()
+    table.create_tag("good")
+    table.create_branch("b", tag="good")
+    (tmp_path / "d.db" / "t" / "somebody.else").write_text("")
+    table.purge()
+    assert [each.path for each in table.stored_files()] == ["schema/schema-0", "schema/schema-1", "somebody.else"]
+    assert (table.scan().count(), table.snapshots(), lake.table("d.t").schema.names) == (0, [], ("k", "x"))
+    table.append({"k": [2], "x": [3]})
+    assert [each.id for each in lake.table("d.t").snapshots()] == [1]
+    assert lake.table("d.t").scan().to_arrow()["k"].to_pylist() == [2]
+    table.purge()
+    table.purge()
+    with pytest.raises(UnsupportedFeature, match="truncate"):
+        lake.create_table("d.i", pa.schema([("k", pa.int64())]), format="iceberg").purge()

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from lakeformat import Lake, UnsupportedFeature
+from lakeformat import Lake
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg import manifest
 from lakeformat.dialects.iceberg.dialect import Iceberg
@@ -94,7 +94,32 @@ def test_a_writer_meanwhile_loses_nothing(table):
     assert content(table) == [0, 1, 2, 3, 4, 5, 7]
 
 
-def test_paimon_says_who_does_it(tmp_path):
-    t = Lake(tmp_path).create_table("d.t", SCHEMA)
-    with pytest.raises(UnsupportedFeature, match="commits"):
-        t.rewrite_manifests()
+@pytest.mark.parametrize("key", [[], ["id", "dt"]])
+def test_those_of_paimon_become_one_too(tmp_path, key):
+    """As Java's `compact_manifest`: all in the base list, an empty delta, and nobody who follows the table sees a change."""
+    properties = {"bucket": "1"} if key else {}
+    schema = pa.schema([field.with_nullable(not key) for field in SCHEMA])
+    t = Lake(tmp_path).create_table("d.t", schema, partition_by=["dt"], primary_key=key, properties=properties)
+    for i in range(4):
+        t.append(rows(i, i + 10, dt="ab"[i % 2]), watermark=i)
+    t.delete("dt = 'a'")
+    before, files = t._view().state.document, t.inspect.files().num_rows
+    made = t.rewrite_manifests(id="once")
+    after = t._view().state.document
+    assert (made.kind, made.files_added, made.files_removed, made.total_rows) == (
+        "compact",
+        0,
+        0,
+        before["totalRecordCount"],
+    )
+    assert (after["commitKind"], after["deltaRecordCount"], after["watermark"]) == ("COMPACT", 0, 3)
+    assert (t.inspect.manifests().num_rows, t.inspect.files().num_rows) == (1, files)
+    assert content(t) == [1, 3, 11, 13]
+    assert t.rewrite_manifests(id="once").id == made.id
+    assert t.rewrite_manifests() is None
+    assert t.changes(made.id - 1).to_arrow().num_rows == 0
+    assert content(t, snapshot_id=1) == [0, 10]
+    t.append(rows(9))
+    t.expire_snapshots(retain_last=1)
+    t.remove_orphan_files(older_than=0)
+    assert content(t) == [1, 3, 9, 11, 13]

@@ -36,7 +36,7 @@ class Iceberg:
 
     @property
     def inspections(self) -> Collection[str]:
-        return INSPECTIONS
+        return {*INSPECTIONS, "position_deletes"}
 
     def is_table(self, reader: Reader) -> bool:
         return metadata.is_table(reader)

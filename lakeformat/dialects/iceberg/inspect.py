@@ -15,6 +15,7 @@ from lakeformat.dialects.iceberg.compaction import SMALL
 from lakeformat.dialects.iceberg.layout import directory
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import UnsupportedFeature
+from lakeformat.model.work import DeleteFile
 from lakeformat.storage.store import Reader
 
 _TIME = pa.timestamp("ms", "UTC")
@@ -62,6 +63,15 @@ def files(reader: Reader, base: State) -> pa.Table:
 def delete_files(reader: Reader, base: State) -> pa.Table:
     """One row a live delete file, in the order of the manifests."""
     return _files(manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES), base)
+
+
+def position_deletes(reader: Reader, base: State) -> tuple[list[DeleteFile], pa.Table]:
+    """The live files of position deletes and deletion vectors, and one row for each, in the order of the manifests."""
+    live = manifest.live_entries(reader, base, content=manifest.ManifestContent.DELETES)
+    live = live.filter(pc.equal(live["content"], int(manifest.FileContent.POSITION_DELETES)))
+    shown = _file_columns(live, base)
+    columns = {"partition": shown["partition"], "spec_id": shown["spec_id"], "delete_file_path": shown["path"]}
+    return scan.all_delete_files(reader, base, live), pa.table({"file_path": scan.referenced(live), **columns})
 
 
 def entries(reader: Reader, base: State) -> pa.Table:

@@ -51,8 +51,8 @@ from lakeformat.storage.store import Listed
 
 @dataclass(frozen=True, slots=True)
 class IcebergView(TableView[State]):
-    """See `dialects.dialect.View`, and for what Iceberg alone has `Adoption`, `Follower`, `Manifests`,
-    `Statistics`, `Relocatable` and `DeletesByKey`."""
+    """See `dialects.dialect.View`, and for what Iceberg alone has `Adoption`, `Follower`, `Statistics`,
+    `Relocatable` and `DeletesByKey`."""
 
     @property
     def format(self) -> str:
@@ -218,6 +218,9 @@ class IcebergView(TableView[State]):
 
     def delta_layout(self, key: tuple[str, ...]) -> DeltaLayout:
         return layouts.delta_layout(self.reader, self.state, key)
+
+    def position_deletes(self) -> tuple[list[DeleteFile], pa.Table]:
+        return inspections.position_deletes(self.reader, self.state)
 
     def delete_compaction(
         self, full: bool, scope: Expression = ALWAYS, min_files: int | None = None

@@ -50,6 +50,7 @@ from lakeformat.model.operation import (
     Overwrite,
     Request,
     Rewrite,
+    RewriteManifests,
     RowDelta,
 )
 from lakeformat.model.predicate import ALWAYS, Expression, columns_of, not_, split
@@ -60,7 +61,7 @@ from lakeformat.storage.store import Reader
 
 def check(reader: Reader, operation: Operation, base: State) -> None:
     """Raise `Conflict` if others changed what `operation` relied on, or what says that it never could be."""
-    if not base.exists and isinstance(operation, Append | Overwrite | Rewrite | RowDelta):
+    if not base.exists and isinstance(operation, Append | Overwrite | Rewrite | RewriteManifests | RowDelta):
         raise NotFound(
             f"{reader.root}: {'the table' if (own := branch.own_name(reader)) is None else f'branch {own!r}'} is gone"
         )

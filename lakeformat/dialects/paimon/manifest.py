@@ -550,17 +550,24 @@ def filter_index(data: bytes, keep: pa.Array, schema: Schema, where: str) -> byt
     return avro.encode(decoded.table.filter(keep), decoded.schema, options.of(schema).manifest_codec)
 
 
-def merge(reader: Reader, metas: pa.Table, schema: Schema, name: str) -> Manifests:
-    """Manifests -> fewer manifests that say the same (ManifestFileMerger): all of them when much is deleted or small,
-    else neighbours into files of the target size. `files` holds the new ones; `metas` names old and new, in order."""
+def merge(reader: Reader, metas: pa.Table, schema: Schema, name: str, full: bool = False) -> Manifests:
+    """Manifests -> fewer manifests that say the same (ManifestFileMerger): all of them with `full`, or when much is deleted or
+    small, else neighbours into files of the target size. `files` holds the new ones; `metas` names old and new, in order."""
     target = options.of(schema).manifest_target_file_size
     threshold = options.of(schema).manifest_full_compaction_threshold_size
     least = options.of(schema).manifest_merge_min_count
     sizes = metas["_FILE_SIZE"].to_numpy()
     worth = (metas["_NUM_DELETED_FILES"].to_numpy() > 0) | (sizes < target)
-    if len(metas) > 1 and sizes[worth].sum() >= threshold:
+    if len(metas) > 1 and (full or sizes[worth].sum() >= threshold):
         return _merge_all(reader, metas, worth, schema, name)
     return _merge_neighbours(reader, metas, sizes, target, least, schema, name)
+
+
+def are_many(metas: pa.Table, schema: Schema) -> bool:
+    """Whether a full merge would make them fewer, or take out what is deleted."""
+    small = pc.less(metas["_FILE_SIZE"], options.of(schema).manifest_target_file_size)
+    is_eaten = pc.any(pc.greater(metas["_NUM_DELETED_FILES"], 0)).as_py()
+    return len(metas) > 1 and bool(is_eaten or pc.sum(small).as_py() > 1)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

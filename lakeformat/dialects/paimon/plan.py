@@ -42,6 +42,7 @@ from lakeformat.model.operation import (
     Request,
     Restore,
     Rewrite,
+    RewriteManifests,
     RowDelta,
 )
 from lakeformat.model.predicate import Expression
@@ -88,6 +89,8 @@ def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Pla
             return _commit(
                 reader, request, kind, base, stamp, gone, added, kept=conflict.upgraded(gone, operation, base.schema)
             )
+        case RewriteManifests(request=request):
+            return _merged(reader, request, base, stamp)
         case Restore():
             return _restore(reader, operation, base, stamp)
     raise AssertionError(f"{operation}: tags and snapshots are files of their own in Paimon")
@@ -291,6 +294,29 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
             "totalRecordCount": total,
             "deltaRecordCount": total - ((base.document or {}).get("totalRecordCount") or 0),
             "statistics": target.get("statistics") if target["schemaId"] == base.schema.id else None,
+        },
+    )
+
+
+def _merged(reader: Reader, request: Request, base: State, stamp: Stamp) -> Plan:
+    """All manifests of the snapshot merged into the base list, and an empty delta."""
+    metadata.require_writable(base.schema, reader.root)
+    metas, document = manifest.read_metas(reader, base.document), base.document or {}
+    merged = manifest.merge(reader, metas, base.schema, f"manifest-{_derived(stamp, 'base')}", full=True)
+    kept = ("indexManifest", "totalRecordCount", *(["statistics"] if document.get("schemaId") == base.schema.id else []))
+    return _publish(
+        reader,
+        base,
+        stamp,
+        request,
+        lists=(merged.metas, manifest.EMPTY_METAS),
+        files=dict(merged.files),
+        partitions=(),
+        document={
+            **{key: document.get(key) for key in kept},
+            "commitKind": "COMPACT",
+            "operation": None,
+            "deltaRecordCount": 0,
         },
     )
 

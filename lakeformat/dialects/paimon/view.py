@@ -164,6 +164,9 @@ class PaimonView(TableView[State]):
             )
         return compaction.compaction(self.reader, self.state, full, scope, now_ms)
 
+    def has_many_manifests(self) -> bool:
+        return manifest.are_many(manifest.read_metas(self.reader, self.state.document), self.schema)
+
     def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
         return compaction.sorting(self.reader, self.state, scope, sort_by)
 

@@ -42,6 +42,18 @@ def of(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> Gone:
     return Gone(positions(store, path, deletes), _keys(store, deletes))
 
 
+def listed(store: Reader, file: DeleteFile) -> pa.Table:
+    """The deleted rows that a position delete file or deletion vector names: `file_path` (null in a vector, which is of one data file)
+    and `pos`, ascending in each file."""
+    found = _loaded(store, file)
+    if isinstance(found, _Vector):
+        paths = pa.nulls(len(found.values), pa.string())
+    else:
+        codes = np.repeat(np.arange(len(found.paths)), np.diff(found.starts))
+        paths = pa.array(list(found.paths), pa.string()).take(pa.array(codes))
+    return pa.table({"file_path": paths, "pos": pa.array(found.values, pa.int64())})
+
+
 def load(store: Reader, files: Collection[DeleteFile]) -> None:
     """Read delete files together, for those who ask for them one after the other."""
     if len(files) > 1:
