@@ -126,13 +126,16 @@ class Lake:
         comment: str | None = None,
         if_exists: str = "error",
         sort_by: Iterable[str] = (),
+        *,
+        location: str | None = None,
     ) -> Table:
         """A new, empty table `namespace.table`.
 
         `schema`: a `pyarrow.Schema`, a PySpark `StructType` or a lakeformat `Schema`. `partition_by`: columns.
         `sort_by`: what the rows of each file are sorted by, e.g. "days(ts)", "id DESC NULLS LAST" (Iceberg). `properties`: the
         format's table options. `if_exists`: "error" raises `AlreadyExists`; "ignore" returns the table
-        as it is. Raises `InvalidInput` and `UnsupportedFeature`, naming what cannot be.
+        as it is. `location`: the folder of an Iceberg table in a SQL catalog, anywhere. Raises `InvalidInput` and
+        `UnsupportedFeature`, naming what cannot be.
         """
         if if_exists not in {"error", "ignore"}:
             raise InvalidInput(f"if_exists={if_exists!r}: it must be 'error' or 'ignore'")
@@ -144,7 +147,8 @@ class Lake:
             raise AlreadyExists(
                 f"{name}: there is a table already at {there.uri}; pass if_exists='ignore' to take it as it is"
             )
-        table, declared = self._new(name, schema, format, partition_by, primary_key, properties, comment, sort_by)
+        declaration = (schema, format, partition_by, primary_key, properties, comment, sort_by)
+        table, declared = self._new(name, *declaration, location)
         try:
             tables.create(table, declared)
         except AlreadyExists:
@@ -164,6 +168,7 @@ class Lake:
         comment: str | None = None,
         sort_by: Iterable[str] = (),
         *,
+        location: str | None = None,
         id: str | None = None,
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
@@ -179,10 +184,10 @@ class Lake:
             raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
         declaration = (schema, format, partition_by, primary_key, properties, comment, sort_by)
         if format != "iceberg" or self._catalog is None or not self._catalog.vends_credentials:
-            table, declared = self._new(name, *declaration)
+            table, declared = self._new(name, *declaration, location)
             return create_with_rows(table, declared, data, id, snapshot_properties)
         table = self.create_table(
-            name, schema, format, partition_by, primary_key, properties, comment, "error", sort_by
+            name, schema, format, partition_by, primary_key, properties, comment, "error", sort_by, location=location
         )
         try:
             return table.append(data, id=id, properties=snapshot_properties)
@@ -204,6 +209,7 @@ class Lake:
         properties: Mapping[str, Any] | None,
         comment: str | None,
         sort_by: Iterable[str],
+        location: str | None,
     ) -> tuple[Table, Schema]:
         """A table that is not there yet, and its declaration."""
         declared = _declared(
@@ -214,9 +220,14 @@ class Lake:
             comment,
             _names("sort_by", sort_by),
         )
+        if location is not None and (not self.places_tables or format != "iceberg"):
+            raise UnsupportedFeature(
+                f"{name}: location={location!r}: only an Iceberg table of a SQL catalog lies where it is told; others lie in the warehouse"
+            )
         if self._catalog is not None and format == "iceberg":
+            root = self._new_root(name) if location is None else self._free(name, location)
             self._catalog.create_namespace(name.rpartition(".")[0])
-            found = Found(self._new_root(name))
+            found = Found(root)
             return Table(name, self._catalogued(self._catalog, name, found), self._formats[format]), declared
         store = self._table_store(name)
         if self.views.is_there(name):
@@ -293,6 +304,11 @@ class Lake:
         _require_name(f"{name}.table")
         if self._catalog is not None:
             self._catalog.create_namespace(name)
+
+    @property
+    def places_tables(self) -> bool:
+        """Whether a new Iceberg table may lie anywhere: in a SQL catalog. A REST catalog chooses itself, and folders are one place."""
+        return self._catalog is not None and not self._catalog.vends_credentials
 
     @property
     def keeps_properties(self) -> bool:
@@ -562,6 +578,17 @@ class Lake:
         folder = f"{namespace}{_DATABASE}/{table}" if below is None else table
         is_used = store.names(f"{folder}/metadata") or store.folders(folder)
         return f"{store.root}/{folder}{f'-{uuid.uuid4()}' if is_used else ''}"
+
+    def _free(self, name: str, location: str) -> str:
+        """The folder `location`, where no other table is."""
+        if not isinstance(location, str) or not paths.is_absolute(location):
+            raise InvalidInput(
+                f"{name}: location={location!r}: give an absolute path, or an address such as s3://bucket/folder"
+            )
+        store = open_store(location, self._options)
+        if self._format(store) is not None or store.names("metadata"):
+            raise AlreadyExists(f"{name}: there is a table at {store.root} already; give this one a folder of its own")
+        return store.root
 
     def _table_store(self, name: str) -> Store:
         return open_store(f"{self._store.root}/{_folder(name)}", self._options)

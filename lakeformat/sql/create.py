@@ -35,6 +35,7 @@ class Asked:
     key: list[str] = field(default_factory=list)
     properties: dict[str, str] = field(default_factory=dict)
     comment: str | None = None
+    location: str | None = None
     like: Table | None = None
     rows: Piece | None = None
 
@@ -56,6 +57,8 @@ def create(context: Context, cursor: Cursor) -> Result:
         cursor.refuse(f"CREATE {cursor.word()}; known are CREATE TABLE, CREATE VIEW and CREATE DATABASE", start)
     if_exists = "ignore" if cursor.take("IF NOT EXISTS") else "error"
     asked = _declared(context, cursor)
+    if asked.location is not None and (asked.format or "paimon") != "iceberg":
+        raise context.script.unsupported(asked.offset, "LOCATION of a Paimon table, which lies in the warehouse")
     there = context.lake.table(asked.name) if context.lake.exists(asked.name) else None
     if there is not None and not is_replace:
         if if_exists == "ignore":
@@ -74,6 +77,7 @@ def create(context: Context, cursor: Cursor) -> Result:
         "primary_key": asked.key,
         "properties": asked.properties,
         "comment": asked.comment,
+        **({} if asked.location is None else {"location": asked.location}),
     }
     if data is None:
         context.lake.create_table(asked.name, **declaration)
@@ -154,9 +158,11 @@ def _declared(context: Context, cursor: Cursor) -> Asked:
         elif cursor.take("COMMENT"):
             asked.comment = cursor.string()
         elif cursor.take("LOCATION"):
-            cursor.refuse(
-                "LOCATION; a table lies in the warehouse or where its catalog puts it. Open a Lake there", here
-            )
+            asked.location = cursor.string()
+            if not context.lake.places_tables:
+                cursor.refuse(
+                    "LOCATION; a table lies in the warehouse or where its catalog puts it. Open a Lake there", here
+                )
         elif cursor.take("LIKE"):
             where = f"SQL at {context.script.place(cursor.offset)}"
             asked.like = names.table(context, cursor.path(), where)
@@ -237,11 +243,12 @@ def _replaced(context: Context, table: Table, asked: Asked, data: Any) -> Result
         and [transform_text(each) for each in partitioning.fields]
         == [transform_text(each) for each in schema.partitioning.fields]
         and tuple(asked.key) == schema.primary_key
+        and asked.location in (None, table.uri)
     )
     if not same:
         raise context.script.unsupported(
             asked.offset,
-            f"REPLACE of {table.name} by other columns, partitions or keys than it has; ALTER TABLE, or DROP TABLE and CREATE TABLE",
+            f"REPLACE of {table.name} by other columns, partitions, keys or another location than it has; ALTER TABLE, or DROP TABLE and CREATE TABLE",
         )
     changed = {key: value for key, value in asked.properties.items() if schema.properties.get(key) != value}
     alteration = table.alter()

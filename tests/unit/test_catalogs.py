@@ -157,6 +157,23 @@ def test_namespaces_have_properties_and_a_place_and_go(lake, tmp_path):
         Lake(tmp_path / "folders").alter_namespace("a", {"k": "1"})
 
 
+def test_a_table_lies_where_it_is_told(lake, tmp_path):
+    place = f"{tmp_path}/far/away"
+    made = lake.create_table("a.t", SCHEMA, format="iceberg", location=f"{place}/")
+    made.append(rows(1))
+    assert (made.uri, content(pickle.loads(pickle.dumps(lake)).table("a.t"))) == (f"file://{place}", [1])
+    lake.sql(f"CREATE TABLE a.u USING iceberg LOCATION 'file://{place}-u' AS SELECT 2L AS id")
+    assert (lake.table("a.u").uri, content(lake.table("a.u"))) == (f"file://{place}-u", [2])
+    for wrong, error, said in ((place, AlreadyExists, "a table at"), ("far", InvalidInput, "absolute")):
+        with pytest.raises(error, match=said):
+            lake.create_table("a.v", SCHEMA, format="iceberg", location=wrong)
+    for target, format in ((lake, "paimon"), (Lake(tmp_path / "folders"), "iceberg")):
+        with pytest.raises(UnsupportedFeature, match="location="):
+            target.create_table("a.v", SCHEMA, format=format, location=f"{place}-v")
+    lake.drop_table("a.t", purge=True)
+    assert not Path(place).exists() or not any(each.is_file() for each in Path(place).rglob("*"))
+
+
 def test_a_table_that_is_there_is_registered_and_goes_on(lake, tmp_path):
     table = Lake(tmp_path / "elsewhere").create_table("x.y", SCHEMA, format="iceberg")
     table.append(rows(1))
