@@ -17,6 +17,7 @@ from lakeformat.sql import databases, declare, names, query, views
 from lakeformat.sql.result import Result, metrics, nothing
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
+from lakeformat.storage.paths import relative
 from lakeformat.table import Table
 
 FORMATS = ("paimon", "iceberg")
@@ -243,7 +244,7 @@ def _replaced(context: Context, table: Table, asked: Asked, data: Any) -> Result
         and [transform_text(each) for each in partitioning.fields]
         == [transform_text(each) for each in schema.partitioning.fields]
         and tuple(asked.key) == schema.primary_key
-        and asked.location in (None, table.uri)
+        and (asked.location is None or relative(table.uri, asked.location) == "")
     )
     if not same:
         raise context.script.unsupported(

@@ -58,7 +58,7 @@ def alter(context: Context, cursor: Cursor) -> Result:
     elif cursor.take("SET"):
         given = _properties(cursor)
     elif cursor.take("UNSET"):
-        cursor.take("DBPROPERTIES") or cursor.expect("PROPERTIES")
+        _expect_properties(cursor)
         going = cursor.listed(lambda: declare.key(cursor))
     else:
         cursor.refuse(f"ALTER DATABASE ... {word}; known are SET and UNSET DBPROPERTIES, and SET LOCATION", start)
@@ -123,8 +123,13 @@ _NOT_KEPT = (
 
 
 def _properties(cursor: Cursor) -> dict[str, str]:
-    cursor.take("DBPROPERTIES") or cursor.expect("PROPERTIES")
+    _expect_properties(cursor)
     return declare.properties(cursor)
+
+
+def _expect_properties(cursor: Cursor) -> None:
+    if not cursor.take("DBPROPERTIES"):
+        cursor.expect("PROPERTIES")
 
 
 def _require(context: Context, name: str, at: int) -> None:

@@ -161,8 +161,8 @@ def test_metadata_tables_in_every_spelling(lake, orders):
         assert one(lake.sql(f"SELECT count(snapshot_id) FROM {name} AS s WHERE s.snapshot_id > 0")) == 1, name
     assert one(lake.sql("SELECT sum(row_count) FROM shop.orders.files")) == 5
     assert {"files", "manifests", "partitions", "tags", "options", "schemas"} <= set(dir(orders.inspect))
-    with pytest.raises(UnsupportedFeature, match="position_deletes"):
-        lake.sql("SELECT * FROM shop.orders.position_deletes")
+    with pytest.raises(UnsupportedFeature, match="binlog"):
+        lake.sql("SELECT * FROM shop.orders.binlog")
     with pytest.raises(NotFound, match="did you mean 'snapshots'"):
         lake.sql("SELECT * FROM shop.orders.snapshot")
 

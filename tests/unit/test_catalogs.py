@@ -163,6 +163,7 @@ def test_a_table_lies_where_it_is_told(lake, tmp_path):
     made.append(rows(1))
     assert (made.uri, content(pickle.loads(pickle.dumps(lake)).table("a.t"))) == (f"file://{place}", [1])
     lake.sql(f"CREATE TABLE a.u USING iceberg LOCATION 'file://{place}-u' AS SELECT 2L AS id")
+    lake.sql(f"CREATE OR REPLACE TABLE a.u USING iceberg LOCATION '{place}-u' AS SELECT 2L AS id")
     assert (lake.table("a.u").uri, content(lake.table("a.u"))) == (f"file://{place}-u", [2])
     for wrong, error, said in ((place, AlreadyExists, "a table at"), ("far", InvalidInput, "absolute")):
         with pytest.raises(error, match=said):

@@ -96,7 +96,7 @@ def bases(error: type) -> str:
 
 def still_callable(recorded: str, now: str) -> bool:
     """Whether each call that the recorded parameters allow is allowed and means the same."""
-    before, after = (text.strip("()").split(", ") if text != "()" else [] for text in (recorded, now))
+    before, after = (text[1:-1].split(", ") if text != "()" else [] for text in (recorded, now))
     by_place = before[: before.index("*")] if "*" in before else before
     grown = [each for each in after if each not in before and each != "*"]
     return (

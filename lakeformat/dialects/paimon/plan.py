@@ -303,7 +303,11 @@ def _merged(reader: Reader, request: Request, base: State, stamp: Stamp) -> Plan
     metadata.require_writable(base.schema, reader.root)
     metas, document = manifest.read_metas(reader, base.document), base.document or {}
     merged = manifest.merge(reader, metas, base.schema, f"manifest-{_derived(stamp, 'base')}", full=True)
-    kept = ("indexManifest", "totalRecordCount", *(["statistics"] if document.get("schemaId") == base.schema.id else []))
+    kept = (
+        "indexManifest",
+        "totalRecordCount",
+        *(["statistics"] if document.get("schemaId") == base.schema.id else []),
+    )
     return _publish(
         reader,
         base,
