@@ -141,7 +141,7 @@ def spark(pytestconfig):
         yield session
         session.stop()
         return
-    session = (
+    builder = (
         SparkSession.builder.master("local[2,2]")  # A task that fails is tried once more.
         .appName("lakeformat tests")
         .config("spark.ui.enabled", "false")
@@ -152,8 +152,11 @@ def spark(pytestconfig):
         # A plan is run once: to compile it takes longer. Sessions of Dagster and of Spark Connect compile theirs.
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-        .getOrCreate()
     )
+    # Of the JVM: where a page's test is the first to ask, it starts in another folder.
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", str(Path(__file__).parent.parent), prepend=os.pathsep)
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
