@@ -17,9 +17,9 @@ from lakeformat.codec.arrow import arrow_schema
 from lakeformat.commit import commit, discard, newest
 from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format
 from lakeformat.engines.arrow import ArrowEngine
-from lakeformat.engines.choose import engine_for
+from lakeformat.engines.choose import check_changelog, engine_for, is_spark, write_changelog
 from lakeformat.engines.engine import Engine
-from lakeformat.engines.row_level.delta import DeltaFiles
+from lakeformat.engines.row_level.delta import BUFFER_BYTES, MAX_KEYS, DeltaFiles
 from lakeformat.errors import CommitLost, CommitUnknown, Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.maintenance import compact, expire
 from lakeformat.model.operation import Append, OperationKind, Request, RowDelta
@@ -130,13 +130,10 @@ class WriteSession:
 
     def _upserted(self, view: AnyView, data: Any) -> tuple[WrittenFile, ...]:
         """Rows, and what deletes by key those that they replace: where rows are not merged by key when they are read."""
-        made = DeltaFiles(self._reach(view), delta_layout(view, view.schema.primary_key), upsert=True)
-        try:
-            made.write(data)
-            return tuple(made.finish())
-        except BaseException:
-            made.abandon()
-            raise
+        store, layout = self._reach(view), delta_layout(view, view.schema.primary_key)
+        if is_spark(data):
+            return tuple(write_changelog([data], store, layout, True, MAX_KEYS, BUFFER_BYTES))
+        return tuple(DeltaFiles(store, layout, upsert=True).write_all([data]))
 
     def part(self, data: Any, *, appends: bool = False) -> Prepared:
         """Rows that one of several tasks writes for a commit, which gives them its identifier. Raises `UnsupportedFeature` where
@@ -325,6 +322,7 @@ class DeltaWriter:
         self._view = session._view()
         delta_layout(self._view, key)  # What it refuses, it refuses before the first row.
         self._files: DeltaFiles | None = None
+        self._frames: list[Any] = []  # Of Spark, which its tasks write at the checkpoint; none beside `_files`.
         self._prepared: Prepared | None = None  # A commit that may or may not have landed.
         self.last_checkpoint = session.last_committed()
 
@@ -341,15 +339,24 @@ class DeltaWriter:
     def write(self, data: Any) -> None:
         """Rows in the order they happened, with a column `rowkind`: "+I", "-U", "+U" or "-D" (null, or no column: "+I").
 
-        A Spark DataFrame comes partition by partition, in its order.
+        A Spark DataFrame counts partition by partition, in its order. Spark's tasks write it at the checkpoint, spread by key,
+        unless its rows are few or other rows belong to the same checkpoint: then they come here.
         """
         self._require_settled()
-        if self._files is None:
+        if self._files is None and not self._frames:
             self._view = self._session._view()
-            layout = delta_layout(self._view, self._key)
+        layout = delta_layout(self._view, self._key)
+        if self._files is None and is_spark(data):
+            check_changelog(data, layout)
+            self._frames.append(data)
+            return
+        if self._files is None:
             self._files = DeltaFiles(
                 self._session._reach(self._view), layout, self._upsert, self._max_keys, self._buffer_bytes
             )
+        while self._frames:
+            self._files.write(self._frames[0])
+            del self._frames[0]
         self._files.write(data)
 
     def checkpoint(self, id: int, properties: Mapping[str, str] | None = None) -> Snapshot | None:
@@ -362,8 +369,8 @@ class DeltaWriter:
             if self.last_checkpoint is not None and id <= self.last_checkpoint:
                 self.close()
                 return None
-            added = tuple(self._files.finish()) if self._files else ()
-            self._files = None
+            added = tuple(self._files.finish() if self._files else self._spread())
+            self._files, self._frames = None, []
             if not added:
                 return None
             self._prepared = self._session._hold(self._view, id, added)
@@ -381,9 +388,17 @@ class DeltaWriter:
 
     def close(self) -> None:
         """Drop what no checkpoint holds."""
+        self._frames = []
         if self._files is not None:
             self._files.abandon()
             self._files = None
+
+    def _spread(self) -> list[WrittenFile]:
+        """The files of Spark's frames."""
+        if not self._frames:
+            return []
+        store, layout = self._session._reach(self._view), delta_layout(self._view, self._key)
+        return write_changelog(self._frames, store, layout, self._upsert, self._max_keys, self._buffer_bytes)
 
     def _require_settled(self, id: int | None = None) -> None:
         if self._prepared is not None and self._prepared.identifier != id:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +10,8 @@ from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.engine import Engine
 from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field
+from lakeformat.model.work import DeltaLayout, WrittenFile
+from lakeformat.storage.store import Store
 
 
 def engine_for(data: Any = None, spark: Any = None) -> Engine:
@@ -33,6 +35,20 @@ def make_ready(session: Any, pack: str | None) -> None:
 def attach(session: Any, name: str, lake: str, reading: Callable[[], Any]) -> None:
     """Make a table readable by name in a Spark session; see the Spark engine."""
     import_module("lakeformat.engines.spark").attach(session, name, lake, reading)
+
+
+def check_changelog(frame: Any, layout: DeltaLayout) -> None:
+    """Raise `InvalidInput` for a Spark frame whose columns do not fit; see the Spark engine."""
+    import_module("lakeformat.engines.spark.changelog").check(frame, layout)
+
+
+def write_changelog(
+    frames: Sequence[Any], store: Store, layout: DeltaLayout, upsert: bool, max_keys: int, buffer_bytes: int
+) -> list[WrittenFile]:
+    """The files of a changelog that is in Spark's frames; see the Spark engine."""
+    changelog = import_module("lakeformat.engines.spark.changelog")
+    written: list[WrittenFile] = changelog.write(frames, store, layout, upsert, max_keys, buffer_bytes)
+    return written
 
 
 def is_spark(value: Any) -> bool:

@@ -29,6 +29,27 @@ def test_a_spark_frame_is_written_partition_by_partition_in_its_order(spark, tab
 
 
 @pytest.mark.spark
+def test_a_large_changelog_is_written_by_many_tasks_and_each_key_by_one(spark, table, caplog):
+    caplog.set_level("INFO", "lakeformat")
+    many = spark.range(0, 1000, 1, 4).selectExpr("explode(array(id)) AS n")  # Spark cannot bound their number.
+    kind = "CASE WHEN n % 50 = 7 AND n > 900 THEN '-D' ELSE '+U' END AS rowkind"
+    changes = many.selectExpr("n % 50 AS id", "CAST(n AS STRING) AS v", kind, "n AS at").orderBy("at").drop("at")
+    spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
+    try:
+        with table.delta_writer("cdc", upsert=True) as writer:
+            writer.write(changes)
+            writer.write(many.selectExpr("n AS id", "'late' AS v").where("id < 3"))
+            writer.checkpoint(1)
+        first = table.inspect.files()
+        table.stream("batches").write_batch(changes.where("id < 2"), 1)
+    finally:
+        spark.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")
+    assert caplog.text.count("spread by key over tasks") == 2
+    assert len(first) == 2  # Of two tasks.
+    assert rows(table) == {i: {0: "950", 1: "951", 2: "late"}.get(i, str(950 + i)) for i in range(50) if i != 7}
+
+
+@pytest.mark.spark
 def test_each_micro_batch_is_one_checkpoint_and_happens_once(tmp_path, spark, table):
     source = tmp_path / "source"
     source.mkdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -17,6 +17,7 @@ from lakeformat.engines.kernels import assign, casts, rows
 from lakeformat.engines.keyed.key_map import GONE, KeyMap
 from lakeformat.engines.row_level import marks
 from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.model.schema import Field
 from lakeformat.model.work import FILE, POSITION, RETRACTS, ROW_KIND, DeltaLayout, RowKind, Target, WrittenFile
 from lakeformat.storage.store import Store
 
@@ -42,10 +43,7 @@ class DeltaFiles:
     ) -> None:
         self._store, self._layout, self._upsert, self._max_keys = store, layout, upsert, max_keys
         self._key = tuple(each.name for each in layout.by_key.fields)
-        # A row that takes a key away may lack all other values.
-        self._fields = tuple(
-            each if each.name in self._key else replace(each, nullable=True) for each in layout.data.fields
-        )
+        self._fields = given(layout)
         self._buffer_bytes, self._waiting_bytes = buffer_bytes, 0
         self._waiting: list[tuple[pa.RecordBatch, np.ndarray]] = []  # Rows, and their kinds.
         self.keys = KeyMap(layout.by_key.fields)
@@ -77,6 +75,16 @@ class DeltaFiles:
         """Delete what was written, as far as storage lets."""
         with suppress(LakeError):
             self._store.delete([each.path for each in (*self._data, *self._by_key)])
+
+    def write_all(self, changes: Iterable[Any]) -> list[WrittenFile]:
+        """The files of all these rows; none is left where that fails."""
+        try:
+            for each in changes:
+                self.write(each)
+            return self.finish()
+        except BaseException:
+            self.abandon()
+            raise
 
     def _flush(self) -> None:
         """Deal with what waits."""
@@ -171,6 +179,12 @@ class DeltaFiles:
                 yield pa.record_batch([pa.repeat(target.path, len(own)), own], names=[FILE.name, POSITION.name])
 
         return marks.write(self._store, places(), replace(self._layout.by_place, targets=tuple(targets.values())))
+
+
+def given(layout: DeltaLayout) -> tuple[Field, ...]:
+    """The columns that rows may have: one that takes a key away may lack all other values."""
+    key = {each.name for each in layout.by_key.fields}
+    return tuple(each if each.name in key else replace(each, nullable=True) for each in layout.data.fields)
 
 
 def _codes(kinds: pa.Array) -> np.ndarray:

@@ -19,6 +19,7 @@ from lakeformat.engines.kernels import assign, casts
 from lakeformat.engines.keyed import key_places, key_values
 from lakeformat.engines.row_level import marks, outcomes
 from lakeformat.engines.row_level.arrow_merge import ArrowSource
+from lakeformat.engines.row_level.delta import DeltaFiles
 from lakeformat.engines.spark.types import kind_of, nullable
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.merge import Merge
@@ -36,7 +37,17 @@ from lakeformat.model.schema import (
     scalar,
     walk,
 )
-from lakeformat.model.work import BUCKET, ROW_KIND, VALUE_KIND, DeleteTask, ReadTask, RowKind, WriteTask, WrittenFile
+from lakeformat.model.work import (
+    BUCKET,
+    ROW_KIND,
+    VALUE_KIND,
+    DeleteTask,
+    DeltaLayout,
+    ReadTask,
+    RowKind,
+    WriteTask,
+    WrittenFile,
+)
 from lakeformat.storage.store import Store
 
 _RETYPED = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ, Kind.TIME, Kind.TIME_MICROS, Kind.FIXED, Kind.UUID)  # For Spark.
@@ -56,6 +67,15 @@ class Unit:
 
 def write(store: Store, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield _answer(lambda: worker.write(store, batches, task))
+
+
+def write_delta(
+    store: Store,
+    layout: DeltaLayout,
+    make: Callable[[Store, DeltaLayout], DeltaFiles],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    yield _answer(lambda: make(store, layout).write_all(batches))
 
 
 def settle(task: WriteTask, given: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

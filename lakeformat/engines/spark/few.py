@@ -22,7 +22,7 @@ _BOUNDED = {  # Steps of a plan that make no more rows than they get.
 
 def rows(frame: DataFrame) -> pa.Table | None:
     """The rows, where Spark takes them for few and they are; else None."""
-    if guessed_bytes(frame) > _FEW_BYTES:
+    if not guessed_few(frame):
         return None
     row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))  # Its number in its part of the frame.
     numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
@@ -34,6 +34,11 @@ def rows(frame: DataFrame) -> pa.Table | None:
             return None
         raise
     return None if found.num_rows > _FEW_ROWS else found.rename_columns(frame.columns)
+
+
+def guessed_few(frame: DataFrame) -> bool:
+    """Whether Spark takes the rows for few."""
+    return guessed_bytes(frame) <= _FEW_BYTES
 
 
 def guessed_bytes(frame: DataFrame) -> float:

@@ -1,0 +1,73 @@
+"""A changelog out of Spark: each key's rows go to one task, which writes the files of all that became of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial, reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakeformat.engines.kernels import assign
+from lakeformat.engines.row_level.delta import DeltaFiles, given
+from lakeformat.engines.spark import executors, few, jobs, session
+from lakeformat.engines.spark.frames import OURS, assignable, quoted
+from lakeformat.engines.spark.types import arrow_of
+from lakeformat.model.work import ROW_KIND, DeltaLayout, WrittenFile
+from lakeformat.storage.catalogued import files_of
+from lakeformat.storage.store import Store
+
+log = logging.getLogger("lakeformat")
+
+
+def check(frame: DataFrame, layout: DeltaLayout) -> None:
+    """Raise `InvalidInput` for columns that do not fit."""
+    session.require_running(frame.sparkSession)
+    session.run_here_as_here(frame.sparkSession)
+    held = arrow_of(assignable(frame, layout.data.fields).schema)
+    place = held.get_field_index(ROW_KIND.name)
+    assign.check(held if place < 0 else held.remove(place), given(layout), layout.data.partition_by)
+
+
+def write(
+    frames: Sequence[DataFrame], store: Store, layout: DeltaLayout, upsert: bool, max_keys: int, buffer_bytes: int
+) -> list[WrittenFile]:
+    """The files of one commit. Rows count in the order of the frames, and within one in the order of its partitions. At most
+    `max_keys` keys are known to one task. Few rows come to the driver, which writes them: that costs less than a shuffle."""
+    for frame in frames:
+        check(frame, layout)
+    make = partial(DeltaFiles, upsert=upsert, max_keys=max_keys, buffer_bytes=buffer_bytes)
+    frames = [assignable(frame, layout.data.fields) for frame in frames]
+    local = [few.rows(frame) for frame in frames] if all(few.guessed_few(frame) for frame in frames) else [None]
+    if all(table is not None for table in local):
+        log.info("%s: a changelog of few rows, %d frames: written by the driver", store.root, len(frames))
+        return make(store, layout).write_all(local)
+    keys = [each.name for each in layout.by_key.fields]
+    # What one frame lacks would be null, and not the default.
+    if len({_columns(frame) for frame in frames}) > 1 or not set(keys) <= set(frames[0].columns):
+        log.info("%s: a changelog of %d frames with different columns: written by the driver", store.root, len(frames))
+        return make(store, layout).write_all(frames)
+    log.info(
+        "%s: a changelog of %d frames: spread by key over tasks, each of which writes files of all partitions that it has rows of",
+        store.root,
+        len(frames),
+    )
+    numbered = [
+        frame.withColumns({f"{OURS}frame": F.lit(place), f"{OURS}row": F.monotonically_increasing_id()})
+        for place, frame in enumerate(frames)
+    ]
+    names = list(dict.fromkeys(name for frame in frames for name in frame.columns))
+    together = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), numbered)
+    ordered = together.repartition(*(F.col(quoted(name)) for name in keys)).sortWithinPartitions(
+        f"{OURS}frame", f"{OURS}row"
+    )
+    work = partial(executors.write_delta, files_of(store), layout, make)
+    with session.in_large_batches(frames[0].sparkSession):
+        answers = jobs.collected(frames[0].sparkSession, store, ordered.select(*map(quoted, names)), work)
+    return [file for files in answers for file in files]
+
+
+def _columns(frame: DataFrame) -> frozenset[tuple[str, str]]:
+    """The columns that rows have, but for their kinds, which need not be there."""
+    return frozenset((each.name, each.dataType.json()) for each in frame.schema if each.name != ROW_KIND.name)
