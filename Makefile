@@ -11,6 +11,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 demo ui: export DAGSTER_HOME := $(CURDIR)/.dagster
 export DAGSTER_DISABLE_TELEMETRY := 1
 export SPARK_LOCAL_IP := 127.0.0.1
+unexport PYTHONDONTWRITEBYTECODE # Runs and tests start hundreds of processes that import the same.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo ui test test-fast test-long check judge cluster package docs bench mariadb clean java
