@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import arrow
+from lakeformat.codec import arrow, variant, variant_get
 from lakeformat.codec.spark_sql import to_sql
 from lakeformat.errors import InvalidInput, LakeError, NotFound
 from lakeformat.model import casing
@@ -228,6 +228,11 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
         case Call("cast", (operand, Literal(text))):
             found, target = _evaluate(operand, table), arrow.to_arrow(parse_type(text))
             return _guarded(expression, lambda: cast(found, target))
+        case Call("variant_get", (operand, Literal(str(path)), Literal(text))):
+            found, target = _one_array(_as_column(_evaluate(operand, table), table)), arrow.to_arrow(parse_type(text))
+            return _guarded(
+                expression, lambda: variant_get.get(variant.plain(found, "the operand"), path, target, cast)
+            )
         case Call(name, arguments) if name in _KERNELS:
             values = [_evaluate(each, table) for each in arguments]
             return _guarded(expression, lambda: _KERNELS[name](*values))
@@ -1049,7 +1054,7 @@ def _kernel(function: Function) -> Callable[..., Values]:
 
 
 # Evaluated with the table at hand, see `_evaluate`; all others go by the values of their arguments.
-_BY_TABLE = frozenset({"in", "in_tuples", "case", "cast"})
+_BY_TABLE = frozenset({"in", "in_tuples", "case", "cast", "variant_get"})
 _KERNELS: Mapping[str, Callable[..., Values]] = {
     name: _kernel(function) for name, function in FUNCTIONS.items() if name not in _BY_TABLE
 }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lakeformat import lazy
+from lakeformat.codec import variant_get
 from lakeformat.errors import InvalidInput
 from lakeformat.model import casing, predicate
 from lakeformat.model.predicate import FUNCTIONS, Call, Column, Expression, Literal, and_, call, described, not_, or_
@@ -103,7 +104,7 @@ def value(given: Any, qualifiers: Collection[str] = ()) -> Expression:
 # By the class of a node whose arguments are the function's own.
 _NODES = {node: function.name for function in FUNCTIONS.values() for node in function.nodes}
 # By the name that a call has; what is written in no such way is not called.
-_WRITTEN = frozenset({"in", "in_tuples", "like", "case", "cast", "and", "or", "not"})
+_WRITTEN = frozenset({"in", "in_tuples", "like", "case", "cast", "and", "or", "not", "variant_get"})
 _CALLED = {
     name: function.name
     for function in FUNCTIONS.values()
@@ -117,7 +118,7 @@ _SHORTHANDS: dict[str, Callable[..., Expression]] = {
 }
 # As users write them.
 NAMES = frozenset(
-    {*_SHORTHANDS, "if", "left", "right", "like", "ilike", "to_date", "cast", "between"}
+    {*_SHORTHANDS, "if", "left", "right", "like", "ilike", "to_date", "cast", "between", "variant_get"}
     | {name for f in FUNCTIONS.values() if not f.infix and f.name not in _WRITTEN for name in f.calls or (f.name,)}
 )
 _TYPES = {
@@ -316,6 +317,8 @@ class _Reading:
 
     def _read_anonymous(self, node: Any) -> Expression:
         name, arguments = str(node.this).lower(), self._all(node.expressions)
+        if name == "variant_get":
+            return self._variant_get(node, arguments)
         if name in _SHORTHANDS:
             try:
                 return _SHORTHANDS[name](*arguments)
@@ -324,6 +327,15 @@ class _Reading:
         if name in _CALLED:
             return call(_CALLED[name], *arguments)
         raise self._unknown(node)
+
+    def _variant_get(self, node: Any, arguments: list[Expression]) -> Expression:
+        match arguments:
+            case [operand, Literal(str(path)), Literal(str(type))]:
+                variant_get.steps(path)
+                target = exp.DataType.build(type, dialect="spark")
+                return call("variant_get", operand, Literal(path), Literal(self._type_text(target)))
+        shown = node.sql(dialect="spark")
+        raise InvalidInput(f"{self._text!r}: {shown[:200]!r}: write it as variant_get(column, '$.path', 'type')")
 
     def _read_dpipe(self, node: Any) -> Expression:
         left, right = self.expression(node.this), self.expression(node.expression)

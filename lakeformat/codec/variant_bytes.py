@@ -25,6 +25,8 @@ class Blobs:
     def gather(self) -> pa.Array:
         """As an Arrow column of their own."""
         sizes = self.ends - self.starts
+        if len(sizes) and (sizes.min() < 0 or self.ends.max() > len(self.data)):
+            raise CorruptFile("a variant ends before its values do")
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         places = np.repeat(self.starts - offsets[:-1], sizes) + np.arange(offsets[-1])
         return binary(offsets, self.data[places])
@@ -87,7 +89,7 @@ class Names:
         if (heads & 15 != 1).any():
             raise CorruptFile(f"variant metadata of version {heads[heads & 15 != 1][0] & 15}; 1 is known")
         widths = (heads >> 6) + 1
-        self.counts = numbers(held.data, held.starts + 1, widths)
+        self.counts = _counts(held.data, held.starts + 1, widths)
         owners, within = ragged(self.counts + 1)
         lists = held.starts + 1 + widths
         offsets = numbers(held.data, lists[owners] + within * widths[owners], widths[owners])
@@ -106,26 +108,36 @@ class Names:
 
     def ranks(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """Numbers in the order of the names that `ids` stand for in `rows`."""
-        owners = self.of_row[rows]
-        if (ids >= self.counts[owners]).any():
-            raise CorruptFile("a variant names a field that its metadata does not hold")
-        return self._ranks[self._codes[self._firsts[owners] + ids]]
+        return self._ranks[self._codes_of(rows, ids)]
 
     def ids(self, name: str) -> np.ndarray:
         """Of each row the id of `name`, -1 where its metadata does not hold it."""
         found = np.full(len(self.counts), -1, np.int64)
-        code = self._names.index(pa.scalar(name.encode(), self._names.type)).as_py() if len(self._names) else -1
-        if code >= 0:
-            places = np.flatnonzero(self._codes == code)[::-1]
-            found[self._owners[places]] = places - self._firsts[self._owners[places]]
+        places = np.flatnonzero(self._codes == self._code(name))
+        found[self._owners[places]] = places - self._firsts[self._owners[places]]
         return found[self.of_row]
+
+    def are(self, name: str, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Whether `ids` stand for `name` in `rows`; a dictionary may hold a name more than once."""
+        return self._codes_of(rows, ids) == self._code(name)
+
+    def _code(self, name: str) -> int:
+        if not len(self._names):
+            return -1
+        return int(self._names.index(pa.scalar(name.encode(), self._names.type)).as_py())
+
+    def _codes_of(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        owners = self.of_row[rows]
+        if (ids >= self.counts[owners]).any():
+            raise CorruptFile("a variant names a field that its metadata does not hold")
+        return self._codes[self._firsts[owners] + ids]
 
 
 def fields(data: np.ndarray, starts: np.ndarray) -> Parts:
     """The fields of the objects that start there."""
     heads = numbers(data, starts, 1) >> 2
     widths, id_widths, count_widths = (heads & 3) + 1, (heads >> 2 & 3) + 1, np.where(heads >> 4 & 1, 4, 1)
-    counts = numbers(data, starts + 1, count_widths)
+    counts = _counts(data, starts + 1, count_widths)
     ids_at = starts + 1 + count_widths
     owners, within = ragged(counts)
     ids = numbers(data, ids_at[owners] + within * id_widths[owners], id_widths[owners])
@@ -145,7 +157,7 @@ def elements(data: np.ndarray, starts: np.ndarray) -> Parts:
     """The elements of the arrays that start there."""
     heads = numbers(data, starts, 1) >> 2
     widths, count_widths = (heads & 3) + 1, np.where(heads >> 2 & 1, 4, 1)
-    counts = numbers(data, starts + 1, count_widths)
+    counts = _counts(data, starts + 1, count_widths)
     offsets, ends = _offsets(data, starts + 1 + count_widths, counts, widths)
     owners, within = ragged(counts)
     until = np.roll(offsets, -1)
@@ -184,6 +196,14 @@ def container(counts: np.ndarray, values: pa.Array, ids: np.ndarray | None = Non
     first, last = (held.starts[0], held.ends[-1]) if len(values) else (0, 0)
     made[np.repeat(at - bounds[lasts - counts], sizes) + np.arange(bounds[-1])] = held.data[first:last]
     return binary(offsets, made)
+
+
+def _counts(data: np.ndarray, places: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    """How many items follow; each has a byte at least, so that there are no more than bytes."""
+    found = numbers(data, places, widths)
+    if found.sum() > len(data):
+        raise CorruptFile("a variant ends before its values do")
+    return found
 
 
 def _offsets(data: np.ndarray, at: np.ndarray, counts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

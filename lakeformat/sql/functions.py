@@ -7,13 +7,16 @@ is not there) the value is null, as everywhere in this library, or an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import sqlglot
 from sqlglot import exp
 
-from lakeformat.errors import UnsupportedFeature
+from lakeformat.codec import sql_text
+from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.model.predicate import Call, Literal
 from lakeformat.sql.text import Piece
 
 _SAME = frozenset({
@@ -86,6 +89,13 @@ def translated(tree: Any, piece: Piece) -> Any:
     return tree
 
 
+def variant_gets(tree: Any) -> Iterator[tuple[str, str, str]]:
+    """Of a translated tree the functions that read variants: (name, type of the result, the same as DuckDB spells it)."""
+    for node in tree.find_all(exp.Anonymous):
+        if found := node.meta.get(_VARIANT_GET):
+            yield node.name, *found
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
@@ -121,11 +131,14 @@ def _refuse(node: Any, piece: Piece, what: str) -> None:
 
 def _refused(node: Any, piece: Piece, what: str) -> UnsupportedFeature:
     name = node.name if isinstance(node, exp.Anonymous) else node.sql_name() if isinstance(node, exp.Func) else node.key
-    offset = next((n.meta["start"] for n in node.walk() if "start" in n.meta), 0)
     return piece.script.unsupported(
-        piece.origin(offset),
+        piece.origin(_offset(node)),
         f"the {what} {str(name).lower()} is not known to mean in process what it means in Spark; pass spark= for Spark's own",
     )
+
+
+def _offset(node: Any) -> int:
+    return next((n.meta["start"] for n in node.walk() if "start" in n.meta), 0)
 
 
 def _typed(node: Any, kind: str) -> Any:
@@ -169,6 +182,8 @@ def _anonymous(node: Any, piece: Piece) -> Any:
     name, given = node.name.lower(), node.expressions
     if name in _ANONYMOUS:
         return node
+    if name == "variant_get":
+        return _variant_get(node, piece)
     if name in _CONVERSIONS and len(given) == 1:
         return _cast(exp.TryCast(this=given[0].copy(), to=exp.DataType.build(name, dialect="spark")))
     if name in _TEMPLATES and len(given) == _TEMPLATES[name][0]:
@@ -176,6 +191,24 @@ def _anonymous(node: Any, piece: Piece) -> Any:
     raise _refused(node, piece, "function")
 
 
+def _variant_get(node: Any, piece: Piece) -> Any:
+    """A function of our own for each type of result, which is made where the query runs."""
+    try:
+        match sql_text.read(
+            exp.Anonymous(this="variant_get", expressions=[exp.column("v"), *node.expressions[1:]]), "v"
+        ):
+            case Call(_, (_, Literal(path), Literal(text))):
+                spelt = exp.DataType.build(node.expressions[2].name, dialect="spark").sql(dialect="duckdb")
+                name = "_lakeformat_variant_get_" + re.sub(r"\W+", "_", text)
+                made = exp.Anonymous(this=name, expressions=[node.expressions[0].copy(), exp.Literal.string(path)])
+                made.meta[_VARIANT_GET] = (text, spelt)
+                return made
+    except InvalidInput as error:
+        raise piece.script.invalid(piece.origin(_offset(node)), str(error)) from error
+    raise _refused(node, piece, "function")
+
+
+_VARIANT_GET = "lakeformat_variant_get"
 _TEMPLATES = {
     "isnull": (1, "$x IS NULL"),
     "isnotnull": (1, "$x IS NOT NULL"),

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
+from lakeformat.codec import variant, variant_get
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.expression import cast
 from lakeformat.errors import InvalidInput
+from lakeformat.model.type_text import parse_type
 from lakeformat.sql import functions, parameters
 from lakeformat.sql.session import Context
 from lakeformat.sql.sources import Stream
@@ -38,9 +42,12 @@ def rows(context: Context, query: Query) -> pa.Table:
 def stream(context: Context, query: Query) -> pa.RecordBatchReader:
     """As `rows`, batch by batch as DuckDB finds them: it goes on when the next one is asked for."""
     tree = _replaced(query)
-    sql = functions.translated(tree, query.piece).sql(dialect="duckdb")
+    translated = functions.translated(tree, query.piece)
+    sql = translated.sql(dialect="duckdb")
     values = {name: parameters.value(context.params, name) for name in parameters.used(tree)}
     streams = [each.source.stream() for each in query.references]
+    for function in functions.variant_gets(translated):
+        _add_function(os.getpid(), *function)
     connection = _database(os.getpid()).cursor()  # What is registered with one is seen by no other.
     place = context.script.place(query.piece.origin(0))
     try:
@@ -77,6 +84,7 @@ def _named(streams: Sequence[Any], place: str) -> Iterator[None]:
         yield
     except (duckdb.Error, OSError) as error:  # OSError: Arrow's, for what stopped a stream that it reads.
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
+            _add_function.cache_clear()
             _database.cache_clear()  # DuckDB takes no more statements in a database that had one.
         stopped = next((each.error for each in streams if isinstance(each, Stream) and each.error is not None), None)
         if stopped is not None:
@@ -92,6 +100,23 @@ def _database(process: int) -> Any:
     found.execute("SET GLOBAL TimeZone='UTC'")
     found.execute("SET lock_configuration=true")
     return found
+
+
+@cache
+def _add_function(process: int, name: str, text: str, spelt: str) -> None:
+    """Make a function that reads variants, once for each type of result."""
+    target = to_arrow(parse_type(text))
+
+    def get(variants: pa.ChunkedArray, paths: pa.ChunkedArray) -> pa.ChunkedArray:
+        (path,) = paths.unique().to_pylist() or ["$"]
+        found = variant.plain(pa.concat_arrays(variants.chunks), "the operand")
+        return pa.chunked_array([variant_get.get(found, path, target, cast)], target)
+
+    database, how = _database(process), {"type": "arrow", "null_handling": "special"}
+    database.create_function(name, get, [_VARIANT, "VARCHAR"], spelt, **how)
+
+
+_VARIANT = 'STRUCT("value" BLOB, metadata BLOB)'
 
 
 def _duckdb() -> Any:

@@ -5,14 +5,18 @@ import itertools
 import json
 import shutil
 import struct
+from decimal import Decimal
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import CorruptFile, Field, InvalidInput, Lake, Schema, UnsupportedFeature
-from lakeformat.codec import arrow, variant
+from lakeformat.codec import arrow, evaluation, variant, variant_get
+from lakeformat.codec.expression import parse
+from lakeformat.errors import LakeError
 from lakeformat.model.schema import Kind, scalar
 from lakeformat.model.type_text import parse_type
 
@@ -131,12 +135,10 @@ def test_shredded_variants_are_put_together(make, tmp_path):
     (path,) = (tmp_path / "d.db").rglob("*.parquet")
     shutil.copy(GOLDEN / "duckdb_shredded.parquet", path)
     expected = json.loads((GOLDEN / "duckdb_shredded.json").read_text())
-    t.compact(full=True)  # Written plain.
-    for found in (t.scan(), t.scan(where="id > 10")):
-        rows = found.to_arrow().to_pylist()
-        assert {str(row["id"]): row["v"] and decoded(**row["v"]) for row in rows} == {
-            id: value for id, value in expected.items() if len(rows) == 40 or int(id) > 10
-        }
+    for _ in range(2):
+        assert {str(row["id"]): row["v"] and decoded(**row["v"]) for row in t.scan().to_arrow().to_pylist()} == expected
+        assert t.scan(["v"], where="id = 1").to_arrow()["v"].to_pylist()[0]["value"][0] & 3 == 2
+        t.overwrite(t.scan().to_arrow())  # Written plain.
 
 
 @pytest.mark.parametrize(
@@ -153,6 +155,116 @@ def test_shredded_columns_that_contradict_each_other_are_refused(typed, value, s
     parts = [pa.array([b"\x01\x01\x00\x01b"]), pa.array([value], pa.binary()), typed]
     with pytest.raises((CorruptFile, UnsupportedFeature), match=says):
         variant.plain(pa.StructArray.from_arrays(parts, ["metadata", "value", "typed_value"]), "v")
+
+
+def test_parts_of_variants_in_conditions(make, tmp_path):
+    t = make({"id": "bigint", "v": "variant"})
+    shredded = pq.ParquetFile(GOLDEN / "duckdb_shredded.parquet").read()
+    t.append(pa.table({"id": shredded["id"], "v": variant.plain(shredded["v"].combine_chunks(), "v")}))
+    expected = json.loads((GOLDEN / "duckdb_shredded.json").read_text())
+
+    def ids(condition):
+        return sorted(t.scan(["id"], where=condition).to_arrow()["id"].to_pylist())
+
+    def meant(holds):
+        return [int(id) for id, value in expected.items() if holds(value if isinstance(value, dict) else {})]
+
+    for condition, holds in (
+        ("variant_get(v, '$.d.y[0].z', 'int') >= 14", lambda row: "y" in row.get("d", {}) and row["d"]["y"][0]["z"] >= 14),
+        ("variant_get(v, '$[\"b\"]', 'string') = 'b'", lambda row: row.get("b") == "b"),
+        ("variant_get(v, '$.d.x', 'decimal(4, 1)') = 2.5", lambda row: row.get("d", {}).get("x") == 2.5),
+        ("variant_get(v, '$.zz', 'double') is not null", lambda row: "zz" in row),
+        ("variant_get(v, '$.Ä', 'date') = date '2024-02-03'", lambda row: "Ä" in row),
+        ("variant_get(v, '$.e', 'timestamp_ntz') > timestamp_ntz '2024-01-02 03:04:05.678900'", lambda row: "e" in row),
+    ):  # fmt: skip
+        assert ids(condition) == sorted(meant(holds)) != []
+    assert ids("variant_get(v, '$[2]', 'bigint') = 3") == [6, 13, 20, 27, 34]
+    for condition, says in (
+        ("variant_get(v, '$.d', 'string') = ''", "objects or arrays"),
+        ("variant_get(v, '$.a', 'int') = 1", "no number"),
+        ("variant_get(id, '$.a', 'int') = 1", "needs a variant"),
+        ("variant_get(v, 'a', 'int') = 1", "is no path"),
+        ("variant_get(v, '$.a') = 1", "variant_get.column"),
+        ("variant_get(v, '$.a', 'array<int>') = 1", "is not known"),
+    ):
+        with pytest.raises(InvalidInput, match=says):
+            ids(condition)
+    t.delete("variant_get(v, '$.d.w', 'boolean')")
+    assert ids("id >= 0") == sorted(meant(lambda row: "w" not in row.get("d", {})))
+
+
+def test_parts_of_variants_in_sql(make, tmp_path):
+    t = make({"id": "bigint", "v": "variant"})
+    shredded = pq.ParquetFile(GOLDEN / "duckdb_shredded.parquet").read()
+    t.append(pa.table({"id": shredded["id"], "v": variant.plain(shredded["v"].combine_chunks(), "v")}))
+    lake = Lake(tmp_path)
+    text = """SELECT id, variant_get(v, '$.d.y[0].z', 'int') z, variant_get(v, '$.d.x', 'decimal(6, 1)') x FROM d.t
+              WHERE variant_get(v, '$.b', 'string') = 'text 7' OR variant_get(v, '$.d.w', 'boolean') ORDER BY id LIMIT 2"""
+    found = lake.sql(text).to_arrow()
+    assert found.schema.types == [pa.int64(), pa.int32(), pa.decimal128(6, 1)]
+    assert found.to_pylist() == [{"id": 5, "z": None, "x": Decimal("2.5")}, {"id": 7, "z": 7, "x": Decimal("7.0")}]
+    lake.sql(
+        "UPDATE d.t SET id = variant_get(v, '$.d.x', 'double') + 100 WHERE variant_get(v, '$.d.y[0].z', 'int') > 30"
+    )
+    assert t.scan(where="id > 100").to_arrow()["id"].to_pylist() == [135]
+    for argument, says in (
+        ("v, '$.d', 'string'", "objects or arrays"), ("v, '$.a', 'int'", "no number"), ("v, 'a', 'int'", "is no path"),
+        ("v, '$.a'", "variant_get"), ("id, '$.a', 'int'", "variant_get"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=says):
+            lake.sql(f"SELECT variant_get({argument}) FROM d.t").to_arrow()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([True, False, None]), pa.array([-1, 127], pa.int8()), pa.array([-2, 300], pa.int16()), pa.array([7], pa.int32()),
+        pa.array([None, -(2**63)], pa.int64()), pa.array([1.5], pa.float32()), pa.array([float("-inf"), -0.0], pa.float64()),
+        pa.array([19000], pa.date32()), pa.array([1], pa.time64("us")), pa.array(["", "é" * 31, "é" * 32, None]), pa.array([b"", b"\xff"]),
+        *(pa.array([-(2**62), None], pa.timestamp(unit, zone)) for unit in ("us", "ns") for zone in (None, "UTC")),
+        *(pa.array([None, Decimal("-12.34")], pa.decimal128(digits, 2)) for digits in (5, 12, 38)),
+    ],
+    ids=lambda values: str(values.type),
+)  # fmt: skip
+def test_each_plain_type_comes_back_from_its_bytes(values):
+    metadata = pa.repeat(b"\x01\x00\x00", len(values))
+    made = variant.plain(pa.StructArray.from_arrays([metadata, values], ["metadata", "typed_value"]), "v")
+    assert all(
+        (part == b"\x00") == (not value.is_valid) for part, value in zip(made.field("value").to_pylist(), values)
+    )
+    assert variant_get.get(made, "$", values.type, evaluation.cast).equals(values)
+    for cut in range(1, len(values)):
+        assert variant.plain(made.slice(cut), "v").equals(made.slice(cut))
+
+
+def test_damaged_bytes_are_an_error_that_names_them():
+    """Bytes changed at random: a value, or an error of ours."""
+    whole = pq.ParquetFile(GOLDEN / "duckdb_shredded.parquet").read()["v"].combine_chunks()
+    rows, random = variant.plain(whole, "v").drop_null().to_pylist(), Random(5)
+    condition = parse("variant_get(v, '$.d.y[0].z', 'int') > 1 OR variant_get(v, '$.b', 'string') > 'x'")
+    seen = set()
+    for _ in range(150):
+        row = dict(random.choice(rows))
+        part = random.choice(["value", "metadata"])
+        damaged = bytearray(row[part])
+        damaged[random.randrange(len(damaged))] = random.choice([0, 1, 127, 255])
+        row[part] = bytes(damaged[: random.choice([len(damaged), random.randrange(len(damaged))])])
+        rest = pa.array([{"q": {"value": None}}], pa.struct([("q", pa.struct([("value", pa.binary())]))]))
+        for read in (
+            lambda row=row: evaluation.evaluate(condition, pa.record_batch({"v": pa.array([row], variant.ARROW)})),
+            lambda row=row, rest=rest: variant.plain(
+                pa.StructArray.from_arrays(
+                    [pa.array([row["metadata"]]), pa.array([row["value"]]), rest], ["metadata", "value", "typed_value"]
+                ),
+                "v",
+            ),
+        ):
+            try:
+                read()
+                seen.add("read")
+            except LakeError as error:
+                seen.add(type(error).__name__)
+    assert seen >= {"read", "CorruptFile"}
 
 
 def decoded(metadata, value):

@@ -13,7 +13,7 @@ from lakeformat.model.predicate.builders import and_, call, in_tuples, is_in, is
 from lakeformat.model.predicate.fit import TEXTS, fit, naive
 from lakeformat.model.predicate.functions import COMPARISONS, FLIPPED, FUNCTIONS
 from lakeformat.model.predicate.nodes import NEVER, Call, Column, Expression, Literal, described
-from lakeformat.model.schema import Field, Row, Scalar, Type, scalar, spelled
+from lakeformat.model.schema import Field, Kind, Row, Scalar, Type, scalar, spelled
 from lakeformat.model.type_text import parse_type
 
 
@@ -42,6 +42,10 @@ def bind(expression: Expression, fields: tuple[Field, ...]) -> Expression:
             bound = tuple(bind(each, fields) for each in arguments)
             _require_text(name, bound[0], fields)
             return call(name, *bound)
+        case Call("variant_get", (operand, *how)):
+            bound_operand = bind(operand, fields)
+            _require_variant(bound_operand, fields)
+            return Call("variant_get", (bound_operand, *how))
         case Call(name, arguments):
             return _folded(call(name, *(bind(each, fields) for each in arguments)))
     raise InvalidInput(f"not an expression: {expression!r}")
@@ -71,7 +75,7 @@ def type_of(expression: Expression, fields: tuple[Field, ...]) -> Type | None:
     match expression:
         case Column(path):
             return resolve(path, fields)[1]
-        case Call("cast", (_, Literal(text))):
+        case Call("cast", (_, Literal(text))) | Call("variant_get", (_, _, Literal(text))):
             return parse_type(text)
         case Call(name):
             result = FUNCTIONS[name].result
@@ -89,6 +93,12 @@ def _require_text(name: str, operand: Expression, fields: tuple[Field, ...]) -> 
     type = type_of(operand, fields)
     if type is not None and not (isinstance(type, Scalar) and type.kind in TEXTS):
         raise InvalidInput(f"{name} needs text; {described(operand)} is {type}: cast it to string first")
+
+
+def _require_variant(operand: Expression, fields: tuple[Field, ...]) -> None:
+    type = type_of(operand, fields)
+    if type != scalar(Kind.VARIANT):
+        raise InvalidInput(f"variant_get needs a variant; {described(operand)} is {type or 'none'}")
 
 
 def _unless_null(value: bool, operand: Expression) -> Expression:

@@ -67,6 +67,7 @@ _ALIGNED, _CONDITIONS, _DOUBLES, _PATTERN = Takes.ALIGNED, Takes.CONDITIONS, Tak
 
 # in(x, Literal(frozenset))            in_tuples(column, ..., Literal(frozenset of tuples)), null equal to null
 # like(x, pattern, Literal(escape))    cast(x, Literal(type text))    case(when, then, ..., otherwise)
+# variant_get(x, Literal(path), Literal(type text))
 # fmt: off
 _ROWS = (
     Function("eq", _TWO, _CONDITION, "equal", _ALIGNED, infix="=", nodes=("EQ",), flipped="eq", negated="ne"),
@@ -129,6 +130,7 @@ _ROWS = (
     Function("date_sub", _TWO, _DATE, nodes=("DateSub",)),
     Function("date_diff", _TWO, _INT, calls=("datediff",)),
     Function("date_trunc", _TWO),
+    Function("variant_get", _THREE),
 )
 # fmt: on
 FUNCTIONS: Mapping[str, Function] = {each.name: each for each in _ROWS}

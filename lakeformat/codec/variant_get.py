@@ -1,0 +1,143 @@
+"""A part of variants, by its path, as a column of a plain type: Spark's `variant_get`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import variant_bytes
+from lakeformat.codec.variant_bytes import ARRAY, OBJECT, SHORT_TEXT, Blobs, Names, Parts
+from lakeformat.errors import CorruptFile, InvalidInput
+
+_STEP = re.compile(r"""\.(?P<name>[^.\['"]+)|\['(?P<single>[^']*)'\]|\["(?P<double>[^"]*)"\]|\[(?P<index>\d+)\]""")
+
+# By the number of a primitive type: the Arrow type whose bytes its values have.
+_FIXED = {
+    3: pa.int8(),
+    4: pa.int16(),
+    5: pa.int32(),
+    6: pa.int64(),
+    7: pa.float64(),
+    11: pa.date32(),
+    12: pa.timestamp("us", "UTC"),
+    13: pa.timestamp("us"),
+    14: pa.float32(),
+    17: pa.time64("us"),
+    18: pa.timestamp("ns", "UTC"),
+    19: pa.timestamp("ns"),
+    20: pa.binary(16),
+}
+_NULL, _TRUE, _FALSE, _DECIMALS, _BINARY, _TEXT = 0, 1, 2, {8: 4, 9: 8, 10: 16}, 15, 16
+
+
+def steps(path: str) -> tuple[str | int, ...]:
+    """The names and indices of a path such as `$.a['b c'][0]`. Raises `InvalidInput`."""
+    found: list[str | int] = []
+    at = 1
+    while path.startswith("$") and at < len(path):
+        step = _STEP.match(path, at)
+        if step is None:
+            break
+        name = next((step[each] for each in ("name", "single", "double") if step[each] is not None), None)
+        found.append(int(step["index"]) if name is None else name)
+        at = step.end()
+    if not path.startswith("$") or at < len(path):
+        raise InvalidInput(f"{path!r} is no path into a variant; one is like $.name, $['a name'] or $.list[0]")
+    return tuple(found)
+
+
+def get(
+    variants: pa.Array, path: str, target: pa.DataType, cast: Callable[[pa.Array, pa.DataType], pa.Array]
+) -> pa.Array:
+    """The values at `path`, each cast to `target`; null where there is none, or the null of variants.
+
+    Raises `InvalidInput` for objects and arrays, which are of no plain type, and what `cast` raises.
+    """
+    present = np.flatnonzero(variants.is_valid().to_numpy(zero_copy_only=False))
+    values = variant_bytes.blobs(pc.struct_field(variants, "value"))
+    metadata = Names(pc.struct_field(variants, "metadata"))
+    rows, starts = present, values.starts[present]
+    for step in steps(path):
+        kinds = variant_bytes.numbers(values.data, starts, 1) & 3
+        is_open = kinds == (OBJECT if isinstance(step, str) else ARRAY)
+        rows, starts = rows[is_open], starts[is_open]
+        parts: Parts
+        if isinstance(step, str):
+            parts = variant_bytes.fields(values.data, starts)
+            wanted = metadata.are(step, rows[parts.owners], parts.ids)
+        else:
+            parts = variant_bytes.elements(values.data, starts)
+            wanted = parts.ids == step
+        rows, starts = rows[parts.owners[wanted]], parts.starts[wanted]
+    places: list[np.ndarray] = []
+    pieces: list[pa.Array] = []
+    for at, array in _decoded(values.data, starts, path):
+        places.append(rows[at])
+        pieces.append(cast(array, target))
+    order = np.full(len(variants), -1)
+    if places:
+        every = np.concatenate(places)
+        order[every] = np.arange(len(every))
+    flat = pa.concat_arrays(pieces) if pieces else pa.array([], target)
+    return flat.take(pa.array(order, pa.int64(), mask=order < 0))
+
+
+def _decoded(data: np.ndarray, starts: np.ndarray, path: str) -> Iterator[tuple[np.ndarray, pa.Array]]:
+    """(places among `starts`, the values there) for each type that stands there; without nulls."""
+    heads = variant_bytes.numbers(data, starts, 1)
+    kinds, heads = heads & 3, heads >> 2
+    if ((kinds == OBJECT) | (kinds == ARRAY)).any():
+        raise InvalidInput(
+            f"some values at {path} are objects or arrays, which become no plain value; ask for a part of them"
+        )
+    at = np.flatnonzero(kinds == SHORT_TEXT)
+    if len(at):
+        yield at, _blobs(data, starts[at] + 1, heads[at]).cast(pa.string())
+    for head in np.unique(heads[kinds == variant_bytes.PRIMITIVE]).tolist():
+        at = np.flatnonzero((kinds == variant_bytes.PRIMITIVE) & (heads == head))
+        here = starts[at] + 1
+        if head == _NULL:
+            continue
+        if head in (_TRUE, _FALSE):
+            yield at, pa.repeat(head == _TRUE, len(at))
+        elif head in (_TEXT, _BINARY):
+            found = _blobs(data, here + 4, variant_bytes.numbers(data, here, 4))
+            yield at, found.cast(pa.string()) if head == _TEXT else found
+        elif head in _DECIMALS:
+            scales = variant_bytes.numbers(data, here, 1)
+            for scale in np.unique(scales).tolist():
+                same = scales == scale
+                yield at[same], _decimals(_matrix(data, here[same] + 1, _DECIMALS[head]), scale)
+        elif head in _FIXED:
+            type = _FIXED[head]
+            held = np.ascontiguousarray(_matrix(data, here, type.bit_width // 8))
+            yield at, pa.Array.from_buffers(type, len(at), [None, pa.py_buffer(held)])
+        else:
+            raise CorruptFile(f"a variant of the primitive type {head}, which is not known")
+
+
+def _blobs(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> pa.Array:
+    if len(starts) and int((starts + sizes).max()) > len(data):
+        raise CorruptFile("a variant ends before its values do")
+    return Blobs(data, starts, starts + sizes).gather()
+
+
+def _matrix(data: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
+    if int(starts.max()) + width > len(data):
+        raise CorruptFile("a variant ends before its values do")
+    return data[starts[:, None] + np.arange(width)]
+
+
+def _decimals(unscaled: np.ndarray, scale: int) -> pa.Array:
+    """Little-endian numbers of 4, 8 or 16 bytes as decimals of the most digits that they have."""
+    if scale > 38:
+        raise CorruptFile(f"a variant's decimal of scale {scale}; 38 is the most")
+    count, width = unscaled.shape
+    wide = np.repeat(np.where(unscaled[:, -1:] >= 128, 255, 0).astype(np.uint8), 16, axis=1)
+    wide[:, :width] = unscaled
+    most = max(scale, {4: 10, 8: 19, 16: 38}[width])
+    return pa.Array.from_buffers(pa.decimal128(most, scale), count, [None, pa.py_buffer(np.ascontiguousarray(wide))])
