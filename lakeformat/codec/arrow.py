@@ -31,6 +31,8 @@ _PLAIN = {
     Kind.UUID: pa.binary(16),
     Kind.UNKNOWN: pa.null(),
     Kind.VARIANT: variant.ARROW,
+    Kind.GEOMETRY: pa.binary(),
+    Kind.GEOGRAPHY: pa.binary(),
 }
 
 _LOGICAL = {

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakeformat.codec import evaluation
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
-from lakeformat.model.schema import Kind, Scalar, Type
+from lakeformat.model.schema import Kind, Scalar, Type, is_plain
 
 _BYTES = (Kind.BYTES, Kind.FIXED)
 
@@ -38,7 +38,7 @@ def value(given: str | bytes, type: Type, what: str) -> pa.Scalar:
 
 def to_json(given: str | bytes, type: Type, what: str) -> Any:
     """A default as a schema in table metadata has it."""
-    if not isinstance(type, Scalar) or type.kind in (Kind.UNKNOWN, Kind.VARIANT):
+    if not isinstance(type, Scalar) or not is_plain(type):
         raise UnsupportedFeature(f"{what}: a default of {type}: Iceberg has null alone there; give its parts defaults")
     found = value(given, type, what)
     match type.kind:

@@ -10,7 +10,7 @@ from lakeformat.codec import transform
 from lakeformat.errors import InvalidInput
 from lakeformat.model.order import Curve, Sort, SortField
 from lakeformat.model.partition import Transform, TransformKind, parse_field
-from lakeformat.model.schema import Field, Kind, Scalar, find_part, spelled, spelled_path
+from lakeformat.model.schema import Field, Scalar, find_part, is_plain, spelled, spelled_path
 
 sqlglot = lazy.library("sqlglot")
 exp = lazy.library("sqlglot.expressions")
@@ -58,7 +58,7 @@ def check(order: Iterable[Sort], fields: tuple[Field, ...], where: str) -> None:
 
 def _plain(source: tuple[str, ...], fields: tuple[Field, ...], where: str) -> Scalar:
     kind = find_part(fields, source).type
-    if not isinstance(kind, Scalar) or kind.kind is Kind.VARIANT:
+    if not isinstance(kind, Scalar) or not is_plain(kind):
         raise InvalidInput(f"{where}: sort_by names {'.'.join(source)!r}, of type {kind}; it must be a plain value")
     return kind
 

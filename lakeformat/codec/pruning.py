@@ -86,7 +86,7 @@ def to_dataset_filter(expression: Expression, fields: tuple[Field, ...]) -> pc.E
 
 _FEW = 16
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
-_UNPUSHED = (Kind.UUID, Kind.FIXED, Kind.VARIANT, Kind.UNKNOWN)
+_UNPUSHED = (Kind.UUID, Kind.FIXED, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY, Kind.UNKNOWN)
 _FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
 
 

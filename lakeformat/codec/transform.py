@@ -36,7 +36,7 @@ _TAKES: dict[TransformKind, tuple[Kind, ...]] = {
     TransformKind.DAY: (Kind.DATE, *_INSTANTS),
     TransformKind.HOUR: _INSTANTS,
 }
-_ALL = frozenset(Kind) - {Kind.UNKNOWN, Kind.VARIANT}
+_ALL = frozenset(Kind) - {Kind.UNKNOWN, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY}
 _HOURS_UNSURE = 2**32 - 2**63 // 3_600_000_000 - 2  # Beyond it an hour of microseconds may be another, gone round.
 _WIDTH_UNSURE = 2**30  # An int that is cut at more goes round in Java more than once.
 

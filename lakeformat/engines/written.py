@@ -18,7 +18,7 @@ from lakeformat.engines.files.formats import FORMATS
 from lakeformat.engines.kernels import casts
 from lakeformat.engines.keyed import key_values
 from lakeformat.errors import InvalidInput, LakeError, StoreError, UnsupportedFeature
-from lakeformat.model.schema import Field, Kind, Row, Scalar, rebuild
+from lakeformat.model.schema import Field, Geo, Kind, Row, Scalar, rebuild, walk
 from lakeformat.model.work import ColumnStats, Content, KeyRange, KeyValues, WriteTask, WrittenFile
 from lakeformat.storage.store import Store
 
@@ -38,6 +38,11 @@ class Files:
         if task.file_format not in FORMATS:
             raise UnsupportedFeature(
                 f"file format {task.file_format!r} cannot be written; known are {', '.join(FORMATS)}"
+            )
+        if found := next((part for part in walk(task.fields) if isinstance(part.type, Geo)), None):
+            raise UnsupportedFeature(
+                f"column {found.name} is {found.type}: rows of the table are read, and deleted (write.delete.mode=merge-on-read), not "
+                f"written; write them with an engine that knows the type"
             )
         self._store, self._task, self._format = store, task, FORMATS[task.file_format]
         self._schema = arrow_schema(key_values.waiting(task))

@@ -37,6 +37,8 @@ class Kind(StrEnum):
     TIMESTAMP_TZ = "timestamp_tz"  # fractional digits; an instant
     UUID = "uuid"
     VARIANT = "variant"
+    GEOMETRY = "geometry"  # WKB (Iceberg); see `Geo`
+    GEOGRAPHY = "geography"
     UNKNOWN = "unknown"  # always null (Iceberg)
 
 
@@ -49,6 +51,16 @@ class Scalar:
 
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(map(str, self.parameters))})" if self.parameters else str(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Geo(Scalar):
+    """A geometry or geography as the table spells it, with its reference system, e.g. `geometry(srid:4326)`."""
+
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +101,7 @@ Type = Scalar | ListOf | MultisetOf | MapOf | Row
 
 def is_plain(type: Type) -> bool:
     """Whether values of the type have an order, and so bounds."""
-    return isinstance(type, Scalar) and type.kind not in (Kind.VARIANT, Kind.UNKNOWN)
+    return isinstance(type, Scalar) and not isinstance(type, Geo) and type.kind not in (Kind.VARIANT, Kind.UNKNOWN)
 
 
 NO_ID = -1  # The element, key or value of a collection in a format that gives those no id.

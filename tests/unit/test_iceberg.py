@@ -341,7 +341,7 @@ def test_files_under_an_earlier_spec_are_read_and_compacted_but_not_overwritten_
     [
         (lambda d: d.update({"format-version": 4}), UnsupportedFeature, "version 4"),
         (lambda d: d["partition-specs"][0]["fields"][0].update(transform="zorder[2]"), UnsupportedFeature, "zorder"),
-        (lambda d: d["schemas"][0]["fields"][0].update(type="geometry"), UnsupportedFeature, "geometry"),
+        (lambda d: d["schemas"][0]["fields"][0].update(type="vector"), UnsupportedFeature, "vector"),
         (lambda d: d["schemas"][0]["fields"][0].update({"initial-default": {}}), UnsupportedFeature, "default"),
         (lambda d: d.pop("schemas"), CorruptTable, "schema"),
         (lambda d: d.update({"current-snapshot-id": 5}), CorruptTable, "current snapshot 5"),

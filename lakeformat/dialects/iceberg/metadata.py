@@ -29,7 +29,7 @@ from lakeformat.model import evolution
 from lakeformat.model.operation import Operation, Request, SetTag, WithoutSnapshot
 from lakeformat.model.order import Sort, SortField, SortOrder
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
-from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, Type, children, find_part, walk
+from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, Type, children, find_part, is_plain, walk
 from lakeformat.model.snapshot import Snapshot, Stamp, utc
 from lakeformat.model.work import Named, in_folder
 from lakeformat.storage.cache import in_catalog
@@ -911,7 +911,7 @@ def check_key(schema: Schema, where: str) -> None:
         if name in schema.primary_key[:place]:
             raise InvalidInput(f"{where}: primary_key names {name!r} twice")
         kind = schema.field(name).type
-        if not isinstance(kind, Scalar) or kind.kind in (Kind.FLOAT, Kind.DOUBLE, Kind.VARIANT):
+        if not isinstance(kind, Scalar) or not is_plain(kind) or kind.kind in (Kind.FLOAT, Kind.DOUBLE):
             raise InvalidInput(f"{where}: primary_key names {name!r}, a {kind}; it must be a plain value that is exact")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lakeformat.codec import default_value
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
-from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, children, rebuild, scalar, walk
+from lakeformat.model.schema import Field, Geo, Kind, ListOf, MapOf, Row, Scalar, Type, children, rebuild, scalar, walk
 
 _NAMES = {
     "boolean": scalar(Kind.BOOLEAN),
@@ -33,6 +33,7 @@ _TEXTS = {type: name for name, type in _NAMES.items()}
 _ONLY_IN_3 = {"timestamp_ns", "timestamptz_ns", "unknown", "variant"}
 _FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_GEO = re.compile(r"(geometry|geography)(\(.*\))?")
 _WIDER = {(Kind.INT, Kind.BIGINT), (Kind.FLOAT, Kind.DOUBLE)}
 
 
@@ -45,6 +46,8 @@ def parse_type(value: Any) -> Type:
             return scalar(Kind.DECIMAL, int(found[1]), int(found[2]))
         if found := _FIXED.fullmatch(value):
             return scalar(Kind.FIXED, int(found[1]))
+        if found := _GEO.fullmatch(value):
+            return Geo(Kind(found[1]), text=value)
         raise UnsupportedFeature(
             f"type {value}: lakeformat neither reads nor writes it in Iceberg tables; use an engine that does"
         )
@@ -72,6 +75,8 @@ def emit_type(type: Type) -> Any:
     match type:
         case Scalar(Kind.DECIMAL, (precision, scale)):
             return f"decimal({precision}, {scale})"
+        case Geo():
+            return type.text
         case Scalar(Kind.FIXED, (length,)):
             return f"fixed[{length}]"
         case Scalar() if type in _TEXTS:

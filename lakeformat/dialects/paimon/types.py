@@ -116,7 +116,7 @@ def emit_type(type: Type, nullable: bool) -> Any:
             return f"DECIMAL({precision}, {scale}){suffix}"
         case Scalar(Kind.TIMESTAMP_TZ, (digits,)):
             return f"TIMESTAMP({digits}) WITH LOCAL TIME ZONE{suffix}"
-        case Scalar(Kind.UUID | Kind.UNKNOWN | Kind.FIXED | Kind.TIME_MICROS as kind):
+        case Scalar(Kind.UUID | Kind.GEOMETRY | Kind.GEOGRAPHY | Kind.UNKNOWN | Kind.FIXED | Kind.TIME_MICROS as kind):
             raise UnsupportedFeature(f"Paimon: a column of type {kind} cannot be written; use BYTES or STRING")
         case Scalar(kind, parameters):
             name = kind.name if kind is not Kind.TIMESTAMP_TZ else "TIMESTAMP_LTZ"

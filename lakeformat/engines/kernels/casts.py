@@ -19,7 +19,7 @@ from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row,
 _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 _NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
-_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID)
+_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID, Kind.GEOMETRY, Kind.GEOGRAPHY)
 _TIMES = (Kind.TIME, Kind.TIME_MICROS)
 REACH_MICROS = (2**63 - 1) // 1000  # As far as nanoseconds reach on either side of 1970.
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)

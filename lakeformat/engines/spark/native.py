@@ -129,7 +129,7 @@ def _clean(task: ReadTask) -> bool:
         if not _widens(held[each.id].type, each.type):
             return False
         kinds = {kind_of(part.type) for part in walk((held[each.id],))}
-        if kinds & {Kind.TIME, Kind.TIME_MICROS, Kind.VARIANT}:
+        if kinds & {Kind.TIME, Kind.TIME_MICROS, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY}:
             return False
         if any(digits_of(part.type) > 6 for part in walk((held[each.id],))):
             return False

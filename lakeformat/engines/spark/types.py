@@ -27,6 +27,8 @@ PLAIN: dict[Kind, T.DataType] = {
     Kind.BYTES: T.BinaryType(),
     Kind.FIXED: T.BinaryType(),
     Kind.UUID: T.BinaryType(),
+    Kind.GEOMETRY: T.BinaryType(),
+    Kind.GEOGRAPHY: T.BinaryType(),
     Kind.UNKNOWN: T.NullType(),
     Kind.DATE: T.DateType(),
     Kind.TIMESTAMP: T.TimestampNTZType(),
