@@ -234,6 +234,7 @@ def encode(
 
 
 _MAGIC = b"Obj\x01"
+_ENCRYPTED = b"AGS1"  # Iceberg's AES GCM streams (spec: gcm-stream-spec.md).
 _BATCH_BYTES = 4 << 20  # Blocks are decoded together until so much is inflated: what numpy works on stays in cache.
 # What a block, and a file that is decoded as a whole, may inflate to: this much, or more in proportion to its own size.
 # Manifests inflate up to fifty times; repetitive rows more, but writers end a block long before.
@@ -255,6 +256,8 @@ def _tree(text: bytes) -> tuple[Any, avro_schema.Record, int | None]:
 
 def _header(data: bytes) -> tuple[dict[str, bytes], bytes, int]:
     """(metadata, sync marker, where the blocks begin)."""
+    if data[:4] == _ENCRYPTED:
+        raise UnsupportedFeature("an encrypted file (AES GCM): not supported; use an engine that is given the table's keys")
     if data[:4] != _MAGIC:
         raise CorruptFile(f"not an Avro file: it begins with {bytes(data[:4])!r}, not {_MAGIC!r}")
     metadata: dict[str, bytes] = {}

@@ -336,6 +336,15 @@ def test_files_under_an_earlier_spec_are_read_and_compacted_but_not_overwritten_
     assert {"id": 1, "dt": "a"} not in found
 
 
+def test_encrypted_metadata_is_refused_by_name(table):
+    table.append(rows((1, "a")))
+    for pattern in ("*-m0.avro", "snap-*.avro"):
+        (path,) = (newest(table)[1].parent).glob(pattern)
+        path.write_bytes(b"AGS1" + path.read_bytes()[4:])
+        with pytest.raises(UnsupportedFeature, match=rf"{path.name}.*encrypted"):
+            Lake(newest(table)[1].parents[3]).table("d.t").scan().to_arrow()
+
+
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
