@@ -6,22 +6,26 @@ from __future__ import annotations
 import datetime
 import json
 import uuid
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from lakeformat.codec import evaluation
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
-from lakeformat.model.schema import Kind, Scalar, Type, is_plain
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, is_plain
 
 _BYTES = (Kind.BYTES, Kind.FIXED)
 
 
-def value(given: str | bytes, type: Type, what: str) -> pa.Scalar:
-    """The value that a default means; raises `InvalidInput`, naming `what`, where it is none of its type."""
+def value(given: str | bytes, type: Type, what: str, of_parts: Literal["initial", "default"] = "initial") -> pa.Scalar:
+    """The value that a default means; raises `InvalidInput`, naming `what`, where it is none of its type.
+
+    That of a row is `{}`: its parts have defaults of their own, `of_parts`. Lists and maps are JSON, as in table metadata."""
     target = to_arrow(type)
     try:
+        if isinstance(type, Row | ListOf | MapOf):
+            return _nested(json.loads(given), type, what, of_parts)
         match type, given:
             case Scalar(kind), bytes() if kind in (*_BYTES, Kind.UUID):
                 return pa.array([given], target)[0]
@@ -38,8 +42,11 @@ def value(given: str | bytes, type: Type, what: str) -> pa.Scalar:
 
 def to_json(given: str | bytes, type: Type, what: str) -> Any:
     """A default as a schema in table metadata has it."""
+    if isinstance(type, Row | ListOf | MapOf):
+        value(given, type, what)
+        return json.loads(given)
     if not isinstance(type, Scalar) or not is_plain(type):
-        raise UnsupportedFeature(f"{what}: a default of {type}: Iceberg has null alone there; give its parts defaults")
+        raise UnsupportedFeature(f"{what}: a default of {type}: Iceberg has null alone there")
     found = value(given, type, what)
     match type.kind:
         case Kind.BOOLEAN | Kind.INT | Kind.BIGINT | Kind.STRING:
@@ -63,15 +70,53 @@ def to_json(given: str | bytes, type: Type, what: str) -> Any:
 
 
 def from_json(held: Any, type: Type, what: str) -> str | bytes:
-    """What `to_json` made. Raises `UnsupportedFeature` for a default of rows, lists and maps."""
+    """What `to_json` made: text or bytes; of rows, lists and maps the bytes of their JSON, which no text of a declaration is.
+    Raises `UnsupportedFeature` for what is no default of the type."""
     match type, held:
+        case Row(), {}:
+            if not held:
+                return b"{}"
+        case ListOf(), list():
+            return json.dumps(held).encode()
+        case MapOf(), {"keys": list(keys), "values": list(values)} if len(keys) == len(values):
+            return json.dumps(held).encode()
         case Scalar(kind), str() if kind in _BYTES:
             return bytes.fromhex(held)
         case Scalar(), str():
             return held
         case Scalar(), bool() | int() | float():
             return json.dumps(held)
-    raise UnsupportedFeature(f"{what}: default {held!r} of {type}: not supported; give its parts defaults")
+    raise UnsupportedFeature(f"{what}: default {held!r} of {type}: not supported")
+
+
+def _nested(held: Any, type: Row | ListOf | MapOf, what: str, of_parts: Literal["initial", "default"]) -> pa.Scalar:
+    """The value of JSON that metadata holds for a row, a list or a map; a row of no values is one of its parts' defaults."""
+    target = to_arrow(type)
+
+    def items(values: list[Any], each: Field) -> pa.Array:
+        kind = to_arrow(each.type)
+        made = [
+            pa.scalar(None, kind) if v is None else value(from_json(v, each.type, what), each.type, what, of_parts)
+            for v in values
+        ]
+        return pa.concat_arrays([pa.array([], kind), *(pa.repeat(v, 1) for v in made)])
+
+    match type, held:
+        case Row(parts), {} if not held:
+            columns = []
+            for part in parts:
+                given = getattr(part, of_parts)
+                kind = to_arrow(part.type)
+                columns.append(
+                    pa.nulls(1, kind) if given is None else pa.repeat(value(given, part.type, what, of_parts), 1)
+                )
+            return pa.StructArray.from_arrays(columns, fields=list(target))[0]
+        case ListOf(element), list():
+            return pa.ListArray.from_arrays(pa.array([0, len(held)], pa.int32()), items(held, element)).cast(target)[0]
+        case MapOf(key, part), {"keys": list(keys), "values": list(values)} if len(keys) == len(values):
+            ends = pa.array([0, len(keys)], pa.int32())
+            return pa.MapArray.from_arrays(ends, items(keys, key), items(values, part)).cast(target)[0]
+    raise ValueError('a row\'s is {}, a list\'s [...], a map\'s {"keys": [...], "values": [...]}')
 
 
 def _moment(count: int, digits: int) -> str:

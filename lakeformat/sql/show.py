@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakeformat.codec.spark_sql import quoted, spark_type
 from lakeformat.errors import NotFound
-from lakeformat.model.schema import Field, ListOf, MapOf, Row, Type
+from lakeformat.model.schema import Field, ListOf, MapOf, Row, Scalar, Type
 from lakeformat.sql import databases, insert, names, views
 from lakeformat.sql.create import transform_text
 from lakeformat.sql.result import Result, listing
@@ -183,6 +183,13 @@ def _create(context: Context, cursor: Cursor) -> Result:
     )
 
 
+def _default(given: str | bytes, type: Type) -> str:
+    """Bytes are a value, or the JSON of a row, list or map."""
+    if isinstance(given, bytes) and isinstance(type, Scalar):
+        return f"X'{given.hex().upper()}'"
+    return _string(given.decode() if isinstance(given, bytes) else given)
+
+
 def statement(table: Table) -> str:
     """CREATE TABLE of a table as it is now."""
     schema = table.schema
@@ -190,7 +197,7 @@ def statement(table: Table) -> str:
     for each in schema.fields:
         line = f"  {quoted(each.name)} {spark_type(each.type)}"
         line += "" if each.nullable else " NOT NULL"
-        line += f" DEFAULT {_string(str(each.default))}" if each.default is not None else ""
+        line += f" DEFAULT {_default(each.default, each.type)}" if each.default is not None else ""
         lines.append(line + (f" COMMENT {_string(each.comment)}" if each.comment else ""))
     parts = [f"CREATE TABLE {'.'.join(quoted(part) for part in table.name.split('.'))} (\n" + ",\n".join(lines) + ")"]
     parts.append(f"USING {table.format}")

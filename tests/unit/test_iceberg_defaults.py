@@ -164,9 +164,46 @@ def test_what_cannot_be_a_default_is_refused(lake, table):
             table.alter().add_column("c", kind, default="1").commit()
     with pytest.raises(InvalidInput, match="give it a default"):
         table.alter().add_column("c", "int", nullable=False).commit()
-    with pytest.raises(UnsupportedFeature, match="give its parts defaults"):
-        types.parse_fields({"fields": [{"id": 1, "name": "c", "required": False, "initial-default": {},
-                                        "type": {"type": "struct", "fields": []}}]})  # fmt: skip
+    for given, kind in (
+        ({"1": 2}, {"type": "struct", "fields": []}),
+        ({}, {"type": "list", "element-id": 2, "element": "int", "element-required": True}),
+        ([1], {"type": "map", "key-id": 2, "key": "int", "value-id": 3, "value": "int", "value-required": True}),
+        ([1], "variant"),
+    ):
+        with pytest.raises(UnsupportedFeature, match="column c: default .*: not supported"):
+            types.parse_fields(
+                {"fields": [{"id": 1, "name": "c", "required": False, "initial-default": given, "type": kind}]}
+            )
+
+
+def test_rows_lists_and_maps_have_defaults(table):
+    for name, kind, given in (
+        ("l", "array<timestamp(9)>", '["2017-11-16T22:31:08.123456789", null]'),
+        ("m", "map<string, decimal(9, 2)>", '{"keys": ["k"], "values": ["14.20"]}'),
+        ("e", "array<int>", "[]"),
+        ("r", "struct<x: int, in: struct<y: string>>", "{}"),
+    ):
+        table.alter().add_column(name, kind, default=given).commit()
+        assert [declared(table, name)[key] for key in ("initial-default", "write-default")] == [json.loads(given)] * 2
+    table.alter().add_column("r.z", "bigint", default="7").commit()
+    table.append(pa.table({"id": [3]}))
+    table.alter().change_default("r.z", "8").commit()
+    table.append(pa.table({"id": [4]}))
+    found = table.scan(["id", "m", "e", "r"]).to_arrow().to_pylist()
+    before = {"m": [("k", Decimal("14.20"))], "e": [], "r": {"x": None, "in": None, "z": 7}}
+    new = before | {"r": {"x": None, "in": None, "z": 8}}
+    assert sorted(found, key=lambda r: r["id"]) == [
+        {"id": 1, **before},
+        {"id": 2, **before},
+        {"id": 3, **before},
+        {"id": 4, **new},
+    ]
+    table.merge_into(pa.table({"id": [4, 5]}), on="t.id = s.id").when_not_matched().insert({"id": "s.id"}).merge()
+    assert rows(table, "id", "r", where="id = 5") == [{"id": 5, "r": new["r"]}]
+    moments = pa.concat_arrays([each.values.view(pa.int64()) for each in table.scan(["l"]).to_arrow()["l"].chunks])
+    assert moments.to_pylist() == [1510871468123456789, None] * 5
+    with pytest.raises(InvalidInput, match="default"):
+        table.alter().add_column("w", "map<string, int>", default='{"keys": ["a"], "values": []}').commit()
 
 
 def test_json_is_what_the_specification_says():

@@ -460,7 +460,12 @@ def test_geometries_are_read_as_wkb_and_their_rows_deleted(lake, tmp_path, text)
     assert t.scan(where="g is not null").to_arrow().to_pylist() == [{"id": 1, "g": point}, {"id": 3, "g": point}]
     assert t.delete("id = 1").rows_removed == 1
     t.alter().add_column("more", "int").rename_column("g", "h").commit()
-    assert json.loads(max((tmp_path / "d.db/t/metadata").glob("v*.metadata.json")).read_text())["schemas"][-1]["fields"][1]["type"] == text
+    assert (
+        json.loads(max((tmp_path / "d.db/t/metadata").glob("v*.metadata.json")).read_text())["schemas"][-1]["fields"][
+            1
+        ]["type"]
+        == text
+    )
     for write in (lambda: t.append(pa.table({"id": [4]})), lambda: t.update({"id": "5"}, where="id = 3")):
         with pytest.raises(UnsupportedFeature, match=r"column h is geo.*merge-on-read"):
             write()

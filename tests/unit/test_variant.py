@@ -230,7 +230,7 @@ def test_each_plain_type_comes_back_from_its_bytes(values):
     metadata = pa.repeat(b"\x01\x00\x00", len(values))
     made = variant.plain(pa.StructArray.from_arrays([metadata, values], ["metadata", "typed_value"]), "v")
     assert all(
-        (part == b"\x00") == (not value.is_valid) for part, value in zip(made.field("value").to_pylist(), values)
+        (part == b"\x00") == (not value.is_valid) for part, value in zip(made.field("value").to_pylist(), values, strict=True)
     )
     assert variant_get.get(made, "$", values.type, evaluation.cast).equals(values)
     for cut in range(1, len(values)):

@@ -84,7 +84,8 @@ def default(field: Field, length: int) -> pa.Array:
     """The column's declared default, `length` times."""
     if isinstance(field.default, bytes) or (isinstance(field.type, Scalar) and field.type.kind in _ICEBERGS):
         assert field.default is not None, field
-        return pa.repeat(default_value.value(field.default, field.type, f"column {field.name!r}"), length)
+        value = default_value.value(field.default, field.type, f"column {field.name!r}", "default")
+        return casts.repeated(value, length)
     text = pa.array([field.default], pa.string())
     try:
         value = casts.project(text, Scalar(Kind.STRING), field.type, field.name)

@@ -58,7 +58,12 @@ def initial(field: Field, length: int, constants: Mapping[int, Any] = _NOTHING) 
         return pa.StructArray.from_arrays(parts, fields=list(to_arrow(field.type)))
     if field.initial is None:
         return nulls(length, to_arrow(field.type))
-    return pa.repeat(default_value.value(field.initial, field.type, f"column {field.name!r}"), length)
+    return repeated(default_value.value(field.initial, field.type, f"column {field.name!r}"), length)
+
+
+def repeated(value: pa.Scalar, length: int) -> pa.Array:
+    """`length` times `value`; `pa.repeat` does not take a nested one no times."""
+    return pa.repeat(value, length) if length else pa.array([], value.type)
 
 
 def project(
