@@ -77,7 +77,9 @@ def to_sql(expression: Expression) -> str:
 def spark_type(type: Type) -> str:
     """`type` as Spark SQL spells it."""
     match type:
-        case Scalar(Kind.BYTES | Kind.BINARY | Kind.VARBINARY | Kind.FIXED | Kind.UUID | Kind.GEOMETRY | Kind.GEOGRAPHY):
+        case Scalar(
+            Kind.BYTES | Kind.BINARY | Kind.VARBINARY | Kind.FIXED | Kind.UUID | Kind.GEOMETRY | Kind.GEOGRAPHY
+        ):
             return "BINARY"
         case Scalar(Kind.TIME_MICROS):
             return "TIME(6)"

@@ -170,7 +170,7 @@ def test_what_cannot_be_a_default_is_refused(lake, table):
         ([1], {"type": "map", "key-id": 2, "key": "int", "value-id": 3, "value": "int", "value-required": True}),
         ([1], "variant"),
     ):
-        with pytest.raises(UnsupportedFeature, match="column c: default .*: not supported"):
+        with pytest.raises(UnsupportedFeature, match=r"column c: default .*: not supported"):
             types.parse_fields(
                 {"fields": [{"id": 1, "name": "c", "required": False, "initial-default": given, "type": kind}]}
             )

@@ -1,8 +1,8 @@
 """Types that only Iceberg has, in every file format: time, fixed, uuid, and version 3's nanoseconds and unknown."""
 
-import json
 import datetime
 import io
+import json
 import random
 import uuid
 from pathlib import Path

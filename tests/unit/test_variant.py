@@ -16,6 +16,7 @@ import pytest
 from lakeformat import CorruptFile, Field, InvalidInput, Lake, Schema, UnsupportedFeature
 from lakeformat.codec import arrow, evaluation, variant, variant_get
 from lakeformat.codec.expression import parse
+from lakeformat.codec.spark_sql import to_sql
 from lakeformat.errors import LakeError
 from lakeformat.model.schema import Kind, scalar
 from lakeformat.model.type_text import parse_type
@@ -193,6 +194,11 @@ def test_parts_of_variants_in_conditions(make, tmp_path):
     assert ids("id >= 0") == sorted(meant(lambda row: "w" not in row.get("d", {})))
 
 
+def test_what_is_read_of_a_variant_is_written_for_spark():
+    text = "variant_get(`v`, '$.a', 'TIMESTAMP_LTZ')"
+    assert to_sql(parse("variant_get(v, '$.a', 'timestamp')")) == to_sql(parse(text)) == text
+
+
 def test_parts_of_variants_in_sql(make, tmp_path):
     t = make({"id": "bigint", "v": "variant"})
     shredded = pq.ParquetFile(GOLDEN / "duckdb_shredded.parquet").read()
@@ -230,7 +236,8 @@ def test_each_plain_type_comes_back_from_its_bytes(values):
     metadata = pa.repeat(b"\x01\x00\x00", len(values))
     made = variant.plain(pa.StructArray.from_arrays([metadata, values], ["metadata", "typed_value"]), "v")
     assert all(
-        (part == b"\x00") == (not value.is_valid) for part, value in zip(made.field("value").to_pylist(), values, strict=True)
+        (part == b"\x00") == (not value.is_valid)
+        for part, value in zip(made.field("value").to_pylist(), values, strict=True)
     )
     assert variant_get.get(made, "$", values.type, evaluation.cast).equals(values)
     for cut in range(1, len(values)):
