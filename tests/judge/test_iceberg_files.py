@@ -46,7 +46,7 @@ def test_others_read_files_that_we_added(engines: dict, sql: Sql, lake: Lake, tm
     t = lake.create_table(f"d.{name}", SCHEMA, format="iceberg", partition_by=by, properties={"format-version": "2"})
     inside = landed(tmp_path / "a.parquet", 0, dt=pa.array(["a"] * 20))
     t.add_files([inside, landed(tmp_path / "dt=b%20c" / "b.parquet", 100)])
-    t.append(pa.table({"id": [1000], "dt": ["a"]}))
+    t.append(pa.table({"id": [1000], "dt": ["a"], "ts": pa.nulls(1, pa.timestamp("us"))}))
     expected = ours(t)
     assert sum(expected.values()) == 41
     assert counted(sql(f"select * from {named(name)}")) == expected
