@@ -33,7 +33,8 @@ def test_spark_connect_does_the_same():
         "SPARK_TEST_REMOTE": "local[2]",
         "SPARK_TESTING": "1",  # Any free port.
         "PYSPARK_SUBMIT_ARGS": "--conf spark.python.daemon.module=tests.spark_daemon pyspark-shell",
-        "PYTHONPATH": str(ROOT),  # The server's workers start in folders of its own.
+        # The server's workers start in folders of its own.
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
     run = subprocess.run(
         [*command, "-m", "spark", "-k", f"spark and ({chosen})"],

@@ -28,7 +28,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
         yield str(tmp_path / "warehouse"), {}, 50
     else:
         with S3Server() as server:
-            yield f"{server.new_bucket()}/warehouse", server.options, 8
+            yield f"{server.new_bucket()}/warehouse", server.options, 10
 
 
 def test_four_processes_commit_at_the_same_time(where: tuple[str, dict[str, str], int]):
