@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lakeformat.codec import varint
+
 _MAGIC = b"PAR1"
 _SCHEMA, _LOGICAL_TYPE = 2, 10  # Fields of FileMetaData and SchemaElement.
 _BOOLEANS, _BYTE, _NUMBERS, _DOUBLE, _BINARY, _LISTS, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 12
@@ -61,7 +63,7 @@ def _field(footer: bytes, place: int, last: int) -> tuple[int, int, int]:
     head = footer[place]
     if head >> 4:
         return place + 1, last + (head >> 4), head & 15
-    number, place = _varint(footer, place + 1) if head else (0, place + 1)
+    number, place = varint.read(footer, place + 1) if head else (0, place + 1)
     return place, number >> 1, head
 
 
@@ -71,11 +73,11 @@ def _skip(footer: bytes, place: int, kind: int) -> int:
     if kind == _BYTE:
         return place + 1
     if kind in _NUMBERS:
-        return _varint(footer, place)[1]
+        return varint.read(footer, place)[1]
     if kind == _DOUBLE:
         return place + 8
     if kind == _BINARY:
-        size, place = _varint(footer, place)
+        size, place = varint.read(footer, place)
         return place + size
     if kind in _LISTS:
         count, inner, place = _list(footer, place)
@@ -90,15 +92,5 @@ def _list(footer: bytes, place: int) -> tuple[int, int, int]:
     """(how many, of which type, where they start)."""
     count, inner, place = footer[place] >> 4, footer[place] & 15, place + 1
     if count == 15:
-        count, place = _varint(footer, place)
+        count, place = varint.read(footer, place)
     return count, inner, place
-
-
-def _varint(footer: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = footer[place]
-        value |= (byte & 127) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 128:
-            return value, place

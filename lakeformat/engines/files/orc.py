@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as po
 
+from lakeformat.codec import varint
 from lakeformat.codec.arrow import from_arrow, to_arrow
 from lakeformat.engines.files import statistics
 from lakeformat.engines.files.parquet import present
@@ -198,29 +199,19 @@ def _messages(data: bytes) -> Iterator[tuple[int, Any]]:
     """The fields of a protocol buffer: (number, integer or bytes)."""
     at = 0
     while at < len(data):
-        key, at = _varint(data, at)
+        key, at = varint.read(data, at)
         match key & 7:
             case 0:
-                value, at = _varint(data, at)
+                value, at = varint.read(data, at)
                 yield key >> 3, value
             case 2:
-                length, at = _varint(data, at)
+                length, at = varint.read(data, at)
                 yield key >> 3, data[at : at + length]
                 at += length
             case 1 | 5 as fixed:
                 at += 8 if fixed == 1 else 4
             case other:
                 raise ValueError(f"wire type {other} in the footer")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
 
 
 def _inflated(data: bytes, codec: int) -> bytes:
