@@ -2,7 +2,6 @@
 
 Interpreters of the other versions that `pyproject.toml` names are tried too, where they are on the path, among pyenv's, or
 named: `make package PYTHONS="/path/to/python3.12 /path/to/python3.13"`. The last lines of the run say which are not there.
-They leave out the extras with Spark.
 """
 
 import re
@@ -42,13 +41,13 @@ EXTRAS = {  # What becomes importable, and what must not.
     "cdc": ("lakeformat.cdc.sync", ["pyspark", "dagster"]),
 }
 PAGES = {  # What of README and docs runs in the environment that they ask for.
-    "": ["README.md", "docs/index.md", "docs/writing.md", "docs/merging.md", "docs/keys.md", "docs/maintenance.md", "docs/cli.md"],
+    "": ["README.md", "docs/index.md", "docs/writing.md", "docs/merging.md", "docs/keys.md", "docs/maintenance.md", "docs/one-table.md", "docs/cli.md"],
     "sql": ["docs/catalogs.md", "docs/coming-from.md"],
-    "spark,duckdb": ["docs/sql.md"],
+    "spark,duckdb": ["docs/sql.md", "docs/spark.md"],
     "cdc": ["docs/cdc.md"],
 }  # fmt: skip
+YOUR_REPOSITORY = "docs/your-repository.md"  # With `dagster,duckdb`.
 COMPONENTS = ROOT / "docs" / "components.md"
-THIS = "{}.{}".format(*sys.version_info)
 IMPORT_SECONDS = 0.3  # Of CPU.
 SESSION = """
 from pyspark.sql import SparkSession
@@ -56,7 +55,7 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 """
 OVER_REST = """
-import pyarrow as pa
+import os
 from lakeformat import Lake
 
 credential = {"credential": "client:secret"}
@@ -107,6 +106,12 @@ def install(python: str, *what: str) -> None:
     subprocess.run([*pip, *constraints, *what], check=True)
 
 
+def test_every_page_with_python_is_run():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    shown = {str(page.relative_to(ROOT)) for page in pages if blocks(page.read_text())}
+    assert shown == {page for several in PAGES.values() for page in several} | {YOUR_REPOSITORY}
+
+
 def test_the_wheel_holds_the_library_alone(built):
     wheel, sdist = built
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
@@ -119,7 +124,7 @@ def test_the_wheel_holds_the_library_alone(built):
 
 @pytest.mark.parametrize(
     ("version", "extra"),
-    [(each, extra) for each in INTERPRETERS for extra in EXTRAS if each == THIS or "spark" not in extra],
+    [(each, extra) for each in INTERPRETERS for extra in EXTRAS],
 )
 def test_a_clean_environment_gets_what_the_extra_says(version, extra, built, tmp_path, request):
     module, absent = EXTRAS[extra]
