@@ -108,7 +108,15 @@ def _moment(day: Column, op: Column) -> Column:
     deps=[SOURCE],
 )
 def booking_events(context: dg.AssetExecutionContext, spark: SparkResource) -> DataFrame:
-    """Seats booked, changed and cancelled on a day: a changelog, derived from the flights of the next 30 days."""
+    """Seats booked, changed and cancelled on a day: a changelog, derived from the flights of the next 30 days.
+
+    Columns:
+    - `event_date`: The day it happened, the table's partition.
+    - `event_at`: When it happened; a later event of a booking never has an earlier time.
+    - `op`: booked, changed or cancelled.
+    - `booked_at`: When the seat was booked first.
+    - `fare`: Dollars.
+    """
     days = context.partition_keys
     ahead = {date.fromisoformat(day) + timedelta(n) for day in days for n in range(MOST_DAYS_AHEAD + 1)}
     flights = read_days("flights", sorted(day.isoformat() for day in ahead))
@@ -131,7 +139,14 @@ def booking_events(context: dg.AssetExecutionContext, spark: SparkResource) -> D
     automation_condition=FOLLOW_UPSTREAM,
 )
 def bookings(booking_events: DataFrame) -> DataFrame:
-    """Every booking as it is now. A day that is run again changes nothing that a later event has changed since."""
+    """Every booking as it is now. A day that is run again changes nothing that a later event has changed since.
+
+    Columns:
+    - `event_at`: When its last event happened.
+    - `op`: What that was: booked, changed or cancelled.
+    - `booked_at`: When the seat was booked first; its days part the table.
+    - `fare`: Dollars.
+    """
     return latest(booking_events)
 
 
@@ -174,5 +189,11 @@ else:
     automation_condition=FOLLOW_FLIGHTS,
 )
 def route_revenue(flights: DataFrame, bookings: DataFrame) -> DataFrame:
-    """What each route earns, by day of flight: a Paimon table out of a Paimon and an Iceberg table."""
+    """What each route earns, by day of flight: a Paimon table out of a Paimon and an Iceberg table.
+
+    Columns:
+    - `dt`: The day of the flights, the table's partition.
+    - `sold`: Seats, cancelled ones too.
+    - `revenue`: Dollars, for seats that were kept.
+    """
     return earn_by_route(flights, bookings)

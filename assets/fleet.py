@@ -48,7 +48,16 @@ def planes_of(flights: DataFrame, registry: DataFrame) -> DataFrame:
 )
 def planes(flights: DataFrame, spark: SparkResource) -> DataFrame:
     """Planes by tail number: year built, maker, model, seats, and who flew it last. A day that is run again changes no plane
-    that has flown since."""
+    that has flown since.
+
+    Columns:
+    - `tailnum`: The plane, the table's primary key.
+    - `year`: When it was built.
+    - `seats`: How many it has.
+    - `carrier`: Who flew it last.
+    - `flew_to`: Where it went then.
+    - `last_seen`: The hour in which that flight was to leave.
+    """
     return planes_of(flights, spark.session.createDataFrame(read("planes")))
 
 
@@ -62,7 +71,11 @@ def planes(flights: DataFrame, spark: SparkResource) -> DataFrame:
 )
 def fleet_changes(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:
     """What changed in the fleet: a plane that is new (+I), and each that flew again as it was (-U) and as it is (+U). From
-    the changelog that compaction of `planes` writes."""
+    the changelog that compaction of `planes` writes.
+
+    Columns:
+    - `_row_kind`: +I, -U or +U.
+    """
     return lake.append_changes(context, "planes", changes_of)
 
 

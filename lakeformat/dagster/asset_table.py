@@ -1,41 +1,9 @@
-"""The table behind an asset: what the asset's metadata declares, one write, one read, and the metadata of its events.
+"""The table behind an asset: one write, one read, and the metadata of its events."""
 
-Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key that is nearly one of these is refused:
-
-    table             "db.name", or "name" in the resource's database; without it the asset key
-    partition_by      how Dagster's partitions fall onto the table's partition columns
-    partition_expr    the same where it is one column (or one for each dimension), as Dagster's other IO managers call it: of a
-                      timestamp the time of the partition, of a date its days, of any other type its key
-    layout            the table's partition columns, where they are not those of `partition_by`, in its order
-    format            "paimon" unless it says otherwise
-    primary_key       columns
-    write             how a frame changes the table (`write_mode` is the same, and may also be metadata of the output, at run
-                      time):
-                      "replace" (the default)  exactly the run's partitions become the frame's rows
-                      "upsert"                 rows take the place of those with the same primary key
-                      "merge"                  MERGE INTO, as `merge` says; the frame is the source
-                      "append"                 rows are added, once for a run (with its re-executions), step and partitions; a
-                                               new run adds again
-    merge             {"on": "t.id = s.id", "matched": [{"when": "s.op = 'cancel'", "then": "delete"}, {"then": "update_all"}],
-                      "not_matched": [{"then": "insert_all"}], "not_matched_by_source": [...]}; `then` may be a mapping of
-                      columns to expressions
-    audit             True: rows go to a branch of the run, which `lakeformat.dagster.published` publishes
-    table_properties  of a table that is created
-    schema_evolution  what a frame may change about the columns that are there:
-                      "refuse" (the default)   nothing
-                      "add"                    new columns are added
-                      "widen"                  that, and types become wider
-    dagster/column_schema  a `dg.TableSchema`: the descriptions of its columns become the comments of the table's
-    lineage           {"column": ["upstream.column", ...], "*": "upstream"}: where each column comes from;
-                      "*" is every column that is not named and comes unchanged from one upstream asset
-"""
-
-import difflib
 import hashlib
-import inspect
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
@@ -45,8 +13,9 @@ import pyarrow as pa
 
 from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema, to_arrow
+from lakeformat.dagster.declaration import CURRENT, AssetTable, Pin, settled
 from lakeformat.dagster.frames import fields_of, to_write
-from lakeformat.dagster.partitions import PartitionBy, Spec, columns_of, has_windows, partition_specs, predicate_of
+from lakeformat.dagster.partitions import Spec, columns_of, has_windows, partition_specs, predicate_of
 from lakeformat.dagster.pictures import markdown
 from lakeformat.errors import (
     AlreadyExists,
@@ -67,41 +36,9 @@ from lakeformat.model.snapshot import PartitionChange, Snapshot
 PREVIEW_ROWS = 5
 PREVIEW_COLUMNS = 8
 MAX_KEYS_IN_PROPERTIES = 400
-WRITES = ("replace", "upsert", "merge", "append")
-EVOLUTIONS = ("refuse", "add", "widen")
-OF_ASSETS = frozenset(
-    ("table", "partition_by", "partition_expr", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "schema_evolution", "lineage", "unique_key",
-     "maintenance", "audit", "publishes")
-)  # fmt: skip
-AT_RUN_TIME = ("write", "write_mode", "merge")  # Metadata of an output that takes the place of its asset's.
-OF_INPUTS = frozenset(("columns", "snapshot_id", "tag", "as_of"))
 ASSET = "dagster/asset"  # On a snapshot: the asset that wrote it.
 AUDIT_KEPT = timedelta(days=7)
 MEASURES = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
-
-
-@dataclass(frozen=True, slots=True)
-class AssetTable:
-    """What an asset declares about the table it fills."""
-
-    asset: dg.AssetKey
-    name: str
-    partitions: dg.PartitionsDefinition | None = None
-    partition_by: PartitionBy | None = None
-    is_expression: bool = (
-        False  # `partition_by` names a column for each dimension, and its type says the rest; see `settled`.
-    )
-    layout: tuple[str, ...] = ()
-    format: str = "paimon"
-    primary_key: tuple[str, ...] = ()
-    properties: tuple[tuple[str, str], ...] = ()
-    write: str = "replace"
-    evolution: str = "refuse"
-    audit: bool = False
-    descriptions: tuple[tuple[str, str], ...] = ()  # Of columns.
-    merge: Mapping[str, Any] | None = None
-    lineage: Mapping[str, Any] | None = None
-    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +53,6 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
-    """Which state of a table to read; the current one where nothing is set."""
-
-    snapshot_id: int | None = None
-    tag: str | None = None
-    as_of: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Written:
     """A write that landed: its snapshot (None where nothing was to do), and metadata for the event log: of the table, of the
     commit as a whole, and of each Dagster partition."""
@@ -133,108 +61,6 @@ class Written:
     table: Mapping[str, Any]
     commit: Mapping[str, Any]
     partitions: Mapping[str, Mapping[str, Any]]
-
-
-def refuse_near(what: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise `InvalidInput` for a name that is not known and nearly one that is; names with a slash are others' own."""
-    for name in names:
-        near = [] if name in known or "/" in name else difflib.get_close_matches(name, sorted(known), 1, 0.75)
-        if near:
-            raise InvalidInput(f"{what}: {name!r} means nothing here; did you mean {near[0]!r}?")
-
-
-def pin_of(what: str, metadata: Mapping[str, Any]) -> tuple[Pin, list[str] | None]:
-    """The state and the columns that an input's metadata asks for; None for all columns."""
-    if unknown := [name for name in metadata if name not in OF_INPUTS and "/" not in name]:
-        near = difflib.get_close_matches(unknown[0], sorted(OF_INPUTS), 1) or sorted(OF_INPUTS)
-        raise InvalidInput(f"{what}: input metadata {unknown[0]!r} means nothing here; did you mean {', '.join(near)}?")
-    columns = metadata.get("columns")
-    if columns is not None and (isinstance(columns, str) or not all(isinstance(name, str) for name in columns)):
-        raise InvalidInput(f"{what}: columns={columns!r}; give a list of names, e.g. ['id', 'dt']")
-    pin = Pin(**{name: metadata[name] for name in ("snapshot_id", "tag", "as_of") if name in metadata})
-    return pin, None if columns is None else list(columns)
-
-
-def declared(
-    asset: dg.AssetKey,
-    name: str,
-    partitions: dg.PartitionsDefinition | None,
-    metadata: Mapping[str, Any],
-    description: str | None = None,
-) -> AssetTable:
-    """The table that an asset declares by its metadata, and by its description."""
-    refuse_near(f"{asset.to_user_string()}: metadata", metadata, OF_ASSETS)
-    partition_by, write = metadata.get("partition_by"), _write_of(asset, metadata)
-    expression = metadata.get("partition_expr") if partitions is not None and partition_by is None else None
-    evolution = str(metadata.get("schema_evolution", "refuse"))
-    if evolution not in EVOLUTIONS:
-        raise InvalidInput(
-            f"{asset.to_user_string()}: schema_evolution={evolution!r}; it must be one of {', '.join(EVOLUTIONS)}"
-        )
-    if (write == "merge") != (metadata.get("merge") is not None):
-        raise InvalidInput(
-            f"{asset.to_user_string()}: 'merge' says how to merge where write is 'merge', and only there"
-        )
-    if partitions is not None and partition_by is None and expression is None and write == "replace":
-        raise InvalidInput(
-            f"{asset.to_user_string()} has partitions, but its metadata has no 'partition_by' that says which columns "
-            f"of {name} they are, e.g. metadata={{'partition_by': {{'date': 'dt'}}}}"
-        )
-    return AssetTable(
-        asset=asset,
-        name=name,
-        partitions=partitions,
-        partition_by=partition_by if expression is None else expression,
-        is_expression=expression is not None,
-        layout=tuple(metadata.get("layout") or (columns_of(partition_by, windows=False) if partition_by else ())),
-        format=str(metadata.get("format", "paimon")),
-        primary_key=tuple(metadata.get("primary_key", ())),
-        properties=tuple(sorted((metadata.get("table_properties") or {}).items())),
-        write=write,
-        evolution=evolution,
-        audit=bool(metadata.get("audit", False)),
-        descriptions=_descriptions_of(metadata.get("dagster/column_schema")),
-        merge=metadata.get("merge"),
-        lineage=metadata.get("lineage"),
-        comment=None if "publishes" in metadata else inspect.cleandoc(description or "") or None,
-    )
-
-
-def at_run_time(metadata: Mapping[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
-    """An asset's metadata, and over it what the metadata of its output says of how that is written."""
-    asked = {name: output[name] for name in AT_RUN_TIME if name in output}
-    plain = {name: each.value if isinstance(each, dg.MetadataValue) else each for name, each in asked.items()}
-    return {name: each for name, each in metadata.items() if not (asked and name in AT_RUN_TIME)} | plain
-
-
-def settled(of: AssetTable, fields: Iterable[Field]) -> AssetTable:
-    """`of`, whose `partition_by` says how partitions fall onto columns also where a `partition_expr` left that to the types of
-    `fields`."""
-    if not of.is_expression:
-        return of
-    types = {field.name: to_arrow(field.type) for field in fields}
-    partition_by = _by_types(of, of.partition_by, of.partitions, types)
-    layout = of.layout or columns_of(partition_by, windows=False)
-    return replace(of, partition_by=partition_by, is_expression=False, layout=layout)
-
-
-def _by_types(
-    of: AssetTable, expression: Any, definition: dg.PartitionsDefinition | None, types: Mapping[str, pa.DataType]
-) -> dict[str, Any]:
-    if isinstance(definition, dg.MultiPartitionsDefinition) and isinstance(expression, Mapping):
-        inner = {each.name: each.partitions_def for each in definition.partitions_defs}
-        return {name: _by_types(of, column, inner.get(name), types) for name, column in expression.items()}
-    if not isinstance(expression, str) or expression not in types:
-        raise InvalidInput(
-            f"{of.asset.to_user_string()}: partition_expr={expression!r}; name a column (of {', '.join(types)}), or map each "
-            f"dimension to one; other expressions are for `partition_by` and hidden partitions"
-        )
-    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
-        if pa.types.is_timestamp(types[expression]):
-            return {"window": expression}
-        if pa.types.is_date(types[expression]):
-            return {"days": expression}
-    return {"key": expression}
 
 
 def _evolve(table: Any, fields: Iterable[Field], how: str) -> None:
@@ -248,13 +74,6 @@ def _evolve(table: Any, fields: Iterable[Field], how: str) -> None:
             change = change.change_type(field.name, field.type)
     if change.changes:
         change.commit()
-
-
-def _descriptions_of(columns: Any) -> tuple[tuple[str, str], ...]:
-    schema = columns.schema if isinstance(columns, dg.TableSchemaMetadataValue) else columns
-    if not isinstance(schema, dg.TableSchema):
-        return ()
-    return tuple((column.name, column.description) for column in schema.columns if column.description)
 
 
 def _describe(table: Any, to: AssetTable) -> None:
@@ -274,16 +93,6 @@ def _describe(table: Any, to: AssetTable) -> None:
         change.commit()
 
 
-def _write_of(asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
-    declared = {name: str(metadata[name]) for name in ("write", "write_mode") if name in metadata}
-    if len(set(declared.values())) > 1:
-        raise InvalidInput(f"{asset.to_user_string()}: {declared} do not agree; say one of them")
-    write = next(iter(declared.values()), "replace")
-    if write not in WRITES:
-        raise InvalidInput(f"{asset.to_user_string()}: write={write!r}; it must be one of {', '.join(WRITES)}")
-    return write
-
-
 def write(
     lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Origin, branch: str | None = None
 ) -> Written:
@@ -295,21 +104,8 @@ def write(
     branch of the run; `branch`: the one whose rows `data` are.
     """
     frame = to_write(data)
-    fields = fields_of(frame)
-    to = settled(to, fields)
-    table = lake.create_table(
-        to.name,
-        frame.schema,
-        format=to.format,
-        partition_by=list(to.layout),
-        primary_key=list(to.primary_key),
-        properties=dict(to.properties),
-        comment=to.comment,
-        if_exists="ignore",
-    )
-    if to.evolution != "refuse":
-        _evolve(table, fields, to.evolution)
-    _describe(table, to)
+    to = settled(to, fields_of(frame))
+    table = table_for(lake, to, frame)
     if to.audit:
         branch = branch_of(origin)
         table = _begun(table, branch)
@@ -330,6 +126,24 @@ def write(
             partitions = [spec for several in specs.values() for spec in several]
             snapshot = table.overwrite_partitions(frame, partitions=partitions, **request)
     return written_of(table, to, snapshot, keys, origin)
+
+
+def table_for(lake: Lake, to: AssetTable, frame: Any) -> Any:
+    """The table of an asset: made from the frame where it is not there, with the columns and comments that are declared."""
+    table = lake.create_table(
+        to.name,
+        frame.schema,
+        format=to.format,
+        partition_by=list(to.layout),
+        primary_key=list(to.primary_key),
+        properties=dict(to.properties),
+        comment=to.comment,
+        if_exists="ignore",
+    )
+    if to.evolution != "refuse":
+        _evolve(table, fields_of(frame), to.evolution)
+    _describe(table, to)
+    return table
 
 
 def written_of(table: Any, to: AssetTable, snapshot: Snapshot | None, keys: Sequence[str], origin: Origin) -> Written:
@@ -415,7 +229,7 @@ def scan(
     lake: Lake,
     of: AssetTable,
     keys: Sequence[str] | None,
-    pin: Pin = Pin(),
+    pin: Pin = CURRENT,
     columns: Sequence[str] | None = None,
     branch: str | None = None,
 ) -> tuple[Any, int | None]:

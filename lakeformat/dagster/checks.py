@@ -10,14 +10,13 @@ import dagster as dg
 import pyarrow as pa
 
 from lakeformat.dagster.asset_table import (
-    AssetTable,
     audited_branch,
     column_schema,
     counts_by_key,
     scan,
-    settled,
     specs_of,
 )
+from lakeformat.dagster.declaration import AssetTable, names_of, settled
 from lakeformat.dagster.lake import LakeResource, origin_of
 from lakeformat.dagster.partitions import has_windows
 from lakeformat.dagster.tables import TableAsset, tables_of
@@ -35,7 +34,7 @@ def checks_for(assets: Iterable[Any]) -> list[dg.AssetChecksDefinition]:
 
 
 def _checks_of(asset: TableAsset) -> dg.AssetChecksDefinition:
-    unique = list(asset.metadata.get("unique_key", ()))
+    unique = list(names_of(asset.name, asset.metadata, "unique_key"))
     whole = asset.replaces
     partitioned = asset.partitions is not None and whole
     described = {

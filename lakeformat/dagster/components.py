@@ -3,7 +3,7 @@
     dg scaffold defs lakeformat.dagster.LakeComponent lake --warehouse /data/warehouse
     dg scaffold defs lakeformat.dagster.LakeTableComponent orders --table shop.orders --partitions daily --start-date 2026-01-01
 
-The YAML of a table has the names of `lakeformat.dagster.asset_table` for what they stand for there.
+The YAML of a table has the names of `lakeformat.dagster.declaration` for what they stand for there.
 """
 
 import warnings
@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lakeformat.dagster.audit import published
 from lakeformat.dagster.cdc import CdcSource, cdc_assets, lag_checks, lag_sensor
 from lakeformat.dagster.checks import checks_for
+from lakeformat.dagster.declaration import option_text
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.maintenance import maintenance
@@ -190,7 +191,7 @@ class DeclaredTable(DeclaredAssets):
             "layout": self.layout,
             "primary_key": self.primary_key,
             "merge": self.merge,
-            "table_properties": {name: _text(value) for name, value in self.table_properties.items()},
+            "table_properties": self.table_properties,
             "lineage": self.lineage,
             "unique_key": self.unique_key,
             "maintenance": self.maintenance if isinstance(self.maintenance, dict) else None,
@@ -210,7 +211,7 @@ class DeclaredTable(DeclaredAssets):
             "description": self.description,
             "group_name": self.group_name,
             "owners": self.owners or None,
-            "tags": {name: _text(value) for name, value in self.tags.items()},
+            "tags": {name: option_text(value) for name, value in self.tags.items()},
             "kinds": {self.format},
             "automation_condition": self.automation_condition,
             "pool": pool_of(self.key.to_python_identifier()),
@@ -515,10 +516,10 @@ class LakeCdcComponent(DeclaredAssets):
             primary_keys=self.primary_keys,
             computed_columns=self.computed_columns,
             partition_by=self.partition_by,
-            table_properties={name: _text(value) for name, value in self.table_properties.items()},
+            table_properties={name: option_text(value) for name, value in self.table_properties.items()},
             group_name=self.group_name,
             owners=self.owners or None,
-            tags={name: _text(value) for name, value in self.tags.items()},
+            tags={name: option_text(value) for name, value in self.tags.items()},
         )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
@@ -646,10 +647,6 @@ def _place(warehouse: Text, root: Path) -> Any:
 
 def _value(text: Text | None) -> Any:
     return dg.EnvVar(text.env) if isinstance(text, FromEnv) else text
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @contextmanager

@@ -7,17 +7,13 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakeformat.dagster.asset_table import (
-    AssetTable,
-    Pin,
     as_dagster_failures,
-    at_run_time,
     audited_branch,
-    declared,
-    pin_of,
     report,
     scan,
     write,
 )
+from lakeformat.dagster.declaration import AssetTable, Pin, at_run_time, declared, pin_of
 from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.frames import to_read
 from lakeformat.dagster.lake import LakeResource, origin_of

@@ -10,17 +10,16 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from lakeformat import Lake
 from lakeformat.dagster.asset_table import (
-    AssetTable,
     Origin,
     as_dagster_failures,
-    at_run_time,
     commit_metadata,
-    declared,
     metadata_of,
     report,
+    table_for,
     with_changes,
     write,
 )
+from lakeformat.dagster.declaration import AssetTable, at_run_time, declared
 from lakeformat.dagster.fields import KnownFields
 
 SECRET: dict[str, Any] = {"dagster__is_secret": True}  # Dagster's launchpad shows stars for it.
@@ -111,7 +110,7 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
                 changes = source.changes(consumer=consumer)
                 after = changes.after if after is None else after
                 rows = shape(changes.to_arrow())
-                table = self.lake.create_table(to.name, rows.schema, format=to.format, if_exists="ignore")
+                table = table_for(self.lake, to, rows)
                 # Where a run appended what follows `changes.after` and died, this is that append, with its own end.
                 snapshot = table.append(
                     rows,

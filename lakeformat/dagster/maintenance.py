@@ -24,10 +24,13 @@ def maintenance(
 
     Of each table a job `maintain_<table>` (compaction, expiry), in the pool of its asset; the sensors `compaction` and
     `snapshot_expiry`, which ask for it when `upkeep` (by default `Upkeep()`) is exceeded; the job `sweep_orphans` and its
-    schedule `sweep`, at `sweep_cron`. Sensors and schedule run from the start, unless `running` is False. All use the
+    schedule `sweep`, at `sweep_cron`. An asset whose metadata has `"maintenance": False` is left out. Sensors and schedule run from the start, unless `running` is False. All use the
     resource `lake`, a `LakeResource`; the resource `upkeep` comes with them, and the launchpad can change it for a run.
     """
-    tables = {name: each for name, each in tables_of(assets).items() if not each.audits}  # What publishes is kept.
+    limits = upkeep or Upkeep()
+    tables = {name: each for name, each in tables_of(assets).items() if each.maintained}
+    for each in tables.values():
+        limits.of(each)  # What it declares is checked.
     jobs = {name: maintain_job(asset) for name, asset in tables.items()}
     sweep = sweep_job(tables)
     status = dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED
@@ -44,5 +47,5 @@ def maintenance(
                 description="Removes orphan files of every table.",
             )
         ],
-        resources={"upkeep": upkeep or Upkeep()},
+        resources={"upkeep": limits},
     )

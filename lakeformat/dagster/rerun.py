@@ -19,7 +19,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from lakeformat.dagster.asset_table import as_dagster_failures, pin_of, scan
+from lakeformat.dagster.asset_table import as_dagster_failures, scan
+from lakeformat.dagster.declaration import pin_of
 from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.frames import to_read, wants_spark
 from lakeformat.dagster.io_manager import Reads, note_read

@@ -123,5 +123,5 @@ def _first_comment(text: str) -> str | None:
     for line in text.strip().splitlines():
         if not line.startswith("--"):
             break
-        lines.append(line.removeprefix("--").strip())
-    return " ".join(lines) or None
+        lines.append(line.removeprefix("--").removeprefix(" ").rstrip())
+    return "\n".join(lines) or None

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from lakeformat.dagster.asset_table import AssetTable, declared
+from lakeformat.dagster.declaration import AssetTable, declared
 from lakeformat.dagster.lake import LakeResource
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
@@ -69,6 +69,11 @@ class TableAsset:
     def publishes(self) -> bool:
         """Whether the asset publishes what another wrote."""
         return "publishes" in self.metadata
+
+    @property
+    def maintained(self) -> bool:
+        """Whether the table is to be compacted, expired and swept: of what is audited, by the asset that publishes it."""
+        return not self.audits and self.metadata.get("maintenance") is not False
 
     def table(self, lake: LakeResource) -> AssetTable:
         """The table that the asset fills."""

@@ -18,7 +18,7 @@ from lakeformat.dagster.io_manager import snapshots_read
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.pictures import pictures
 from lakeformat.dagster.tables import RETRY, TableAsset
-from lakeformat.errors import LakeError
+from lakeformat.errors import InvalidInput, LakeError
 
 TABLE_TAG = "lake/table"
 TASK_TAG = "lake/maintenance"
@@ -47,8 +47,14 @@ class Upkeep(KnownFields, dg.ConfigurableResource):
     orphan_hours: float = Field(default=24.0, description="The sweep leaves files alone that are younger than this.")
 
     def of(self, asset: TableAsset) -> "Upkeep":
-        """This, with what the asset says of its own table."""
+        """This, with what the asset says of its own table. Raises `InvalidInput`."""
         own = asset.metadata.get("maintenance") or {}
+        if own is True:
+            return self
+        if not isinstance(own, Mapping):
+            raise InvalidInput(
+                f"{asset.name}: maintenance={own!r}; give limits of its own, e.g. {{'max_small_files': 4}}, or False"
+            )
         return Upkeep(**{**{name: getattr(self, name) for name in type(self).model_fields}, **own}) if own else self
 
 

@@ -917,15 +917,19 @@ def test_descriptions_of_columns_become_comments_and_come_back(lake, instance, f
         """What there is.
 
         And how much of it.
+
+        Columns:
+            n: Less than what the metadata says.
+            k: The docstring's.
         """
         seen = pa.field("m", pa.int64(), metadata={"comment": "The frame's own."})
-        return pa.table({"n": [1], "m": [2]}, schema=pa.schema([("n", pa.int64()), seen]))
+        return pa.table({"n": [1], "m": [2], "k": [3]}, pa.schema([("n", pa.int64()), seen, ("k", pa.int64())]))
 
     for _ in range(2):
         resources = {"io_manager": LakeIOManager(lake=lake)}
         result = dg.materialize([described], resources=resources, instance=instance)
     table = lake.lake.table("nyc.described")
-    comments = {"n": "How many.", "m": "The frame's own."}
+    comments = {"n": "How many.", "m": "The frame's own.", "k": "The docstring's."}
     assert {field.name: field.comment for field in table.schema.fields} == comments
     told = result.asset_materializations_for_node("described")[0].metadata["dagster/column_schema"].schema
     assert {column.name: column.description for column in told.columns} == comments

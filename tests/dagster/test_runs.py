@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from assets.nycflights13 import read, read_days
 from assets.table import DAILY, MONTHLY, table
 from lakeformat.dagster import Upkeep
+from lakeformat.dagster.declaration import described_by
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.spark import SparkResource
@@ -139,14 +140,17 @@ def test_every_table_passed_its_checks(name, project):
 @pytest.mark.parametrize("name", TABLES)
 def test_declared_lineage_names_columns_that_exist(name, project):
     event = project.instance.get_latest_materialization_event(dg.AssetKey(name)).asset_materialization
-    columns = {c.name for c in event.metadata["dagster/column_schema"].value.columns}
+    columns = {c.name: c.description for c in event.metadata["dagster/column_schema"].value.columns}
     lineage = event.metadata["dagster/column_lineage"].value.deps_by_column
-    assert set(lineage) == columns
+    assert set(lineage) == set(columns)
     for dependencies in lineage.values():
         for dependency in dependencies:
             upstream = dependency.asset_key.to_user_string()
             if upstream in TABLES:
                 assert dependency.column_name in project.table(upstream).schema.names
+    described = dict(described_by(TABLES[name].definition.descriptions_by_key[dg.AssetKey(name)])[1])
+    assert described.items() <= columns.items(), "what the docstring says of columns is in the table and in the event"
+    assert described
 
 
 def test_one_day_again_replaces_its_files_and_no_others(project):

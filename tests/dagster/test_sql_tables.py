@@ -57,7 +57,7 @@ def test_a_query_replaces_the_partitions_of_the_run_and_reports_the_lineage(run,
         """All cities."""
         return "SELECT dt, sum(total) AS t, (SELECT count(*) FROM nyc.customers) AS n FROM nyc.by_city GROUP BY dt"
 
-    assert by_city.descriptions_by_key[by_city.key] == "What each city bought."
+    assert by_city.descriptions_by_key[by_city.key] == "What each city\nbought."
     assert total.descriptions_by_key[total.key] == "All cities."
     assert total.asset_deps[total.key] == {by_city.key}
     everything = [orders, customers, by_city, total]

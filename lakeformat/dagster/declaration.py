@@ -1,0 +1,318 @@
+"""What an asset declares about its table, by its metadata and its docstring, and what an input says of how it is read.
+
+Metadata that an asset may set (see also `lakeformat.dagster.partitions`); a key that is nearly one of these is refused, and so is one
+by which another IO manager would change what is written:
+
+    table             "db.name", or "name" in the resource's database; without it the asset key
+    partition_by      how Dagster's partitions fall onto the table's partition columns
+    partition_expr    the same where it is one column (or one for each dimension), as Dagster's other IO managers call it: of a
+                      timestamp the time of the partition, of a date its days, of any other type its key
+    layout            the table's partition columns, where they are not those of `partition_by`, in its order
+    format            "paimon" unless it says otherwise
+    primary_key       a column, or a list of them
+    unique_key        the same, of rows that `checks_for` checks
+    write             how a frame changes the table (`write_mode` is the same, and may also be metadata of the output, at run
+                      time):
+                      "replace" (the default)  exactly the run's partitions become the frame's rows
+                      "upsert"                 rows take the place of those with the same primary key
+                      "merge"                  MERGE INTO, as `merge` says; the frame is the source
+                      "append"                 rows are added, once for a run (with its re-executions), step and partitions; a
+                                               new run adds again
+    merge             {"on": "t.id = s.id", "matched": [{"when": "s.op = 'cancel'", "then": "delete"}, {"then": "update_all"}],
+                      "not_matched": [{"then": "insert_all"}], "not_matched_by_source": [...]}; `then` may be a mapping of
+                      columns to expressions
+    audit             True: rows go to a branch of the run, which `lakeformat.dagster.published` publishes
+    maintenance       False: `maintenance` leaves the table out; or limits of its own, the fields of `Upkeep`
+    table_properties  of a table that is created
+    schema_evolution  what a frame may change about the columns that are there:
+                      "refuse" (the default)   nothing
+                      "add"                    new columns are added
+                      "widen"                  that, and types become wider
+    dagster/column_schema  a `dg.TableSchema`: the descriptions of its columns become the comments of the table's
+    lineage           {"column": ["upstream.column", ...], "*": "upstream"}: where each column comes from;
+                      "*" is every column that is not named and comes unchanged from one upstream asset
+
+The docstring is the table's comment. What it says under a line `Columns:` are the comments of its columns:
+
+    Every order, by the day it was placed.
+
+    Columns:
+        day: The day it was placed.
+        amount: In euros, without tax.
+"""
+
+import difflib
+import inspect
+import re
+import textwrap
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.dagster.partitions import PartitionBy, columns_of
+from lakeformat.errors import InvalidInput
+from lakeformat.model.schema import Field
+
+WRITES = ("replace", "upsert", "merge", "append")
+EVOLUTIONS = ("refuse", "add", "widen")
+OF_ASSETS = frozenset(
+    ("table", "partition_by", "partition_expr", "layout", "format", "primary_key", "write", "write_mode", "merge", "table_properties", "schema_evolution", "lineage", "unique_key",
+     "maintenance", "audit", "publishes")
+)  # fmt: skip
+OF_OTHERS: Mapping[str, str] = {  # What other IO managers take, and what says it here.
+    "mode": "'write'",
+    "upsert_options": "'primary_key', or 'write': 'merge'",
+    "schema_update_mode": "'schema_evolution'",
+    "schema_mode": "'schema_evolution'",
+    "overwrite_schema": "'schema_evolution'",
+    "partition_spec_update_mode": "'layout' for a new table, and Table.alter() for one that is there",
+    "schema": "'table': 'db.name'",
+    "root_name": "'table': 'db.name'",
+    "columns": "the metadata of the input: dg.AssetIn(metadata={'columns': [...]})",
+}
+AT_RUN_TIME = ("write", "write_mode", "merge")  # Metadata of an output that takes the place of its asset's.
+OF_INPUTS = frozenset(("columns", "snapshot_id", "tag", "as_of"))
+ON = "on"  # The key of `merge` that has the condition.
+THEN: Mapping[str, tuple[str, ...]] = {  # The clauses of `merge`, and what each can do by name.
+    "matched": ("update_all", "delete"),
+    "not_matched": ("insert_all",),
+    "not_matched_by_source": ("delete",),
+}
+_COLUMNS = re.compile(r"^Columns:\n+((?:.+(?:\n|$))+)", re.MULTILINE)
+_COLUMN = re.compile(r"(?:[-*] )?`?([^\s`:]+)`?: +(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class AssetTable:
+    """What an asset declares about the table it fills."""
+
+    asset: dg.AssetKey
+    name: str
+    partitions: dg.PartitionsDefinition | None = None
+    partition_by: PartitionBy | None = None
+    is_expression: bool = (
+        False  # `partition_by` names a column for each dimension, and its type says the rest; see `settled`.
+    )
+    layout: tuple[str, ...] = ()
+    format: str = "paimon"
+    primary_key: tuple[str, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
+    write: str = "replace"
+    evolution: str = "refuse"
+    audit: bool = False
+    descriptions: tuple[tuple[str, str], ...] = ()  # Of columns.
+    merge: Mapping[str, Any] | None = None
+    lineage: Mapping[str, Any] | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Which state of a table to read; the current one where nothing is set."""
+
+    snapshot_id: int | None = None
+    tag: str | None = None
+    as_of: str | None = None
+
+
+CURRENT = Pin()
+
+
+def declared(
+    asset: dg.AssetKey,
+    name: str,
+    partitions: dg.PartitionsDefinition | None,
+    metadata: Mapping[str, Any],
+    description: str | None = None,
+) -> AssetTable:
+    """The table that an asset declares by its metadata, and by its description. Raises `InvalidInput`."""
+    what = asset.to_user_string()
+    refuse_near(f"{what}: metadata", metadata, OF_ASSETS)
+    if theirs := next((each for each in metadata if each in OF_OTHERS), None):
+        raise InvalidInput(f"{what}: metadata {theirs!r} is another IO manager's; here it is {OF_OTHERS[theirs]}")
+    partition_by, write = metadata.get("partition_by"), _one_of(what, "write", _write_of(what, metadata), WRITES)
+    expression = metadata.get("partition_expr") if partitions is not None and partition_by is None else None
+    evolution = _one_of(what, "schema_evolution", str(metadata.get("schema_evolution", "refuse")), EVOLUTIONS)
+    merge = metadata.get("merge")
+    if (write == "merge") != (merge is not None):
+        raise InvalidInput(f"{what}: 'merge' says how to merge where write is 'merge', and only there")
+    if merge is not None:
+        _check_merge(what, merge)
+    if partitions is not None and partition_by is None and expression is None and write == "replace":
+        raise InvalidInput(
+            f"{what} has partitions, but its metadata has no 'partition_by' that says which columns "
+            f"of {name} they are, e.g. metadata={{'partition_by': {{'date': 'dt'}}}}"
+        )
+    names_of(what, metadata, "unique_key")
+    comment, described = described_by(description or "")
+    return AssetTable(
+        asset=asset,
+        name=name,
+        partitions=partitions,
+        partition_by=partition_by if expression is None else expression,
+        is_expression=expression is not None,
+        layout=names_of(what, metadata, "layout") or (columns_of(partition_by, windows=False) if partition_by else ()),
+        format=str(metadata.get("format", "paimon")),
+        primary_key=names_of(what, metadata, "primary_key"),
+        properties=tuple(sorted((k, option_text(v)) for k, v in _mapping(what, metadata, "table_properties").items())),
+        write=write,
+        evolution=evolution,
+        audit=_flag(what, metadata, "audit"),
+        descriptions=tuple({**dict(described), **_schema_descriptions(metadata)}.items()),
+        merge=merge,
+        lineage=_mapping(what, metadata, "lineage") or None,
+        comment=None if "publishes" in metadata else comment or None,
+    )
+
+
+def at_run_time(metadata: Mapping[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
+    """An asset's metadata, and over it what the metadata of its output says of how that is written."""
+    asked = {name: output[name] for name in AT_RUN_TIME if name in output}
+    plain = {name: each.value if isinstance(each, dg.MetadataValue) else each for name, each in asked.items()}
+    return {name: each for name, each in metadata.items() if not (asked and name in AT_RUN_TIME)} | plain
+
+
+def settled(of: AssetTable, fields: Iterable[Field]) -> AssetTable:
+    """`of`, whose `partition_by` says how partitions fall onto columns also where a `partition_expr` left that to the types of
+    `fields`."""
+    if not of.is_expression:
+        return of
+    types = {field.name: to_arrow(field.type) for field in fields}
+    partition_by = _by_types(of, of.partition_by, of.partitions, types)
+    layout = of.layout or columns_of(partition_by, windows=False)
+    return replace(of, partition_by=partition_by, is_expression=False, layout=layout)
+
+
+def pin_of(what: str, metadata: Mapping[str, Any]) -> tuple[Pin, list[str] | None]:
+    """The state and the columns that an input's metadata asks for; None for all columns."""
+    if unknown := [name for name in metadata if name not in OF_INPUTS and "/" not in name]:
+        near = difflib.get_close_matches(unknown[0], sorted(OF_INPUTS), 1) or sorted(OF_INPUTS)
+        raise InvalidInput(f"{what}: input metadata {unknown[0]!r} means nothing here; did you mean {', '.join(near)}?")
+    columns = metadata.get("columns")
+    if columns is not None and (isinstance(columns, str) or not all(isinstance(name, str) for name in columns)):
+        raise InvalidInput(f"{what}: columns={columns!r}; give a list of names, e.g. ['id', 'dt']")
+    pin = Pin(**{name: metadata[name] for name in ("snapshot_id", "tag", "as_of") if name in metadata})
+    return pin, None if columns is None else list(columns)
+
+
+def refuse_near(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise `InvalidInput` for a name that is not known and nearly one that is; names with a slash are others' own."""
+    for name in names:
+        near = [] if name in known or "/" in name else difflib.get_close_matches(name, sorted(known), 1, 0.75)
+        if near:
+            raise InvalidInput(f"{what}: {name!r} means nothing here; did you mean {near[0]!r}?")
+
+
+def names_of(what: str, metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """The columns that the metadata `key` names: one, or several. Raises `InvalidInput`."""
+    found = metadata.get(key) or ()
+    found = (found,) if isinstance(found, str) else found
+    if not isinstance(found, Collection) or not all(isinstance(name, str) for name in found):
+        raise InvalidInput(f"{what}: {key}={found!r}; name a column, or a list of them")
+    return tuple(found)
+
+
+def described_by(description: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """What a description says of the table, and of each column that it names under a line `Columns:`."""
+    text = inspect.cleandoc(description)
+    section = _COLUMNS.search(text)
+    found: list[tuple[str, str]] = []
+    for line in textwrap.dedent(section[1]).splitlines() if section else ():
+        if column := _COLUMN.fullmatch(line):
+            found.append((column[1], column[2]))
+        elif found:  # A line that goes on.
+            name, before = found.pop()
+            found.append((name, f"{before} {line.strip()}"))
+    if section is None or not found:
+        return text, ()
+    rest = text[: section.start()].rstrip() + "\n\n" + text[section.end() :].lstrip()
+    return rest.strip(), tuple(found)
+
+
+def option_text(value: Any) -> str:
+    """A table option as the formats write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _by_types(
+    of: AssetTable, expression: Any, definition: dg.PartitionsDefinition | None, types: Mapping[str, pa.DataType]
+) -> dict[str, Any]:
+    if isinstance(definition, dg.MultiPartitionsDefinition) and isinstance(expression, Mapping):
+        inner = {each.name: each.partitions_def for each in definition.partitions_defs}
+        return {name: _by_types(of, column, inner.get(name), types) for name, column in expression.items()}
+    if not isinstance(expression, str) or expression not in types:
+        raise InvalidInput(
+            f"{of.asset.to_user_string()}: partition_expr={expression!r}; name a column (of {', '.join(types)}), or map each "
+            f"dimension to one; other expressions are for `partition_by` and hidden partitions"
+        )
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        if pa.types.is_timestamp(types[expression]):
+            return {"window": expression}
+        if pa.types.is_date(types[expression]):
+            return {"days": expression}
+    return {"key": expression}
+
+
+def _schema_descriptions(metadata: Mapping[str, Any]) -> dict[str, str]:
+    columns = metadata.get("dagster/column_schema")
+    schema = columns.schema if isinstance(columns, dg.TableSchemaMetadataValue) else columns
+    if not isinstance(schema, dg.TableSchema):
+        return {}
+    return {column.name: column.description for column in schema.columns if column.description}
+
+
+def _write_of(what: str, metadata: Mapping[str, Any]) -> str:
+    declared = {name: str(metadata[name]) for name in ("write", "write_mode") if name in metadata}
+    if len(set(declared.values())) > 1:
+        raise InvalidInput(f"{what}: {declared} do not agree; say one of them")
+    return next(iter(declared.values()), "replace")
+
+
+def _one_of(what: str, key: str, value: str, known: Collection[str]) -> str:
+    if value not in known:
+        raise InvalidInput(f"{what}: {key}={value!r}; it must be one of {', '.join(known)}")
+    return value
+
+
+def _mapping(what: str, metadata: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = metadata.get(key) or {}
+    if not isinstance(found, Mapping):
+        raise InvalidInput(f"{what}: {key}={found!r}; give a mapping")
+    return found
+
+
+def _flag(what: str, metadata: Mapping[str, Any], key: str) -> bool:
+    found = metadata.get(key, False)
+    if not isinstance(found, bool):
+        raise InvalidInput(f"{what}: {key}={found!r}; give True or False")
+    return found
+
+
+def _check_merge(what: str, merge: Any) -> None:
+    """Raise `InvalidInput` for a `merge` of another shape, whose clauses or conditions would be passed over."""
+    wrong = f"{what}: merge="
+    if not isinstance(merge, Mapping) or not isinstance(merge.get(ON), str):
+        raise InvalidInput(f"{wrong}{merge!r}; it has a condition, 'on': 't.id = s.id', and clauses")
+    for kind, clauses in merge.items():
+        if kind == ON:
+            continue
+        if kind not in THEN:
+            raise InvalidInput(f"{wrong}{{{kind!r}: ...}}; its clauses are {', '.join(THEN)}")
+        if isinstance(clauses, str | Mapping) or not isinstance(clauses, Collection):
+            raise InvalidInput(f"{wrong}{{{kind!r}: {clauses!r}}}; give a list of clauses")
+        for clause in clauses:
+            _check_clause(f"{wrong}{{{kind!r}: [{clause!r}]}}", clause, THEN[kind])
+
+
+def _check_clause(what: str, clause: Any, named: tuple[str, ...]) -> None:
+    if not isinstance(clause, Mapping) or "then" not in clause or not clause.keys() <= {"when", "then"}:
+        raise InvalidInput(f"{what}; a clause has 'then', and 'when' where it has a condition")
+    if not isinstance(clause["then"], Mapping) and clause["then"] not in named:
+        raise InvalidInput(f"{what}; 'then' is {' or '.join(map(repr, named))}, or maps columns to expressions")
