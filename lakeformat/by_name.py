@@ -33,16 +33,8 @@ _READS = (
 _STREAMS = ("path", "table", "branch", "from_snapshot", "row_kinds", "maxfilespertrigger", "maxrowspertrigger")
 _WRITES = ("path", "table", "branch", "user", "partitionoverwritemode")
 _SPARKS_OWN = ("checkpointlocation", "header")  # What Spark puts among a source's options.
-_BY_FILE = {
-    "paths",
-    "row_counts",
-    "sizes_bytes",
-    "absent",
-    "deletes",
-    "taken_by",
-    "lineage",
-    "beside",
-}  # Of a task, in parallel.
+# Of a task, in parallel.
+_BY_FILE = {"paths", "row_counts", "sizes_bytes", "absent", "deletes", "taken_by", "lineage", "beside"}
 _START = -1  # As the snapshot of an offset: nothing was read yet.
 _WHOLE = -1  # As the tasks of an offset: all of them.
 

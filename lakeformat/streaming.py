@@ -343,14 +343,14 @@ class DeltaWriter:
         unless its rows are few or other rows belong to the same checkpoint: then they come here.
         """
         self._require_settled()
-        if self._files is None and not self._frames:
-            self._view = self._session._view()
-        layout = delta_layout(self._view, self._key)
-        if self._files is None and is_spark(data):
-            check_changelog(data, layout)
-            self._frames.append(data)
-            return
         if self._files is None:
+            if not self._frames:
+                self._view = self._session._view()
+            layout = delta_layout(self._view, self._key)
+            if is_spark(data):
+                check_changelog(data, layout)
+                self._frames.append(data)
+                return
             self._files = DeltaFiles(
                 self._session._reach(self._view), layout, self._upsert, self._max_keys, self._buffer_bytes
             )

@@ -141,11 +141,11 @@ def read_head(data: bytes) -> Head:
     if "avro.schema" not in metadata:
         raise CorruptFile("the Avro header has no avro.schema")
     parsed, record, null_at = _tree(metadata["avro.schema"])
-    codec = metadata.get("avro.codec", b"null").decode(errors="replace")
-    if codec not in CODECS:
-        raise UnsupportedFeature(f"Avro codec {codec!r}; known are {', '.join(CODECS)}")
     schema = parsed if null_at is None else next(each for each in parsed if each != "null")
-    return Head(schema, metadata, record, null_at, sync, at)
+    head = Head(schema, metadata, record, null_at, sync, at)
+    if head.codec not in CODECS:
+        raise UnsupportedFeature(f"Avro codec {head.codec!r}; known are {', '.join(CODECS)}")
+    return head
 
 
 def read(

@@ -38,9 +38,8 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Record:
     members: tuple[Member, ...]
-    _hash: int = field(
-        init=False, repr=False, compare=False
-    )  # Trees are keys of caches, and hashing one walks all of it.
+    # Trees are keys of caches, and hashing one walks all of it.
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash(self.members))

@@ -13,6 +13,25 @@ from lakeformat.errors import CorruptFile
 PRIMITIVE, SHORT_TEXT, OBJECT, ARRAY = range(4)  # The lowest two bits of a value.
 NULL = b"\x00"
 
+# By the number of a primitive type: the Arrow type whose bytes its values have; and the numbers of the others.
+FIXED = {
+    3: pa.int8(),
+    4: pa.int16(),
+    5: pa.int32(),
+    6: pa.int64(),
+    7: pa.float64(),
+    11: pa.date32(),
+    12: pa.timestamp("us", "UTC"),
+    13: pa.timestamp("us"),
+    14: pa.float32(),
+    17: pa.time64("us"),
+    18: pa.timestamp("ns", "UTC"),
+    19: pa.timestamp("ns"),
+    20: pa.binary(16),
+}
+TRUE, FALSE, BINARY, TEXT = 1, 2, 15, 16
+DECIMALS = {8: 4, 9: 8, 10: 16}  # The bytes of each.
+
 
 @dataclass(frozen=True, slots=True)
 class Blobs:

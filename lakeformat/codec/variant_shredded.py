@@ -7,25 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import variant_bytes
-from lakeformat.codec.variant_bytes import NULL, OBJECT, Names, Parts
+from lakeformat.codec.variant_bytes import BINARY, DECIMALS, FALSE, NULL, OBJECT, TEXT, TRUE, Names, Parts
 from lakeformat.errors import CorruptFile, UnsupportedFeature
 
-# Numbers of primitive types.
-_TRUE, _FALSE, _DECIMALS, _BINARY, _TEXT, _UUID = 1, 2, ((9, 8, 4), (18, 9, 8), (38, 10, 16)), 15, 16, 20
-_FIXED = {
-    pa.int8(): 3,
-    pa.int16(): 4,
-    pa.int32(): 5,
-    pa.int64(): 6,
-    pa.float64(): 7,
-    pa.date32(): 11,
-    pa.timestamp("us", "UTC"): 12,
-    pa.timestamp("us"): 13,
-    pa.float32(): 14,
-    pa.time64("us"): 17,
-    pa.timestamp("ns", "UTC"): 18,
-    pa.timestamp("ns"): 19,
-}
+_NUMBERS = {type: number for number, type in variant_bytes.FIXED.items()}
+_DECIMALS = ((9, 8), (18, 9), (38, 10))  # (digits at most, number of the type).
 
 
 def values(array: pa.Array) -> pa.Array:
@@ -103,21 +89,19 @@ def _is_list(type: pa.DataType) -> bool:
 def _primitives(array: pa.Array) -> pa.Array:
     t, type = pa.types, array.type
     if t.is_boolean(type):
-        heads = pc.if_else(array, pa.scalar(_TRUE << 2, pa.uint8()), pa.scalar(_FALSE << 2, pa.uint8()))
+        heads = pc.if_else(array, pa.scalar(TRUE << 2, pa.uint8()), pa.scalar(FALSE << 2, pa.uint8()))
         return _fixed(array, heads.fill_null(0).to_numpy(zero_copy_only=False).reshape(-1, 1))
     if t.is_string(type) or t.is_large_string(type):
         return _sized(array.cast(pa.binary()), is_text=True)
     if t.is_binary(type) or t.is_large_binary(type):
         return _sized(array.cast(pa.binary()), is_text=False)
-    if t.is_fixed_size_binary(type) and type.byte_width == 16:
-        return _headed(array, _UUID, _raw(array, 16))
     if t.is_decimal(type) and type.precision <= 38:
-        number, width = next((number, width) for most, number, width in _DECIMALS if type.precision <= most)
-        unscaled = _raw(array.cast(pa.decimal128(38, type.scale)), 16)[:, :width]
+        number = next(number for most, number in _DECIMALS if type.precision <= most)
+        unscaled = _raw(array.cast(pa.decimal128(38, type.scale)), 16)[:, : DECIMALS[number]]
         scale = np.full((len(array), 1), type.scale, np.uint8)
         return _headed(array, number, np.concatenate([scale, unscaled], axis=1))
-    if type in _FIXED:
-        return _headed(array, _FIXED[type], _raw(array, type.bit_width // 8))
+    if type in _NUMBERS:
+        return _headed(array, _NUMBERS[type], _raw(array, type.bit_width // 8))
     raise UnsupportedFeature(f"a variant shredded as {type} is not read")
 
 
@@ -144,7 +128,7 @@ def _sized(array: pa.Array, is_text: bool) -> pa.Array:
     lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False).astype(np.uint32)
     is_short = (lengths < 64) & is_text
     heads = np.empty((len(array), 5), np.uint8)
-    heads[:, 0] = np.where(is_short, lengths << 2 | 1, (_TEXT if is_text else _BINARY) << 2)
+    heads[:, 0] = np.where(is_short, lengths << 2 | 1, (TEXT if is_text else BINARY) << 2)
     heads[:, 1:] = lengths.astype("<u4").view(np.uint8).reshape(-1, 4)
     kept = np.ones((len(array), 5), bool)
     kept[:, 1:] = ~is_short[:, None]

@@ -360,9 +360,14 @@ class Keyed(Protocol):
 class ByColumn(Protocol):
     """What a table's view has whose rows may get new values of some columns in files beside those that hold them."""
 
-    def column_layouts(self, files: Any, names: Sequence[str]) -> list[WriteTask] | None:
-        """For each of these files how new values of the columns `names`, of all of its rows, are written beside it; None where rows
-        that change are written whole. Raises `InvalidInput` for columns that decide where rows lie."""
+    @property
+    def writes_columns(self) -> bool:
+        """Whether they do in this table; else rows that change are written whole."""
+        ...
+
+    def column_layouts(self, files: Any, names: Sequence[str]) -> list[WriteTask]:
+        """For each of these files how new values of the columns `names`, of all of its rows, are written beside it. Raises
+        `InvalidInput` for columns that decide where rows lie."""
         ...
 
 

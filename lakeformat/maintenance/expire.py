@@ -17,9 +17,8 @@ from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
 
-_AT_ONCE = (
-    10_000  # Files of a wave, which object storage deletes a thousand in a request and several requests at a time.
-)
+# Files of a wave, which object storage deletes a thousand in a request and several requests at a time.
+_AT_ONCE = 10_000
 
 
 def expire(

@@ -68,17 +68,15 @@ def decoded(
     given before are not read again. `parse` is given the bytes and the paths of as many as are worth parsing together. With
     `part`, it makes those columns only, which are kept beside the whole, or taken from it."""
     cache = reader.cache if isinstance(reader, Cached) else None
-    found = {path: cache.get(reader.root, path) if cache else None for path in paths}
     mark = "" if part is None else "#part"
-    if part is not None:
-        found = {
-            path: table.select(part.names)
-            if table is not None
-            else cache.get(reader.root, path + mark)
-            if cache
-            else None
-            for path, table in found.items()
-        }
+
+    def kept(path: str) -> pa.Table | None:
+        whole = cache.get(reader.root, path) if cache else None
+        if part is None or cache is None:
+            return whole
+        return cache.get(reader.root, path + mark) if whole is None else whole.select(part.names)
+
+    found = {path: kept(path) for path in paths}
     absent = [path for path, table in found.items() if table is None]
     for some in _grouped(zip(absent, reader.read_many(absent), strict=True)):
         for (path, _), table in zip(some, parse([data for _, data in some], [path for path, _ in some]), strict=True):

@@ -217,12 +217,11 @@ def plan(
         tasks = change.view.tasks(found, (*merge.deciding(TARGET), POSITION), alone=True)
         decided = source.decide(merge, tasks)
         touched = found.filter(pc.is_in(found.paths, value_set=pa.array(sorted(decided.touched), pa.string())))
-        names = tuple(
-            sorted({name for each in merge.clauses if each.act is Act.UPDATE for name, _ in each.assignments})
-        )
-        by_column = change.view.column_layouts(touched, names) if isinstance(change.view, ByColumn) else None
-        if by_column is not None and len(touched):
-            return _by_column(change, source, merge, decided, touched, layout, by_column, condition)
+        if isinstance(change.view, ByColumn) and change.view.writes_columns:
+            names = sorted({name for each in merge.clauses if each.act is Act.UPDATE for name, _ in each.assignments})
+            layouts = change.view.column_layouts(touched, names)
+            if len(touched):
+                return _by_column(change, source, merge, decided, touched, layout, layouts, condition)
         beside = change.view.delete_layout(touched, OperationKind.MERGE)
         if len(touched) and (beside is None or any(each.act is Act.UPDATE for each in merge.clauses)):
             fields, layout = change.view.rewriting()

@@ -56,7 +56,7 @@ def update(
         _require_newest(change, layout.keyed.merge, assignments, condition)
         made = tuple(assignments.items())
         return rows.by_key(change, layout, condition, OperationKind.UPDATE, RowKind.UPDATE_AFTER, made)
-    if isinstance(change.view, ByColumn) and change.view.column_layouts(change.view.files(NEVER), ()) is not None:
+    if isinstance(change.view, ByColumn) and change.view.writes_columns:
         return _by_column(change, change.view, assignments, condition)
     found = change.view.files(condition)
     beside = change.view.delete_layout(found, OperationKind.UPDATE)
@@ -84,7 +84,6 @@ def _by_column(
     """New files of the columns that are assigned to, beside those of the rows."""
     touched = rows.touch(change, condition, whole_files=False).mixed
     layouts = view.column_layouts(touched, tuple(assignments))
-    assert layouts is not None, assignments
     fields = change.view.schema.fields
     reads = frozenset().union(columns_of(condition), *(columns_of(value) for value in assignments.values()))
     needed = tuple(f for f in fields if f.name in assignments or f.name in reads)

@@ -1,26 +1,18 @@
 """File indexes of Paimon tables: what they leave out, and that they go with their files."""
 
-import zipfile
-from pathlib import Path
-
 import pytest
 
 from lakeformat.codec import file_index
 from lakeformat.errors import CorruptFile
 from lakeformat.lake import Paimon
-from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table
+from tests.golden import unzipped
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "file_index"
 NAMES = ["embedded", "beside"]  # In the manifest, and in files beside the data files.
 
 
 def golden(name: str) -> Table:
-    store = MemoryFiles("file:/golden/db.db/t")
-    with zipfile.ZipFile(GOLDEN / f"{name}.zip") as packed:
-        for each in packed.namelist():
-            store.write(each, packed.read(each))
-    return Table("t", store, Paimon())
+    return Table("t", unzipped(f"file_index/{name}.zip"), Paimon())
 
 
 def literal(value) -> str:

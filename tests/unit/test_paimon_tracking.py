@@ -1,7 +1,5 @@
 """Row ids of Paimon tables, and columns of the same rows in several files."""
 
-import zipfile
-from pathlib import Path
 from random import Random
 
 import pyarrow as pa
@@ -16,19 +14,15 @@ from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests.golden import unzipped
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "evolution"
 # As pypaimon reads its table: b was set for ids 1, 3 and 6, then a for 1 and 2, then b for 1 again.
 ROWS = [(0, "a0", 0), (1, "A1", 101), (2, None, 2), (3, "a3", 300), (4, "a4", 4)]
 MORE = [(5, "a5", 5), (6, "a6", 600), (7, "a7", 7), (8, "a8", 8)]
 
 
 def golden(name: str) -> Table:
-    store = MemoryFiles("file:/golden/db.db/t")
-    with zipfile.ZipFile(GOLDEN / f"{name}.zip") as packed:
-        for each in packed.namelist():
-            store.write(each, packed.read(each))
-    return Table("t", store, Paimon())
+    return Table("t", unzipped(f"evolution/{name}.zip"), Paimon())
 
 
 def rows(table: Table, columns=("id", "a", "b"), **how) -> list[tuple]:

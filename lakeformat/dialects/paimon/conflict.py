@@ -112,9 +112,8 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
     chosen = pc.is_in(paths, value_set=wanted)
     found = entries.filter(chosen)
     if options.of(base.schema).data_evolution_enabled and len(found) == len(wanted):
-        found = entries.filter(
-            pa.array(tracking.meet(entries, found))
-        )  # Files of columns go with what they are beside.
+        # Files of columns go with what they are beside.
+        found = entries.filter(pa.array(tracking.meet(entries, found)))
         _require_no_newer(reader, base, operation.kind, found, operation.read_at)
     if len(found) < len(wanted):
         gone = pc.filter(wanted, pc.invert(pc.is_in(wanted, value_set=paths)))

@@ -83,9 +83,8 @@ def done_marks(reader: Reader, base: State, partitions: Sequence[tuple[Any, ...]
             f"{reader.root}: {_MARK_DONE}={others[0]} needs a catalog of Java's; known is {_SUCCESS_FILE}"
         )
     place = directory(base.schema)
-    paths = [
-        "/".join([*place.partition(each), "_SUCCESS"]) for each in partitions
-    ]  # Never below `data-file.path-directory`.
+    # Never below `data-file.path-directory`.
+    paths = ["/".join([*place.partition(each), "_SUCCESS"]) for each in partitions]
     found: dict[str, bytes] = {}
     for path, before in zip(paths, reader.read_many(paths), strict=True):
         first = now_ms if before is None else document.parse(before, path).get("creationTime", now_ms)
@@ -148,14 +147,10 @@ def rewriting(base: State, reader: Reader | None = None) -> tuple[tuple[Field, .
     )
 
 
-def of_columns(
-    base: State, files: Any, names: Sequence[str], partitions: Sequence[tuple[Any, ...]]
-) -> list[WriteTask] | None:
-    """How new values of the columns `names` of these files' rows are written beside them; None where rows are written whole.
-    Raises `InvalidInput` for a partition column."""
+def of_columns(base: State, files: Any, names: Sequence[str], partitions: Sequence[tuple[Any, ...]]) -> list[WriteTask]:
+    """How new values of the columns `names` of these files' rows are written beside them. Raises `InvalidInput` for a partition
+    column."""
     schema = base.schema
-    if not options.of(schema).data_evolution_enabled:
-        return None
     if fixed := [name for name in names if name in schema.partitioning.names]:
         raise InvalidInput(
             f"table at schema {schema.id}: {fixed[0]!r} is a partition column, and with data evolution rows stay in their partition; "

@@ -245,11 +245,8 @@ def tasks(
         part = _rows(found.paths, rows).to_pylist()
         row_counts = np.asarray(found.entries["_ROW_COUNT"])[rows].tolist()
         gone = [deletes[row] for row in rows.tolist()] if int(rows[0]) in deletes else []
-        start, before, most = (
-            0,
-            0,
-            target // max(opening, 1) + 1,
-        )  # Files of a task: each weighs as much as opening one.
+        start, before = 0, 0
+        most = target // max(opening, 1) + 1  # Files of a task: each weighs as much as opening one.
         while start < len(rows):
             end = start + max(int(weights[start : start + most].searchsorted(before + target, "right")), 1)
             task = ReadTask(
@@ -905,14 +902,9 @@ def _key_bounds(
 
 
 def _stat_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:
-    ids = np.asarray(entries["_SCHEMA_ID"])
     # A file with some of the columns only has stats of no others.
     lists = pc.coalesce(entries["_VALUE_STATS_COLS"].combine_chunks(), entries["_WRITE_COLS"].combine_chunks())
-    codes = tracking.list_codes(lists)
-    for schema_id in np.unique(ids):
-        for code in np.unique(codes[ids == schema_id]):
-            rows = np.flatnonzero((ids == schema_id) & (codes == code))
-            yield int(schema_id), lists[int(rows[0])].as_py(), rows
+    return tracking.alike(entries, lists)
 
 
 def _rows(column: pa.Array, rows: np.ndarray) -> pa.Array:

@@ -151,15 +151,19 @@ def file_fields(schema: Schema, columns: Sequence[str] | None) -> tuple[Field, .
 
 def column_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:
     """(schema id, `_WRITE_COLS`, rows) of the files that hold the same columns."""
-    ids, lists = np.asarray(entries["_SCHEMA_ID"]), entries["_WRITE_COLS"].combine_chunks()
-    codes = list_codes(lists)
+    return alike(entries, entries["_WRITE_COLS"].combine_chunks())
+
+
+def alike(entries: pa.Table, lists: pa.Array) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:
+    """(schema id, list, rows) of the files of one schema whose `lists` are equal."""
+    ids, codes = np.asarray(entries["_SCHEMA_ID"]), _codes(lists)
     for schema_id in np.unique(ids):
         for code in np.unique(codes[ids == schema_id]):
             rows = np.flatnonzero((ids == schema_id) & (codes == code))
             yield int(schema_id), lists[int(rows[0])].as_py(), rows
 
 
-def list_codes(lists: pa.Array) -> np.ndarray:
+def _codes(lists: pa.Array) -> np.ndarray:
     """Numbers that are equal where lists of texts are."""
     if lists.null_count == len(lists):  # As in most tables.
         return np.zeros(len(lists), np.int32)

@@ -149,7 +149,11 @@ class PaimonView(TableView[State]):
     def rewriting(self) -> tuple[tuple[Field, ...], WriteTask]:
         return layouts.rewriting(self.state, self.reader)
 
-    def column_layouts(self, files: Any, names: Sequence[str]) -> list[WriteTask] | None:
+    @property
+    def writes_columns(self) -> bool:
+        return options.of(self.schema).data_evolution_enabled
+
+    def column_layouts(self, files: Any, names: Sequence[str]) -> list[WriteTask]:
         return layouts.of_columns(self.state, files, names, scans.partitions_of(self.state, files.entries))
 
     def delete_layout(self, files: Any, verb: OperationKind) -> DeleteTask | None:

@@ -35,9 +35,8 @@ _SAMPLES, _SAMPLE_ROWS = 8, 1 << 12  # Pieces and rows of a sample.
 
 _ID = b"PARQUET:field_id"
 NANOS = "parquet.nanoseconds"  # An option: "int64" for timestamps of more than 6 digits, else INT96.
-VARIANTS = (
-    "parquet.variants"  # An option: "annotated" for variants marked as such, which Java Paimon's Parquet fails at.
-)
+# An option: "annotated" for variants marked as such, which Java Paimon's Parquet fails at.
+VARIANTS = "parquet.variants"
 
 
 class File:

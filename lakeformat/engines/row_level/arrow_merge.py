@@ -68,9 +68,10 @@ class ArrowSource:
         def work(task: ReadTask | None) -> list[WrittenFile]:
             if task is None:
                 return worker.write(self._store, inserted(merge, self._table, unmatched), layout)
-            into = layouts.get(task.paths[0], layout)
-            columns = tuple(f for f in merge.target if any(f.name == each.name for each in into.fields))
-            narrow = replace(merge, target=columns) if beside else merge
+            into, narrow = layouts.get(task.paths[0], layout), merge
+            if beside:
+                names = {each.name for each in into.fields}
+                narrow = replace(merge, target=tuple(f for f in merge.target if f.name in names))
             batches = changed(self._store, narrow, self._table, task, choices[task.paths[0]], whole)
             return worker.write(self._store, batches, into)
 

@@ -39,7 +39,7 @@ def write(
         check(frame, layout)
     make = partial(DeltaFiles, upsert=upsert, max_keys=max_keys, buffer_bytes=buffer_bytes)
     frames = [assignable(frame, layout.data.fields) for frame in frames]
-    local = [few.rows(frame) for frame in frames] if all(few.guessed_few(frame) for frame in frames) else [None]
+    local = [few.collected(frame) for frame in frames] if all(few.guessed_few(frame) for frame in frames) else [None]
     if all(table is not None for table in local):
         log.info("%s: a changelog of few rows, %d frames: written by the driver", store.root, len(frames))
         return make(store, layout).write_all(local)

@@ -22,8 +22,11 @@ _BOUNDED = {  # Steps of a plan that make no more rows than they get.
 
 def rows(frame: DataFrame) -> pa.Table | None:
     """The rows, where Spark takes them for few and they are; else None."""
-    if not guessed_few(frame):
-        return None
+    return collected(frame) if guessed_few(frame) else None
+
+
+def collected(frame: DataFrame) -> pa.Table | None:
+    """The rows where they are few, whatever Spark takes them for; else None."""
     row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))  # Its number in its part of the frame.
     numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
     try:
