@@ -135,4 +135,11 @@ def _op_table(context: dg.OutputContext, metadata: Mapping[str, Any]) -> dg.Asse
             f"dg.Out(metadata={{'table': 'db.name'}}), or keep it elsewhere with dg.Out(io_manager_key=...)",
             allow_retries=False,
         )
+    if context.mapping_key is not None or context.step_key.endswith("]"):
+        raise dg.Failure(
+            f"output {context.name!r} of {context.step_key} is one of several, and each would take the place of the others in "
+            f"{metadata['table']}; keep them elsewhere with dg.DynamicOut(io_manager_key=...) and dg.Out(io_manager_key=...), "
+            f"and write the table in a step after collect()",
+            allow_retries=False,
+        )
     return dg.AssetKey(str(metadata["table"]).split("."))

@@ -15,12 +15,14 @@ from lakeformat.dagster.asset_table import (
     commit_metadata,
     metadata_of,
     report,
+    request_id,
     table_for,
     with_changes,
     write,
 )
 from lakeformat.dagster.declaration import AssetTable, at_run_time, declared
 from lakeformat.dagster.fields import KnownFields
+from lakeformat.errors import InvalidInput
 
 SECRET: dict[str, Any] = {"dagster__is_secret": True}  # Dagster's launchpad shows stars for it.
 UNTIL = "lake/changes_until"  # On a snapshot: the last one upstream whose changes it holds.
@@ -68,6 +70,9 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
         json_schema_extra=SECRET,
     )
     _lake: Lake | None = PrivateAttr(default=None)
+    _written: set[tuple[str, int]] = PrivateAttr(
+        default_factory=set
+    )  # By `write`: the requests, with the step's attempt.
 
     @property
     def lake(self) -> Lake:
@@ -80,13 +85,19 @@ class LakeResource(KnownFields, dg.ConfigurableResource):
 
     def write(self, context: dg.AssetExecutionContext, data: Any) -> dg.MaterializeResult:
         """Bring `data` into the asset's table as the asset declares it (its partitions replaced, unless it says otherwise),
-        in one commit, and report it. `data` may be a `dg.Output` of a frame, with metadata that says how this one is written."""
+        in one commit, and report it; once in a step. `data` may be a `dg.Output` of a frame, with metadata that says how this one is written."""
         output = data if isinstance(data, dg.Output) else dg.Output(data)
         keys = list(context.partition_keys) if context.assets_def.partitions_def else []
         with as_dagster_failures(context.asset_key, keys):
             table = self.declared(context.asset_key, context.assets_def, output.metadata)
             origin = origin_of(context, context.op_execution_context.op_handle)
+            attempt = (request_id(table, keys, origin), context.op_execution_context.retry_number)
+            if attempt in self._written:  # It would be taken for a retry of the first, and add nothing.
+                raise InvalidInput(
+                    f"lake.write has written {table.name} in this step; join the rows, and write them at once"
+                )
             written = write(self.lake, table, output.value, keys, origin)
+            self._written.add(attempt)
         return dg.MaterializeResult(
             asset_key=table.asset,
             metadata={**output.metadata, **report(context, table, written, keys)},

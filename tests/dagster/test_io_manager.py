@@ -567,6 +567,22 @@ def test_a_body_may_write_itself_and_report_the_same(run, lake):
     assert {m.tags["dagster/data_version"] for m in events} == {str(snapshot.id)}
 
 
+def test_a_second_write_of_a_body_is_refused_and_that_of_a_retry_is_found(run, lake):
+    """Not taken for what was written already, whose rows it would lose."""
+
+    @single(metadata={"write": "append"}, retry_policy=dg.RetryPolicy(max_retries=1))
+    def events(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:
+        lake.write(context, pa.table({"n": [1]}))
+        if not context.retry_number:
+            raise RuntimeError("what a retry may mend")
+        return lake.write(context, pa.table({"n": [2]}))
+
+    result = run(events, raises=False)
+    (failure,) = result.get_step_failure_events()
+    assert "lake.write has written nyc.events in this step" in str(failure.step_failure_data)
+    assert content(lake, "nyc.events") == [(1,)]
+
+
 OPTION = {"paimon": "file.format", "iceberg": "write.format.default"}
 
 
@@ -794,6 +810,35 @@ def test_an_output_of_an_op_without_a_table_is_refused_with_the_way_out(io, inst
 
     result = job.execute_in_process(instance=instance, raise_on_error=False)
     assert "metadata={'table': 'db.name'}" in str(result.get_step_failure_events()[0].step_failure_data)
+
+
+def test_outputs_of_which_there_are_several_are_refused_with_the_way_out(io, lake, instance):
+    """They would have one table, and one id of their writes."""
+
+    @dg.op(out=dg.DynamicOut(metadata={"table": "tmp.parts"}))
+    def parts():
+        for n in (1, 2):
+            yield dg.DynamicOutput(pa.table({"n": [n]}), mapping_key=f"of_{n}")
+
+    @dg.op(out=dg.DynamicOut(io_manager_key="memory"))
+    def numbers():
+        for n in (1, 2):
+            yield dg.DynamicOutput(n, mapping_key=f"of_{n}")
+
+    @dg.op(out=dg.Out(metadata={"table": "tmp.mapped"}))
+    def mapped(n) -> pa.Table:
+        return pa.table({"n": [n]})
+
+    @dg.job(resource_defs={"io_manager": io, "memory": dg.mem_io_manager})
+    def job():
+        parts()
+        numbers().map(mapped)
+
+    result = job.execute_in_process(instance=instance, raise_on_error=False)
+    failures = {each.step_key: str(each.step_failure_data) for each in result.get_step_failure_events()}
+    assert failures.keys() == {"parts", "mapped[of_1]", "mapped[of_2]"}
+    assert all("in a step after collect()" in each for each in failures.values())
+    assert not any(map(lake.lake.exists, ("tmp.parts", "tmp.mapped")))
 
 
 EXPRESSIONS = {

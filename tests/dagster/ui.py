@@ -53,6 +53,7 @@ def main(pictures: Path) -> None:
             with Browser() as browser:
                 launch_backfill(server, browser, pictures)
                 take_pictures(server, browser, pictures, VIEWS)
+                take_picture_of_columns(server, browser, pictures)
                 take_picture_of_plots(server, browser, pictures)
                 take_picture_of_upkeep(server, browser, pictures)
         finally:
@@ -90,6 +91,15 @@ def take_picture_of_lineage(server: Server, browser: Browser, pictures: Path) ->
     browser.wait("document.body.innerText.includes('carrier_scorecard')")
     time.sleep(10)
     browser.screenshot(pictures / "lineage.png", left=600, top=112, right=70)
+
+
+def take_picture_of_columns(server: Server, browser: Browser, pictures: Path) -> None:
+    """What the docstring says of the columns, as it came back from the table."""
+    browser.open(f"{address(server)}/assets/flights?view=overview")
+    browser.wait("document.body.innerText.includes('Filter columns')")
+    browser.run(f"({found('Description')}).scrollIntoView({{block: 'start'}})")
+    time.sleep(2)
+    browser.screenshot(pictures / "columns.png")
 
 
 def take_picture_of_plots(server: Server, browser: Browser, pictures: Path) -> None:
