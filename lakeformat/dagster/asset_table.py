@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema, to_arrow
 from lakeformat.dagster.declaration import CURRENT, AssetTable, Pin, settled
-from lakeformat.dagster.frames import fields_of, to_write
+from lakeformat.dagster.frames import NoRows, fields_of, to_write
 from lakeformat.dagster.partitions import Spec, columns_of, has_windows, partition_specs, predicate_of
 from lakeformat.dagster.pictures import markdown
 from lakeformat.errors import (
@@ -234,7 +234,9 @@ def scan(
     branch: str | None = None,
 ) -> tuple[Any, int | None]:
     """The rows of the partitions `keys` as a Scan, and the id of the snapshot it reads. All rows for None, and of a table
-    without `partition_by`, which gathers what all partitions bring. `branch`: where it is not the table itself that is read."""
+    without `partition_by`, which gathers what all partitions bring; `NoRows` where no partition is asked for and there is no table. `branch`: where it is not the table itself that is read."""
+    if keys is not None and not keys and not lake.exists(of.name):
+        return NoRows(), None
     table = lake.table(of.name) if branch is None else lake.table(of.name).branch(branch)
     of = settled(of, table.schema.fields)
     where = None

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.dagster.spark import SparkResource
 from lakeformat.engines.choose import fields_from_spark, is_spark
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model.schema import Field
 
 
@@ -40,6 +40,33 @@ def fields_of(frame: Any) -> tuple[Field, ...]:
     return fields_from_spark(frame.schema) if is_spark(frame) else fields_from_arrow(frame.schema)
 
 
+class NoRows:
+    """What is read of a table that is not there yet where no partition of it is asked for, as by the first partition of an asset
+    that depends on its own earlier ones: a frame without columns."""
+
+    def to_arrow(self) -> pa.Table:
+        """A table without columns."""
+        return pa.table({})
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """No batch."""
+        return self.to_arrow().to_reader()
+
+    def to_pandas(self) -> Any:
+        """A pandas frame without columns."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A polars frame without columns."""
+        import polars
+
+        return polars.DataFrame()
+
+    def to_spark(self, spark: Any) -> Any:
+        """A Spark frame without columns."""
+        return spark.createDataFrame([], "struct<>")
+
+
 def to_read(scan: Any, wanted: Any, spark: SparkResource) -> Any:
     """`scan` as the frame that an input's annotation names; a Spark frame where it names none."""
     name = getattr(wanted, "__name__", str(wanted))
@@ -54,12 +81,16 @@ def to_read(scan: Any, wanted: Any, spark: SparkResource) -> Any:
             return scan.to_polars()
         case "polars", "LazyFrame":
             return scan.to_polars().lazy()
-        case "lakeformat", "Scan":
+        case "lakeformat", "Scan" if not isinstance(scan, NoRows):
             return scan
-        case ("duckdb" | "_duckdb", "DuckDBPyRelation"):
+        case ("duckdb" | "_duckdb", "DuckDBPyRelation") if not isinstance(scan, NoRows):
             return scan.to_duckdb()
         case _ if wants_spark(wanted):
             return scan.to_spark(spark.session)
+    if isinstance(scan, NoRows):
+        raise NotFound(
+            f"the table is not there yet, and {name} has no form without columns; annotate the input as pyarrow.Table"
+        )
     raise InvalidInput(
         f"an input is annotated {wanted}; annotate it as a Spark, pandas or polars DataFrame, a polars LazyFrame, "
         f"a pyarrow.Table or RecordBatchReader, a DuckDBPyRelation, or a lakeformat Scan"

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakeformat import Conflict, Lake, Scan
+from lakeformat import Conflict, Lake, NotFound, Scan
 from lakeformat.dagster.asset_table import as_dagster_failures
+from lakeformat.dagster.frames import NoRows, to_read
 from lakeformat.dagster.io_manager import READS_TAG, LakeIOManager
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.spark import SparkResource
@@ -565,6 +566,34 @@ def test_a_body_may_write_itself_and_report_the_same(run, lake):
     assert [m.metadata["dagster/partition_row_count"].value for m in events] == [1, 1, 1]
     (snapshot,) = lake.lake.table("nyc.orders").snapshots()
     assert {m.tags["dagster/data_version"] for m in events} == {str(snapshot.id)}
+
+
+def test_an_asset_of_its_own_earlier_partitions_begins_with_nothing(run, lake):
+    """Also where the table is not there yet, and the first partition depends on none."""
+    seen = []
+    the_day_before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
+
+    @dg.asset(
+        partitions_def=DAILY,
+        metadata={**DECLARED, "partition_by": "dt"},
+        ins={"total": dg.AssetIn(partition_mapping=the_day_before)},
+    )
+    def total(context: dg.AssetExecutionContext, total: pa.Table) -> pa.Table:
+        seen.append(total.to_pydict())
+        return pa.table({"dt": [context.partition_key], "n": [1]})
+
+    for day in ("2013-01-01", "2013-01-02"):
+        run(total, key=day)
+    assert seen == [{}, {"dt": ["2013-01-01"], "n": [1]}]
+
+
+@pytest.mark.parametrize("frame", [pa.Table, pa.RecordBatchReader, pd.DataFrame, pl.DataFrame, pl.LazyFrame])
+def test_no_rows_have_the_form_that_is_asked_for(frame):
+    rows = to_read(NoRows(), frame, SparkResource())
+    assert isinstance(rows, frame)
+    assert pa.table(rows.collect() if frame is pl.LazyFrame else rows).num_columns == 0
+    with pytest.raises(NotFound, match="annotate the input as pyarrow"):
+        to_read(NoRows(), Scan, SparkResource())
 
 
 def test_a_second_write_of_a_body_is_refused_and_that_of_a_retry_is_found(run, lake):
