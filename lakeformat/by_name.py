@@ -23,6 +23,7 @@ from lakeformat.scan import Scan
 from lakeformat.storage.store import Store
 from lakeformat.streaming import Prepared, Sink
 from lakeformat.table import Table
+from lakeformat.verbs import overwrite
 
 KIND_FIELD = Field(NO_ID, KIND_COLUMN, scalar(Kind.STRING), nullable=False)
 
@@ -235,7 +236,7 @@ class Following:
             return
         changes = self.table._changes(came, end["snapshot"], None, None)
         for since, snapshot_id in pairwise([came, *changes.snapshot_ids()]):
-            deltas = changes.view.delta(since, snapshot_id, _chosen(changes.fields, names), ALWAYS)
+            deltas = changes.view.history.delta(since, snapshot_id, _chosen(changes.fields, names), ALWAYS)
             yield _Step(_offset(snapshot_id, 0, since=since), _pieces(deltas, by_file=True))
 
 
@@ -266,7 +267,7 @@ class Replacing:
     def write(self, batches: Any) -> Prepared:
         """One task's rows, in files."""
         view = self.table._view()
-        layout = self.table._anew(view)
+        layout = overwrite.layout(view)
         if layout.keyed is not None and (layout.keyed.index, layout.keyed.places) != (None, None):
             raise UnsupportedFeature(
                 f"{self.table.uri}: tasks that know nothing of each other cannot write keys of which the table remembers where "
@@ -293,7 +294,10 @@ class Replacing:
             schema_id=parts[0].schema_id,
             partitioning_id=parts[0].partitioning_id,
         )
-        return self.table._replaced(view, request, files, None if self.is_dynamic else ALWAYS, None, ArrowEngine())
+        engine = ArrowEngine()
+        change = self.table._change(view, request, engine)
+        operation = overwrite.replaced(change, None if self.is_dynamic else ALWAYS, files, None)
+        return self.table._commit(view, operation, engine)
 
     def abort(self, parts: Sequence[Prepared | None], identifier: int) -> None:
         """Remove the files of a write of which a task failed; where none did, a commit was tried, which knows what became of

@@ -56,13 +56,13 @@ class Changes:
         return [
             delta
             for since, snapshot_id in pairwise([self.after, *self.snapshot_ids()])
-            for delta in self.view.delta(since, snapshot_id, self.fields, self.predicate)
+            for delta in self.view.history.delta(since, snapshot_id, self.fields, self.predicate)
             if delta.tasks
         ]
 
     def snapshot_ids(self) -> list[int]:
         """The snapshots whose changes are read, oldest first."""
-        kept = self.view.ids_with_changes(self.after or 0)
+        kept = self.view.history.ids_with_changes(self.after or 0)
         return kept[: kept.index(self.until) + 1] if self.until in kept else []
 
     def to_batches(self) -> pa.RecordBatchReader:

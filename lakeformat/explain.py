@@ -50,7 +50,7 @@ def explain(reader: Reader, view: AnyView, predicate: Expression) -> pa.Table:
 
     def shown(excluded: np.ndarray, columns: set[str]) -> np.ndarray:
         texts = np.full(int(excluded.sum()), None, object)
-        for rows, known in view.bounds(every.filter(pa.array(excluded)), sorted(columns)):
+        for rows, known in view.pruning.bounds(every.filter(pa.array(excluded)), sorted(columns)):
             texts[rows] = _texts(known, len(rows))
         return texts
 
@@ -86,15 +86,15 @@ def explain(reader: Reader, view: AnyView, predicate: Expression) -> pa.Table:
 def manifests(view: AnyView, predicate: Expression) -> pa.Table:
     """One row a manifest: `left_out_by` is the first part of the condition that its bounds of partitions rule out, null for a
     manifest that is read, and `bounds` what they are."""
-    every = view.manifests()
+    every = view.pruning.manifests()
 
     def shown(excluded: np.ndarray, columns: set[str]) -> np.ndarray:
         texts = np.full(len(every), None, object)
-        for rows, known in view.manifest_bounds():
+        for rows, known in view.pruning.manifest_bounds():
             texts[rows] = _texts({name: each for name, each in known.items() if name in columns} or known, len(rows))
         return texts[excluded]
 
-    left_out_by, bounds = _left_out(every["path"], predicate, lambda part: view.manifests(part)["path"], shown)
+    left_out_by, bounds = _left_out(every["path"], predicate, lambda part: view.pruning.manifests(part)["path"], shown)
     columns = [every["path"], every["file_count"], every["size_bytes"], list(left_out_by), list(bounds)]
     return pa.table(dict(zip(MANIFESTS.names, columns, strict=True)), schema=MANIFESTS)
 

@@ -80,14 +80,14 @@ class WriteSession:
 
     def last_committed(self) -> int | None:
         """The largest identifier that this user has committed, as far as history is kept."""
-        return self._view().committed(self.user)
+        return self._view().history.committed(self.user)
 
     def is_committed(self, identifier: int) -> bool:
         """Whether this commit, or one after it, is part of the table."""
         return self._is_committed(self._view(), identifier)
 
     def _is_committed(self, view: AnyView, identifier: int) -> bool:
-        last = view.committed(self.user)
+        last = view.history.committed(self.user)
         return last is not None and identifier <= last
 
     def prepare(self, identifier: int, data: Any, *, watermark: int | None = None) -> Prepared:

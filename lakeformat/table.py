@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from lakeformat.alter import Alteration
 from lakeformat.arguments import Age, Moment
 from lakeformat.changes import KIND_COLUMN, Changes
 from lakeformat.codec import sql_text
-from lakeformat.commit import commit, discard, newest
+from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import (
     AnyView,
     BranchFolders,
@@ -44,7 +43,6 @@ from lakeformat.model.operation import (
     Append,
     CherryPick,
     Create,
-    CreateBranch,
     DropBranch,
     Evolve,
     FastForward,
@@ -57,8 +55,8 @@ from lakeformat.model.operation import (
 )
 from lakeformat.model.predicate import ALWAYS, Expression, bind, split
 from lakeformat.model.schema import Field, Schema
-from lakeformat.model.snapshot import Expiry, Retention, Snapshot
-from lakeformat.model.work import WriteTask, WrittenFile
+from lakeformat.model.snapshot import Expiry, Snapshot
+from lakeformat.model.work import WrittenFile
 from lakeformat.scan import Scan
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.reaching import reaching
@@ -68,8 +66,6 @@ from lakeformat.streaming import DeltaWriter, WriteSession
 from lakeformat.verbs import adopt, analyze, branch, delete, merge, overwrite, placing, specs, update
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.merge import MergeInto
-
-log = logging.getLogger("lakeformat")
 
 
 class Table:
@@ -183,7 +179,7 @@ class Table:
             if next_snapshot is not None:
                 after = next_snapshot - 1
             elif after is None:
-                kept = view.history()
+                kept = view.history.snapshots()
                 after = kept[0].id - 1 if kept else 0
             if next_snapshot is None:
                 self._store.write(*consumers.consumer(consumer, after + 1))
@@ -202,20 +198,20 @@ class Table:
         """The newest snapshot, and what it changed; None for a table that nothing was ever written to."""
         view = self._view()
         found = view.snapshot
-        return None if found is None else replace(found, partitions=view.changes())
+        return None if found is None else replace(found, partitions=view.history.changes())
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """A snapshot, and what it changed. Raises `NotFound`."""
         view = self._version(snapshot_id, None, None)
         assert view.snapshot is not None
-        return replace(view.snapshot, partitions=view.changes())
+        return replace(view.snapshot, partitions=view.history.changes())
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         """The snapshots that led to the current one, as far as they are kept, oldest first: all, or those after the snapshot
         `after`. Their counts are those that the snapshots' own metadata holds, and None for the rest; `snapshot(id)` looks them
         up."""
         after = arguments.whole("after", after, 0)
-        return self._view().history(after or 0)
+        return self._view().history.snapshots(after or 0)
 
     # --- writing ---
 
@@ -263,7 +259,7 @@ class Table:
         def set_properties(asked: Mapping[str, str]) -> None:
             self.evolve([evolution.SetProperties(asked)])
 
-        change = Change(self._reach(view), view, engine_for(spark=spark), request)
+        change = self._change(view, request, engine_for(spark=spark))
         operation = adopt.plan(change, tuple(paths), partition, not check_duplicate_files, set_properties)
         return self._commit(view, operation) if operation else None
 
@@ -331,7 +327,7 @@ class Table:
         if landed:
             return self._again(view, request, landed, engine_for(data))
         scope = None if partitions is None else specs.declared(self.name, view.schema, partitions)
-        return self._replace(view, request, data, scope, pinned_to)
+        return self._overwrite(view, request, data, scope, pinned_to)
 
     def overwrite(
         self,
@@ -355,18 +351,13 @@ class Table:
         pinned_to = arguments.whole("pinned_to", pinned_to, 0)
         view = self._view()
         request, landed = self._asked(view, id, properties, watermark)
-        engine = engine_for(data)
         if landed:
-            return self._again(view, request, landed, engine)
+            return self._again(view, request, landed, engine_for(data))
         if partition is not None:
             condition = specs.declared(self.name, view.schema, [partition])
         else:
             condition = self._condition(where, view.schema.fields)
-        by_partition = split(condition, view.schema.partitioning.columns)[1] == ALWAYS
-        if not by_partition and view.layout().keyed is not None:
-            change = Change(self._reach(view), view, engine, request)
-            return self._commit(view, overwrite.replace_by_key(change, condition, data, pinned_to), engine)
-        return self._replace(view, request, data, condition, pinned_to)
+        return self._overwrite(view, request, data, condition, pinned_to)
 
     def truncate(self, *, id: str | None = None, properties: Mapping[str, str] | None = None) -> Snapshot | None:
         """Remove all rows."""
@@ -390,7 +381,7 @@ class Table:
         request, landed = self._asked(view, id, properties)
         if landed:
             return landed
-        change = Change(self._reach(view), view, engine_for(), request)
+        change = self._change(view, request)
         return self._commit(view, overwrite.replace_rows(change, scope, (), None))
 
     def mark_partitions_done(self, partitions: Iterable[Mapping[str, Any]]) -> None:
@@ -422,7 +413,7 @@ class Table:
         if where is None:
             raise InvalidInput("delete needs a condition; truncate() removes all rows")
         condition = self._condition(where, view.schema.fields)
-        operation = delete.delete(Change(self._reach(view), view, engine, request), condition)
+        operation = delete.delete(self._change(view, request, engine), condition)
         return self._commit(view, operation, engine) if operation else None
 
     def update(
@@ -449,7 +440,7 @@ class Table:
             raise InvalidInput("update needs an assignment, e.g. {'a': 'a + 1'}")
         bound = {name: bind(value, fields) for name, value in update.assigned(assignments, fields).items()}
         condition = self._condition(where, view.schema.fields)
-        operation = update.update(Change(self._reach(view), view, engine, request), bound, condition)
+        operation = update.update(self._change(view, request, engine), bound, condition)
         return self._commit(view, operation, engine) if operation else None
 
     def merge_into(self, source: Any, on: str | Expression, *, evolve_schema: bool = False) -> MergeInto:
@@ -544,7 +535,7 @@ class Table:
         request, landed = self._asked(view, id, properties)
         if landed:
             return landed
-        change = Change(self._reach(view), view, engine, request)
+        change = self._change(view, request, engine)
         if partial_progress:
             made = compact.compact_in_parts(change, self._format, full, scope, chosen, most, min_files)
         else:
@@ -559,16 +550,7 @@ class Table:
         """What `compact` would write anew: one row a unit of work, with `paths`, `row_count` and `size_bytes` of its files."""
         view = self._view()
         chosen, scope = compact.asked_order(self.name, view, sort_by), self._chosen("compact", view, where)
-        tasks = compact.worth_it(view, full, scope, chosen)
-        reads = [list(task.read) for task in tasks if task.read]
-        columns = {
-            "paths": pa.array(
-                [[path for read in unit for path in read.paths] for unit in reads], pa.list_(pa.string())
-            ),
-            "row_count": pa.array([sum(read.row_count for read in unit) for unit in reads], pa.int64()),
-            "size_bytes": pa.array([sum(read.size_bytes for read in unit) for unit in reads], pa.int64()),
-        }
-        return pa.table(columns)
+        return compact.preview(view, full, scope, chosen)
 
     def rewrite_manifests(
         self, *, id: str | None = None, properties: Mapping[str, str] | None = None
@@ -577,7 +559,7 @@ class Table:
         that gains nothing. No data file is touched, and no concurrent writer is in the way."""
         view = self._view()
         request, landed = self._asked(view, id, properties)
-        if landed or not view.has_many_manifests():
+        if landed or not view.maintenance.has_many_manifests():
             return landed
         return self._commit(view, RewriteManifests(request=request))
 
@@ -596,7 +578,7 @@ class Table:
         view, min_files = self._view(), arguments.whole("min_files", min_files, 1)
         scope = self._chosen("rewrite_position_deletes", view, where)
         request, landed = self._asked(view, id, properties)
-        change = Change(self._reach(view), view, engine_for(spark=spark), request)
+        change = self._change(view, request, engine_for(spark=spark))
         return landed or compact.compact_deletes(change, self._format, full, scope, min_files)
 
     def convert_equality_deletes(
@@ -613,7 +595,7 @@ class Table:
         view = self._view()
         scope = self._chosen("convert_equality_deletes", view, where)
         request, landed = self._asked(view, id, properties)
-        change = Change(self._reach(view), view, engine_for(spark=spark), request)
+        change = self._change(view, request, engine_for(spark=spark))
         return landed or compact.convert_deletes(change, self._format, scope)
 
     def compute_table_stats(
@@ -688,12 +670,9 @@ class Table:
         keep_from = arguments.whole("keep_from", keep_from, 0)
         view = self._view()
         now_ms = _now_ms()
-        retention = None
-        if retain_last is not None or older_than is not None:
-            limit_ms = None if older_than is None else arguments.before(older_than, now_ms)
-            retention = Retention(retain_last or 1, None if limit_ms is not None else retain_last, limit_ms)
-        if chosen := frozenset(arguments.whole("snapshot_ids", each, 0) or 0 for each in snapshot_ids):
-            retention = replace(retention or view.default_retention(now_ms), snapshot_ids=chosen)
+        limit_ms = None if older_than is None else arguments.before(older_than, now_ms)
+        chosen = frozenset(arguments.whole("snapshot_ids", each, 0) or 0 for each in snapshot_ids)
+        retention = expire.asked(view, retain_last, limit_ms, chosen, now_ms)
         known = view if self._branch is None else None  # What expires is the whole table's.
         return expire.expire(self._reach(view), self._format, retention, now_ms, keep_from, known)
 
@@ -742,7 +721,7 @@ class Table:
         lost. None in a table that is whole. Raises `UnsupportedFeature` where delete files are missing: roll back then."""
         view = self._view()
         request, landed = self._asked(view, id, properties)
-        change = Change(self._reach(view), view, engine_for(), request)
+        change = self._change(view, request)
         operation = None if landed else sweep.without_missing(change)
         return landed if operation is None else self._commit(view, operation)
 
@@ -809,7 +788,7 @@ class Table:
         """Let a tag go, and the files that only it kept. Raises `NotFound`."""
         self._format.at_tag(self._store, name)
         view = self._view()
-        expire.release(self._reach(view), self._format, view, view.expiry_of_tag(name))
+        expire.release(self._reach(view), self._format, view, view.maintenance.expiry_of_tag(name))
         self._follow(view)
 
     # --- branches ---
@@ -896,19 +875,12 @@ class Table:
                 )
             branch.create(self._store, view, name, tag)
             return self.branch(name)
-        if view.snapshot is None:
-            raise NotFound(
-                f"{self.name}: there is no snapshot that branch {name!r} could begin at; write something first"
-            )
-        operation = CreateBranch(
-            request=Request(id=str(uuid.uuid4()), absent_until=view.version),
-            name=name,
-            snapshot_id=view.snapshot.id,
-            retain_ms=arguments.milliseconds("retain", retain),
-            keep_snapshots=arguments.whole("keep_snapshots", keep_snapshots, 1),
-            keep_ms=arguments.milliseconds("keep_younger_than", keep_younger_than),
+        retain_ms, keep_ms = (
+            arguments.milliseconds("retain", retain),
+            arguments.milliseconds("keep_younger_than", keep_younger_than),
         )
-        self._commit(view, operation)
+        keep_snapshots = arguments.whole("keep_snapshots", keep_snapshots, 1)
+        self._commit(view, branch.begin(self.name, view, name, retain_ms, keep_snapshots, keep_ms))
         return self.branch(name)
 
     def delete_branch(self, name: str) -> None:
@@ -1027,7 +999,7 @@ class Table:
             self.evolve(columns)
             return self._view()
 
-        operation = merge.plan(Change(self._reach(view), view, engine, request), asked, grow)
+        operation = merge.plan(self._change(view, request, engine), asked, grow)
         return self._commit(view, operation, engine) if operation else None
 
     def _commit(self, view: AnyView, operation: Operation, engine: Engine | None = None) -> Snapshot:
@@ -1035,7 +1007,7 @@ class Table:
         store = self._reach(view)
         made = commit(store, self._format.head(store), self._format, operation, view.attempts(), known=view)
         if engine is not None:
-            change = Change(self._reach(view), view, engine, operation.request)
+            change = self._change(view, operation.request, engine)
             compact.after(change, self._format, compact.upkeep(view), made)
         expire.after(self._reach(view), self._format, view, made, _now_ms())
         return made
@@ -1047,64 +1019,23 @@ class Table:
 
     def _again(self, view: AnyView, request: Request, landed: Snapshot, engine: Engine) -> Snapshot:
         """What a write became that is asked for again, once the compaction that belongs to it has run too."""
-        compact.again(Change(self._reach(view), view, engine, request), self._format, compact.upkeep(view), landed)
+        compact.again(self._change(view, request, engine), self._format, compact.upkeep(view), landed)
         return landed
+
+    def _change(self, view: AnyView, request: Request, engine: Engine | None = None) -> Change:
+        return Change(self._reach(view), view, engine or engine_for(), request)
 
     def _write(self, view: AnyView, data: Any) -> tuple[WrittenFile, ...]:
         task = view.layout(from_files=True)
         task = task if task.keyed is None else placing.looking(view, task)
         return tuple(engine_for(data).write(self._reach(view), data, task))
 
-    def _anew(self, view: AnyView) -> WriteTask:
-        """How rows become files that will be all that there is in their partitions."""
-        task = view.layout(from_files=True)
-        if task.keyed is None:
-            return task
-        if task.keyed.changelog_prefix is not None:
-            log.warning(
-                "%s: an overwrite writes no changelog; changes() computes it from the rows before and after",
-                self.name,
-            )
-        index, places = task.keyed.index, task.keyed.places
-        keyed = replace(
-            task.keyed,
-            changelog_prefix=None,
-            index=None if index is None else replace(index, files={}),
-            places=None if places is None else replace(places, rows={}),
-        )
-        return replace(task, keyed=keyed)
-
-    def _replace(
+    def _overwrite(
         self, view: AnyView, request: Request, data: Any, scope: Expression | None, pinned_to: int | None
     ) -> Snapshot | None:
-        """Rows in the place of those in `scope`; without one, of the partitions that they lie in."""
-        task, engine = self._anew(view), engine_for(data)
-        added = tuple(engine.write(self._reach(view), data, task if scope is None else replace(task, required=scope)))
-        return None if scope is None and not added else self._replaced(view, request, added, scope, pinned_to, engine)
-
-    def _replaced(
-        self,
-        view: AnyView,
-        request: Request,
-        added: tuple[WrittenFile, ...],
-        scope: Expression | None,
-        pinned_to: int | None,
-        engine: Engine,
-    ) -> Snapshot:
-        """Files in the place of the rows in `scope`; without one, of the partitions that they lie in."""
-        change = Change(self._reach(view), view, engine, request)
-        try:
-            if scope is None:
-                partitions = {f.partition for f in added}
-                operation = overwrite.replace_partitions(change, partitions, added, pinned_to)
-                scope = view.scope_of(partitions)
-            else:
-                operation = overwrite.replace_rows(change, scope, added, pinned_to)
-            gone = placing.remove_elsewhere(change, added, scope)
-        except BaseException:
-            discard(self._reach(view), (f.path for f in added))  # No commit has been tried: nobody can know of them.
-            raise
-        return self._commit(view, replace(operation, added=(*operation.added, *gone)), engine)
+        engine = engine_for(data)
+        operation = overwrite.overwrite(self._change(view, request, engine), data, scope, pinned_to)
+        return self._commit(view, operation, engine) if operation else None
 
     def _changes(
         self,

@@ -50,6 +50,97 @@ class Files(Protocol):
     def filter(self, keep: pa.Array) -> Files: ...
 
 
+class History(Protocol):
+    """The snapshots that led to a view of a table, and what they changed."""
+
+    def snapshots(self, after: int = 0) -> list[Snapshot]:
+        """The snapshots that led to the view, as far as they are kept, oldest first: those after `after`."""
+        ...
+
+    def committed(self, user: str) -> int | None:
+        """The largest number that a stream, `user`, has committed, as far as history is kept."""
+        ...
+
+    def ids_with_changes(self, after: int) -> list[int]:
+        """The snapshots after `after` that led here and whose changes can be read, oldest first: also those of which only
+        their changelog is kept."""
+        ...
+
+    def changes(self) -> tuple[PartitionChange, ...]:
+        """What the view's own snapshot changed in each partition."""
+        ...
+
+    def delta(
+        self, since: int, snapshot_id: int, fields: tuple[Field, ...], predicate: Expression = ...
+    ) -> list[Delta]:
+        """The rows that came and went with a snapshot after `since`, the one before it, in order, as this later view names
+        them. Raises `NotFound`."""
+        ...
+
+
+class Partitions(Protocol):
+    """Partitions of a view of a table, as conditions."""
+
+    def scope_of(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        """The condition on partition columns that holds for these partitions only."""
+        ...
+
+    def rows_in(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        """The condition on rows that holds for the rows of these partitions only."""
+        ...
+
+    def chooses_files(self, scope: Expression) -> bool:
+        """Whether every live file lies wholly inside or outside `scope`, which speaks of partition columns."""
+        ...
+
+
+class Pruning(Protocol):
+    """What metadata alone knows of the rows in manifests and files of a view of a table."""
+
+    def manifests(self, predicate: Expression = ...) -> pa.Table:
+        """The manifests that are read to find the files that may hold a row for which `predicate` is true: `path`, `size_bytes`,
+        `file_count` (entries of live files; in Paimon's, of all files)."""
+        ...
+
+    def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
+        """(indices of `manifests()`, what these manifests' bounds of partitions say of columns)."""
+        ...
+
+    def bounds(self, files: Files, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
+        """(indices of `files`, what metadata knows of the columns `names` in them)."""
+        ...
+
+    def matching_wholly(self, files: Files, predicate: Expression) -> np.ndarray:
+        """For each file, whether bounds prove that `predicate` is true for all of its rows."""
+        ...
+
+
+class Maintenance(Protocol):
+    """What of a view of a table is worth writing anew, and what may be deleted."""
+
+    def compaction(
+        self, full: bool, scope: Expression = ..., now_ms: int | None = None, min_files: int | None = None
+    ) -> list[RewriteTask]:
+        """What is worth writing anew: without `now_ms`, whatever the time is; with `min_files`, from that many files on. Raises
+        `UnsupportedFeature` where the table alone decides how many."""
+        ...
+
+    def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
+        """All files of each partition in `scope`, to be written anew in that order. Raises
+        `UnsupportedFeature` where the order of rows is not free."""
+        ...
+
+    def has_many_manifests(self) -> bool:
+        """Whether rewriting manifests would make them fewer."""
+        ...
+
+    def default_retention(self, now_ms: int) -> Retention: ...
+    def expiry(self, retention: Retention, now_ms: int) -> Expiry: ...
+    def expired_tags(self, now_ms: int) -> list[str]: ...
+    def expiry_of_tag(self, name: str) -> Expiry: ...
+    def orphans(self, older_than_ms: int) -> list[Listed]: ...
+
+
 class View(Protocol[S]):
     """One table at one version, which reads each metadata file once. It stays what it is while others write."""
 
@@ -94,38 +185,16 @@ class View(Protocol[S]):
         """Raise `UnsupportedFeature` for a table that could only be half-read, by its options then or by those of today."""
         ...
 
-    # --- history ---
-
-    def history(self, after: int = 0) -> list[Snapshot]:
-        """The snapshots that led to the current one, as far as they are kept, oldest first: those after `after`."""
-        ...
-
-    def committed(self, user: str) -> int | None:
-        """The largest number that a stream, `user`, has committed, as far as history is kept."""
-        ...
-
-    def ids_with_changes(self, after: int) -> list[int]:
-        """The snapshots after `after` that led here and whose changes can be read, oldest first: also those of which only
-        their changelog is kept."""
-        ...
-
-    def changes(self) -> tuple[PartitionChange, ...]:
-        """What its own snapshot changed in each partition."""
-        ...
+    @property
+    def history(self) -> History: ...
+    @property
+    def partitions(self) -> Partitions: ...
+    @property
+    def pruning(self) -> Pruning: ...
+    @property
+    def maintenance(self) -> Maintenance: ...
 
     # --- operations ---
-
-    def scope_of(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-        """The condition on partition columns that holds for these partitions only."""
-        ...
-
-    def rows_in(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-        """The condition on rows that holds for the rows of these partitions only."""
-        ...
-
-    def chooses_files(self, scope: Expression) -> bool:
-        """Whether every live file lies wholly inside or outside `scope`, which speaks of partition columns."""
-        ...
 
     def find(self, operation: Operation) -> Snapshot | None:
         """The snapshot that `operation` became, if it has landed."""
@@ -165,23 +234,6 @@ class View(Protocol[S]):
         """The live files that may hold a row for which `predicate` is true."""
         ...
 
-    def manifests(self, predicate: Expression = ...) -> pa.Table:
-        """The manifests that are read to find the files that may hold a row for which `predicate` is true: `path`, `size_bytes`,
-        `file_count` (entries of live files; in Paimon's, of all files)."""
-        ...
-
-    def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
-        """(indices of `manifests()`, what these manifests' bounds of partitions say of columns)."""
-        ...
-
-    def bounds(self, files: Files, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
-        """(indices of `files`, what metadata knows of the columns `names` in them)."""
-        ...
-
-    def matching_wholly(self, files: Files, predicate: Expression) -> np.ndarray:
-        """For each file, whether bounds prove that `predicate` is true for all of its rows."""
-        ...
-
     def tasks(
         self, files: Files, fields: tuple[Field, ...], predicate: Expression = ..., alone: bool = ...
     ) -> list[ReadTask]:
@@ -190,13 +242,6 @@ class View(Protocol[S]):
 
     def count(self, predicate: Expression = ...) -> int | None:
         """How many rows satisfy `predicate`, if metadata alone has the exact number; else None."""
-        ...
-
-    def delta(
-        self, since: int, snapshot_id: int, fields: tuple[Field, ...], predicate: Expression = ...
-    ) -> list[Delta]:
-        """The rows that came and went with a snapshot after `since`, the one before it, in order, as this later view names
-        them. Raises `NotFound`."""
         ...
 
     def audit(self, fields: tuple[Field, ...], predicate: Expression = ...) -> list[Delta]:
@@ -219,29 +264,6 @@ class View(Protocol[S]):
         whole files are written again."""
         ...
 
-    # --- maintenance ---
-
-    def compaction(
-        self, full: bool, scope: Expression = ..., now_ms: int | None = None, min_files: int | None = None
-    ) -> list[RewriteTask]:
-        """What is worth writing anew: without `now_ms`, whatever the time is; with `min_files`, from that many files on. Raises
-        `UnsupportedFeature` where the table alone decides how many."""
-        ...
-
-    def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
-        """All files of each partition in `scope`, to be written anew in that order. Raises
-        `UnsupportedFeature` where the order of rows is not free."""
-        ...
-
-    def has_many_manifests(self) -> bool:
-        """Whether rewriting manifests would make them fewer."""
-        ...
-
-    def default_retention(self, now_ms: int) -> Retention: ...
-    def expiry(self, retention: Retention, now_ms: int) -> Expiry: ...
-    def expired_tags(self, now_ms: int) -> list[str]: ...
-    def expiry_of_tag(self, name: str) -> Expiry: ...
-    def orphans(self, older_than_ms: int) -> list[Listed]: ...
     def tag(self, name: str, now_ms: int, retain_ms: int | None) -> Operation | tuple[str, bytes]:
         """What keeps the snapshot by name: an operation, or the path and bytes of a file of the tag's own."""
         ...
@@ -255,11 +277,16 @@ AnyView = View[TableState]
 
 
 @dataclass(frozen=True, slots=True)
-class TableView(Generic[T]):
-    """What a view of either format knows by its state alone."""
+class Part(Generic[T]):
+    """What a view and its parts are made of."""
 
     reader: Reader
     state: T
+
+
+@dataclass(frozen=True, slots=True)
+class TableView(Part[T]):
+    """What a view of either format knows by its state alone."""
 
     @property
     def places(self) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+
 from lakeformat.codec import order
 from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format, Upkept
@@ -86,7 +88,23 @@ def worth_it(
     view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, ...], min_files: int | None = None
 ) -> list[RewriteTask]:
     """What of the table is written anew."""
-    return view.sorting(scope, sort_by) if sort_by else view.compaction(full, scope, _now_ms(), min_files)
+    return (
+        view.maintenance.sorting(scope, sort_by)
+        if sort_by
+        else view.maintenance.compaction(full, scope, _now_ms(), min_files)
+    )
+
+
+def preview(view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, ...]) -> pa.Table:
+    """What of the table is written anew, as a table: one row a unit of work, with `paths`, `row_count` and `size_bytes` of its
+    files."""
+    reads = [task.read for task in worth_it(view, full, scope, sort_by) if task.read]
+    columns = {
+        "paths": pa.array([[path for read in unit for path in read.paths] for unit in reads], pa.list_(pa.string())),
+        "row_count": pa.array([sum(read.row_count for read in unit) for unit in reads], pa.int64()),
+        "size_bytes": pa.array([sum(read.size_bytes for read in unit) for unit in reads], pa.int64()),
+    }
+    return pa.table(columns)
 
 
 def asked_order(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) -> tuple[Sort, ...]:
@@ -174,7 +192,7 @@ def is_due(change: Change, format: Format, upkeep: Upkeep | None, made: Snapshot
         return False
     try:
         view = newest(change.store, format).on(change.request.branch)
-        return bool(view.compaction(upkeep.full, _scope(change.view, upkeep, made), _now_ms()))
+        return bool(view.maintenance.compaction(upkeep.full, _scope(change.view, upkeep, made), _now_ms()))
     except Exception:
         log.warning(_FAILED, change.store.root, made.id, exc_info=True)
         return False
@@ -190,7 +208,7 @@ def _asked(request: Request, made: Snapshot) -> Request:
 
 
 def _scope(view: AnyView, upkeep: Upkeep, made: Snapshot) -> Expression:
-    return ALWAYS if upkeep.everywhere else view.scope_of({each.values for each in made.partitions or ()})
+    return ALWAYS if upkeep.everywhere else view.partitions.scope_of({each.values for each in made.partitions or ()})
 
 
 def compact_deletes(

@@ -37,14 +37,27 @@ def expire(
     is_mirrored = isinstance(view, Mirrored) and view.mirror() is not None
     if is_mirrored:
         mirror.follow(store, format)
-    for tag in view.expired_tags(now_ms):
-        release(store, format, view, view.expiry_of_tag(tag))
+    for tag in view.maintenance.expired_tags(now_ms):
+        release(store, format, view, view.maintenance.expiry_of_tag(tag))
         view = newest(store, format, view)
-    kept = replace(retention or view.default_retention(now_ms), keep_from=keep_from)
-    gone = release(store, format, view, view.expiry(kept, now_ms))
+    kept = replace(retention or view.maintenance.default_retention(now_ms), keep_from=keep_from)
+    gone = release(store, format, view, view.maintenance.expiry(kept, now_ms))
     if is_mirrored:
         mirror.follow(store, format)
     return gone
+
+
+def asked(
+    view: AnyView, retain_last: int | None, limit_ms: int | None, snapshot_ids: frozenset[int], now_ms: int
+) -> Retention | None:
+    """The retention that `expire_snapshots` is asked for: `limit_ms` is the time by which a snapshot that goes was replaced. None is
+    the table's own."""
+    retention = None
+    if retain_last is not None or limit_ms is not None:
+        retention = Retention(retain_last or 1, None if limit_ms is not None else retain_last, limit_ms)
+    if snapshot_ids:
+        retention = replace(retention or view.maintenance.default_retention(now_ms), snapshot_ids=snapshot_ids)
+    return retention
 
 
 def after(store: Store, format: Format, view: AnyView, made: Snapshot, now_ms: int) -> None:

@@ -76,7 +76,9 @@ def sweep(
     """Remove, or with `dry_run` only list, the orphans older than `older_than_ms` (epoch milliseconds), all or those `below` a
     folder. Raises `InvalidInput` where the catalog has other tables at this place."""
     inside = "" if below is None else _inside(store, below)
-    found = [each for each in newest(store, format, known).orphans(older_than_ms) if each.path.startswith(inside)]
+    found = [
+        each for each in newest(store, format, known).maintenance.orphans(older_than_ms) if each.path.startswith(inside)
+    ]
     if found and isinstance(store, Catalogued) and (others := store.place.sharers(store)):
         raise InvalidInput(
             f"{store.root} is the place of {', '.join(others)} too, whose files look like orphans from here: nothing is removed. "

@@ -1,15 +1,35 @@
-"""Branches that are folders: one begins with copies of a snapshot and its schemas, and a table takes over what was committed there."""
+"""Branches: one begins by a commit, or, where it is a folder, with copies of a snapshot and its schemas; then a table takes over what
+was committed there."""
 
 from __future__ import annotations
 
+import uuid
 from functools import partial
 
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import AnyView, BranchFolders, Format
-from lakeformat.errors import AlreadyExists, CommitLost, Conflict
+from lakeformat.errors import AlreadyExists, CommitLost, Conflict, NotFound
+from lakeformat.model.operation import CreateBranch, Request
 from lakeformat.model.snapshot import Outcome
 from lakeformat.storage.head import load_newest
 from lakeformat.storage.store import Store
+
+
+def begin(
+    table: str, view: AnyView, name: str, retain_ms: int | None, keep_snapshots: int | None, keep_ms: int | None
+) -> CreateBranch:
+    """The operation by which the branch `name` begins at the snapshot of `view`. Raises `NotFound` where it has none."""
+    if view.snapshot is None:
+        raise NotFound(f"{table}: there is no snapshot that branch {name!r} could begin at; write something first")
+    request = Request(id=str(uuid.uuid4()), absent_until=view.version)
+    return CreateBranch(
+        request=request,
+        name=name,
+        snapshot_id=view.snapshot.id,
+        retain_ms=retain_ms,
+        keep_snapshots=keep_snapshots,
+        keep_ms=keep_ms,
+    )
 
 
 def create(store: Store, view: BranchFolders, name: str, tag: str | None) -> None:

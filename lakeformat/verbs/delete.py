@@ -21,14 +21,14 @@ def delete(change: Change, condition: Expression) -> Overwrite | Rewrite | RowDe
     if layout.keyed is not None:
         return rows.by_key(change, layout, condition, OperationKind.DELETE, RowKind.DELETE)
     scope, rest = split(condition, change.view.schema.partitioning.columns)
-    if rest == ALWAYS and change.view.chooses_files(scope):
+    if rest == ALWAYS and change.view.partitions.chooses_files(scope):
         found = change.view.files(condition)
         return (
             Overwrite(request=change.request, added=(), scope=scope, kind=OperationKind.DELETE) if len(found) else None
         )
     found = change.view.files(condition)
     beside = change.view.delete_layout(found, OperationKind.DELETE)
-    if beside is not None and not change.view.matching_wholly(found, condition).all():
+    if beside is not None and not change.view.pruning.matching_wholly(found, condition).all():
         marked = rows.mark(change, found, condition, beside)
         return rows.delta(change, OperationKind.DELETE, condition, marked, ()) if marked else None
     touched = rows.touch(change, condition)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from lakeformat.commit import discard
+from lakeformat.dialects.dialect import AnyView
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.operation import OperationKind, Overwrite, Rewrite, RowDelta
 from lakeformat.model.predicate import (
@@ -17,11 +19,67 @@ from lakeformat.model.predicate import (
 )
 from lakeformat.model.work import (
     RowKind,
+    WriteTask,
     WrittenFile,
 )
 from lakeformat.verbs import rows
 from lakeformat.verbs.change import Change
-from lakeformat.verbs.placing import after, looking
+from lakeformat.verbs.placing import after, looking, remove_elsewhere
+
+log = logging.getLogger("lakeformat")
+
+
+def overwrite(
+    change: Change, data: Any, scope: Expression | None, pinned_to: int | None
+) -> Overwrite | Rewrite | RowDelta | None:
+    """The operation by which the rows for which `scope` is true give way to those of `data`; without a scope, those of the
+    partitions that they lie in: None where there are none. Raises `OutsideScope`."""
+    view = change.view
+    is_by_row = scope is not None and split(scope, view.schema.partitioning.columns)[1] != ALWAYS
+    if scope is not None and is_by_row and view.layout().keyed is not None:
+        return replace_by_key(change, scope, data, pinned_to)
+    task = layout(view)
+    added = tuple(change.engine.write(change.store, data, task if scope is None else replace(task, required=scope)))
+    return None if scope is None and not added else replaced(change, scope, added, pinned_to)
+
+
+def replaced(
+    change: Change, scope: Expression | None, added: tuple[WrittenFile, ...], pinned_to: int | None
+) -> Overwrite | Rewrite:
+    """The operation by which the rows in `scope`, or without one in the partitions of these files, give way to `added`, which are
+    removed where it fails."""
+    try:
+        if scope is None:
+            partitions = {f.partition for f in added}
+            operation = replace_partitions(change, partitions, added, pinned_to)
+            scope = change.view.partitions.scope_of(partitions)
+        else:
+            operation = replace_rows(change, scope, added, pinned_to)
+        gone = remove_elsewhere(change, added, scope)
+    except BaseException:
+        discard(change.store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
+        raise
+    return replace(operation, added=(*operation.added, *gone))
+
+
+def layout(view: AnyView) -> WriteTask:
+    """How rows become files that will be all that there is in their partitions."""
+    task = view.layout(from_files=True)
+    if task.keyed is None:
+        return task
+    if task.keyed.changelog_prefix is not None:
+        log.warning(
+            "%s: an overwrite writes no changelog; changes() computes it from the rows before and after",
+            view.reader.root,
+        )
+    index, places = task.keyed.index, task.keyed.places
+    keyed = replace(
+        task.keyed,
+        changelog_prefix=None,
+        index=None if index is None else replace(index, files={}),
+        places=None if places is None else replace(places, rows={}),
+    )
+    return replace(task, keyed=keyed)
 
 
 def replace_rows(
@@ -32,7 +90,7 @@ def replace_rows(
 ) -> Overwrite | Rewrite:
     """The operation by which the rows for which `condition` is true give way to `added`."""
     scope, rest = split(condition, change.view.schema.partitioning.columns)
-    if rest == ALWAYS and change.view.chooses_files(scope):
+    if rest == ALWAYS and change.view.partitions.chooses_files(scope):
         return Overwrite(request=change.request, added=added, scope=scope, pinned_to=pinned_to)
     touched = rows.touch(change, condition)
     kept = rows.rewrite(change, touched.mixed, delete_where=condition)
@@ -55,17 +113,17 @@ def replace_by_key(
 ) -> RowDelta:
     """The operation by which the rows for which `condition` is true are deleted and those of `data`, for all of which it is
     true, come after them: on tables that merge rows by key."""
-    layout = change.view.layout(from_files=True)
-    assert layout.keyed is not None, layout
-    if layout.keyed.merge.sequence:
+    task = change.view.layout(from_files=True)
+    assert task.keyed is not None, task
+    if task.keyed.merge.sequence:
         raise UnsupportedFeature(
             f"{change.store.root}: overwrite(where=...) by more than partition columns on a table with a sequence.field, which could "
             f"take an old row for a newer one: not supported; delete the rows, then upsert"
         )
-    deletion = rows.by_key(change, layout, condition, OperationKind.OVERWRITE, RowKind.DELETE)
+    deletion = rows.by_key(change, task, condition, OperationKind.OVERWRITE, RowKind.DELETE)
     gone = deletion.added if deletion else ()
     try:
-        write = after(looking(change.view, layout, but=condition), gone)
+        write = after(looking(change.view, task, but=condition), gone)
         added = tuple(change.engine.write(change.store, data, replace(write, required=condition)))
     except BaseException:
         discard(change.store, (each.path for each in gone))  # No commit has been tried: nobody can know of them.
@@ -88,8 +146,8 @@ def replace_partitions(
 ) -> Overwrite | Rewrite:
     """The operation by which these partitions give way to `added`. A file of another partition spec, which metadata
     cannot place inside or outside of them, loses its rows that lie in them."""
-    scope = change.view.scope_of(partitions)
-    if change.view.chooses_files(scope):
+    scope = change.view.partitions.scope_of(partitions)
+    if change.view.partitions.chooses_files(scope):
         return Overwrite(request=change.request, added=added, scope=scope, pinned_to=pinned_to, is_dynamic=True)
-    condition = bind(change.view.rows_in(partitions), change.view.schema.fields)
+    condition = bind(change.view.partitions.rows_in(partitions), change.view.schema.fields)
     return replace_rows(change, condition, added, pinned_to)

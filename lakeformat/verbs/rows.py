@@ -63,7 +63,7 @@ def mark(
 def touch(change: Change, condition: Expression, whole_files: bool = True) -> Touched:
     """The files with a row for which `condition` is true. Files that only might have one are looked into."""
     found = change.view.files(condition)
-    whole = change.view.matching_wholly(found, condition) if whole_files else np.zeros(len(found), bool)
+    whole = change.view.pruning.matching_wholly(found, condition) if whole_files else np.zeros(len(found), bool)
     rest = found.filter(pa.array(~whole))
     tasks = change.view.tasks(rest, change.view.schema.fields, condition, alone=True)
     hits = np.array([count > 0 for count in change.engine.count(change.store, tasks)], bool)

@@ -133,7 +133,7 @@ class PaimonWorld:
             path, data = base.tag(f"t{base.version}", 0, None)
             store.create(path, data)
         if "expire" in self.asides and random.random() < (0.8 if self.asks_again is False else 0.5):
-            found = base.expiry(self.retention, 0)
+            found = base.maintenance.expiry(self.retention, 0)
             store.inner.doomed.update(found.snapshots)  # type: ignore[attr-defined]
             expire.remove(store, found)
 

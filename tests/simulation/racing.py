@@ -152,7 +152,7 @@ def lands_late(world: World, seen: Callable[[Any], Any], commit: Commit) -> tupl
     assert isinstance(ask(), CommitUnknown), "the first attempt heard an answer"
     lost = ask()
     plain: Any = seen(store)
-    history = commit_module.newest(plain, world.dialect).history()
+    history = commit_module.newest(plain, world.dialect).history.snapshots()
     return lost, [each.operation_id for each in history].count("again")
 
 

@@ -289,7 +289,7 @@ def race(kind: str, verb: str, other: str, moment: int) -> None:
     check_whole(kind, store)
     table = table_of(kind, store)
     if not {"roll back", "delete tag"} & {verb, other}:  # Which leave files to the sweep.
-        ours = {each.path for each in table._view().orphans(2**62)} - {orphan(kind)}
+        ours = {each.path for each in table._view().maintenance.orphans(2**62)} - {orphan(kind)}
         assert not ours, where
     if moment % 2 == 0:
         table.expire_snapshots(retain_last=1)

@@ -115,7 +115,7 @@ def test_nulls_and_columns_that_changed(lake):
 def test_a_compaction_meanwhile_never_brings_rows_back(table):
     """It read the table before the keys were deleted, and relies on these to stay."""
     store, base, engine = table._store, table._view(), ArrowEngine(1)
-    tasks = base.compaction(True, ALWAYS)
+    tasks = base.maintenance.compaction(True, ALWAYS)
     late = Rewrite(
         request=Request(id="late"),
         removed=tuple(p for t in tasks for r in t.read for p in r.paths),

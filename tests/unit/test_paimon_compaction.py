@@ -482,4 +482,4 @@ def test_partitions_count_as_small_what_compaction_takes(tmp_path, key, properti
     assert table.inspect.partitions()["small_file_count"].to_pylist() == [2 * small]
     base = dialect.load(store, 2)
     if not key:
-        assert len(base.compaction(True, ALWAYS)) == small
+        assert len(base.maintenance.compaction(True, ALWAYS)) == small

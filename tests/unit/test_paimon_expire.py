@@ -211,7 +211,7 @@ def test_whatever_is_kept_reads_and_whatever_nobody_reaches_is_gone(keep):
     assert world.store.read("snapshot/EARLIEST") == str(13 - keep).encode()
     assert metadata.snapshot_ids(world.store) == list(range(13 - keep, 13))
     # No manifest, list or anything is left over either.
-    assert dialect.load(world.store, 12).orphans(2) == []
+    assert dialect.load(world.store, 12).maintenance.orphans(2) == []
 
 
 @pytest.mark.parametrize("tagged", range(1, 12))
@@ -221,10 +221,10 @@ def test_tags_keep_their_files_until_they_go(tagged):
     world.tag("t", tagged)
     assert len(world.expire().snapshots) == 11
     world.check(unreachable_gone=True)
-    maintenance.remove(world.store, dialect.load(world.store, 12).expiry_of_tag("t"))
+    maintenance.remove(world.store, dialect.load(world.store, 12).maintenance.expiry_of_tag("t"))
     assert metadata.tags(world.store) == {}
     world.check(unreachable_gone=True)
-    assert dialect.load(world.store, 12).orphans(2) == []
+    assert dialect.load(world.store, 12).maintenance.orphans(2) == []
 
 
 def test_two_tags_share_files():
@@ -233,9 +233,9 @@ def test_two_tags_share_files():
     world.tag("one", 3)
     world.tag("two", 4)
     world.expire()
-    maintenance.remove(world.store, dialect.load(world.store, 12).expiry_of_tag("two"))
+    maintenance.remove(world.store, dialect.load(world.store, 12).maintenance.expiry_of_tag("two"))
     world.check(unreachable_gone=True)
-    maintenance.remove(world.store, dialect.load(world.store, 12).expiry_of_tag("one"))
+    maintenance.remove(world.store, dialect.load(world.store, 12).maintenance.expiry_of_tag("one"))
     world.check(unreachable_gone=True)
 
 
@@ -259,7 +259,7 @@ def test_an_interrupted_expiry_loses_nothing_and_the_next_finishes():
             world.expire(Retention(3, 3))
             assert metadata.snapshot_ids(world.store) == [10, 11, 12]
             world.check(unreachable_gone=True)
-            assert dialect.load(world.store, 12).orphans(2) == []
+            assert dialect.load(world.store, 12).maintenance.orphans(2) == []
             continue
         break
     assert n > 30
@@ -293,7 +293,7 @@ def refused(world, tag):
     for verb in (
         world.expire,
         lambda: sweep.sweep(world.store, dialect, world.clock * 2**40, dry_run=False),
-        lambda: maintenance.remove(world.store, dialect.load(world.store, 12).expiry_of_tag(tag)),
+        lambda: maintenance.remove(world.store, dialect.load(world.store, 12).maintenance.expiry_of_tag(tag)),
     ):
         with pytest.raises(LakeError):
             verb()
@@ -628,13 +628,13 @@ def test_an_interrupted_expiry_loses_no_changelog_and_the_next_finishes():
             assert there >= {*range(5, 13)}
             assert all(world.store.exists(path) for path in world.at[10] | came)
             base = dialect.load(world.store, 12)
-            told = base.delta(6, 7, base.schema.fields)
+            told = base.history.delta(6, 7, base.schema.fields)
             assert {path for each in told for task in each.tasks for path in task.paths} == came
             world.expire(Retention(3, 3))
         assert metadata.snapshot_ids(world.store) == [10, 11, 12]
         assert metadata.changelog_ids(world.store) == [5, 6, 7, 8, 9]
         assert world.data() == world.check() | came
-        assert base.orphans(2) == []
+        assert base.maintenance.orphans(2) == []
         (left,) = metadata.read_changelogs(world.store, [7])
         named = [
             left["deltaManifestList"],
@@ -653,10 +653,10 @@ def test_a_tag_that_goes_leaves_the_files_of_a_changelog():
     world.expire()
     came = world.at[7] - world.at[6]
     base = dialect.load(world.store, 12)
-    maintenance.release(world.store, dialect, base, base.expiry_of_tag("t"))
+    maintenance.release(world.store, dialect, base, base.maintenance.expiry_of_tag("t"))
     assert all(world.store.exists(path) for path in came)
-    assert base.orphans(2) == []
-    told = base.delta(6, 7, base.schema.fields)
+    assert base.maintenance.orphans(2) == []
+    told = base.history.delta(6, 7, base.schema.fields)
     assert {path for each in told for task in each.tasks for path in task.paths} == came
 
 
@@ -684,11 +684,11 @@ def test_branches_keep_what_they_reach():
         world.store.write(f"branch/branch-b{id}/schema/schema-0", world.store.read("schema/schema-0"))
     world.expire()
     assert all(world.store.exists(p) for id in (3, 5, 12) for p in world.at[id])
-    assert dialect.load(world.store, 12).orphans(2) == []
+    assert dialect.load(world.store, 12).maintenance.orphans(2) == []
     world.store.delete(["branch/branch-b3/schema/schema-0"])
     world.store.write("dt=a/bucket-0/data-11111111-1111-1111-1111-111111111111-0.parquet", b"orphan")
     with pytest.raises(CorruptTable, match="branch-b3"):
-        dialect.load(world.store, 12).orphans(2)
+        dialect.load(world.store, 12).maintenance.orphans(2)
 
 
 # --- a model of Java's expiry -----------------------------------------------------------------------------------------
@@ -1145,7 +1145,7 @@ def test_a_tag_that_goes_leaves_the_manifests_that_snapshots_and_tags_name():
     assert ids(unseen(table)) == [0, 1, 2]
     table.delete_tag("two")
     assert ids(unseen(table)) == [0, 1, 2]
-    assert table._view().orphans(10_000) == []
+    assert table._view().maintenance.orphans(10_000) == []
 
 
 def test_hints_of_changelogs_name_the_first_and_the_last():
@@ -1182,7 +1182,7 @@ def test_the_sweep_and_a_drop_know_files_by_place_and_name():
     table = aged({}, 2)
     for path in (*SWEPT, *OWN, *OF_OTHERS):
         table._store.write(path, b"1")
-    assert {each.path for each in table._view().orphans(10_000)} == set(SWEPT)
+    assert {each.path for each in table._view().maintenance.orphans(10_000)} == set(SWEPT)
     table._store.write("bucket-0/.data.parquet.crc", b"x")
     table._store.write(f"bucket-0/.data-{ID}-0.parquet.crc", b"x")
     waves = dialect.everything(table._store).waves
@@ -1225,7 +1225,7 @@ def test_changelogs_go_where_no_snapshot_does():
     assert found.snapshots == ()
     maintenance.remove(world.store, found)
     assert metadata.changelog_ids(world.store) == [8, 9]
-    assert dialect.load(world.store, 12).orphans(2) == []
+    assert dialect.load(world.store, 12).maintenance.orphans(2) == []
     assert all(world.store.exists(path) for path in world.at[9] - world.at[8])
     assert (metadata.snapshot_ids(world.store), world.store.read("changelog/EARLIEST")) == (ids, b"8")
     world.check()
@@ -1263,7 +1263,7 @@ def test_index_files_beside_data_files_go_with_them():
         world.store.write(f"{path}.index", b"1")
     world = world.copy()
     world.store.write(f"dt=a/bucket-0/data-{ID}-0.parquet.index", b"nobody's")
-    assert [each.path for each in dialect.load(world.store, 12).orphans(2)] == [
+    assert [each.path for each in dialect.load(world.store, 12).maintenance.orphans(2)] == [
         f"dt=a/bucket-0/data-{ID}-0.parquet.index"
     ]
     world.expire(Retention(3, 3))
@@ -1320,7 +1320,7 @@ def test_history_that_a_rollback_replaced_goes_newest_first():
 def test_files_and_partitions_of_just_the_age_stay():
     table = aged({}, 1)
     table._store.write(f"manifest/manifest-{ID}-0", b"1")  # At 0.
-    assert (len(table._view().orphans(0)), len(table._view().orphans(1))) == (0, 1)
+    assert (len(table._view().maintenance.orphans(0)), len(table._view().maintenance.orphans(1))) == (0, 1)
     world = World(**{"partition.expiration-time": "1 d"})
     world.append("2023-01-02")
     base = dialect.load(world.store, 1).state

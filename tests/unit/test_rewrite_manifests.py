@@ -82,7 +82,7 @@ def test_partitions_lie_together(table):
     assert table.rewrite_manifests() is not None or table.inspect.manifests().num_rows == 6
     base = table._view()
     metas = manifest.metas_of(table._store, base.state.snapshot_document)
-    kept = [len(manifest.prune_metas(metas, base.state, base.scope_of([(value,)]))) for value in ("a", "b")]
+    kept = [len(manifest.prune_metas(metas, base.state, base.partitions.scope_of([(value,)]))) for value in ("a", "b")]
     assert sum(kept) <= len(metas) + 1
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.pruning import Bounds
-from lakeformat.dialects.dialect import Mirror, Published, TableView
+from lakeformat.dialects.dialect import Mirror, Part, Published, TableView
 from lakeformat.dialects.paimon import branch as branches
 from lakeformat.dialects.paimon import compaction, conflict, expire, lineage, manifest, metadata, options
 from lakeformat.dialects.paimon import inspect as inspections
@@ -30,6 +30,91 @@ from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp
 from lakeformat.model.work import DeleteTask, Delta, ReadTask, RewriteTask, Upkeep, WriteTask
 from lakeformat.storage.store import Listed
+
+
+@dataclass(frozen=True, slots=True)
+class History(Part[State]):
+    def snapshots(self, after: int = 0) -> list[Snapshot]:
+        return metadata.history(self.reader, self.state, after)
+
+    def committed(self, user: str) -> int | None:
+        return metadata.committed(self.reader, self.state, user)
+
+    def ids_with_changes(self, after: int) -> list[int]:
+        return metadata.ids_with_changes(self.reader, self.state, after)
+
+    def changes(self) -> tuple[PartitionChange, ...]:
+        return plans.changes(self.reader, self.state)
+
+    def delta(
+        self, since: int, snapshot_id: int, fields: tuple[Field, ...], predicate: Expression = ALWAYS
+    ) -> list[Delta]:
+        return scans.delta(self.reader, self.state, since, snapshot_id, fields, predicate)
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions(Part[State]):
+    def scope_of(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        return manifest.scope_of(self.state.schema, partitions)
+
+    def rows_in(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
+        return manifest.rows_in(self.state.schema, partitions)
+
+    def chooses_files(self, scope: Expression) -> bool:
+        return scans.chooses_files(self.reader, self.state, scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning(Part[State]):
+    def manifests(self, predicate: Expression = ALWAYS) -> pa.Table:
+        metas = scans.manifests(self.reader, self.state, predicate)
+        paths = [f"{MANIFEST_FOLDER}/{name}" for name in metas["_FILE_NAME"].to_pylist()]
+        count = pc.add(metas["_NUM_ADDED_FILES"], metas["_NUM_DELETED_FILES"])
+        return pa.table({"path": pa.array(paths, pa.string()), "size_bytes": metas["_FILE_SIZE"], "file_count": count})
+
+    def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
+        metas = scans.manifests(self.reader, self.state)
+        if len(metas) and self.state.schema.partitioning:
+            yield np.arange(len(metas)), manifest.partition_bounds(metas, self.state.schema)
+
+    def bounds(self, files: Any, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
+        return scans.bounds(self.reader, self.state, files, names)
+
+    def matching_wholly(self, files: Any, predicate: Expression) -> np.ndarray:
+        return scans.matching_wholly(self.reader, self.state, files, predicate)
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance(Part[State]):
+    def compaction(
+        self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None, min_files: int | None = None
+    ) -> list[RewriteTask]:
+        if min_files is not None:
+            raise UnsupportedFeature(
+                f"{self.reader.root}: min_files={min_files}: a Paimon table says it itself, by its property compaction.min.file-num"
+            )
+        return compaction.compaction(self.reader, self.state, full, scope, now_ms)
+
+    def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
+        return compaction.sorting(self.reader, self.state, scope, sort_by)
+
+    def has_many_manifests(self) -> bool:
+        return manifest.are_many(manifest.read_metas(self.reader, self.state.document), self.state.schema)
+
+    def default_retention(self, now_ms: int) -> Retention:
+        return expire.default_retention(self.state.schema, now_ms)
+
+    def expiry(self, retention: Retention, now_ms: int) -> Expiry:
+        return expire.expiry(self.reader, self.state, retention, now_ms)
+
+    def expired_tags(self, now_ms: int) -> list[str]:
+        return metadata.expired_tags(self.reader, self.state, now_ms)
+
+    def expiry_of_tag(self, name: str) -> Expiry:
+        return expire.expiry_of_tag(self.reader, self.state, name)
+
+    def orphans(self, older_than_ms: int) -> list[Listed]:
+        return expire.orphans(self.reader, self.state, older_than_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +138,21 @@ class PaimonView(TableView[State]):
     def require_readable(self) -> None:
         metadata.require_readable(self.state, self.reader.root)
 
-    def history(self, after: int = 0) -> list[Snapshot]:
-        return metadata.history(self.reader, self.state, after)
+    @property
+    def history(self) -> History:
+        return History(self.reader, self.state)
 
-    def committed(self, user: str) -> int | None:
-        return metadata.committed(self.reader, self.state, user)
+    @property
+    def partitions(self) -> Partitions:
+        return Partitions(self.reader, self.state)
 
-    def ids_with_changes(self, after: int) -> list[int]:
-        return metadata.ids_with_changes(self.reader, self.state, after)
+    @property
+    def pruning(self) -> Pruning:
+        return Pruning(self.reader, self.state)
 
-    def changes(self) -> tuple[PartitionChange, ...]:
-        return plans.changes(self.reader, self.state)
-
-    def scope_of(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-        return manifest.scope_of(self.schema, partitions)
-
-    def rows_in(self, partitions: Iterable[tuple[Any, ...]]) -> Expression:
-        return manifest.rows_in(self.schema, partitions)
-
-    def chooses_files(self, scope: Expression) -> bool:
-        return scans.chooses_files(self.reader, self.state, scope)
+    @property
+    def maintenance(self) -> Maintenance:
+        return Maintenance(self.reader, self.state)
 
     def find(self, operation: Operation) -> Snapshot | None:
         return plans.find(self.reader, operation, self.state)
@@ -105,23 +185,6 @@ class PaimonView(TableView[State]):
     def files(self, predicate: Expression = ALWAYS) -> Files:
         return scans.files(self.reader, self.state, predicate)
 
-    def manifests(self, predicate: Expression = ALWAYS) -> pa.Table:
-        metas = scans.manifests(self.reader, self.state, predicate)
-        paths = [f"{MANIFEST_FOLDER}/{name}" for name in metas["_FILE_NAME"].to_pylist()]
-        count = pc.add(metas["_NUM_ADDED_FILES"], metas["_NUM_DELETED_FILES"])
-        return pa.table({"path": pa.array(paths, pa.string()), "size_bytes": metas["_FILE_SIZE"], "file_count": count})
-
-    def manifest_bounds(self) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
-        metas = scans.manifests(self.reader, self.state)
-        if len(metas) and self.state.schema.partitioning:
-            yield np.arange(len(metas)), manifest.partition_bounds(metas, self.state.schema)
-
-    def bounds(self, files: Any, names: Iterable[str]) -> Iterator[tuple[np.ndarray, Mapping[str, Bounds]]]:
-        return scans.bounds(self.reader, self.state, files, names)
-
-    def matching_wholly(self, files: Any, predicate: Expression) -> np.ndarray:
-        return scans.matching_wholly(self.reader, self.state, files, predicate)
-
     def tasks(
         self, files: Any, fields: tuple[Field, ...], predicate: Expression = ALWAYS, alone: bool = False
     ) -> list[ReadTask]:
@@ -134,11 +197,6 @@ class PaimonView(TableView[State]):
         beside = branches.beside(self.reader, self.state, self.fallback.reader, self.fallback.state)
         more = self.fallback.count(and_(predicate, beside))
         return None if more is None else own + more
-
-    def delta(
-        self, since: int, snapshot_id: int, fields: tuple[Field, ...], predicate: Expression = ALWAYS
-    ) -> list[Delta]:
-        return scans.delta(self.reader, self.state, since, snapshot_id, fields, predicate)
 
     def audit(self, fields: tuple[Field, ...], predicate: Expression = ALWAYS) -> list[Delta]:
         return scans.audit(self.reader, self.state, fields, predicate)
@@ -158,36 +216,6 @@ class PaimonView(TableView[State]):
 
     def delete_layout(self, files: Any, verb: OperationKind) -> DeleteTask | None:
         return scans.delete_layout(self.reader, self.state, files, verb)
-
-    def compaction(
-        self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None, min_files: int | None = None
-    ) -> list[RewriteTask]:
-        if min_files is not None:
-            raise UnsupportedFeature(
-                f"{self.reader.root}: min_files={min_files}: a Paimon table says it itself, by its property compaction.min.file-num"
-            )
-        return compaction.compaction(self.reader, self.state, full, scope, now_ms)
-
-    def has_many_manifests(self) -> bool:
-        return manifest.are_many(manifest.read_metas(self.reader, self.state.document), self.schema)
-
-    def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
-        return compaction.sorting(self.reader, self.state, scope, sort_by)
-
-    def default_retention(self, now_ms: int) -> Retention:
-        return expire.default_retention(self.schema, now_ms)
-
-    def expiry(self, retention: Retention, now_ms: int) -> Expiry:
-        return expire.expiry(self.reader, self.state, retention, now_ms)
-
-    def expired_tags(self, now_ms: int) -> list[str]:
-        return metadata.expired_tags(self.reader, self.state, now_ms)
-
-    def expiry_of_tag(self, name: str) -> Expiry:
-        return expire.expiry_of_tag(self.reader, self.state, name)
-
-    def orphans(self, older_than_ms: int) -> list[Listed]:
-        return expire.orphans(self.reader, self.state, older_than_ms)
 
     def tag(self, name: str, now_ms: int, retain_ms: int | None) -> Operation | tuple[str, bytes]:
         return metadata.tag(self.reader, self.state, name, now_ms, retain_ms)
