@@ -22,9 +22,7 @@ import pyarrow.compute as pc
 
 from assets.nycflights13 import read_days
 from assets.table import DAILY, MONTHLY
-from lakeformat.dagster import LakeResource, SparkResource, Upkeep
-from lakeformat.dagster.spark import SparkUnavailable, require_java
-from lakeformat.dagster.upkeep import IN_FLIGHT, Maintain
+from lakeformat.dagster import LakeResource, SparkResource, SparkUnavailable, Upkeep
 from pipelines.definitions import definitions
 from pipelines.tables import TABLES, named, replaced
 from resources import DATABASE
@@ -32,17 +30,14 @@ from resources import DATABASE
 ROOT = Path(__file__).parent.parent
 JANUARY = [f"2013-01-{day:02d}" for day in range(1, 32)]
 DEMO_TAG = "lake/demo"
+ENDS = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+UNFINISHED = [status for status in dg.DagsterRunStatus if status not in ENDS]
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; the exit status."""
     warehouse = Path(arguments[0] if arguments else "warehouse").absolute()
-    try:
-        require_java()
-    except SparkUnavailable as error:
-        print(error, file=sys.stderr)
-        return 1
     home = Path(os.environ.setdefault("DAGSTER_HOME", str(ROOT / ".dagster")))
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "dagster.yaml").exists():
@@ -51,10 +46,15 @@ def main(arguments: Sequence[str]) -> int:
     lake = LakeResource(warehouse=str(warehouse), database=DATABASE)
     # A run stops the session that it started: this one is started here, for all runs.
     spark = SparkResource(app_name="lakeformat demo", log_level="ERROR")
+    try:
+        version = spark.session.version
+    except SparkUnavailable as error:
+        print(error, file=sys.stderr)
+        return 1
     with only_demo(home), dg.DagsterInstance.get() as instance:
         end_dead_runs(instance)
         print(f"warehouse {warehouse}; Dagster's history in {home}")
-        print(f"Spark {spark.session.version} is up after {time.monotonic() - began:.1f} s")
+        print(f"Spark {version} is up after {time.monotonic() - began:.1f} s")
         try:
             Demo(lake, instance, definitions(lake, spark, Upkeep(max_snapshots=1, retain_snapshots=1))).run()
         finally:
@@ -76,7 +76,7 @@ def only_demo(home: Path) -> Iterator[None]:
 
 def end_dead_runs(instance: dg.DagsterInstance) -> None:
     """End the runs of demos that were killed: they would hold their tables' pools, and the snapshots they read, for ever."""
-    for run in instance.get_runs(dg.RunsFilter(tags={DEMO_TAG: "yes"}, statuses=IN_FLIGHT)):
+    for run in instance.get_runs(dg.RunsFilter(tags={DEMO_TAG: "yes"}, statuses=UNFINISHED)):
         instance.report_run_failed(run, "the demo was killed")
         if instance.event_log_storage.supports_global_concurrency_limits:
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
@@ -217,8 +217,7 @@ class Demo:
         return result.run_id
 
     def _maintain(self, name: str, **what: bool) -> None:
-        config = dg.RunConfig(ops={f"upkeep_{name}": Maintain(**what)}).to_config_dict()
-        self._run(f"maintain_{name}", run_config={"ops": config["ops"]})
+        self._run(f"maintain_{name}", run_config={"ops": {f"upkeep_{name}": {"config": what}}})
 
     def _table(self, name: str) -> Any:
         return self.lake.lake.table(TABLES[name].table(self.lake).name)

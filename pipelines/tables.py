@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import dagster as dg
 
 from assets import bookings, fleet, joined, marts, raw
-from lakeformat.dagster.tables import tables_of
+from lakeformat.dagster import tables_of
 
 ASSETS = dg.load_assets_from_modules([raw, fleet, joined, marts, bookings], include_specs=True)
 TABLES = tables_of(ASSETS)

@@ -35,6 +35,7 @@ LAYERS = [
 SPARK_ALLOWED = ("lakeformat/engines/spark/", "lakeformat/dagster/spark.py", "assets/")
 DAGSTER = ("lakeformat/dagster/", "resources/", "assets/", "pipelines/")
 MOST_LINES = 1100  # table.py
+PRIVATE_DAGSTER = "lakeformat/dagster/planned.py"
 BANNED_NAMES = {"utils", "util", "common", "base", "helpers", "helper", "misc"}
 
 
@@ -93,6 +94,8 @@ def test_foreign_libraries_stay_in_their_rooms(path: Path):
             assert where.startswith("lakeformat/cdc/"), f"{where}:{line}: {top}"
         if top == "dagster":
             assert where.startswith(DAGSTER), f"{where}:{line}: dagster"
+            private = any(part.startswith("_") for part in name.split("."))
+            assert not private or where == PRIVATE_DAGSTER, f"{where}:{line}: {name} is Dagster's own"
         if where.startswith("lakeformat/model/"):
             assert top in {"lakeformat", "__future__"} or top in stdlib(), f"{where}:{line}: {name} in model/"
 
@@ -105,6 +108,16 @@ def test_no_import_hides_a_cycle_and_no_module_is_a_drawer(path: Path):
             for name, line in imports(node):
                 assert name.split(".")[0] not in PROJECT, f"{path}:{line}: {name} imported inside a function"
     assert path.stem not in BANNED_NAMES, path
+
+
+@pytest.mark.parametrize("package", [*PROJECT[1:], "examples"])
+def test_the_project_and_the_examples_are_built_on_public_names(package: str):
+    public = {module: names_of(module) for module in ("lakeformat", "lakeformat.dagster")}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for name, line in imports(ast.parse(path.read_text())):
+            module, _, said = name.rpartition(".")
+            if name.split(".")[0] == "lakeformat":
+                assert said in public.get(module, ()), f"{path}:{line}: {name} is not public"
 
 
 @pytest.mark.parametrize(
@@ -129,6 +142,15 @@ def test_no_file_outgrows_the_longest():
     """Split a file that comes near; where the longest got shorter, lower the number."""
     lines = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in SOURCES}
     assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
+
+
+def names_of(package: str) -> set[str]:
+    """The public names of a package."""
+    tree = ast.parse((ROOT / package.replace(".", "/") / "__init__.py").read_text())
+    (public,) = (
+        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    return set(ast.literal_eval(public))
 
 
 def stdlib() -> frozenset[str]:

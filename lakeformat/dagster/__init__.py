@@ -10,8 +10,9 @@ from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.maintenance import maintenance
 from lakeformat.dagster.rerun import rerun_partitions
 from lakeformat.dagster.sensors import foreign_commits
-from lakeformat.dagster.spark import SparkResource
+from lakeformat.dagster.spark import SparkResource, SparkUnavailable
 from lakeformat.dagster.sql_table import sql_table
+from lakeformat.dagster.tables import TableAsset, tables_of
 from lakeformat.dagster.upkeep import Upkeep
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "LakeSqlComponent",
     "LakeTableComponent",
     "SparkResource",
+    "SparkUnavailable",
+    "TableAsset",
     "Upkeep",
     "cdc_assets",
     "checks_for",
@@ -35,4 +38,5 @@ __all__ = [
     "published",
     "rerun_partitions",
     "sql_table",
+    "tables_of",
 ]
