@@ -42,7 +42,7 @@ from lakeformat.errors import (
     StoreError,
     UnsupportedFeature,
 )
-from lakeformat.maintenance import mirror
+from lakeformat.maintenance import convert, mirror
 from lakeformat.maintenance.drop import drop
 from lakeformat.model import html
 from lakeformat.model.order import SortOrder
@@ -415,6 +415,29 @@ class Lake:
         tables.create(twin, _declared(found.schema, found.partition_by, (), properties or {}, None, ()))
         twin.add_files(found.paths)
         return found
+
+    def convert(self, name: str, to: str, history: bool = False, spark: Any = None) -> Table:
+        """The table becomes one of the format `to` where it lies, under its name. Data files stay as they are, but for those that the
+        other format cannot name: these are written anew.
+
+        Both formats' rows are compared by count and checksum before the name is switched, at once. `history`: the snapshots that are
+        there, and their tags, stay readable; else only the newest. Cut short at any point there is a whole table of one of the
+        formats, and the same call goes on. Writers of the former format fail from the switch on. Raises `UnsupportedFeature` for what
+        the other format has no place for: then nothing has changed.
+        """
+        _require_format(to)
+        table = self.table(name)
+        if isinstance(table._store, Catalogued) or self._catalog is not None:
+            raise UnsupportedFeature(
+                f"{name}: tables of a warehouse with a catalog are not converted where they lie: copy it (lakeformat copy {name} ... "
+                f"--format {to})"
+            )
+        store, former = table._store, next(each for name, each in self._formats.items() if name != to)
+        if table.format == to:
+            convert.finish(store, former, table._format, spark)
+        else:
+            convert.convert(store, table._format, self._formats[to], history, spark)
+        return self.table(name)
 
     def register(self, spark: Any, name: str = "lakeformat") -> None:
         """Make this warehouse known to a Spark session as the data source `name`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from lakeformat.codec import sql_text
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.dialects.dialect import AnyView
 from lakeformat.engines.choose import engine_for, require_spark
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model import html, nanoseconds
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, columns_of
 from lakeformat.model.schema import Field
@@ -127,6 +127,38 @@ class Scan:
         import duckdb
 
         return duckdb.from_arrow(self.to_arrow(), **({} if connection is None else {"connection": connection}))
+
+    def checksum(self, schema: pa.Schema | None = None) -> tuple[int, str | None]:
+        """(rows, the sum of the rows' hashes as DuckDB has them), in whatever order the rows come; None without rows. `schema`: of which
+        columns, cast to these types, so that scans of other formats compare."""
+        try:
+            import duckdb
+        except ModuleNotFoundError:
+            raise InvalidInput("a checksum needs DuckDB: pip install 'lakeformat[duckdb]'") from None
+        wanted = self.schema if schema is None else schema
+        scan = self.select(wanted.names)
+        failed: list[LakeError] = []
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                for batch in scan.to_batches():
+                    yield from pa.Table.from_batches([batch]).cast(wanted).to_batches()
+            except LakeError as error:
+                failed.append(error)
+                raise
+
+        names = ", ".join('"' + name.replace('"', '""') + '"' for name in wanted.names)
+        with duckdb.connect() as connection:
+            connection.register("rows", pa.RecordBatchReader.from_batches(wanted, batches()))
+            query = f"SELECT count(*), CAST(sum(hash({names})::HUGEINT) AS VARCHAR) FROM rows"
+            try:
+                found = connection.sql(query).fetchone()
+            except duckdb.Error:
+                if failed:  # DuckDB keeps only its text.
+                    raise failed[0] from None
+                raise
+        assert found is not None
+        return found[0], found[1]
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The rows for whoever speaks Arrow's C stream interface: `pa.table(scan)`, `pl.DataFrame(scan)`, DuckDB's `FROM scan`."""

@@ -18,6 +18,7 @@ from lakeformat.cli import (
     branch,
     cdc,
     compact,
+    convert,
     copy,
     count,
     diff,
@@ -49,7 +50,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for module in (
-    ls, show, log, diff, files, why, head, count, sql, compact, expire, sweep, rollback, tag, branch, doctor, copy, cdc
+    ls, show, log, diff, files, why, head, count, sql, compact, expire, sweep, rollback, tag, branch, doctor, copy, convert, cdc
 ):  # fmt: skip
     name = module.__name__.rpartition(".")[2]
     app.command(name)(getattr(module, name))

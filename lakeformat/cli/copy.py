@@ -109,29 +109,9 @@ def _chunks(scan: Scan, rows: int) -> Iterator[pa.Table]:
 
 def _verified(source: Scan, target: Table) -> dict[str, Any]:
     """Count and checksum of both sides. Raises `LakeError` where they differ."""
-    ours, theirs = (_checksum(scan, source.schema) for scan in (source, target.scan()))
+    ours, theirs = (scan.checksum(source.schema) for scan in (source, target.scan()))
     if ours != theirs:
         raise LakeError(
             f"the copy differs: {ours[0]:,} rows and checksum {ours[1]}, copied {theirs[0]:,} rows and {theirs[1]}"
         )
     return {"rows": ours[0], "checksum": ours[1]}
-
-
-def _checksum(scan: Scan, schema: pa.Schema) -> tuple[int, str | None]:
-    """(rows, the sum of the rows' hashes), in no order and in memory bounded by batches."""
-    try:
-        import duckdb
-    except ModuleNotFoundError:
-        raise InvalidInput("copy needs DuckDB for its checksums: pip install 'lakeformat[cli]'") from None
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in scan.select(schema.names).to_batches():
-            yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
-
-    reader = pa.RecordBatchReader.from_batches(schema, batches())
-    names = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
-    with duckdb.connect() as connection:
-        connection.register("rows", reader)
-        found = connection.sql(f"SELECT count(*), CAST(sum(hash({names})::HUGEINT) AS VARCHAR) FROM rows").fetchone()
-    assert found is not None
-    return found[0], found[1]

@@ -330,6 +330,11 @@ class Format(Protocol):
         ...
 
     @property
+    def metadata_folders(self) -> Sequence[str]:
+        """The folders that hold metadata alone. What makes it a table lies in the last one."""
+        ...
+
+    @property
     def inspections(self) -> Collection[str]:
         """The names of the tables that `View.inspect` gives."""
         ...
@@ -568,6 +573,14 @@ class Mirrored(Protocol):
     def published(self, known: Snapshot | None, schema_id: int) -> Published:
         """What there is to say to the follower that shows the snapshot `known` (None: nothing that it can go on from) and has the
         schemas up to `schema_id`. Raises `UnsupportedFeature` for files that the other format cannot name."""
+        ...
+
+    def unshown(self) -> list[RewriteTask]:
+        """What is to be written anew before the other format can show all rows."""
+        ...
+
+    def shown(self) -> AnyView:
+        """The table as if it kept metadata of the other format in its own folder. Raises `UnsupportedFeature`."""
         ...
 
 

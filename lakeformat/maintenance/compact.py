@@ -50,7 +50,7 @@ def compact(
 
     def operation(now: Change) -> Rewrite | None:
         tasks = worth_it(now.view, full, scope, sort_by, min_files)
-        return _rewritten(now, scope, tasks) if tasks else None
+        return rewritten(now, scope, tasks) if tasks else None
 
     return _until_done(change, format, operation, "compaction", starts)
 
@@ -74,7 +74,7 @@ def compact_in_parts(
     for start in range(0, len(tasks), size):
         asked = replace(change, request=replace(change.request, id=str(uuid.uuid4())))
         try:
-            operation = _rewritten(asked, scope, tasks[start : start + size])
+            operation = rewritten(asked, scope, tasks[start : start + size])
             made = commit(store, format.head(store), format, operation, view.attempts(), known=view)
         except LakeError as error:
             failed = error
@@ -124,7 +124,7 @@ def asked_order(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) 
     return found
 
 
-def _rewritten(change: Change, scope: Expression, tasks: list[RewriteTask]) -> Rewrite:
+def rewritten(change: Change, scope: Expression, tasks: Sequence[RewriteTask]) -> Rewrite:
     """The tasks' files, written anew, as the operation that puts them in place."""
     written: list[WrittenFile] = []
     removed: list[str] = []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Callable
 from functools import partial
 
 from lakeformat.commit import commit, newest
-from lakeformat.dialects.dialect import Follower, Format, Mirror, Mirrored
+from lakeformat.dialects.dialect import AnyView, Follower, Format, Mirror, Mirrored
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.metadata import HINT, METADATA_FOLDER
 from lakeformat.errors import CommitLost, CommitUnknown, Conflict, CorruptTable, InvalidInput, UnsupportedFeature
@@ -44,31 +45,38 @@ def forget(store: Store, format: Format) -> None:
         log.info("%s: %s; its metadata of the other format, if it keeps any, stays", store.root, error)
         return
     if place is not None:
-        files = _beside(store, place)
-        own = (
-            name
-            for name in files.names(METADATA_FOLDER)
-            if name.endswith((".metadata.json", ".avro")) or HINT.endswith(name)
-        )
-        files.delete([f"{METADATA_FOLDER}/{name}" for name in own])
-        files.remove_empty_folders([METADATA_FOLDER])
+        remove(store, place)
 
 
-def follow(store: Store, format: Format) -> Snapshot | None:
-    """Bring the table's mirror up to the newest snapshot, tags and schema; returns its snapshot, None for a table without one.
+def remove(store: Store, place: Mirror) -> None:
+    """Delete the files of a mirror that lies there."""
+    files = _beside(store, place)
+    own = (
+        name
+        for name in files.names(METADATA_FOLDER)
+        if name.endswith((".metadata.json", ".avro")) or HINT.endswith(name)
+    )
+    files.delete([f"{METADATA_FOLDER}/{name}" for name in own])
+    files.remove_empty_folders([METADATA_FOLDER])
+
+
+def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = None) -> Snapshot | None:
+    """Bring the table's mirror up to the newest snapshot, tags and schema, or to what `load` gives; returns its snapshot, None for
+    a table without one.
 
     Whoever comes first does it, however far behind it is; cut short, it can be asked for again. Raises `Conflict` where others
     commit faster than this follows.
     """
+    load = load or partial(newest, store, format)
     for _ in range(_ROUNDS):
-        view = newest(store, format)
+        view = load()
         place = view.mirror() if isinstance(view, Mirrored) else None
         if place is None:
             return None
         files = _beside(store, place)
         head, mirror = FollowHead(files, METADATA_FOLDER, "v", (".metadata.json",)), Iceberg()
         versions = head.versions()
-        view = newest(store, format)  # Read after the mirror: what that shows was there.
+        view = load()  # Read after the mirror: what that shows was there.
         if view.snapshot is None or not isinstance(view, Mirrored):
             return None
         rolled_back = [version for version in versions if version > view.version]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from lakeformat.dialects.dialect import View
@@ -33,6 +33,10 @@ class Iceberg:
     @property
     def creates_with_rows(self) -> bool:
         return True
+
+    @property
+    def metadata_folders(self) -> Sequence[str]:
+        return (metadata.METADATA_FOLDER,)
 
     @property
     def inspections(self) -> Collection[str]:

@@ -32,6 +32,7 @@ from lakeformat.model.partition import PartitionField, Partitioning, Transform, 
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, Type, children, find_part, is_plain, walk
 from lakeformat.model.snapshot import Snapshot, Stamp, utc
 from lakeformat.model.work import Named, in_folder
+from lakeformat.storage import fence
 from lakeformat.storage.cache import in_catalog
 from lakeformat.storage.head import CreateHead, Head, Pointer, load_newest
 from lakeformat.storage.paths import is_absolute, relative
@@ -232,6 +233,7 @@ def hints(reader: Reader, base: State) -> dict[str, bytes]:
 
 def parse(data: bytes, version: int, where: str) -> State:
     """A metadata file -> State. Raises `UnsupportedFeature` for format versions other than 1, 2 and 3."""
+    fence.refuse(data, where)
     with parsing.of(where):
         document = documents.parse(data, where)
         parsing.check_values(document, data if data[:1] == b"{" else None)  # Else it is compressed, mostly.

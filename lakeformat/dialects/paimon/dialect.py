@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from lakeformat.dialects.dialect import View
@@ -33,6 +33,10 @@ class Paimon:
     @property
     def creates_with_rows(self) -> bool:
         return False  # A schema and a snapshot are two files.
+
+    @property
+    def metadata_folders(self) -> Sequence[str]:
+        return ("tag", "consumer", "statistics", "changelog", "service", "manifest", "snapshot", "schema")
 
     @property
     def inspections(self) -> Collection[str]:

@@ -23,6 +23,7 @@ from lakeformat.model.partition import identity, require_identity
 from lakeformat.model.schema import Field, Kind, MultisetOf, Row, Scalar, Schema, is_plain, scalar, walk
 from lakeformat.model.snapshot import Snapshot, utc
 from lakeformat.model.work import MergeEngine
+from lakeformat.storage import fence
 from lakeformat.storage.head import CreateHead
 from lakeformat.storage.store import Reader, Store
 from lakeformat.storage.swapped import Swapped
@@ -204,7 +205,13 @@ def schema_at(reader: Reader, state: State, schema_id: int) -> Schema:
 
 def is_table(reader: Reader) -> bool:
     """Whether there is a Paimon table at the reader's root."""
-    return reader.exists(f"{SCHEMA_FOLDER}/schema-0") or bool(schema_ids(reader))
+    names = reader.names(SCHEMA_FOLDER)
+    if not any(name.startswith("schema-") and name[7:].isdecimal() for name in names):
+        return False
+    if fence.MARK.rpartition("/")[2] not in names:
+        return True
+    under_way = fence.conversion(reader)
+    return under_way is None or under_way.is_done(reader) is (under_way.to == "paimon")
 
 
 # --- schema -----------------------------------------------------------------------------------------------------------
@@ -877,6 +884,7 @@ def _check_row(fields: tuple[Field, ...], where: str) -> None:
 
 def _snapshot(reader: Reader, snapshot_id: int, data: bytes) -> dict[str, Any]:
     where = f"{reader.root}/{snapshot_path(snapshot_id)}"
+    fence.refuse(data, where)
     document = parse_snapshot(data, where)
     if document["id"] != snapshot_id:
         raise CorruptFile(f"{where}: says that it is snapshot {document['id']}")

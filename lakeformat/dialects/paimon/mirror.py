@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.dialects.dialect import FOLLOWED, Mirror, Published, PublishedFiles
-from lakeformat.dialects.paimon import manifest, metadata, options, scan, types
+from lakeformat.dialects.paimon import compaction, layout, manifest, metadata, options, scan, types
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.operation import OperationKind
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, rebuild, scalar
 from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.work import RewriteTask
 from lakeformat.storage.store import Reader
 
 
@@ -98,6 +99,39 @@ def published(reader: Reader, base: State, known: Snapshot | None, schema_id: in
         removed=removed,
         vectors=None if same_index or not options.of(schema).shows_vectors else _vectors(reader, base),
     )
+
+
+def shown(reader: Reader, base: State) -> State:
+    """The table as if it kept Iceberg metadata in its folder, without deletion vectors that Iceberg cannot name and with Parquet
+    files, once `unshown` is done. Raises `UnsupportedFeature`."""
+    given = options.of(base.schema)
+    if there := metadata.branches(reader):
+        raise UnsupportedFeature(
+            f"{reader.root}: branch {there[0].removeprefix('branch/branch-')[:-1]!r} would be lost: fast_forward to it, or delete_branch, first"
+        )
+    asked = {
+        "metadata.iceberg.storage": "table-location",
+        "metadata.iceberg.storage-location": "table-location",
+        "file.format": "parquet",
+    }
+    if given.has_vectors:
+        asked |= {"deletion-vectors.bitmap64": "true", "metadata.iceberg.format-version": "3"}
+    schema = replace(base.schema, properties={**base.schema.properties, **asked})
+    metadata.require_writable(schema, reader.root)
+    return replace(base, schema=schema)
+
+
+def unshown(reader: Reader, base: State) -> list[RewriteTask]:
+    """What is to be written anew before Iceberg can show all rows: rows that are merged when they are read; of an append table files
+    of other formats, and files of which rows are deleted."""
+    metadata.require_readable(base, reader.root)
+    if base.schema.primary_key:
+        return compaction.compaction(reader, base, True)
+    found = scan.files(reader, base)
+    fields, write = layout.rewriting(base, reader)
+    write = replace(write, file_format="parquet")
+    tasks = scan.tasks(reader, base, found, fields, alone=True)
+    return [RewriteTask((each,), write) for each in tasks if any(each.deletes) or each.file_format != "parquet"]
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

@@ -280,3 +280,9 @@ class PaimonView(TableView[State]):
 
     def published(self, known: Snapshot | None, schema_id: int) -> Published:
         return mirrors.published(self.reader, self.state, known, schema_id)
+
+    def unshown(self) -> list[RewriteTask]:
+        return mirrors.unshown(self.reader, self.state)
+
+    def shown(self) -> PaimonView:
+        return replace(self, state=mirrors.shown(self.reader, self.state))

@@ -1,0 +1,158 @@
+"""A table becomes one of another format where it lies: its data files stay as far as that format can name them.
+
+The other format's metadata comes beside the table's own and is compared with it, row for row. Then a fence takes the name of the
+table's next version, which only one writer can: from then on it is a table of the other format, and the former's metadata goes.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import replace
+from functools import partial
+
+from lakeformat.commit import commit, newest
+from lakeformat.dialects.dialect import AnyView, Format, Mirrored
+from lakeformat.engines.choose import engine_for
+from lakeformat.engines.engine import Engine
+from lakeformat.errors import Conflict, LakeError, UnsupportedFeature
+from lakeformat.maintenance import compact, mirror
+from lakeformat.model import evolution
+from lakeformat.model.operation import Evolve, Operation, OperationKind, Overwrite, Request
+from lakeformat.model.predicate import ALWAYS
+from lakeformat.model.snapshot import Plan, Snapshot
+from lakeformat.model.work import RewriteTask
+from lakeformat.scan import Scan
+from lakeformat.storage import fence
+from lakeformat.storage.fence import Conversion
+from lakeformat.storage.head import CreateHead
+from lakeformat.storage.store import Store
+from lakeformat.verbs.change import Change
+
+log = logging.getLogger("lakeformat")
+
+_ROUNDS = 5
+_KEPT = {"comment", "write.format.default"}  # Of the properties of metadata that follows.
+
+
+def convert(store: Store, format: Format, to: Format, history: bool, spark: object = None) -> None:
+    """The table of `format` at `store` becomes one of `to`. Cut short, it is a whole table of the one or the other, and the same call
+    goes on. With `history`, the snapshots that are there and their tags stay readable. Raises `UnsupportedFeature` for what `to` has
+    no place for, `LakeError` where the rows are not the same, and `Conflict` where others commit faster than this goes."""
+    engine = engine_for(spark=spark)
+    for _ in range(_ROUNDS):
+        view = _prepared(store, format, engine)
+        _show(store, format, view, history)
+        if newest(store, format).version != view.version:
+            continue
+        _verify(store, view, newest(store, to))
+        if _switch(store, format, view, to.name):
+            finish(store, format, to, spark)
+            return
+        log.info("%s: others committed while it was converted; once more", store.root)
+    raise Conflict(f"{store.root}: others commit faster than the table is converted; stop them and convert it again")
+
+
+def finish(store: Store, format: Format, to: Format, spark: object = None) -> None:
+    """What is left to do of a conversion from `format` once it is done: the metadata of `format` goes. Nothing, where nothing is."""
+    under_way = fence.conversion(store)
+    if under_way is None or under_way.to != to.name or not under_way.is_done(store):
+        return
+    _own(store, to, under_way.key, engine_for(spark=spark))
+    last = {under_way.path, fence.MARK}
+    *others, root = format.metadata_folders
+    for folders in (others, [root]):  # What makes it a table goes after all that it would need.
+        store.delete([f.path for folder in folders for f in store.list(folder) if f.path not in last])
+    store.write(fence.MARK, replace(under_way, stood=True).emit())
+    store.delete([under_way.path])
+    store.delete([fence.MARK])
+    store.remove_empty_folders(format.metadata_folders)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _prepared(store: Store, format: Format, engine: Engine) -> AnyView:
+    """The table, once the other format can show all its rows."""
+    view = newest(store, format)
+    if not isinstance(view, Mirrored):
+        raise UnsupportedFeature(f"{store.root}: {view.format.capitalize()} tables are not converted")
+    view.shown()  # What it refuses, it refuses before anything is written.
+    if view.snapshot is None:
+        nothing = Overwrite(request=_request(view), added=(), kind=OperationKind.TRUNCATE)
+        _commit(store, format, view, nothing)
+    elif tasks := view.unshown():
+        _commit(store, format, view, compact.rewritten(Change(store, view, engine, _request(view)), ALWAYS, tasks))
+    return newest(store, format)
+
+
+def _show(store: Store, format: Format, view: AnyView, history: bool) -> None:
+    """Write the other format's metadata, in the table's folder."""
+
+    def load(snapshot_id: int | None) -> AnyView:
+        found = newest(store, format) if snapshot_id is None else format.at(store, snapshot_id)
+        assert isinstance(found, Mirrored), found
+        return found.shown()
+
+    assert isinstance(view, Mirrored), view
+    place = view.shown()
+    assert isinstance(place, Mirrored), place
+    kept = view.mirror()
+    if kept is None or kept.root != store.root:
+        at = place.mirror()
+        assert at is not None, store.root
+        mirror.remove(store, at)  # Of a conversion that was given up.
+        for each in view.history.snapshots()[:-1] if history else ():
+            mirror.follow(store, format, partial(load, each.id))
+    mirror.follow(store, format, partial(load, None))
+
+
+def _verify(store: Store, ours: AnyView, theirs: AnyView) -> None:
+    """Raise `LakeError` unless both have the same rows."""
+    there = Scan(store, theirs, theirs.project(None))
+    scans = (Scan(store, ours, ours.project(None)), there)
+    before, after = (each.checksum(there.schema) for each in scans)
+    if before != after:
+        raise LakeError(
+            f"{store.root}: not converted: as {ours.format} it has {before[0]:,} rows and checksum {before[1]}, as {theirs.format} "
+            f"{after[0]:,} rows and {after[1]}"
+        )
+    log.info("%s: %d rows, checksum %s, in both formats", store.root, *before)
+
+
+def _switch(store: Store, format: Format, view: AnyView, to: str) -> bool:
+    """Whether the table is one of `to` from now on: not if others have made the next version of it."""
+    head = format.head(store)
+    assert isinstance(head, CreateHead), head
+    path = f"{head.folder}/{head.prefix}{view.version + 1}{head.suffixes[0]}"
+    under_way = Conversion(to, path, view.schema.primary_key)
+    store.write(fence.MARK, under_way.emit())
+    assert view.snapshot is not None, view
+    head.advance(view.version, Plan({}, path, fence.fence(to, str(uuid.uuid4())), view.snapshot))
+    return under_way.is_done(store)
+
+
+def _own(store: Store, to: Format, key: tuple[str, ...], engine: Engine) -> None:
+    """The metadata that followed becomes the table's: what it said for the other format's sake goes, and rows that this deleted go
+    with their files."""
+    view = newest(store, to)
+    of_mirror = tuple(sorted(view.schema.properties.keys() - _KEPT))
+    if "gc.enabled" in of_mirror:
+        changes = (evolution.RemoveProperties(of_mirror), *([evolution.SetKey(key)] if key else []))
+        _commit(store, to, view, Evolve(request=_request(view), changes=changes))
+        view = newest(store, to)
+    fields, write = view.rewriting()
+    tasks = [RewriteTask((each,), write) for each in view.tasks(view.files(), fields, alone=True) if any(each.deletes)]
+    if tasks:
+        _commit(store, to, view, compact.rewritten(Change(store, view, engine, _request(view)), ALWAYS, tasks))
+
+
+def _commit(store: Store, format: Format, view: AnyView, operation: Operation) -> Snapshot:
+    return commit(store, format.head(store), format, operation, view.attempts(), known=view)
+
+
+def _request(view: AnyView) -> Request:
+    schema = view.schema
+    return Request(
+        id=str(uuid.uuid4()), absent_until=view.version, schema_id=schema.id, partitioning_id=schema.partitioning.id
+    )

@@ -1,0 +1,205 @@
+"""A table of one format becomes one of the other where it lies, whatever happens on the way."""
+
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+
+from lakeformat import Lake, NotFound, UnsupportedFeature
+from lakeformat.dialects.iceberg.dialect import Iceberg
+from lakeformat.dialects.paimon.dialect import Paimon
+from lakeformat.errors import LakeError
+from lakeformat.maintenance import convert
+from lakeformat.storage import fence
+from lakeformat.table import Table
+from tests.simulation.failing import NthCallFails, faults, holding
+from tests.unit.test_mirror import AT_ONCE, VECTORS, data, keyed, made, seen
+
+OFF = {"metadata.iceberg.storage": "disabled"}
+
+
+def opened(store):
+    """The table that is there, of the format that it is."""
+    format = next(each for each in (Paimon(), Iceberg()) if each.is_table(store))
+    return Table("t", store, format)
+
+
+def parquet(store):
+    return {each.path for each in store.list("") if each.path.endswith(".parquet")}
+
+
+def leftovers(store):
+    return [f.path for folder in Paimon().metadata_folders for f in store.list(folder)]
+
+
+def plain(table):
+    table.append(data(1, 2, 3))
+    table.append(data(4, dt="b/c"))
+
+
+def of_keys(table):
+    table.upsert(data(1, 2, 3))
+    table.upsert(data(2, v="y"))
+    table.delete("id = 3")
+
+
+def with_deletes(table):
+    plain(table)
+    table.delete("id = 2")
+
+
+def evolved(table):
+    plain(table)
+    table.alter().add_column("more", "int").rename_column("v", "w").drop_column("l").commit()
+    table.append(pa.table({"id": [8], "w": ["y"], "dt": ["a"], "more": pa.array([1], pa.int32())}))
+
+
+class Interrupted:
+    """A store in which others act once, just before the table is switched."""
+
+    def __init__(self, store, act):
+        self._store, self._act = store, act
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            if name == "write" and arguments[0] == fence.MARK and self._act:
+                act, self._act = self._act, None
+                act()
+            return getattr(self._store, name)(*arguments)
+
+        return getattr(self._store, name) if name == "root" else call
+
+
+def nothing(table):
+    pass
+
+
+SMALL_VECTORS = {"deletion-vectors.enabled": "true"}
+TABLES = {
+    "plain": (plain, made, OFF),
+    "mirrored": (plain, made, {}),
+    "evolved": (evolved, made, OFF),
+    "empty": (nothing, made, OFF),
+    "orc": (plain, made, {**OFF, "file.format": "orc"}),
+    "deleted": (with_deletes, made, {**OFF, **VECTORS}),
+    "deleted, 32 bits": (with_deletes, made, {**OFF, **SMALL_VECTORS}),
+    "keyed": (of_keys, keyed, OFF),
+    "keyed, vectors": (of_keys, keyed, {**OFF, **SMALL_VECTORS}),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_paimon_table_becomes_an_iceberg_table(kind):
+    fill, make, properties = TABLES[kind]
+    table = make(**properties)
+    fill(table)
+    store, rows, files = table._store, seen(table), parquet(table._store)
+    convert.convert(store, Paimon(), Iceberg(), history=False)
+    now = opened(store)
+    assert now.format == "iceberg"
+    assert seen(now) == rows
+    assert not leftovers(store)
+    assert now.schema.primary_key == (("id", "dt") if make is keyed else ())
+    assert not any(key.startswith(("gc.", "metadata.iceberg")) for key in now.properties)
+    if kind in ("plain", "mirrored", "evolved"):
+        assert parquet(store) == files
+    assert not any(any(task.deletes) for task in now.scan().plan())
+    gone = now.scan(where="id = 1").count()
+    now.delete("id = 1")
+    now.append(now.scan(where="id = 4").to_arrow())
+    now.remove_orphan_files(AT_ONCE)
+    now.compact(full=True)
+    assert now.scan().count() == len(rows) - gone + now.scan(where="id = 4").count() // 2
+
+
+def test_history_stays_where_it_is_asked_for():
+    table = made(**OFF)
+    plain(table)
+    table.create_tag("kept", snapshot_id=1)
+    table.alter().rename_column("v", "w").commit()
+    table.delete("id = 2")
+    rows = {s.id: seen(table, snapshot_id=s.id) for s in table.snapshots()}
+    convert.convert(table._store, Paimon(), Iceberg(), history=True)
+    now = opened(table._store)
+    assert [s.id for s in now.snapshots()] == list(rows)
+    assert {id: len(seen(now, snapshot_id=id)) for id in rows} == {id: len(each) for id, each in rows.items()}
+    assert seen(now, tag="kept") == rows[1]
+
+
+def test_a_writer_of_the_former_format_fails():
+    table = made(**OFF)
+    plain(table)
+    files = {f.path: table._store.read(f.path) for f in table._store.list("")}
+    convert.convert(table._store, Paimon(), Iceberg(), history=False)
+    with pytest.raises(NotFound):
+        table.append(data(9))
+    # Also one that looks while the conversion is being finished.
+    store = holding(files)
+    with suppress(LakeError):
+        convert.convert(
+            NthCallFails(store, 1, True, kind="create snapshot/snapshot-*"), Paimon(), Iceberg(), history=False
+        )
+    rows = seen(opened(store))
+    late = Table("t", store, Paimon())
+    with pytest.raises(NotFound, match="converted to another format"):
+        late.append(data(9))
+    assert seen(opened(store)) == rows
+
+
+def test_what_has_no_place_in_iceberg_is_refused_and_nothing_changes():
+    table = made(**OFF)
+    plain(table)
+    table.create_branch("b")
+    before = {f.path for f in table._store.list("")}
+    with pytest.raises(UnsupportedFeature, match="branch 'b'"):
+        convert.convert(table._store, Paimon(), Iceberg(), history=False)
+    assert {f.path for f in table._store.list("")} == before
+
+
+@pytest.mark.parametrize("kind", ["plain", "keyed, vectors"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_whatever_call_fails_there_is_a_whole_table(kind, after):
+    fill, make, properties = TABLES[kind]
+    table = make(**properties)
+    fill(table)
+    rows = seen(table)
+    files = {f.path: table._store.read(f.path) for f in table._store.list("")}
+    counting = NthCallFails(holding(files), 0, after)
+    convert.convert(counting, Paimon(), Iceberg(), history=False)
+    known = frozenset() if kind == "plain" else frozenset(counting.made)
+    for n, call in faults(counting.made, after, known):
+        store = holding(files)
+        failing = NthCallFails(store, n, after, kind=call)
+        with suppress(LakeError):
+            convert.convert(failing, Paimon(), Iceberg(), history=False)
+        there = opened(store)
+        assert seen(there) == rows, failing.failed
+        if there.format == "iceberg":
+            convert.finish(store, Paimon(), Iceberg())
+        else:
+            convert.convert(store, Paimon(), Iceberg(), history=False)
+        assert seen(opened(store)) == rows, failing.failed
+        assert opened(store).format == "iceberg"
+        assert not leftovers(store), failing.failed
+
+
+def test_a_commit_of_others_on_the_way_is_converted_too():
+    table = made(**OFF)
+    plain(table)
+    store = Interrupted(table._store, lambda: table.append(data(7)))
+    convert.convert(store, Paimon(), Iceberg(), history=False)
+    assert len(seen(opened(table._store))) == 5
+
+
+def test_a_lake_converts_by_name(tmp_path):
+    lake = Lake(tmp_path)
+    table = lake.create_table("db.t", pa.schema([("id", pa.int64()), ("v", pa.string())]))
+    table.append(pa.table({"id": [1, 2], "v": ["a", "b"]}))
+    now = lake.convert("db.t", to="iceberg")
+    assert now.format == "iceberg"
+    assert lake.convert("db.t", to="iceberg").scan().count() == 2
+    assert lake.sql("SELECT sum(id) AS s FROM db.t").to_arrow()["s"].to_pylist() == [3]
+    with pytest.raises(UnsupportedFeature):
+        lake.convert("db.t", to="delta")
+    with pytest.raises(NotFound):
+        lake.convert("db.u", to="iceberg")
