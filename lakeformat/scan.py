@@ -52,8 +52,8 @@ class Scan:
         """The Arrow schema of what is read."""
         return arrow_schema(self.fields)
 
-    def plan(self) -> list[ReadTask]:
-        """The tasks that together read the rows, files pruned by partition and by bounds."""
+    def plan(self) -> Sequence[ReadTask]:
+        """The tasks that together read the rows, files pruned by partition and by bounds; made as they are asked for."""
         tasks = self._tasks(self.columns)
         if self.limit is None:
             return tasks
@@ -167,11 +167,15 @@ class Scan:
     def _apart(self) -> tuple[Expression, Expression]:
         return nanoseconds.apart(self.predicate, self.view.schema.fields, self.nanoseconds)
 
-    def _tasks(self, columns: tuple[str, ...] | None) -> list[ReadTask]:
+    def _tasks(self, columns: tuple[str, ...] | None) -> Sequence[ReadTask]:
         by_bounds, rest = self._apart()
         needed = None if columns is None else (*columns, *sorted(columns_of(rest)))
         tasks = self.view.scan(needed, by_bounds)
-        return [nanoseconds.changed(task, self.nanoseconds, rest) for task in tasks]
+        return (
+            tasks
+            if self.nanoseconds == "error"
+            else [nanoseconds.changed(task, self.nanoseconds, rest) for task in tasks]
+        )
 
     def __repr__(self) -> str:
         version = "no snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"

@@ -226,7 +226,7 @@ class View(Protocol[S]):
         """The columns asked for, in the order asked for: all of the table's, without `columns`. Raises `NotFound`."""
         ...
 
-    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> list[ReadTask]:
+    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]:
         """The tasks that together read the rows for which `predicate` is true."""
         ...
 
@@ -236,7 +236,7 @@ class View(Protocol[S]):
 
     def tasks(
         self, files: Files, fields: tuple[Field, ...], predicate: Expression = ..., alone: bool = ...
-    ) -> list[ReadTask]:
+    ) -> Sequence[ReadTask]:
         """Tasks that read these files; with `alone`, one for each file, in order."""
         ...
 
@@ -378,12 +378,12 @@ class Keyed(Protocol):
         """The table as changes by row have to see it: also rows that were written and that no reader sees yet."""
         ...
 
-    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> list[ReadTask]: ...
+    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]: ...
     def located(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> list[ReadTask]:
         """As `scan`, with the bucket of each row too (`BUCKET`)."""
         ...
 
-    def scan_by_bucket(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> list[ReadTask]:
+    def scan_by_bucket(self, columns: Sequence[str] | None = None, predicate: Expression = ...) -> Sequence[ReadTask]:
         """As `scan`; where rows are merged by key, a task has files of one bucket, and says of which partition and bucket."""
         ...
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from lakeformat.model.order import Sort
 from lakeformat.model.partition import PartitionField
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, scalar
+
+T = TypeVar("T")
 
 # Columns of no file that a task may ask for: where a row lies. Their ids are no column's.
 FILE = Field(-2, "_file", scalar(Kind.STRING), nullable=False)  # As in `ReadTask.paths`.
@@ -286,6 +288,50 @@ class ReadTask:
     @property
     def size_bytes(self) -> int:
         return sum(self.sizes_bytes)
+
+
+class OnDemand(Sequence[T]):
+    """`count` items, of which `make(i)` makes the i-th, anew each time: what is not asked for takes no memory. Equal to any
+    sequence of equal items."""
+
+    __slots__ = ("_count", "_make")
+
+    def __init__(self, count: int, make: Callable[[int], T]) -> None:
+        self._count, self._make = count, make
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[T]: ...
+    def __getitem__(self, place: int | slice) -> T | list[T]:
+        if isinstance(place, slice):
+            return [self._make(each) for each in range(self._count)[place]]
+        return self._make(range(self._count)[place])
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._make, range(self._count))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str | bytes):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self, other: Sequence[T]) -> list[T]:
+        return [*self, *other]
+
+    def __radd__(self, other: Sequence[T]) -> list[T]:
+        return [*other, *self]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
 
 @dataclass(frozen=True, slots=True)

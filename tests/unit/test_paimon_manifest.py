@@ -1,6 +1,8 @@
 """Manifests: what is live, what merging keeps, what is read of which, and what other engines' files say."""
 
+import pickle
 import random
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -450,3 +452,27 @@ def test_thousands_of_commits_keep_a_table_readable_and_a_commit_cheap(tmp_path)
     written = np.diff([s for _, s in sizes])
     assert np.median(written[60:]) < 3 * np.median(written[:10])
     assert len(t.inspect.manifests()) < 40
+
+
+@pytest.mark.parametrize("largest", [5, 20, 90])
+def test_tasks_take_as_many_files_as_their_size_allows_and_are_made_when_asked_for(tmp_path, largest):
+    properties = {"source.split.target-size": "64 b", "source.split.open-file-cost": "8 b"}
+    table = Lake(str(tmp_path)).create_table("a.b", pa.schema([("v", pa.int64())]), properties=properties)
+    table.append(pa.table({"v": [1]}))
+    state, store = table.scan().view.state, table.scan().store
+    one = manifest.live_entries(store, state.document, state.schema)
+    sizes = np.random.default_rng(11).integers(0, largest, 500)
+    entries = pa.concat_tables([one] * 500)
+    entries = entries.set_column(entries.column_names.index("_FILE_SIZE"), "_FILE_SIZE", pa.array(sizes))
+    names = pa.array([f"{i}.parquet" for i in range(500)])
+    tasks = scan.tasks(store, state, scan.Files(entries, names), state.schema.fields)
+    assert [path for task in tasks for path in task.paths] == names.to_pylist()
+    assert [size for task in tasks for size in task.sizes_bytes] == sizes.tolist()
+    weights = [[max(size, 8) for size in task.sizes_bytes] for task in tasks]
+    assert all(sum(each) <= 64 or len(each) == 1 for each in weights)
+    assert all(sum(each) + after[0] > 64 for each, after in pairwise(weights))  # No task leaves room for the next file.
+    assert tasks == list(tasks) != tasks[1:] == [*tasks][1:]
+    assert tasks[-1] == list(tasks)[-1] is not tasks[-1]
+    assert pickle.loads(pickle.dumps(tasks)) == tasks
+    with pytest.raises(IndexError):
+        tasks[len(tasks)]

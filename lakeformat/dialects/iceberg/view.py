@@ -185,7 +185,7 @@ class IcebergView(TableView[State]):
     def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
         return scans.project(self.state, columns)
 
-    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> list[ReadTask]:
+    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> Sequence[ReadTask]:
         return scans.scan(self.reader, self.state, columns, predicate)
 
     def files(self, predicate: Expression = ALWAYS) -> Files:
@@ -193,7 +193,7 @@ class IcebergView(TableView[State]):
 
     def tasks(
         self, files: Any, fields: tuple[Field, ...], predicate: Expression = ALWAYS, alone: bool = False
-    ) -> list[ReadTask]:
+    ) -> Sequence[ReadTask]:
         return scans.tasks(self.reader, self.state, files, fields, predicate, alone)
 
     def count(self, predicate: Expression = ALWAYS) -> int | None:

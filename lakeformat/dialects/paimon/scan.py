@@ -37,6 +37,7 @@ from lakeformat.model.work import (
     Delta,
     MergeEngine,
     MergeSpec,
+    OnDemand,
     ReadTask,
     RowKind,
     Target,
@@ -135,7 +136,7 @@ def scan(
     columns: Sequence[str] | None = None,
     predicate: Expression = ALWAYS,
     by_bucket: bool = False,
-) -> list[ReadTask]:
+) -> Sequence[ReadTask]:
     """The tasks that together read the rows for which `predicate` (bound to the schema) is true. With `by_bucket`, a task of
     a table with a primary key has files of one bucket, and says of which partition and bucket."""
     residual = _residual(base.schema, predicate)
@@ -222,53 +223,70 @@ def tasks(
     fields: tuple[Field, ...],
     predicate: Expression = ALWAYS,
     alone: bool = False,
-) -> list[ReadTask]:
-    """Files -> tasks of about `source.split.target-size`; the files of a task share format and columns, and all or none of
-    them have lost rows. With `alone`, a task for each file, in the order of the files, which says of which partition and
+) -> Sequence[ReadTask]:
+    """Files -> tasks of about `source.split.target-size`, made as they are asked for; the files of a task share format and
+    columns, and all or none of them have lost rows. With `alone`, a task for each file, in the order of the files, which says of which partition and
     bucket."""
     given = options.of(base.schema)
     target = 0 if alone else given.source_split_target_size
-    opening = given.source_split_open_file_cost
     deletes = delete_files(reader, base, found)
     places = (
         list(zip(partitions_of(base, found.entries), found.entries["_BUCKET"].to_pylist(), strict=True))
         if alone
         else []
     )
-    result: list[tuple[int, ReadTask]] = []
     beside = _tasks_beside(reader, base, found, fields)
     lineage = _lineage(found) if {ROW_ID.id, LAST_UPDATED.id} & {f.id for f in fields} else []
+    row_counts, sizes = (np.asarray(found.entries[name]) for name in ("_ROW_COUNT", "_FILE_SIZE"))
+    kinds, cuts = [], []
     for schema_id, format, columns, rows in _kinds(found, deletes):
         file_fields = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
-        sizes = np.asarray(found.entries["_FILE_SIZE"])[rows]
-        weights, sizes = np.cumsum(np.maximum(sizes, opening)), sizes.tolist()
-        part = _rows(found.paths, rows).to_pylist()
-        row_counts = np.asarray(found.entries["_ROW_COUNT"])[rows].tolist()
-        gone = [deletes[row] for row in rows.tolist()] if int(rows[0]) in deletes else []
-        start, before = 0, 0
-        most = target // max(opening, 1) + 1  # Files of a task: each weighs as much as opening one.
-        while start < len(rows):
-            end = start + max(int(weights[start : start + most].searchsorted(before + target, "right")), 1)
-            task = ReadTask(
-                paths=tuple(part[start:end]),
-                row_counts=tuple(row_counts[start:end]),
-                sizes_bytes=tuple(sizes[start:end]),
-                file_format=format,
-                fields=fields,
-                file_fields=file_fields,
-                predicate=predicate,
-                deletes=tuple(gone[start:end]),
-                lineage=tuple(lineage[row] for row in rows[start:end].tolist()) if lineage else (),
-                beside=tuple(beside.get(row, ()) for row in rows[start:end].tolist()) if beside else (),
-            )
-            if alone:
-                partition, bucket = places[int(rows[start])]
-                task = replace(task, partition=partition, bucket=bucket)
-            result.append((int(rows[start]), task))
-            start, before = end, int(weights[end - 1])
+        kinds.append((format, file_fields, rows, _rows(found.paths, rows)))
+        cuts.append(_cuts(sizes[rows], target, given.source_split_open_file_cost))
+    firsts = np.cumsum([0, *(len(each) - 1 for each in cuts)])
     if alone:
-        result.sort(key=lambda each: each[0])
-    return [task for _, task in result]
+        order = np.argsort(np.concatenate([np.zeros(0, np.int64), *(rows for _, _, rows, _ in kinds)]), kind="stable")
+
+    def made(number: int) -> ReadTask:
+        number = int(order[number]) if alone else number
+        at = int(firsts.searchsorted(number, "right")) - 1
+        format, file_fields, rows, names = kinds[at]
+        start, end = cuts[at][number - firsts[at] :][:2].tolist()
+        chosen = rows[start:end]
+        own = chosen.tolist()
+        partition, bucket = places[own[0]] if alone else ((), None)
+        return ReadTask(
+            paths=tuple(names.slice(start, end - start).to_pylist()),
+            row_counts=tuple(row_counts[chosen].tolist()),
+            sizes_bytes=tuple(sizes[chosen].tolist()),
+            file_format=format,
+            fields=fields,
+            file_fields=file_fields,
+            predicate=predicate,
+            deletes=tuple(deletes[row] for row in own) if own[0] in deletes else (),
+            lineage=tuple(lineage[row] for row in own) if lineage else (),
+            beside=tuple(beside.get(row, ()) for row in own) if beside else (),
+            partition=partition,
+            bucket=bucket,
+        )
+
+    return OnDemand(int(firsts[-1]), made)
+
+
+def _cuts(sizes: np.ndarray, target: int, opening: int) -> np.ndarray:
+    """Where tasks of about `target` bytes begin among files of these sizes, and where the last one ends; opening a file counts
+    as `opening` bytes at least."""
+    most = target // max(opening, 1) + 1  # Files of a task: each weighs as much as opening one.
+    if opening and (sizes <= opening).all():
+        return np.append(np.arange(0, len(sizes), max(most - 1, 1)), len(sizes))
+    weights = np.cumsum(np.maximum(sizes, opening))
+    cuts = [0]
+    before = 0
+    while cuts[-1] < len(sizes):
+        start = cuts[-1]
+        cuts.append(start + max(int(weights[start : start + most].searchsorted(before + target, "right")), 1))
+        before = int(weights[cuts[-1] - 1])
+    return np.array(cuts, np.int64)
 
 
 def delete_files(reader: Reader, base: State, found: Files) -> dict[int, tuple[DeleteFile, ...]]:
@@ -557,14 +575,14 @@ def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Exp
     fields = (*projection.with_columns_of(residual, fields, base.schema.fields), VALUE_KIND)
     sections = Sections.of(files(reader, base, predicate), base.schema)
     whole, sections = _without_needless(reader, base, sections, predicate)
-    raw = _key_values(tasks(reader, base, whole, fields, residual))
+    raw = _of_key_values(tasks(reader, base, whole, fields, residual))
     return [Delta(None, (*raw, *merges(reader, base, sections, fields, residual)))]
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _whole_scan(reader: Reader, state: State, fields: tuple[Field, ...], predicate: Expression) -> list[ReadTask]:
+def _whole_scan(reader: Reader, state: State, fields: tuple[Field, ...], predicate: Expression) -> Sequence[ReadTask]:
     return scan(reader, complete(state), [f.name for f in fields], predicate)
 
 
@@ -631,11 +649,6 @@ def _raw(
     entries = entries.take(pa.array(order))
     found = Files(entries, paths(entries, base.schema))
     return standing(reader, base, found, (*fields, VALUE_KIND), predicate)
-
-
-def _key_values(found: list[ReadTask]) -> list[ReadTask]:
-    """The tasks, of files that hold what the rows of tables with a primary key have beside their columns."""
-    return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in found]
 
 
 def _residual(schema: Schema, predicate: Expression) -> Expression:
@@ -922,7 +935,7 @@ def _kinds(found: Files, deletes: Mapping[int, Any]) -> Iterator[tuple[int, str,
     codes, names = formats.indices.to_numpy(zero_copy_only=False), formats.dictionary.to_pylist()
     for schema_id, columns, of_columns in tracking.column_kinds(found.entries):
         own = codes[of_columns]
-        for code in sorted(np.unique(own).tolist(), key=lambda code: str(names[code])):
+        for code in sorted(tracking.distinct(own).tolist(), key=lambda code: str(names[code])):
             _require_format(names[code])
             rows = of_columns[own == code]
             for part in (rows[~lost[rows]], rows[lost[rows]]):

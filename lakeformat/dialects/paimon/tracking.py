@@ -157,10 +157,16 @@ def column_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.
 def alike(entries: pa.Table, lists: pa.Array) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:
     """(schema id, list, rows) of the files of one schema whose `lists` are equal."""
     ids, codes = np.asarray(entries["_SCHEMA_ID"]), _codes(lists)
-    for schema_id in np.unique(ids):
-        for code in np.unique(codes[ids == schema_id]):
-            rows = np.flatnonzero((ids == schema_id) & (codes == code))
+    for schema_id in distinct(ids):
+        of_schema = ids == schema_id
+        for code in distinct(codes[of_schema]):
+            rows = np.flatnonzero(of_schema & (codes == code))
             yield int(schema_id), lists[int(rows[0])].as_py(), rows
+
+
+def distinct(codes: np.ndarray) -> np.ndarray:
+    """The numbers that occur, ascending; soon where they are all the same, as in most tables."""
+    return codes[:1] if len(codes) and (codes == codes[0]).all() else np.unique(codes)
 
 
 def _codes(lists: pa.Array) -> np.ndarray:

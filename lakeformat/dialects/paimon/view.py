@@ -175,7 +175,7 @@ class PaimonView(TableView[State]):
     def project(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
         return scans.project(self.state, columns)
 
-    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> list[ReadTask]:
+    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> Sequence[ReadTask]:
         own = scans.scan(self.reader, self.state, columns, predicate)
         if self.fallback is None:
             return own
@@ -187,7 +187,7 @@ class PaimonView(TableView[State]):
 
     def tasks(
         self, files: Any, fields: tuple[Field, ...], predicate: Expression = ALWAYS, alone: bool = False
-    ) -> list[ReadTask]:
+    ) -> Sequence[ReadTask]:
         return scans.tasks(self.reader, self.state, files, fields, predicate, alone)
 
     def count(self, predicate: Expression = ALWAYS) -> int | None:
@@ -229,7 +229,9 @@ class PaimonView(TableView[State]):
     def located(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> list[ReadTask]:
         return scans.located(self.reader, self.state, columns, predicate)
 
-    def scan_by_bucket(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> list[ReadTask]:
+    def scan_by_bucket(
+        self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
+    ) -> Sequence[ReadTask]:
         return scans.scan(self.reader, self.state, columns, predicate, by_bucket=True)
 
     def upkeep(self, number: int | None) -> Upkeep | None:
