@@ -411,6 +411,10 @@ class Upkept(Protocol):
         """The compaction that belongs to a write, of a stream where it has a `number`; None: others do that."""
         ...
 
+    def placement(self, scope: Expression) -> list[RewriteTask]:
+        """What gives rows that wait for a bucket theirs. `scope`: on partition columns only."""
+        ...
+
     def due(self, made: Snapshot, now_ms: int) -> Retention | None:
         """What is kept after the commit `made`, where the table asks for expiry with its commits and something may go; None:
         others do that, or nothing goes."""

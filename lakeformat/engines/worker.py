@@ -537,6 +537,8 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
                 before, batch = batch, _assigned(batch, task, each.fields)
                 if task.write.keyed is not None and task.write.keyed.places is not None:
                     batch = key_places.moved(before, batch, task.write.keyed.places, task.write.keyed)
+            if task.write.keyed is not None and not task.write.keyed.is_numbered and VALUE_KIND in each.fields:
+                batch = key_values.with_names(batch)
             if task.write.first_row_id is not None:  # A file of some columns.
                 batch = batch.select([f.name for f in task.write.fields])
             if task.delete_where is not None:

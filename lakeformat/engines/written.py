@@ -212,6 +212,7 @@ class Files:
                 sort_order_id=self._task.sort_order_id,
                 columns=self._task.columns,
                 first_row_id=self._task.first_row_id,
+                bucket_count=self._task.bucket.count if self._task.bucket else None,
             )
         )
 

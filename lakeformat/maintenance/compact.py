@@ -52,7 +52,8 @@ def compact(
         tasks = worth_it(now.view, full, scope, sort_by, min_files)
         return rewritten(now, scope, tasks) if tasks else None
 
-    return _until_done(change, format, operation, "compaction", starts)
+    change, placed = _placed(change, format, scope, starts)
+    return _until_done(change, format, operation, "compaction", starts) or placed
 
 
 def compact_in_parts(
@@ -66,10 +67,10 @@ def compact_in_parts(
 ) -> Snapshot | None:
     """As `compact`, in at most `most` snapshots, of which the last is returned. A part that fails leaves the others as they
     are, and is left out; raises what was wrong with the last one where all did."""
+    change, made = _placed(change, format, scope)
     store, view = change.store, change.view
     tasks = worth_it(view, full, scope, sort_by, min_files)
     size = max(-(-len(tasks) // most), 1)
-    made: Snapshot | None = None
     failed: LakeError | None = None
     for start in range(0, len(tasks), size):
         asked = replace(change, request=replace(change.request, id=str(uuid.uuid4())))
@@ -88,11 +89,9 @@ def worth_it(
     view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, ...], min_files: int | None = None
 ) -> list[RewriteTask]:
     """What of the table is written anew."""
-    return (
-        view.maintenance.sorting(scope, sort_by)
-        if sort_by
-        else view.maintenance.compaction(full, scope, _now_ms(), min_files)
-    )
+    if sort_by:
+        return view.maintenance.sorting(scope, sort_by)
+    return [*_waiting(view, scope), *view.maintenance.compaction(full, scope, _now_ms(), min_files)]
 
 
 def preview(view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, ...]) -> pa.Table:
@@ -105,6 +104,25 @@ def preview(view: AnyView, full: bool, scope: Expression, sort_by: tuple[Sort, .
         "size_bytes": pa.array([sum(read.size_bytes for read in unit) for unit in reads], pa.int64()),
     }
     return pa.table(columns)
+
+
+def _waiting(view: AnyView, scope: Expression) -> list[RewriteTask]:
+    return view.placement(scope) if isinstance(view, Upkept) else []
+
+
+def _placed(change: Change, format: Format, scope: Expression, starts: int = _STARTS) -> tuple[Change, Snapshot | None]:
+    """Give rows that wait for a bucket theirs, in a snapshot of its own: (the change to the table as it is then, the
+    snapshot)."""
+
+    def operation(now: Change) -> Rewrite | None:
+        tasks = _waiting(now.view, scope)
+        return rewritten(now, scope, tasks) if tasks else None
+
+    asked = replace(change, request=replace(change.request, id=f"{change.request.id}/place"))
+    made = _until_done(asked, format, operation, "giving rows their buckets", starts)
+    if made is None:
+        return change, None
+    return replace(change, view=newest(change.store, format).on(change.request.branch)), made
 
 
 def asked_order(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) -> tuple[Sort, ...]:

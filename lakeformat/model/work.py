@@ -194,6 +194,9 @@ class KeyValues:
     kind: RowKind = RowKind.INSERT  # Of rows without a row kind.
     kind_column: str | None = None  # The column with the row kinds: Paimon's `rowkind.field`.
     ignores_update_before: bool = False  # Rows of kind -U that are to be numbered are left out.
+    waits: bool = (
+        False  # Rows wait for a bucket: files hold all of them, those of a key in the order in which they came.
+    )
     changelog_prefix: str | None = (
         None  # With it, rows to be numbered are also written as they come, to files so named.
     )
@@ -446,6 +449,7 @@ class WrittenFile:
     compared: tuple[int, ...] = ()  # Equality deletes: the ids of the columns compared.
     columns: tuple[str, ...] = ()  # As in `WriteTask`.
     first_row_id: int | None = None
+    bucket_count: int | None = None  # Of the rule that chose `bucket`, where there was one.
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import datetime
 import itertools
-import json
 import random
 from decimal import Decimal
 
@@ -13,7 +12,10 @@ import pytest
 from lakeformat import Conflict, InvalidInput, Lake, OutsideScope, StoreError, UnsupportedFeature
 from lakeformat.dialects.paimon import manifest
 from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.maintenance import compact
 from lakeformat.model.operation import Request, Rewrite
+from lakeformat.model.predicate import ALWAYS
+from lakeformat.verbs.change import Change
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("n", pa.int64()), ("dt", pa.string())])
 
@@ -389,16 +391,103 @@ def test_two_writers_never_put_one_key_into_two_buckets(lake, monkeypatch):
     assert contents(t) == {("a", 1): "v", ("a", 7): "ours", ("a", 8): "ours"}
 
 
-def test_postponed_buckets_are_read_once_compacted_and_not_written(lake, tmp_path):
-    t = make(lake)
-    t.upsert(arrow([row(i) for i in range(9)]))
-    path = tmp_path / "warehouse/d.db/t/schema/schema-0"
-    document = json.loads(path.read_text())
-    path.write_text(json.dumps(document | {"options": document["options"] | {"bucket": "-2"}}))
-    t = lake.table("d.t")
-    assert len(contents(t)) == 9
-    with pytest.raises(UnsupportedFeature, match="postpone"):
-        t.upsert(arrow([row(1)]))
+def postponing(lake, **more):
+    return make(lake, bucket="-2", **{"postpone.default-bucket-num": "2"} | more)
+
+
+def test_rows_wait_for_a_bucket_until_they_are_compacted(lake):
+    t = postponing(lake)
+    t.upsert(arrow([row(i, "first") for i in range(9)] + [row(1, "other", "b")]))
+    t.upsert(arrow([row(1, "a"), row(1, "b"), row(2, rowkind="-D"), row(3, rowkind="-D"), row(3, "back")]))
+    assert t.scan().count() == 0
+    t.compact(where="dt = 'a'")
+    kept = {("a", i): "first" for i in (0, 4, 5, 6, 7, 8)} | {("a", 1): "b", ("a", 3): "back"}
+    assert contents(t) == kept
+    assert t.scan(where="id = 3").count() == 1
+    t.compact()
+    assert contents(t) == kept | {("b", 1): "other"}
+    assert t.compact() is None
+    t.upsert(arrow([row(4, "second"), row(9, "new")]))
+    assert contents(t) == kept | {("b", 1): "other"}
+    t.compact(full=True)
+    assert contents(t) == kept | {("b", 1): "other", ("a", 4): "second", ("a", 9): "new"}
+    t.overwrite_partitions(arrow([row(7, "over", "b")]))
+    assert contents(t) == {key: v for key, v in contents(t).items() if key[0] == "a"}
+    t.compact()
+    assert contents(t)["b", 7] == "over"
+    assert ("b", 1) not in contents(t)
+
+
+def test_a_partition_keeps_the_number_of_buckets_that_its_rows_were_given(lake):
+    t = postponing(lake, **{"postpone.default-bucket-num": "4"})
+
+    def buckets():
+        return {path.rsplit("/", 1)[0] for task in t.scan().plan() for path in task.paths}
+
+    t.upsert(arrow([row(i) for i in range(40)]))
+    t.compact()
+    assert buckets() == {f"dt=a/bucket-{i}" for i in range(4)}
+    fewer = t.alter().remove_properties("postpone.default-bucket-num")
+    fewer.set_properties({"postpone.target-row-num-per-bucket": "5"}).commit()
+    t.upsert(arrow([row(i, "new") for i in range(40)] + [row(i, dt="b") for i in range(9)]))
+    t.compact(full=True)
+    assert buckets() == {f"dt=a/bucket-{i}" for i in range(4)} | {f"dt=b/bucket-{i}" for i in range(2)}
+    assert contents(t) == {("a", i): "new" for i in range(40)} | {("b", i): "v" for i in range(9)}
+
+
+def test_changes_by_row_are_refused_while_rows_wait_for_a_bucket(lake):
+    t = postponing(lake)
+    t.upsert(arrow([row(1), row(2)]))
+    t.compact()
+    t.delete("id = 1")  # Waits as well.
+    assert sorted(contents(t)) == [("a", 1), ("a", 2)]
+    for change in (lambda: t.delete("id = 2"), lambda: t.update({"v": "'x'"}, where="id = 2")):
+        with pytest.raises(InvalidInput, match="compact"):
+            change()
+    t.compact()
+    t.update({"v": "'x'"}, where="id = 2")
+    t.compact()
+    assert contents(t) == {("a", 2): "x"}
+
+
+def test_rows_that_are_given_buckets_meanwhile_are_a_conflict(lake):
+    t = postponing(lake)
+    t.upsert(arrow([row(1)]))
+    t.compact()
+    pinned = t.snapshots()[-1].id
+    t.upsert(arrow([row(1, "late"), row(2)]))
+    others = lake.table("d.t")._view()
+    for _ in range(2):  # They wait, then they have theirs.
+        with pytest.raises(Conflict):
+            t.overwrite_partitions(arrow([row(5)]), pinned_to=pinned)
+        t.compact()
+    change = Change(t._store, others, ArrowEngine(), Request(id="late", absent_until=others.version))
+    assert compact.compact(change, t._format, False, ALWAYS, starts=2) is None
+    with pytest.raises(Conflict, match="no longer"):
+        compact.compact(change, t._format, False, ALWAYS, starts=1)
+    assert contents(t) == {("a", 1): "late", ("a", 2): "v"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "rows"),
+    [
+        ({"merge-engine": "first-row"}, {("a", 1): ("x", 1)}),
+        ({"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}, {("a", 1): ("z", 6)}),
+        ({"merge-engine": "partial-update"}, {("a", 1): ("z", 3)}),
+        ({"deletion-vectors.enabled": "true"}, {("a", 1): ("z", 3)}),
+        ({"changelog-producer": "lookup"}, {("a", 1): ("z", 3)}),
+        ({"changelog-producer": "input"}, {("a", 1): ("z", 3)}),
+    ],
+)
+def test_rows_that_waited_are_merged_as_the_table_says(lake, properties, rows):
+    t = postponing(lake, **properties)
+    t.upsert(arrow([row(1, "x", n=1), row(1, "y", n=2)]))
+    t.upsert(arrow([row(1, "z", n=3)]))
+    t.compact()
+    assert {(r["dt"], r["id"]): (r["v"], r["n"]) for r in t.scan().to_arrow().to_pylist()} == rows
+    if (producer := properties.get("changelog-producer")) is not None:
+        kinds = [each["_row_kind"] for each in t.changes(0).to_arrow().to_pylist()]
+        assert kinds == (["+I"] if producer == "lookup" else ["+I", "+I", "+I"])
 
 
 # --- rows that expire -------------------------------------------------------------------------------------------------

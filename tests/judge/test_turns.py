@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from lakeformat import UnsupportedFeature
-
 from .model import moments
 from .recipes import COMPACT, Recipe, Step, alter, append, delete, overwrite, overwrite_partitions, request, update
 from .rows import assert_rows, assert_shows
@@ -239,7 +237,7 @@ def test_a_branch_goes_round_and_is_published_by_the_other(
 
 
 def test_rows_without_a_bucket_are_seen_when_they_have_one(engines: dict[str, Any], tmp_path: Path) -> None:
-    """pypaimon writes to a table that postpones buckets; it can give rows their buckets at once, and does not compact."""
+    """pypaimon and lakeformat write rows that wait; lakeformat compacts, and pypaimon gives rows their buckets at once."""
     columns = (("id", "BIGINT NOT NULL"), ("v", "STRING"), ("dt", "STRING NOT NULL"))
     options = {"bucket": "-2", "postpone.default-bucket-num": "2"}
     recipe = Recipe("postponed", columns, (), ("dt",), primary_key=("id", "dt"), options=options)
@@ -250,10 +248,19 @@ def test_rows_without_a_bucket_are_seen_when_they_have_one(engines: dict[str, An
     wanted = [[i, "b" if i == 2 else "a", "d1"] for i in range(5)] + [[1, "a", "d2"]]
     for reader in ("pypaimon", "rust", "lakeformat"):
         assert_rows(engines[reader].ask(verb="read", **place)["rows"], wanted, recipe.fields(), reader)
-    with pytest.raises(UnsupportedFeature, match="postpone"):
-        engines["lakeformat"].ask(verb="steps", **place, steps=[append([3, "c", "d1"])])
-    with pytest.raises(UnsupportedFeature, match="postpone"):
-        engines["lakeformat"].ask(verb="steps", **place, steps=[COMPACT])
+    engines["lakeformat"].ask(verb="steps", **place, steps=[append([3, "ours", "d1"], [2, "ours", "d1"])])
+    for reader in ("pypaimon", "rust", "lakeformat"):
+        assert_rows(engines[reader].ask(verb="read", **place)["rows"], wanted, recipe.fields(), reader)
+    engines["lakeformat"].ask(verb="steps", **place, steps=[COMPACT])
+    wanted[1:4] = [[1, "waits", "d1"], [2, "ours", "d1"], [3, "ours", "d1"]]
+    wanted += [[9, "waits", "d3"]]
+    for reader in ("pypaimon", "rust", "lakeformat"):
+        assert_rows(engines[reader].ask(verb="read", **place)["rows"], wanted, recipe.fields(), reader)
+    engines["pypaimon"].ask(verb="steps", **place, steps=[{**placed, "rows": [[1, "theirs", "d1"], [7, "new", "d1"]]}])
+    wanted[1] = [1, "theirs", "d1"]
+    wanted.append([7, "new", "d1"])
+    for reader in ("pypaimon", "rust", "lakeformat"):
+        assert_rows(engines[reader].ask(verb="read", **place)["rows"], wanted, recipe.fields(), reader)
 
 
 def test_columns_of_the_same_rows_are_written_in_turns(engines: dict[str, Any], tmp_path: Path) -> None:

@@ -60,7 +60,21 @@ CROSSING = replace(
 EVOLVING = replace(
     MARKED, properties=MARKED.properties | {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
 )
-TABLES = (SCHEMA, KEYED, GROWING, MARKED, MARKED_BUCKETS, KEYED_MARKED, CROSSING, LOOKING, LIFTING, TOLD, EVOLVING)
+WAITING = replace(KEYED, properties=KEYED.properties | {"bucket": "-2", "deletion-vectors.enabled": "true"})
+TABLES = (
+    SCHEMA,
+    KEYED,
+    GROWING,
+    MARKED,
+    MARKED_BUCKETS,
+    KEYED_MARKED,
+    CROSSING,
+    LOOKING,
+    LIFTING,
+    TOLD,
+    EVOLVING,
+    WAITING,
+)
 
 
 def rows(*ids: int, dt: str = "a", v: str = "v") -> pa.Table:
@@ -132,6 +146,9 @@ CASES += [
     ("looking up compact", LOOKING, lambda t: t.compact(id="op")),
     ("lifting compact", LIFTING, VERBS["compact"]),
     ("keyed rescale", KEYED, rescale),
+    ("waiting compact", WAITING, VERBS["compact"]),
+    ("waiting upsert", WAITING, KEYED_VERBS["upsert"]),
+    ("waiting expire snapshots", WAITING, VERBS["expire snapshots"]),
     ("keyed expire snapshots that leave changelogs", TOLD, VERBS["expire snapshots"]),
 ]
 CASES += [
@@ -172,7 +189,10 @@ def _before(which: int) -> dict[str, bytes]:
     table.overwrite_partitions(rows(6, dt="b"))
     table.append(rows(7, 8))
     table.append(rows(9))
-    if "deletion-vectors.enabled" in schema.properties:
+    if schema is WAITING:
+        table.compact()
+        table.append(rows(1, 13, v="later"))
+    elif "deletion-vectors.enabled" in schema.properties:
         table.delete("id in (2, 8)")
         table.append(rows(10, 11, 12))
     if schema is EVOLVING:

@@ -145,6 +145,11 @@ NESTED = pa.schema(
         (SCHEMA, {"properties": {"bucket": "0"}}, "bucket"),
         (SCHEMA, {"properties": {"bucket": "many"}}, "bucket"),
         (SCHEMA, {"properties": {"bucket": "-2"}}, "postpone"),
+        (
+            SCHEMA,
+            {"primary_key": ["id"], "partition_by": ["dt"], "properties": {"bucket": "-2"}},
+            "add dt to primary_key",
+        ),
         (SCHEMA, {"properties": {"bucket": "4"}}, "bucket-key"),
         (SCHEMA, {"properties": {"bucket-key": "id"}}, "fixed number"),
         (SCHEMA, {"properties": {"bucket": "4", "bucket-key": "nowhere"}}, "nowhere"),

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import expression
 from lakeformat.dialects.paimon import manifest, metadata, options, scan
-from lakeformat.dialects.paimon.layout import layout, of_range, rewriting
+from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, in_buckets, of_range, rewriting
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
 from lakeformat.errors import UnsupportedFeature
@@ -141,7 +141,7 @@ def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
     """Of tables with a primary key without `write-only`: what the sorted runs ask for, or by `full-compaction.delta-commits`
     all. That counts the commits of a stream; where there is no `number`, every write counts (as in Paimon on Spark)."""
     given = options.of(schema)
-    if not schema.primary_key or given.write_only:
+    if not schema.primary_key or given.write_only or given.bucket == POSTPONED_BUCKET:
         return None
     every = given.delta_commits
     trigger = given.num_sorted_run_compaction_trigger
@@ -249,7 +249,7 @@ def _is_due(created_ms: np.ndarray, levels: np.ndarray, rules: Rules, now_ms: in
 def _of_keys(reader: Reader, base: State, full: bool, scope: Expression, now_ms: int | None) -> list[RewriteTask]:
     """For each bucket that is worth it, what of it is merged and what is upgraded (MergeTreeCompactTask)."""
     schema, general = base.schema, Rules.of(base.schema, now_ms)
-    write = replace(layout(base), bucket=None)  # Refused where nothing may be written.
+    write = replace(in_buckets(base), bucket=None)  # Refused where nothing may be written.
     sections = Sections.of(scan.files(reader, base, scope), schema)
     if len(sections) == 0:
         return []

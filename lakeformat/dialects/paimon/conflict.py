@@ -41,6 +41,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import expression, vector_file
 from lakeformat.codec.spark_sql import to_sql
 from lakeformat.dialects.paimon import branch, manifest, metadata, options, scan, tracking
+from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import Conflict, InvalidInput, NoSuchFile, NotFound, OutsideScope
 from lakeformat.model.operation import (
@@ -96,6 +97,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             _require_marked_as_read(reader, base, kind, added, operation.read_at)
             if base.schema.primary_key:
                 _require_room(reader, base, operation, gone)
+            _require_buckets_as_read(reader, base, operation)
             if kind != OperationKind.COMPACT:  # Which keeps the buckets of what it reads.
                 _require_same_buckets(reader, base, request, added)
             if pinned_to is not None:
@@ -261,6 +263,21 @@ def _require_same_buckets(reader: Reader, base: State, request: Request, added: 
         )
 
 
+def _require_buckets_as_read(reader: Reader, base: State, operation: Rewrite) -> None:
+    """Raise `Conflict` if others wrote to the buckets of partitions in which rows that waited for a bucket are given theirs: these
+    rows are numbered on from those there."""
+    placed = {f.partition for f in operation.added if f.bucket_count is not None}
+    if options.of(base.schema).bucket != POSTPONED_BUCKET or not placed or operation.read_at is None:
+        return
+    scope = manifest.scope_of(base.schema, placed)
+    for document, entries in _changed_since(reader, base, scope, operation.read_at):
+        if pc.any(pc.greater_equal(entries["_BUCKET"], 0)).as_py():
+            raise Conflict(
+                f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) wrote to buckets of "
+                f"partitions whose waiting rows are given theirs. Nothing was changed: run it again"
+            )
+
+
 def _require_same_index(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
     """Raise `Conflict` if others gave keys of the partitions of `added` buckets since these rows were given theirs."""
     schema, since = base.schema, request.absent_until
@@ -315,10 +332,12 @@ def _require_untouched(reader: Reader, base: State, scope: Expression, pinned_to
 
 def _require_all_seen(reader: Reader, base: State, scope: Expression) -> None:
     """Raise `Conflict` if rows wait on level 0 that no reader has seen."""
-    if not base.schema.primary_key or not options.of(base.schema).hides_level_0:
+    given = options.of(base.schema)
+    if not base.schema.primary_key or not (given.hides_level_0 or given.bucket == POSTPONED_BUCKET):
         return
-    levels = manifest.live_entries(reader, base.document, base.schema, scope)["_LEVEL"]
-    if waiting := pc.sum(pc.equal(levels, 0)).as_py():
+    live = manifest.live_entries(reader, base.document, base.schema, scope)
+    waits = pc.equal(live["_LEVEL"], 0) if given.hides_level_0 else pc.equal(live["_BUCKET"], POSTPONED_BUCKET)
+    if waiting := pc.sum(waits).as_py():
         raise Conflict(
             f"{reader.root}: rows of {waiting} files wait for compaction, and whoever read before has not seen them. Nothing was "
             f"changed: compact(), read again and pin anew"
@@ -407,6 +426,7 @@ def _changed_since(
     reader: Reader, base: State, scope: Expression, since: int
 ) -> Iterator[tuple[Mapping[str, Any], pa.Table]]:
     """The snapshots after `since` that changed rows inside the scope, each with its entries there."""
+    postpones = options.of(base.schema).bucket == POSTPONED_BUCKET
     ids = [i for i in metadata.snapshot_ids(reader) if since < i <= base.version]
     documents = metadata.read_snapshots(reader, ids)
     if len(documents) < base.version - since or base.version < since:
@@ -420,10 +440,13 @@ def _changed_since(
                 f"{reader.root}: the table was rolled back after snapshot {since}, at which it was read. Nothing was changed: "
                 f"run it again"
             )
-        if document["commitKind"] in {"COMPACT", "ANALYZE"}:
+        changes_no_row = document["commitKind"] in {"COMPACT", "ANALYZE"}
+        if changes_no_row and not postpones:
             continue
         metas = manifest.prune_metas(manifest.read_list(reader, document["deltaManifestList"]), base.schema, scope)
         for entries in manifest.read_all(reader, metas):
             inside = manifest.in_scope(entries, base.schema, scope)
+            if changes_no_row:  # But rows that waited for a bucket are seen from then on.
+                inside = inside.filter(pc.equal(inside["_BUCKET"], POSTPONED_BUCKET))
             if len(inside):
                 yield document, inside

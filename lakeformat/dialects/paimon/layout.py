@@ -16,7 +16,7 @@ from lakeformat.codec import document
 from lakeformat.dialects.paimon import manifest, merging, metadata, options, tracking, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
-from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, walk
 from lakeformat.model.work import (
     SEQUENCE,
     VALUE_KIND,
@@ -31,6 +31,9 @@ from lakeformat.storage.store import Reader
 
 UNAWARE_BUCKET = 0
 POSTPONED_BUCKET = -2
+
+# What Java's compaction knows the files of one writer by: it takes them in the order of their times. All of ours are one's.
+_WRITER = "-u-lakeformat-s-0-w-"
 
 _BUCKET_NAMES: dict[int | None, str | int] = {None: UNAWARE_BUCKET, POSTPONED_BUCKET: "postpone"}
 
@@ -95,8 +98,27 @@ def done_marks(reader: Reader, base: State, partitions: Sequence[tuple[Any, ...]
 def layout(base: State, reader: Reader | None = None) -> WriteTask:
     """How rows become the files of this table. Raises `UnsupportedFeature` for a table that must not be written.
 
-    Rows of a table with a primary key are numbered on from those of their bucket; `reader` finds these numbers.
+    Rows of a table with a primary key are numbered on from those of their bucket; `reader` finds these numbers. Those that
+    wait for a bucket (`bucket` = -2) are all in files of their own (PostponeBucketFileStoreWrite).
     """
+    task = in_buckets(base, reader)
+    keyed = task.keyed
+    if keyed is None or options.of(base.schema).bucket != POSTPONED_BUCKET:
+        return task
+    if all(_fits_avro(part) for part in walk(base.schema.fields)):
+        unbounded = ((StatsMode.NONE, 0),) * len(task.fields)
+        given = {key: value for key, value in base.schema.properties.items() if key.startswith("avro.")}
+        task = replace(task, file_format="avro", stats=unbounded, options=given)
+    return replace(
+        task,
+        default_bucket=POSTPONED_BUCKET,
+        name_prefix=f"{task.name_prefix}{_WRITER}",
+        keyed=replace(keyed, waits=True, changelog_prefix=None),
+    )
+
+
+def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
+    """As `layout`, of rows that have their buckets."""
     schema = base.schema
     metadata.require_writable(schema, f"table at schema {schema.id}")
     given = options.of(schema)
@@ -214,7 +236,7 @@ def _keyed(base: State, reader: Reader | None) -> KeyValues:
         key_fields=repeated or own,
         first=None if reader is None else _next_numbers(base, reader),
         index=None
-        if reader is None or options.of(schema).bucket > 0 or metadata.crosses_partitions(schema)
+        if reader is None or options.of(schema).bucket != -1 or metadata.crosses_partitions(schema)
         else _hash_index(base, reader),
         places=_key_places(base, reader) if reader is not None and metadata.crosses_partitions(schema) else None,
         kind_column=merging.kind_column(schema, f"table at schema {schema.id}"),
@@ -288,6 +310,15 @@ def _next_numbers(base: State, reader: Reader) -> dict[str, int]:
         folder = place(partitions[code], bucket)
         following[folder] = max(following.get(folder, 0), last + 1)
     return following
+
+
+def _fits_avro(field: Field) -> bool:
+    match field.type:
+        case Scalar(Kind.VARIANT):
+            return False
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)) if digits > 6:
+            return False
+    return metadata.AVRO_NAME.fullmatch(field.name) is not None
 
 
 def _mode(text: str) -> tuple[StatsMode, int]:

@@ -71,7 +71,7 @@ _CHANGELOG_KEYS: dict[str, type | UnionType] = _SNAPSHOT_KEYS | {
 _RESERVED = {"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID"}
 _TEXTS = {scalar(Kind.STRING)}
 _BYTES = {Kind.BINARY, Kind.VARBINARY, Kind.BYTES}
-_AVRO_NAME = re.compile(r"[^\W\d]\w*")
+AVRO_NAME = re.compile(r"[^\W\d]\w*")
 _TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
 
 
@@ -384,13 +384,13 @@ def check_options(schema: Schema, where: str) -> None:
             raise InvalidInput(
                 f"{where}: bucket-key names {key!r}, a {schema.field(key).type}; it must be a plain value"
             )
-    if keys and buckets > 0:  # Whether the function takes them shows without a row.
+    if keys and buckets != -1:  # Whether the function takes them shows without a row.
         kinds = [schema.field(key).type for key in keys]
         nothing = [pa.nulls(0, to_arrow(kind)) for kind in kinds]
-        murmur.buckets(nothing, kinds, buckets, options.of(schema).bucket_function_type)
+        murmur.buckets(nothing, kinds, max(buckets, 1), options.of(schema).bucket_function_type)
     if options.of(schema).file_format == "avro":
         for each in walk(schema.fields):
-            if not _AVRO_NAME.fullmatch(each.name):
+            if not AVRO_NAME.fullmatch(each.name):
                 raise InvalidInput(f"{where}: column {each.name!r}: Avro's names are letters, digits and underscores")
     options.of(schema).compression()
 
@@ -448,9 +448,9 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
         )
     if outside := [name for name in bucket_key if name not in schema.primary_key]:
         raise InvalidInput(f"{where}: bucket-key names {outside[0]!r}, which is not in the primary key ({primary})")
-    if buckets > 0 and (lacking := _beside_key(schema)):
+    if buckets != -1 and (lacking := _beside_key(schema)):
         raise InvalidInput(
-            f"{where}: with a fixed number of buckets the primary key ({primary}) must hold all partition columns; add "
+            f"{where}: with fixed or postponed buckets the primary key ({primary}) must hold all partition columns; add "
             f"{', '.join(lacking)} to primary_key"
         )
     name = merging.kind_column(schema, where)
@@ -482,9 +482,9 @@ def require_writable(schema: Schema, where: str) -> None:
     _require_known(schema, where)
     option_rules.require_writable(schema.properties, where)
     _require_shown(schema, where)
-    if options.of(schema).bucket == -2:
+    if options.of(schema).bucket == -2 and not schema.primary_key:
         raise UnsupportedFeature(
-            f"{where}: bucket=-2 (postpone) cannot be written; create it with bucket=-1 or bucket>0"
+            f"{where}: bucket=-2 (postpone) without a primary key: set bucket to -1, or primary_key"
         )
     if schema.primary_key:
         spec = merging.merging(schema, where)

@@ -393,7 +393,8 @@ def _added(
     if schema.primary_key and kind == OperationKind.COMPACT:
         of_bucket = dict(zip(_buckets_of(gone), gone["_TOTAL_BUCKETS"].to_pylist(), strict=True))
         totals = np.array(
-            [of_bucket[p, f.bucket] for p, f in zip(partitions.to_pylist(), added, strict=True)], np.int32
+            [f.bucket_count or of_bucket[p, f.bucket] for p, f in zip(partitions.to_pylist(), added, strict=True)],
+            np.int32,
         )
     elif schema.primary_key:
         pass

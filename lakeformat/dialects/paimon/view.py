@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakeformat.codec.pruning import Bounds
 from lakeformat.dialects.dialect import Mirror, Part, Published, TableView
 from lakeformat.dialects.paimon import branch as branches
-from lakeformat.dialects.paimon import compaction, conflict, expire, lineage, manifest, metadata, options
+from lakeformat.dialects.paimon import compaction, conflict, expire, lineage, manifest, metadata, options, postponed
 from lakeformat.dialects.paimon import inspect as inspections
 from lakeformat.dialects.paimon import layout as layouts
 from lakeformat.dialects.paimon import mirror as mirrors
@@ -224,6 +224,7 @@ class PaimonView(TableView[State]):
         return inspections.INSPECTIONS[name](self.reader, self.state, *how)
 
     def complete(self) -> PaimonView:
+        postponed.require_none(self.reader, self.state)
         return replace(self, state=scans.complete(self.state))
 
     def located(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> list[ReadTask]:
@@ -233,6 +234,9 @@ class PaimonView(TableView[State]):
         self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS
     ) -> Sequence[ReadTask]:
         return scans.scan(self.reader, self.state, columns, predicate, by_bucket=True)
+
+    def placement(self, scope: Expression) -> list[RewriteTask]:
+        return postponed.placement(self.reader, self.state, scope)
 
     def upkeep(self, number: int | None) -> Upkeep | None:
         return compaction.upkeep(self.schema, number)

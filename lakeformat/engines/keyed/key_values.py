@@ -74,6 +74,9 @@ def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
 def stand(table: pa.Table, keyed: KeyValues, first: int) -> pa.Table:
     """Rows (as `waiting` has them) -> the columns of a file. Those to be numbered get `first` and what follows, in the
     order in which they come."""
+    if keyed.waits:
+        merge.require_acceptable(table, keyed.merge)
+        return changelog(table, keyed, first)
     if not keyed.is_numbered:
         table = _numbered(table, first)
         merge.require_acceptable(table, keyed.merge)

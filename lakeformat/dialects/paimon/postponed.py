@@ -1,0 +1,72 @@
+"""Rows that wait for a bucket (`bucket` = -2): a compaction gives them one, and readers see them from then on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.dialects.paimon import manifest, metadata, options, scan
+from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, in_buckets
+from lakeformat.dialects.paimon.metadata import State
+from lakeformat.errors import InvalidInput
+from lakeformat.model.predicate import ALWAYS, Expression
+from lakeformat.model.schema import Schema
+from lakeformat.model.work import VALUE_KIND, BucketRule, RewriteTask
+from lakeformat.storage.store import Reader
+
+
+def placement(reader: Reader, base: State, scope: Expression) -> list[RewriteTask]:
+    """For each partition in which rows wait, what puts them into its buckets: in the order in which they were written, by the
+    times of their files (PostponeBucketCompactSplitSource). `scope`: on partition columns only."""
+    schema = base.schema
+    if options.of(schema).bucket != POSTPONED_BUCKET:
+        return []
+    live = manifest.live_entries(reader, base.document, schema, scope)
+    waits = np.asarray(pc.equal(live["_BUCKET"], POSTPONED_BUCKET))
+    if not waits.any():
+        return []
+    write = in_buckets(base, reader)
+    codes, _ = manifest.partitions(live, schema)
+    created = np.asarray(pc.fill_null(live["_CREATION_TIME"], 0), np.int64)
+    order = np.lexsort((np.asarray(live["_MIN_SEQUENCE_NUMBER"]), created, codes))
+    order = order[waits[order]]
+    key, function = metadata.bucket_key(schema), options.of(schema).bucket_function_type
+    result = []
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        waiting = live.take(pa.array(rows))
+        placed = live.filter(pa.array((codes == codes[rows[0]]) & ~waits))
+        count = _bucket_count(schema, waiting, placed)
+        files = scan.Files(waiting, scan.paths(waiting, schema))
+        read = scan.standing(reader, base, files, (*schema.fields, VALUE_KIND))
+        result.append(RewriteTask(tuple(read), replace(write, bucket=BucketRule(key, count, function))))
+    return result
+
+
+def require_none(reader: Reader, base: State) -> None:
+    """Raise `InvalidInput` where rows wait for a bucket: what changes by row would not see them."""
+    if options.of(base.schema).bucket != POSTPONED_BUCKET:
+        return
+    live = manifest.live_entries(reader, base.document, base.schema, ALWAYS)
+    waiting = live.filter(pc.equal(live["_BUCKET"], POSTPONED_BUCKET))
+    if len(waiting):
+        raise InvalidInput(
+            f"{reader.root}: {pc.sum(waiting['_ROW_COUNT']).as_py()} rows wait for a bucket (bucket=-2), and a change by row would not "
+            "see them; compact() first, or upsert rows with a rowkind"
+        )
+
+
+def _bucket_count(schema: Schema, waiting: pa.Table, placed: pa.Table) -> int:
+    """Of one partition: what it has, or else by `postpone.default-bucket-num`, or how many rows or bytes wait."""
+    given = options.of(schema)
+    if len(placed):
+        return int(pc.max(placed["_TOTAL_BUCKETS"]).as_py())
+    if given.postpone_default_bucket_num is not None:
+        return given.postpone_default_bucket_num
+    if given.postpone_target_row_num is not None:
+        buckets = -(-pc.sum(waiting["_ROW_COUNT"]).as_py() // given.postpone_target_row_num)
+    else:
+        buckets = -(-pc.sum(waiting["_FILE_SIZE"]).as_py() // given.postpone_target_size)
+    return max(min(buckets, given.postpone_max_buckets), 1)
