@@ -511,6 +511,11 @@ class Lake:
                 f"{old}: an {table.format} table names its files by absolute paths and cannot move; write its rows "
                 "to a new table, or keep Iceberg tables in a catalog"
             )
+        if any(map(paths.is_absolute, table._view().files().paths.to_pylist())):
+            raise UnsupportedFeature(
+                f"{old}: its metadata names data files by absolute paths, as those of a converted table, and cannot move; write its "
+                "rows to a new table"
+            )
         mirror.forget(table._store, table._format)  # It names files by absolute paths.
         self._store.move_folder(_folder(old), _folder(new))
         moved = self.table(new)

@@ -85,7 +85,8 @@ class _File:
         names = {each.id: each.names for each in self._task.mapping}
         for each in self._held:
             column = wanted.get(each.id)
-            if column is None or each.name not in (column.name, *names.get(each.id, ())):
+            known_as = () if self._task.exact else names.get(each.id, ())
+            if column is None or each.name not in (column.name, *known_as):
                 known = f"which is the table's {column.name!r}" if column else "which the table does not know"
                 raise self._wrong(
                     f"column {each.name!r} has the field id {each.id}, {known}: it was written for another table; write it "
@@ -103,6 +104,8 @@ class _File:
         for each in self._task.layout.fields:
             if not each.nullable and each.id not in held and each.name not in here:
                 raise self._wrong(f"there is no column {each.name!r}, which the table wants a value of in each row")
+            if self._task.exact and each.id not in held:
+                raise self._wrong(f"there is no column {each.name!r}")
 
     def _fits(self, held: Field, wanted: Field, name: str) -> None:
         """Raise `InvalidInput` for a column, or a part of one, of a type that does not read as the table's."""
@@ -110,16 +113,19 @@ class _File:
             case Row(parts), Row(asked):
                 known = {each.id: each for each in asked}
                 for each in parts:
-                    if each.id not in known:
+                    if each.id not in known or (self._task.exact and each.name != known[each.id].name):
                         raise self._wrong(f"{name}.{each.name} is no part of the table's column {wanted.name!r}")
                     self._part(each, known[each.id], f"{name}.{each.name}")
                 for each in asked:
-                    if not each.nullable and each.id not in {part.id for part in parts}:
+                    may_lack = each.nullable and not self._task.exact
+                    if not may_lack and each.id not in {part.id for part in parts}:
                         raise self._wrong(f"there is no {name}.{each.name}, which the table wants a value of")
             case (ListOf(), ListOf()) | (MapOf(), MapOf()):
                 for each, part in zip(children(held.type), children(wanted.type), strict=True):
                     self._part(each, part, f"{name}.{part.name}")
-            case Scalar(), Scalar() if _reads_as(held.type, wanted.type):
+            case Scalar(), Scalar() if held.type == wanted.type or (
+                not self._task.exact and _reads_as(held.type, wanted.type)
+            ):
                 pass
             case _:
                 raise self._wrong(

@@ -12,20 +12,23 @@ from dataclasses import replace
 from functools import partial
 
 from lakeformat.commit import commit, newest
-from lakeformat.dialects.dialect import AnyView, Format, Mirrored
+from lakeformat.dialects.dialect import Adoption, AnyView, Format, Mirrored
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
-from lakeformat.errors import Conflict, LakeError, UnsupportedFeature
+from lakeformat.errors import Conflict, InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.maintenance import compact, mirror
 from lakeformat.model import evolution
-from lakeformat.model.operation import Evolve, Operation, OperationKind, Overwrite, Request
+from lakeformat.model.operation import Adopt, Create, Evolve, Operation, OperationKind, Overwrite, Request
+from lakeformat.model.partition import Partitioning, TransformKind
 from lakeformat.model.predicate import ALWAYS
+from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Plan, Snapshot
-from lakeformat.model.work import RewriteTask
+from lakeformat.model.work import AdoptTask, Named, RewriteTask, WrittenFile
 from lakeformat.scan import Scan
 from lakeformat.storage import fence
 from lakeformat.storage.fence import Conversion
 from lakeformat.storage.head import CreateHead
+from lakeformat.storage.paths import relative
 from lakeformat.storage.store import Store
 from lakeformat.verbs.change import Change
 
@@ -40,13 +43,22 @@ def convert(store: Store, format: Format, to: Format, history: bool, spark: obje
     goes on. With `history`, the snapshots that are there and their tags stay readable. Raises `UnsupportedFeature` for what `to` has
     no place for, `LakeError` where the rows are not the same, and `Conflict` where others commit faster than this goes."""
     engine = engine_for(spark=spark)
+    is_mirrored = isinstance(newest(store, format), Mirrored)
+    if history and not is_mirrored:
+        raise UnsupportedFeature(
+            f"{store.root}: history=True: earlier snapshots become {to.name.capitalize()} snapshots in no way; leave it out"
+        )
     for _ in range(_ROUNDS):
-        view = _prepared(store, format, engine)
-        _show(store, format, view, history)
+        gone: tuple[str, ...] = ()
+        if is_mirrored:
+            view = _prepared(store, format, engine)
+            _show(store, format, view, history)
+        else:
+            view, gone = _adopted(store, format, to, engine)
         if newest(store, format).version != view.version:
             continue
         _verify(store, view, newest(store, to))
-        if _switch(store, format, view, to.name):
+        if _switch(store, format, view, to.name, gone):
             finish(store, format, to, spark)
             return
         log.info("%s: others committed while it was converted; once more", store.root)
@@ -63,6 +75,7 @@ def finish(store: Store, format: Format, to: Format, spark: object = None) -> No
     *others, root = format.metadata_folders
     for folders in (others, [root]):  # What makes it a table goes after all that it would need.
         store.delete([f.path for folder in folders for f in store.list(folder) if f.path not in last])
+    store.delete(under_way.gone)
     store.write(fence.MARK, replace(under_way, stood=True).emit())
     store.delete([under_way.path])
     store.delete([fence.MARK])
@@ -120,15 +133,105 @@ def _verify(store: Store, ours: AnyView, theirs: AnyView) -> None:
     log.info("%s: %d rows, checksum %s, in both formats", store.root, *before)
 
 
-def _switch(store: Store, format: Format, view: AnyView, to: str) -> bool:
-    """Whether the table is one of `to` from now on: not if others have made the next version of it."""
+def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[AnyView, tuple[str, ...]]:
+    """The table, once there is another of `to` with its rows that nobody sees yet, and the data files that only the first one names.
+    Files stay as they are; those are written anew of which rows are deleted, that lie outside the table's folder, or whose columns
+    are not named and typed as the table's are."""
+    view = newest(store, format)
+    assert isinstance(view, Adoption), view
+    _require_adoptable(store, view)
+    _mark(store, format, view, to.name)
+    _clear(store, to)
+    fields = tuple(replace(each, default=None) for each in view.schema.fields)
+    kept = tuple(each for each in view.schema.partitioning.fields if each.transform.kind is TransformKind.IDENTITY)
+    schema = Schema(
+        fields=fields,
+        partitioning=Partitioning(kept),
+        properties={"bucket": "-1", "file.format": "parquet"},
+        comment=view.schema.comment,
+        last_field_id=view.schema.last_field_id,
+    )
+    commit(store, to.head(store), to, Create(request=Request(id=str(uuid.uuid4())), schema=schema, keeps_ids=True))
+    made = newest(store, to)
+    write = made.layout()
+    mapping = tuple(Named(each.id, (each.name,)) for each in fields)
+    added: list[WrittenFile] = []
+    anew: list[RewriteTask] = []
+    for task in view.tasks(view.files(), view.schema.fields, alone=True):
+        file = (
+            None
+            if any(task.deletes)
+            else _as_it_is(store, engine, AdoptTask(task.paths[0], write, mapping, exact=True))
+        )
+        if file is None:
+            anew.append(RewriteTask((task,), write))
+        else:
+            added.append(file)
+    added += [file for files in engine.rewrite(store, anew) for file in files]
+    if added:
+        request = replace(_request(made), id=str(uuid.uuid4()))
+        _commit(store, to, made, Adopt(request=request, added=tuple(added), may_repeat=True))
+    used = {store.location(each.path) for each in added}
+    folders = (*format.metadata_folders, *to.metadata_folders)
+    reached = {path for wave in format.everything(store).waves for path in wave}
+    gone = [p for p in reached if not p.startswith(tuple(f"{f}/" for f in folders)) and store.location(p) not in used]
+    return view, tuple(sorted(gone))
+
+
+def _as_it_is(store: Store, engine: Engine, task: AdoptTask) -> WrittenFile | None:
+    """The file as one of the table; None where it has to be written anew."""
+    if relative(store.root, store.location(task.path)) is None:
+        return None
+    try:
+        found = engine.adopt(store, [task])[0].file
+    except InvalidInput as error:
+        log.info("%s: written anew: %s", task.path, error)
+        return None
+    return found
+
+
+def _require_adoptable(store: Store, view: AnyView) -> None:
+    """Raise `UnsupportedFeature` for what would be lost."""
+    refs = view.inspect("refs").to_pylist()
+    branches = [each["name"] for each in refs if each["type"] == "BRANCH" and each["name"] != "main"]
+    if branches:
+        raise UnsupportedFeature(
+            f"{store.root}: branch {branches[0]!r} would be lost: fast_forward to it, or delete_branch, first"
+        )
+    if view.schema.properties.get("gc.enabled", "true").strip().lower() == "false":
+        raise UnsupportedFeature(
+            f"{store.root}: gc.enabled=false: others use this table's files, which the converted table would delete one day"
+        )
+    if view.schema.primary_key:
+        raise UnsupportedFeature(
+            f"{store.root}: rows of a Paimon table with a key lie by key, so that all would be written anew: copy it into one (lakeformat "
+            "copy), or alter().set_primary_key([]) first, for a table without a key"
+        )
+
+
+def _clear(store: Store, to: Format) -> None:
+    """Delete what a conversion that was given up left behind."""
+    folders = reversed(to.metadata_folders)
+    store.delete([f.path for folder in folders for f in store.list(folder) if f.path != fence.MARK])
+
+
+def _mark(store: Store, format: Format, view: AnyView, to: str, gone: tuple[str, ...] = ()) -> Conversion:
+    """Note what the table becomes, and the name of its next version: the fence will take it."""
     head = format.head(store)
     assert isinstance(head, CreateHead), head
-    path = f"{head.folder}/{head.prefix}{view.version + 1}{head.suffixes[0]}"
-    under_way = Conversion(to, path, view.schema.primary_key)
+    names = set(store.names(head.folder))
+    ending = next(each for each in head.suffixes if f"{head.prefix}{view.version}{each}" in names)
+    path = f"{head.folder}/{head.prefix}{view.version + 1}{ending}"
+    under_way = Conversion(to, path, view.schema.primary_key, gone)
     store.write(fence.MARK, under_way.emit())
-    assert view.snapshot is not None, view
-    head.advance(view.version, Plan({}, path, fence.fence(to, str(uuid.uuid4())), view.snapshot))
+    return under_way
+
+
+def _switch(store: Store, format: Format, view: AnyView, to: str, gone: tuple[str, ...]) -> bool:
+    """Whether the table is one of `to` from now on: not if others have made the next version of it."""
+    under_way = _mark(store, format, view, to, gone)
+    nothing = Snapshot(0, "convert", 0, view.schema.id)
+    format.head(store).advance(view.version, Plan({}, under_way.path, fence.fence(to, str(uuid.uuid4())), nothing))
     return under_way.is_done(store)
 
 

@@ -54,11 +54,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """A new table, with its first rows where the format has one root for both."""
+    """A new table, with its first rows where the format has one root for both. With `keeps_ids`, columns have the ids that the
+    schema says, by which files know them that are there already."""
 
     request: Request
     schema: Schema
     added: tuple[WrittenFile, ...] = ()
+    keeps_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

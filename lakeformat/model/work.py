@@ -559,6 +559,7 @@ class AdoptTask:
     partition: tuple[
         tuple[str, Any], ...
     ] = ()  # (column, value) of columns that the file lacks, as the user says them.
+    exact: bool = False  # Readers know columns by name and take no type for another: the file has all of the table's.
 
 
 @dataclass(frozen=True, slots=True)

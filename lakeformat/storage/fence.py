@@ -15,11 +15,13 @@ _BEGIN = b"This table is of another format now: "
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """Of a table that becomes one of the format `to`: it is one as soon as there is a fence at `path`, where its other format would
-    have its next version, which may go again once the mark says that it stood. `key` is its primary key."""
+    have its next version, which may go again once the mark says that it stood. `key` is its primary key, `gone` the data files that
+    only the other format's metadata names."""
 
     to: str
     path: str
     key: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
     stood: bool = False
 
     def emit(self) -> bytes:
@@ -42,7 +44,7 @@ def conversion(reader: Reader) -> Conversion | None:
     """The conversion that is under way, or that is done but for files of the former format."""
     try:
         found = json.loads(reader.read(MARK))
-        return Conversion(found["to"], found["path"], tuple(found["key"]), found["stood"])
+        return Conversion(found["to"], found["path"], tuple(found["key"]), tuple(found["gone"]), found["stood"])
     except NoSuchFile:
         return None
     except (ValueError, KeyError, TypeError) as error:

@@ -9,10 +9,13 @@ from lakeformat import Lake, NotFound, UnsupportedFeature
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.errors import LakeError
+from lakeformat.lake import _declared
 from lakeformat.maintenance import convert
 from lakeformat.storage import fence
-from lakeformat.table import Table
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
 from tests.simulation.failing import NthCallFails, faults, holding
+from tests.simulation.turns import FaultyStore
 from tests.unit.test_mirror import AT_ONCE, VECTORS, data, keyed, made, seen
 
 OFF = {"metadata.iceberg.storage": "disabled"}
@@ -26,6 +29,11 @@ def opened(store):
 
 def parquet(store):
     return {each.path for each in store.list("") if each.path.endswith(".parquet")}
+
+
+def looks(counting):
+    """The kinds of calls that change nothing: few of them fail here."""
+    return frozenset(kind for kind in counting.made if kind.split()[0] not in FaultyStore.CHANGES)
 
 
 def leftovers(store):
@@ -112,6 +120,121 @@ def test_a_paimon_table_becomes_an_iceberg_table(kind):
     assert now.scan().count() == len(rows) - gone + now.scan(where="id = 4").count() // 2
 
 
+ICEBERG = {
+    "plain": {},
+    "hidden": {"partition_by": ["dt", "days(ts)", "bucket(4, id)"]},
+    "v3": {"properties": {"format-version": "3"}},
+    "orc": {"properties": {"write.format.default": "orc"}},
+    "gzip": {"properties": {"write.metadata.compression-codec": "gzip"}},
+}
+ROWS = pa.table(
+    {
+        "id": [1, 2, 3, 4],
+        "v": ["x", None, "z", "w"],
+        "dt": ["a", "a", "b/c", None],
+        "ts": pa.array([0, 10**15, 5, None], pa.timestamp("us")),
+        "l": [[1, None], [], None, [3]],
+        "n": pa.array([1, 2, None, 4], pa.decimal128(12, 2)),
+        "st": [{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}, {"a": 4, "b": None}],
+        "m": pa.array([[("k", 1)], [], None, [("j", None)]], pa.map_(pa.string(), pa.int32())),
+        "b": [b"x", b"", None, b"y"],
+    }
+)
+
+
+def iceberg(store=None, *, partition_by=("dt",), properties=None):
+    table = Table("t", store or MemoryFiles(), Iceberg())
+    create(table, _declared(ROWS.schema, tuple(partition_by), (), properties or {}, None, ()))
+    table.append(ROWS)
+    table.append(ROWS.slice(0, 2))
+    return table
+
+
+@pytest.mark.parametrize("kind", ICEBERG)
+def test_an_iceberg_table_becomes_a_paimon_table(kind):
+    table = iceberg(**ICEBERG[kind])
+    table.delete("id = 2")
+    table.alter().add_column("more", "int").commit()
+    store, before = table._store, parquet(table._store)
+    table.append(
+        pa.table(
+            {"id": [8], "more": pa.array([1], pa.int32()), "dt": ["a"], "ts": pa.nulls(1, ROWS.schema.field("ts").type)}
+        )
+    )
+    rows, stay = seen(table), parquet(store) - before
+    convert.convert(store, Iceberg(), Paimon(), history=False)
+    now = opened(store)
+    assert now.format == "paimon"
+    assert seen(now) == rows
+    assert not store.list("metadata")
+    assert not store.exists(fence.MARK)
+    assert now.schema.partitioning.names == ("dt",)
+    there = {path.removeprefix(f"{store.root}/") for task in now.scan().plan() for path in task.paths}
+    assert stay <= there
+    assert (len(stay) == 1) is (kind != "orc")
+    assert len(now.scan(where="dt = 'b/c'").plan()) == 1
+    assert now.scan(where="id > 7").count() == 1
+    assert {f.path for f in store.list("data")} <= there  # Files of older columns and with deletes were written anew.
+    now.remove_orphan_files(AT_ONCE)
+    assert seen(now) == rows
+    now.delete("id = 1")
+    now.compact(full=True)
+    now.expire_snapshots(retain_last=1, older_than=AT_ONCE)
+    now.alter().rename_column("v", "w").drop_column("l").commit()
+    assert now.scan().count() == len(rows) - len([row for row in rows if '"id": 1,' in row])
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_whatever_call_fails_an_iceberg_table_is_whole(after):
+    table = iceberg()
+    table.delete("id = 2")
+    rows = seen(table)
+    files = {f.path: table._store.read(f.path) for f in table._store.list("")}
+    counting = NthCallFails(holding(files), 0, after)
+    convert.convert(counting, Iceberg(), Paimon(), history=False)
+    for n, call in faults(counting.made, after, looks(counting)):
+        store = holding(files)
+        failing = NthCallFails(store, n, after, kind=call)
+        with suppress(LakeError):
+            convert.convert(failing, Iceberg(), Paimon(), history=False)
+        assert seen(opened(store)) == rows, failing.failed
+        if opened(store).format == "paimon":
+            convert.finish(store, Iceberg(), Paimon())
+        else:
+            convert.convert(store, Iceberg(), Paimon(), history=False)
+        assert opened(store).format == "paimon"
+        assert seen(opened(store)) == rows, failing.failed
+        assert not store.list("metadata"), failing.failed
+        assert not store.exists(fence.MARK), failing.failed
+
+
+def test_a_converted_table_keeps_its_folder(tmp_path):
+    lake = Lake(tmp_path)
+    lake.create_table("db.t", ROWS.schema, format="iceberg").append(ROWS)
+    table = lake.convert("db.t", to="paimon")
+    with pytest.raises(UnsupportedFeature, match="absolute paths"):
+        lake.rename_table("db.t", "db.u")
+    assert seen(lake.table("db.t")) == seen(table)
+
+
+def test_there_and_back_no_data_file_moves():
+    table = iceberg()
+    rows, files = seen(table), parquet(table._store)
+    convert.convert(table._store, Iceberg(), Paimon(), history=False)
+    convert.convert(table._store, Paimon(), Iceberg(), history=False)
+    assert seen(opened(table._store)) == rows
+    assert parquet(table._store) == files
+
+
+def test_a_commit_to_an_iceberg_table_on_the_way_is_converted_too():
+    table = iceberg()
+    store = Interrupted(table._store, lambda: table.append(ROWS))
+    convert.convert(store, Iceberg(), Paimon(), history=False)
+    assert len(seen(opened(table._store))) == 10
+    with pytest.raises(NotFound):
+        table.append(ROWS)
+
+
 def test_history_stays_where_it_is_asked_for():
     table = made(**OFF)
     plain(table)
@@ -166,7 +289,7 @@ def test_whatever_call_fails_there_is_a_whole_table(kind, after):
     files = {f.path: table._store.read(f.path) for f in table._store.list("")}
     counting = NthCallFails(holding(files), 0, after)
     convert.convert(counting, Paimon(), Iceberg(), history=False)
-    known = frozenset() if kind == "plain" else frozenset(counting.made)
+    known = looks(counting) if kind == "plain" else frozenset(counting.made)
     for n, call in faults(counting.made, after, known):
         store = holding(files)
         failing = NthCallFails(store, n, after, kind=call)

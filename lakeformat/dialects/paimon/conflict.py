@@ -45,6 +45,7 @@ from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import Conflict, InvalidInput, NoSuchFile, NotFound, OutsideScope
 from lakeformat.model.operation import (
+    Adopt,
     Append,
     Operation,
     OperationKind,
@@ -67,7 +68,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
             f"{reader.root}: {'the table' if (own := branch.own_name(reader)) is None else f'branch {own!r}'} is gone"
         )
     match operation:
-        case Append(request=request, added=added):
+        case Append(request=request, added=added) | Adopt(request=request, added=added):
             _require_order(reader, base, request, added)
             _require_same_buckets(reader, base, request, added)
             _require_same_index(reader, base, request, added)

@@ -309,8 +309,9 @@ def emit_schema(schema: Schema, now_ms: int, operation_id: str) -> bytes:
     return _emit(document)
 
 
-def declare(schema: Schema, where: str) -> Schema:
-    """What the user asked for as Paimon keeps it: ids given, types Paimon has, keys checked. Raises `InvalidInput`."""
+def declare(schema: Schema, where: str, keeps_ids: bool = False) -> Schema:
+    """What the user asked for as Paimon keeps it: ids given unless it `keeps_ids`, types Paimon has, keys checked. Raises
+    `InvalidInput`."""
     require_identity(schema.partitioning, "paimon")
     if schema.sort_order:
         raise UnsupportedFeature(f"{where}: {UNSORTED}")
@@ -332,7 +333,7 @@ def declare(schema: Schema, where: str) -> Schema:
         if len(set(columns)) < len(columns):
             raise InvalidInput(f"{where}: {role} names a column twice: {', '.join(columns)}")
     fields = tuple(replace(f, nullable=False) if f.name in schema.primary_key else f for f in fields)
-    numbered, last = types.number(fields)
+    numbered, last = (types.unnumbered_parts(fields), schema.last_field_id) if keeps_ids else types.number(fields)
     declared = replace(schema, fields=numbered, id=0, last_field_id=last, properties=dict(schema.properties))
     option_rules.check_new(declared.properties, where)
     check_options(declared, where)

@@ -33,6 +33,7 @@ from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import AlreadyExists, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model import evolution
 from lakeformat.model.operation import (
+    Adopt,
     Append,
     Create,
     Evolve,
@@ -72,11 +73,11 @@ _BY_ROW = {OperationKind.DELETE, OperationKind.UPDATE, OperationKind.MERGE, Oper
 def plan(reader: Reader, operation: Operation, base: State, stamp: Stamp) -> Plan:
     """What to stage and what to publish so that `operation` becomes the version after `base`."""
     match operation:
-        case Create(request=request, schema=schema):
-            return _create(reader, request, schema, base, stamp)
+        case Create():
+            return _create(reader, operation, base, stamp)
         case Evolve(request=request, changes=changes):
             return _evolve(reader, request, changes, base, stamp)
-        case Append(request=request, added=added):
+        case Append(request=request, added=added) | Adopt(request=request, added=added):
             return _commit(reader, request, OperationKind.APPEND, base, stamp, EMPTY_ENTRIES, added)
         case Overwrite(request=request, added=added, scope=scope, kind=kind):
             gone = manifest.live_entries(reader, base.document, base.schema, scope)
@@ -129,12 +130,12 @@ def _changes_of(reader: Reader, document: Mapping[str, Any], schema: Schema) -> 
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _create(reader: Reader, request: Request, schema: Schema, base: State, stamp: Stamp) -> Plan:
+def _create(reader: Reader, operation: Create, base: State, stamp: Stamp) -> Plan:
     if base.exists:
         raise AlreadyExists(f"{reader.root}: there is a table already; pass if_exists='ignore' to take it as it is")
-    declared = metadata.declare(schema, reader.root)
+    declared = metadata.declare(operation.schema, reader.root, operation.keeps_ids)
     layout.layout(State(0, declared))  # What the first write would refuse is refused now.
-    return _schema_plan(declared, request, base, stamp, "create")
+    return _schema_plan(declared, operation.request, base, stamp, "create")
 
 
 def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
@@ -433,6 +434,7 @@ def _added(
         "_DELETE_ROW_COUNT": np.zeros(count, np.int64),
         "_FILE_SOURCE": np.full(count, int(source), np.int32),
         "_VALUE_STATS_COLS": pa.array([stats_columns] * count, pa.list_(pa.string())),
+        "_EXTERNAL_PATH": _external(reader, added, schema),
     }
     if schema.primary_key:
         columns |= _key_columns(added, schema)
@@ -446,6 +448,16 @@ def _added(
     ]
     entries = pa.Table.from_arrays(arrays, schema=manifest.ENTRY)
     return _settled(entries, schema) if schema.primary_key and kind == OperationKind.OVERWRITE else entries
+
+
+def _external(reader: Reader, added: tuple[WrittenFile, ...], schema: Schema) -> pa.Array:
+    """Where files lie that are not in the folder of their bucket; null for others."""
+    folder = layout.directory(schema)
+    found = [
+        None if f.columns or f.path.rpartition("/")[0] == folder(f.partition, f.bucket) else reader.location(f.path)
+        for f in added
+    ]
+    return pa.array(found, pa.string())
 
 
 def _settled(entries: pa.Table, schema: Schema) -> pa.Table:

@@ -147,6 +147,17 @@ def number(fields: tuple[Field, ...], last: int = -1) -> tuple[tuple[Field, ...]
     return tuple(visit(f, True) for f in fields), last
 
 
+def unnumbered_parts(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Fields with their own ids, and parts of collections without."""
+
+    def visit(field: Field, is_column: bool) -> Field:
+        in_row = isinstance(field.type, Row)
+        type = rebuild(field.type, lambda part: visit(part, in_row))
+        return replace(field, id=field.id if is_column else NO_ID, type=type)
+
+    return tuple(visit(f, True) for f in fields)
+
+
 def with_file_ids(fields: tuple[Field, ...]) -> tuple[Field, ...]:
     """Fields with the ids that Paimon gives the parts of collections inside data files."""
 
