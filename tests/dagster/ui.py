@@ -96,8 +96,8 @@ def take_picture_of_lineage(server: Server, browser: Browser, pictures: Path) ->
 def take_picture_of_columns(server: Server, browser: Browser, pictures: Path) -> None:
     """What the docstring says of the columns, as it came back from the table."""
     browser.open(f"{address(server)}/assets/flights?view=overview")
-    browser.wait("document.body.innerText.includes('Filter columns')")
-    browser.run(f"({found('Description')}).scrollIntoView({{block: 'start'}})")
+    browser.wait("document.body.innerText.includes('Column name')")
+    browser.run(f"({found('Columns')}).scrollIntoView({{block: 'start'}})")
     time.sleep(2)
     browser.screenshot(pictures / "columns.png")
 
