@@ -105,10 +105,14 @@ def expiry_sensor(
 
 
 def foreign_commits(
-    assets: Iterable[Any], status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING
+    assets: Iterable[Any],
+    status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
+    *,
+    at_most: int = 100,
 ) -> dg.SensorDefinition:
     """The sensor `foreign_commits`: reports what other engines and programs committed to the tables of `assets`, as
-    observations of the assets. It uses the resource `lake`."""
+    observations of the assets; of a table with more than `at_most` of them since the last tick, as the first finds it that has a
+    long past, the newest. It uses the resource `lake`."""
     tables = {name: each for name, each in tables_of(assets).items() if not each.audits}
 
     @dg.sensor(
@@ -129,9 +133,11 @@ def foreign_commits(
             found = snapshots_after(table, seen.get(name, 0))
             if found:
                 seen[name] = found[-1].id
-            for each in found:
-                if "dagster/run_id" not in each.properties:
-                    events.append(dg.AssetObservation(asset.key, metadata=_foreign(table.name, each)))
+            foreign = [each for each in found if "dagster/run_id" not in each.properties]
+            reported = foreign[max(0, len(foreign) - at_most) :]
+            events += [dg.AssetObservation(asset.key, metadata=_foreign(table.name, each)) for each in reported]
+            if len(foreign) > len(reported):
+                context.log.info(f"{name}: the last {len(reported)} of {len(foreign)} foreign snapshots are reported")
             reasons.append(f"{name}: {len(found)} new snapshots")
         result = dg.SensorResult(asset_events=events, cursor=json.dumps(seen))
         return result if events else dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(seen))

@@ -277,6 +277,14 @@ def test_commits_of_other_engines_are_observed_once(flights, tick, lake):
     assert "flights: 0 new snapshots" in tick(FOREIGN_COMMITS).skip_reason.skip_message
 
 
+def test_of_a_long_past_the_newest_commits_are_observed(flights, tick):
+    for n in range(4):
+        flights.append(rows(n))
+    sensor = foreign_commits(ASSETS, at_most=2)
+    assert [event.metadata["lake/snapshot_id"].value for event in tick(sensor).asset_events] == [3, 4]
+    assert "flights: 0 new snapshots" in tick(sensor).skip_reason.skip_message
+
+
 @pytest.fixture
 def events(lake):
     """The Iceberg table behind the asset `booking_events`."""
