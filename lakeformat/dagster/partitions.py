@@ -19,8 +19,10 @@ for a STRING column the ISO form ("2013-01-31", "2013-01", "05").
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from typing import Any
 
 import dagster as dg
@@ -50,6 +52,11 @@ _AT_START: dict[str, Callable[[datetime], Any]] = {
     "minute": lambda at: at.minute,
 }
 _WITHIN = {"days": ("date", timedelta(days=1)), "hours": ("hour", timedelta(hours=1))}
+_COARSER: Mapping[str, frozenset[str]] = {  # What must be mapped beside a part that comes again.
+    "hour": frozenset(("date", "days", "start", "key", "window")),
+    "hours": frozenset(("date", "days", "start", "key", "window")),
+    "minute": frozenset(("hour", "hours", "start", "key", "window")),
+}
 _TEXT = {"month": "%Y-%m", "hour": "%H", "minute": "%M", "year": "%Y", "date": "%Y-%m-%d"}
 
 
@@ -142,7 +149,24 @@ def _specs(
         parts = {"key": partition_by} if isinstance(partition_by, str) else partition_by
         if set(parts) != {"key"}:
             raise InvalidInput(f"partition_by {dict(parts)}: partitions that are not of time have one part, 'key'")
-        yield {parts["key"]: _parse(key, types[parts["key"]])}
+        value = _parse(key, types[parts["key"]])
+        if isinstance(definition, dg.StaticPartitionsDefinition):
+            other = _first_keys(tuple(definition.get_partition_keys()), types[parts["key"]]).get(value, key)
+            if other != key:
+                raise InvalidInput(
+                    f"partitions {other!r} and {key!r} both stand for {value!r}; map them onto a text column"
+                )
+        yield {parts["key"]: value}
+
+
+@lru_cache(maxsize=32)
+def _first_keys(keys: tuple[str, ...], type: pa.DataType) -> dict[Any, str]:
+    """The first of the keys that stands for each value."""
+    found: dict[Any, str] = {}
+    for key in keys if not pa.types.is_string(type) else ():
+        with suppress(InvalidInput):  # Of a key that is not run.
+            found.setdefault(_parse(key, type), key)
+    return found
 
 
 def _two_dimensions(
@@ -164,6 +188,12 @@ def _time_window(
     if unknown := [name for name in parts if name not in {"key", "window", *_AT_START, *_WITHIN}]:
         known = sorted({"key", "window", *_AT_START, *_WITHIN})
         raise InvalidInput(f"partition_by has no part {unknown[0]!r} of a time partition; there are {', '.join(known)}")
+    for name, coarser in _COARSER.items():
+        if name in parts and not coarser & parts.keys():
+            period, missing = ("hour", "hour") if name == "minute" else ("day", "date")
+            raise InvalidInput(
+                f"partition_by {dict(parts)}: each {period} has the same {name!r}, so partitions would share it; map {missing!r} too"
+            )
     window = definition.time_window_for_partition_key(key)
 
     def at(instant: datetime) -> tuple[Any, ...]:

@@ -107,12 +107,26 @@ def test_a_day_over_hourly_table_partitions_has_the_hours_that_the_clock_shows(d
     assert {spec["dt"] for spec in found} == {day}
 
 
+QUARTERS = dg.TimeWindowPartitionsDefinition(
+    cron_schedule="*/15 * * * *", start="2013-01-01-00:00", fmt="%Y-%m-%d-%H:%M"
+)
+
 REFUSED = [
     (HOURLY, ["2013-01-31-05:00"], {"date": "dt"}, {"dt": TEXT}, "shares"),
     (HOURLY, ["2013-01-31-05:00"], "dt", {"dt": INT}, "shares"),
     (DAILY, ["2013-02-15"], {"month": "m"}, {"m": TEXT}, "shares"),
     (MONTHLY, ["2013-02-01"], {"year": "y"}, {"y": INT}, "shares"),
     (BERLIN, ["2013-10-27-02:00"], {"date": "dt", "hour": "h"}, {"dt": TEXT, "h": INT}, "UTC if the clock is set"),
+    (HOURLY, ["2013-01-31-05:00"], {"hour": "h"}, {"h": INT}, "each day has the same 'hour'.*map 'date' too"),
+    (DAILY, ["2013-01-31"], {"hours": "h"}, {"h": INT}, "map 'date' too"),
+    (
+        QUARTERS,
+        ["2013-01-31-05:15"],
+        {"date": "dt", "minute": "m"},
+        {"dt": TEXT, "m": INT},
+        "each hour has.*map 'hour' too",
+    ),
+    (dg.StaticPartitionsDefinition(["1", "01"]), ["01"], "n", {"n": INT}, "'1' and '01' both stand for 1"),
     (dg.StaticPartitionsDefinition(["1", "01"]), ["1", "01"], "n", {"n": INT}, "both stand for"),
     (HOURLY, ["2013-01-31-05:00"], {"window": "dt"}, {"dt": DATE}, "begins or ends within a day"),
     (DAILY, ["2013-01-31"], {"window": "dt"}, {"dt": TEXT}, "use a timestamp or date column"),
