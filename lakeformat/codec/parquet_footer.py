@@ -1,16 +1,21 @@
-"""The footer of a Parquet file, where Arrow's writer leaves something out: the mark of variants (parquet.thrift, compact protocol)."""
+"""Structs of Parquet files of which Arrow does too little (parquet.thrift, compact protocol): its writer leaves the mark of variants
+out of a footer, and its check of page checksums comes with decoding only."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 
 from lakeformat.codec import varint
 
 _MAGIC = b"PAR1"
 _SCHEMA, _LOGICAL_TYPE = 2, 10  # Fields of FileMetaData and SchemaElement.
+_STORED_SIZE, _CRC = 3, 4  # Fields of PageHeader.
 _BOOLEANS, _BYTE, _NUMBERS, _DOUBLE, _BINARY, _LISTS, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 12
 # LogicalType, a union whose field 16 is VariantType with specification_version = 1.
 _VARIANT = bytes([_STRUCT, 16 << 1, 1 << 4 | _BYTE, 1, 0, 0])
+
+Buffer = bytes | memoryview
 
 
 def annotated(end: bytes, is_variant: Sequence[bool]) -> bytes:
@@ -31,7 +36,29 @@ def annotated(end: bytes, is_variant: Sequence[bool]) -> bytes:
     return end[: -8 - size] + changed + len(changed).to_bytes(4, "little") + _MAGIC
 
 
-def _elements(footer: bytes) -> list[tuple[int, int]]:
+def damaged_page(chunk: Buffer) -> int | None:
+    """Where the first page of a column chunk starts whose bytes are not those of its checksum; None for a whole chunk, and for one
+    without checksums. Raises `IndexError` and `AssertionError` for bytes that are no pages."""
+    place, end = 0, len(chunk)
+    while place < end:
+        start, number = place, 0
+        known = {}
+        while chunk[place]:
+            place, number, kind = _field(chunk, place, number)
+            if number in (_STORED_SIZE, _CRC):
+                value, place = varint.read(chunk, place)
+                known[number] = value >> 1 ^ -(value & 1)
+            else:
+                place = _skip(chunk, place, kind)
+        stored = chunk[place + 1 : place + 1 + known[_STORED_SIZE]]
+        assert len(stored) == known[_STORED_SIZE], (start, known)
+        if _CRC in known and zlib.crc32(stored) != known[_CRC] & 0xFFFFFFFF:
+            return start
+        place += 1 + len(stored)
+    return None
+
+
+def _elements(footer: Buffer) -> list[tuple[int, int]]:
     """Of each element of the schema, (where its struct stops, the number of its last field)."""
     place, field = 0, 0
     while True:
@@ -49,7 +76,7 @@ def _elements(footer: bytes) -> list[tuple[int, int]]:
         return found
 
 
-def _struct(footer: bytes, place: int) -> tuple[int, int]:
+def _struct(footer: Buffer, place: int) -> tuple[int, int]:
     """(where the struct that starts at `place` stops, the number of its last field)."""
     last = 0
     while footer[place]:
@@ -58,7 +85,7 @@ def _struct(footer: bytes, place: int) -> tuple[int, int]:
     return place, last
 
 
-def _field(footer: bytes, place: int, last: int) -> tuple[int, int, int]:
+def _field(footer: Buffer, place: int, last: int) -> tuple[int, int, int]:
     """(where the value starts, the field's number, its type: 0 at the end)."""
     head = footer[place]
     if head >> 4:
@@ -67,7 +94,7 @@ def _field(footer: bytes, place: int, last: int) -> tuple[int, int, int]:
     return place, number >> 1, head
 
 
-def _skip(footer: bytes, place: int, kind: int) -> int:
+def _skip(footer: Buffer, place: int, kind: int) -> int:
     if kind in _BOOLEANS:
         return place
     if kind == _BYTE:
@@ -88,7 +115,7 @@ def _skip(footer: bytes, place: int, kind: int) -> int:
     return _struct(footer, place)[0] + 1
 
 
-def _list(footer: bytes, place: int) -> tuple[int, int, int]:
+def _list(footer: Buffer, place: int) -> tuple[int, int, int]:
     """(how many, of which type, where they start)."""
     count, inner, place = footer[place] >> 4, footer[place] & 15, place + 1
     if count == 15:

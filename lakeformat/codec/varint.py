@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def read(data: bytes, at: int) -> tuple[int, int]:
+def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """(the number that begins at `at`, where it ends). Raises `IndexError` where the data ends first."""
     value = shift = 0
     while True:

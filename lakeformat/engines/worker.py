@@ -68,6 +68,8 @@ BATCH_ROWS = 1 << 17  # Rows that travel together.
 
 NAN = float("nan")
 
+_CHECKING = 4  # Files whose pages are checked at the same time.
+
 _FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
 
 
@@ -156,6 +158,27 @@ def row_groups(store: Reader, task: ReadTask) -> list[tuple[int, int]]:
     return found
 
 
+def plain_columns(store: Reader, task: ReadTask, fields: tuple[Field, ...]) -> list[tuple[str, ...]] | None:
+    """Of each file of a task what its columns are called that `fields` are, where a reader that knows Parquet and nothing of tables
+    finds in them what `read` gives before its predicate is tested: whole files, in which no page is damaged. None where that is not so."""
+    if (
+        task.file_format != "parquet"
+        or task.merge is not None
+        or any(task.deletes)
+        or any(task.taken_by)
+        or any(task.beside)
+        or task.lineage
+        or not all(each in task.fields and each.id not in task.far_as_null for each in fields)
+    ):
+        return None
+    found = []
+    for names in store.several(partial(_plain_columns, store, task, fields), range(len(task.paths)), _CHECKING):
+        if names is None:
+            return None
+        found.append(names)
+    return found
+
+
 def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
     """Read, change, write again; see `RewriteTask`."""
     made = write(store, _changed(store, task), task.write)
@@ -206,6 +229,22 @@ def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field,
     found = {each.name: each.type for each in held}
     wanted = [casts.project(batch.column(f.name), found[f.name], f.type, f.name) for f in fields]
     return _record_batch(wanted, arrow_schema(fields), batch.num_rows)
+
+
+def _plain_columns(store: Reader, task: ReadTask, fields: tuple[Field, ...], place: int) -> tuple[str, ...] | None:
+    path = task.paths[place]
+    with _blamed(path):
+        file = opened(store, path, task.file_format)
+        held, constants = _known(file, task, place, path)
+        _require_whole(file, task, place, path, held)
+        if any(each.id not in held or each.id in constants for each in fields):
+            return None
+        names = tuple(held[each.id].name for each in fields)
+        kept, total = file.row_groups(_pushed(task, held, constants))
+        if kept < total or not file.is_plain(dict(zip(names, fields, strict=True))):
+            return None
+        file.check_pages(names)
+        return names
 
 
 def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> Iterator[pa.RecordBatch]:

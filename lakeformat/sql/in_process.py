@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from itertools import chain, groupby, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,15 +20,15 @@ from lakeformat.errors import InvalidInput
 from lakeformat.model.type_text import parse_type
 from lakeformat.sql import functions, parameters
 from lakeformat.sql.session import Context
-from lakeformat.sql.sources import Stream
+from lakeformat.sql.sources import LocalFile, Stream, TableRows
 
 if TYPE_CHECKING:
     from lakeformat.sql.query import Query
 
 _BATCH_ROWS = 122_880  # One row group of DuckDB's.
 _HUGE = ("HUGEINT", "UHUGEINT")
-_LOCKED = {
-    "enable_external_access": "false",
+_AS_IT_IS = "hive_partitioning = false, union_by_name = false"
+_LOADING_NOTHING = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "python_enable_replacements": "false",
@@ -45,18 +47,39 @@ def stream(context: Context, query: Query) -> pa.RecordBatchReader:
     translated = functions.translated(tree, query.piece)
     sql = translated.sql(dialect="duckdb")
     values = {name: parameters.value(context.params, name) for name in parameters.used(tree)}
-    streams = [each.source.stream() for each in query.references]
-    for function in functions.variant_gets(translated):
+    variants = list(functions.variant_gets(translated))
+    for function in variants:
         _add_function(os.getpid(), *function)
-    connection = _database(os.getpid()).cursor()  # What is registered with one is seen by no other.
-    place = context.script.place(query.piece.origin(0))
+    files = {} if variants or _stops_early(tree) else _files(query)
+    ask = partial(_ask, query, sql, values or None, context.script.place(query.piece.origin(0)))
+    if files:
+        with suppress(InvalidInput):  # What it was, the scans say.
+            return ask(files)
+    return ask({})
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _ask(
+    query: Query, sql: str, values: Any, place: str, files: Mapping[int, tuple[LocalFile, ...]]
+) -> pa.RecordBatchReader:
+    """The rows that DuckDB finds; those of the references `files` it reads from the files itself."""
+    streams = {n: each.source.stream() for n, each in enumerate(query.references) if n not in files}
+    if files:
+        connection = _duckdb().connect(":memory:", config=_LOADING_NOTHING)
+    else:
+        connection = _database(os.getpid()).cursor()  # What is registered with one is seen by no other.
     try:
-        with _named(streams, place):
-            for number, each in enumerate(streams):
-                connection.register(_name(number), each)
-            connection.execute(sql, values or None)
+        with _named(list(streams.values()), place):
+            if files:
+                _open(connection, query, files)
+            for number, each in streams.items():
+                _register(connection, _name(number), each)
+            connection.execute(sql, values)
             kinds = [str(kind) for _, kind, *_ in connection.description or ()]
             found = connection.to_arrow_reader(_BATCH_ROWS)
+            first = list(islice(found, 1))
     except BaseException:
         connection.close()
         raise
@@ -64,8 +87,8 @@ def stream(context: Context, query: Query) -> pa.RecordBatchReader:
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
-            with _named(streams, place):
-                for batch in found:
+            with _named(list(streams.values()), place):
+                for batch in chain(first, found):
                     yield _spelt(batch, schema, kinds)
         finally:
             connection.close()
@@ -73,7 +96,61 @@ def stream(context: Context, query: Query) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-# --- private ----------------------------------------------------------------------------------------------------------
+def _files(query: Query) -> dict[int, tuple[LocalFile, ...]]:
+    """By reference, the files that DuckDB may read itself."""
+    sources = [each.source.files() if isinstance(each.source, TableRows) else None for each in query.references]
+    return {number: files for number, files in enumerate(sources) if files}
+
+
+def _stops_early(tree: Any) -> bool:
+    """Whether a scan might be left before its end: then no file is checked as a whole."""
+    return tree.find(exp.Limit) is not None and tree.find(exp.Order, exp.Group, exp.AggFunc) is None
+
+
+def _open(connection: Any, query: Query, files: Mapping[int, tuple[LocalFile, ...]]) -> None:
+    """Make views of the files, and shut the database off from everything else."""
+    for number, found in files.items():
+        titles, parts = query.references[number].source.names, []
+        for names, group in groupby(found, key=attrgetter("names")):
+            columns = ", ".join(f"{_quoted(n)} AS {_quoted(title)}" for n, title in zip(names, titles, strict=True))
+            paths = ", ".join(_text(each.path) for each in group)
+            parts.append(f"SELECT {columns} FROM read_parquet([{paths}], {_AS_IT_IS})")
+        connection.execute(f"CREATE VIEW {_name(number)}_rows AS {' UNION ALL '.join(parts)}")
+        _view(connection, _name(number))
+    paths = ", ".join(_text(each.path) for found in files.values() for each in found)
+    connection.execute(f"SET allowed_paths=[{paths}]")
+    connection.execute("SET enable_external_access=false")
+    _shut(connection)
+
+
+def _register(connection: Any, name: str, stream: Any) -> None:
+    """Let a query read a stream by this name."""
+    connection.register(f"{name}_rows", stream)
+    _view(connection, name)
+
+
+def _view(connection: Any, name: str) -> None:
+    found = connection.table(f"{name}_rows")
+    columns = ", ".join(_exact(_quoted(n), str(type)) for n, type in zip(found.columns, found.types, strict=True))
+    connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {columns} FROM {name}_rows")
+
+
+def _exact(column: str, type: str) -> str:
+    """A column with its name. To DuckDB NaN is above all numbers, as it is to Spark; but not to Arrow, which it lets filter, and not in
+    the bounds of a file's row groups. It lets nobody else test what an expression gives."""
+    if type in ("FLOAT", "DOUBLE"):
+        return f"{column} * 1::{type} AS {column}"
+    if type.startswith("STRUCT") and ("FLOAT" in type or "DOUBLE" in type):
+        return f"coalesce({column}, NULL) AS {column}"
+    return column
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 @contextmanager
@@ -96,10 +173,14 @@ def _named(streams: Sequence[Any], place: str) -> Iterator[None]:
 @cache
 def _database(process: int) -> Any:
     """An empty database in memory, shut off; one for each process, since none survives a fork."""
-    found = _duckdb().connect(":memory:", config=_LOCKED)
-    found.execute("SET GLOBAL TimeZone='UTC'")
-    found.execute("SET lock_configuration=true")
+    found = _duckdb().connect(":memory:", config={"enable_external_access": "false", **_LOADING_NOTHING})
+    _shut(found)
     return found
+
+
+def _shut(connection: Any) -> None:
+    connection.execute("SET GLOBAL TimeZone='UTC'")
+    connection.execute("SET lock_configuration=true")
 
 
 @cache

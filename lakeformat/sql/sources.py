@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,13 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.changes import KIND_COLUMN, Changes
+from lakeformat.engines import worker
 from lakeformat.engines.choose import is_spark
 from lakeformat.errors import InvalidInput, NotFound
-from lakeformat.model.predicate import Expression
+from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.scan import Scan
 from lakeformat.sql import changelog
 from lakeformat.sql.names import CHANGES, Named
 from lakeformat.table import Table
+
+LEAST_BYTES = 4 << 20  # Of files: for less it takes longer to make a database that may read them than a scan takes.
+_LOCAL = re.compile(r"file://[^*?\[\]{}]+", re.DOTALL)  # Without what would be a pattern.
 
 
 class Source(Protocol):
@@ -27,6 +32,14 @@ class Source(Protocol):
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> Source: ...
     def stream(self) -> Any: ...  # with `__arrow_c_stream__`, anew each time
     def frame(self, spark: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A Parquet file and what its columns are called, in the order of those that are asked for."""
+
+    path: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,24 @@ class TableRows:
 
     def stream(self) -> Any:
         return Stream(self.scan)
+
+    def files(self) -> tuple[LocalFile, ...] | None:
+        """The Parquet files on local disks, checked, that hold the rows for whoever knows nothing of tables; None where it takes a
+        scan to read them, or less time. What the scan was narrowed by is not tested in them."""
+        scan = self.scan
+        if self.whole.predicate != ALWAYS or self.whole.limit is not None:
+            return None
+        tasks = scan.plan()
+        located = [scan.store.location(path) for task in tasks for path in task.paths]
+        if sum(each.size_bytes for each in tasks) < LEAST_BYTES or not all(map(_LOCAL.fullmatch, located)):
+            return None
+        names: list[tuple[str, ...]] = []
+        for task in tasks:
+            of_task = worker.plain_columns(scan.store, task, scan.fields)
+            if of_task is None:
+                return None
+            names += of_task
+        return tuple(LocalFile(path.removeprefix("file://"), own) for path, own in zip(located, names, strict=True))
 
     def frame(self, spark: Any) -> Any:
         return self.scan.to_spark(spark)

@@ -2,12 +2,15 @@
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 
+import numpy as np
 import polars
 import pyarrow as pa
 import pytest
 
-from lakeformat import InvalidInput, NotFound, UnsupportedFeature
+from lakeformat import CorruptFile, InvalidInput, Lake, NotFound, UnsupportedFeature
+from lakeformat.sql.sources import TableRows
 from tests.sql.conftest import rows
 
 
@@ -333,3 +336,85 @@ def test_what_stops_a_stream_is_said_in_our_words(lake):
     long = "SELECT CAST(CASE WHEN a.n = 2199 AND b.n = 2199 THEN 'x' ELSE '1' END AS INT) AS m, b.n FROM some AS a CROSS JOIN some AS b"
     with pytest.raises(InvalidInput, match="line 1, column 1: Conversion Error"):
         lake.sql(long, some=pa.table({"n": range(2200)})).to_arrow()
+
+
+def test_nan_is_above_all_numbers_and_null_is_neither(lake):
+    """As to Spark. Arrow, by which DuckDB would filter, finds NaN greater than nothing, and NULL at most NaN."""
+    values = [1.0, float("nan"), None, -1.0]
+    held = pa.table(
+        {"x": values, "y": pa.array(values, pa.float32()), "s": [v if v is None else {"x": v} for v in values]}
+    )
+    nan, tests = "CAST('NaN' AS DOUBLE)", ("{0} > 0", "NOT {0} < 0", "{0} BETWEEN 0 AND {1}")
+    for format in ("paimon", "iceberg"):
+        lake.create_table(f"db.{format}", held.schema, format=format).append(held)
+    for name in ("db.paimon", "db.iceberg", "held"):
+        for column in ("x", "y", "s.x"):
+            for test in tests:
+                found = lake.sql(f"SELECT x FROM {name} WHERE {test.format(column, nan)}", held=held).to_arrow()
+                assert str(found["x"].to_pylist()) == "[1.0, nan]", (name, column, test)
+            found = lake.sql(f"SELECT x FROM {name} WHERE {column} <= {nan}", held=held).to_arrow()
+            assert str(found["x"].to_pylist()) == "[1.0, nan, -1.0]", (name, column)
+
+
+QUERIES = (
+    "SELECT count(*), count(`A value`), sum(id), min(name), max(name) FROM t",
+    "SELECT name, count(*) AS n, max(id) AS last FROM t WHERE `A value` > 0.5 GROUP BY name ORDER BY name",
+    "SELECT id, `A value`, small FROM t WHERE `A value` > 100 ORDER BY id",  # NaN is above all numbers.
+    "SELECT id, `A value`, 1 / `A value` FROM t WHERE `A value` = 0 ORDER BY id",  # -0.0 as well.
+    "SELECT max(`A value`), max(small), min(exact), max(exact), min(day), max(day), min(at), max(at), max(seen) FROM t",
+    "SELECT day, sum(exact) AS total FROM t WHERE at >= TIMESTAMP '2020-01-01 00:00:10' AND flag GROUP BY day ORDER BY day",
+    "SELECT a.id, b.name FROM t a JOIN t b ON a.id = b.id + 1 WHERE a.id < 50 AND b.name IS NOT NULL ORDER BY a.id",
+    "SELECT count(*) FROM (SELECT id FROM t LIMIT 5)",
+)
+
+
+def many(start: int, count: int) -> pa.Table:
+    """Rows of every type that DuckDB may read itself, with nulls, NaN, -0.0."""
+    random, ids = np.random.default_rng(start), np.arange(start, start + count)
+    values = random.random(count)
+    values[5], values[7] = np.nan, -0.0
+    micros = 1_577_836_800_000_000 + ids * 1000
+    return pa.table(
+        {
+            "id": ids,
+            "A value": pa.array(values, mask=ids % 10 == 3),
+            "small": values.astype(np.float32),
+            "name": pa.array([None, "ä", "b'b", ""] * (count // 4)),
+            "flag": pa.array(ids % 3 == 0),
+            "exact": pa.array((ids % 1000).astype("int32")).cast(pa.decimal128(12, 2)),
+            "day": pa.array((ids % 30).astype("int32")).cast(pa.date32()),
+            "at": pa.array(micros, pa.timestamp("us")),
+            "seen": pa.array(micros, pa.timestamp("us", "UTC")),
+            "rest": random.random(count),
+        }
+    )
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_files_that_need_no_scan_give_the_rows_of_one(tmp_path, format):
+    lake = Lake(str(tmp_path / "it's a lake"))
+    table = lake.create_table("shop.many", many(0, 8).schema, format=format)
+    table.append(many(0, 120_000))
+    table.alter().rename_column("rest", "left over").commit()
+    more = many(120_000, 120_000)
+    table.append(more.rename_columns([*more.column_names[:-1], "left over"]))
+    scan = lake.table("shop.many").scan()
+    found = TableRows(scan, scan).files()
+    assert found is not None and {each.names[-1] for each in found} == {"rest", "left over"}
+    for text in QUERIES:
+        direct = lake.sql(text.replace("FROM t", "FROM shop.many").replace("JOIN t", "JOIN shop.many")).to_arrow()
+        scanned = lake.sql(text, t=scan.to_arrow()).to_arrow()
+        assert direct.schema == scanned.schema and str(direct.to_pylist()) == str(scanned.to_pylist()), text
+    some = scan.filter("id % 2 = 0")  # A condition that is not in the text, and is tested all the same.
+    assert one(lake.sql("SELECT count(*) FROM t", t=some)) == 120_000
+    with pytest.raises((InvalidInput, UnsupportedFeature)):
+        lake.sql(f"SELECT count(*) FROM shop.many, read_parquet('{found[0].path}')")
+
+    data = Path(found[0].path).read_bytes()
+    Path(found[0].path).write_bytes(data[:5000] + bytes([data[5000] ^ 1]) + data[5001:])
+    with pytest.raises(CorruptFile, match=Path(found[0].path).name):
+        lake.sql("SELECT sum(id) FROM shop.many")
+    Path(found[0].path).write_bytes(data)
+    table = lake.table("shop.many")
+    table.delete(where="id < 10")
+    assert one(lake.sql("SELECT min(id) FROM shop.many")) == 10

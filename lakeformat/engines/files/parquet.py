@@ -33,6 +33,13 @@ _WIDTHS = {"INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_AR
 _PAGE_ROWS = 1 << 10  # Arrow's own default of `write_batch_size`.
 _SAMPLES, _SAMPLE_ROWS = 8, 1 << 12  # Pieces and rows of a sample.
 
+_COMMON = frozenset(
+    {
+        *(Kind.BOOLEAN, Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL),
+        *(Kind.STRING, Kind.VARCHAR, Kind.DATE),
+    }
+)
+
 _ID = b"PARQUET:field_id"
 NANOS = "parquet.nanoseconds"  # An option: "int64" for timestamps of more than 6 digits, else INT96.
 # An option: "annotated" for variants marked as such, which Java Paimon's Parquet fails at.
@@ -80,6 +87,34 @@ class File:
         """(row groups that `batches` reads, row groups that there are)."""
         total = self._file.metadata.num_row_groups
         return total if pushed is None else len(self._surviving(pushed)), total
+
+    def is_plain(self, columns: Mapping[str, Field]) -> bool:
+        """Whether every reader takes these columns for what they are: of types that all have, stored just so."""
+        held = self._file.schema_arrow
+        if len({name.casefold() for name in held.names}) < len(held.names):
+            return False
+        return all(
+            held.field(name).type == to_arrow(each.type) and isinstance(each.type, Scalar) and _is_common(each.type)
+            for name, each in columns.items()
+        )
+
+    def check_pages(self, columns: Sequence[str]) -> None:
+        """Raises `CorruptFile` for pages of these outermost columns, no rows, that are not what their checksums say."""
+        metadata = self._file.metadata
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        for chunk in (group.column(i) for group in groups for i in range(group.num_columns)):
+            if chunk.path_in_schema not in columns:
+                continue
+            start, end = _span(chunk)
+            self._source.seek(start)
+            try:
+                place = parquet_footer.damaged_page(memoryview(self._source.read(end - start)))
+            except (IndexError, KeyError, AssertionError) as error:
+                raise CorruptFile(f"column {chunk.path_in_schema}: no pages at byte {start}") from error
+            if place is not None:
+                raise CorruptFile(
+                    f"column {chunk.path_in_schema}: the page at byte {start + place} is damaged (checksum)"
+                )
 
     def batches(
         self,
@@ -418,6 +453,12 @@ def _width(held: pa.DataType) -> int:
     if pa.types.is_map(held):
         return _width(held.key_type) + _width(held.item_type)
     return 1
+
+
+def _is_common(type: Scalar) -> bool:
+    if type.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ):
+        return _digits(type) == 6
+    return type.kind in _COMMON
 
 
 def _has_int96(schema: pq.ParquetSchema) -> bool:
