@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 from sqlglot.tokens import TokenType
 
-from lakeformat.codec.arrow import fields_from_arrow, to_arrow
+from lakeformat.codec.arrow import fields_from_arrow, from_arrow, to_arrow
 from lakeformat.engines.choose import fields_from_spark
-from lakeformat.errors import InvalidInput
+from lakeformat.engines.kernels import casts
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.predicate import coerce, resolve
-from lakeformat.model.schema import Field, Kind, Scalar
+from lakeformat.model.schema import Field, Kind, Scalar, Type
 from lakeformat.sql import names, on_spark, parameters, query
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.session import MERGE_SCHEMA, Context
@@ -208,6 +209,7 @@ def _assigned(
 def stored(column: pa.ChunkedArray, target: Field) -> pa.ChunkedArray:
     """What Spark's store assignment allows and the library's own writes do not: numbers, dates and booleans into text, and
     timestamps with and without a zone into each other (in this process, the session's zone is UTC)."""
+    column = _untyped(column)
     wanted, kind = to_arrow(target.type), column.type
     is_plain = any(test(kind) for test in _PLAIN)
     if is_plain and isinstance(target.type, Scalar) and target.type.kind in (Kind.STRING, Kind.VARCHAR, Kind.CHAR):
@@ -215,3 +217,18 @@ def stored(column: pa.ChunkedArray, target: Field) -> pa.ChunkedArray:
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted) and bool(kind.tz) != bool(wanted.tz):
         return column.cast(pa.timestamp(kind.unit, wanted.tz))
     return column
+
+
+def _untyped(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with nothing but NULL in it, or in a part of it, without a type: DuckDB takes it for INT."""
+    if not (pa.types.is_int32(column.type) or pa.types.is_nested(column.type)):
+        return column
+    try:
+        own = from_arrow(column.type)
+    except UnsupportedFeature:  # No type of a table's, which the write says.
+        return column
+    return pa.chunked_array([casts.rebuilt(casts.flat(column), own, _without_type)])
+
+
+def _without_type(array: pa.Array, _: Type) -> pa.Array:
+    return pa.nulls(len(array)) if pa.types.is_int32(array.type) and array.null_count == len(array) else array

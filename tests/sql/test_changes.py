@@ -302,3 +302,22 @@ def test_a_file_that_is_gone_is_told_as_such(lake, orders):
     with pytest.raises(LakeError) as told:
         lake.sql("SELECT sum(id) FROM shop.orders")
     assert not isinstance(told.value, InvalidInput)
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_nulls_without_a_type_go_into_columns_of_every_type(lake, format):
+    lake.sql(
+        f"CREATE TABLE d.t (id INT, s STRUCT<a: INT, b: STRING>, l ARRAY<STRING>, m MAP<STRING, DATE>, x BINARY) USING {format}"
+    )
+    lake.sql("INSERT INTO d.t VALUES (1, NULL, NULL, NULL, NULL), (2, NULL, NULL, NULL, NULL)")
+    lake.sql("INSERT INTO d.t VALUES (3, named_struct('a', 1, 'b', NULL), array(NULL), map('k', NULL), NULL)")
+    lake.sql("INSERT INTO d.t (l, id) SELECT array(), 4")
+    held = lake.sql("SELECT * FROM d.t WHERE id > 1 ORDER BY id").to_arrow().to_pylist()
+    nothing = dict.fromkeys(("s", "l", "m", "x"))
+    assert held == [
+        {"id": 2, **nothing},
+        {"id": 3, "s": {"a": 1, "b": None}, "l": [None], "m": [("k", None)], "x": None},
+        {"id": 4, **nothing, "l": []},
+    ]
+    with pytest.raises(InvalidInput, match="column s: int32 does not fit"):
+        lake.sql("INSERT INTO d.t (id, s) VALUES (5, NULL), (6, 7)")
