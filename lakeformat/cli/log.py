@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,9 +15,20 @@ from rich.text import Text
 from lakeformat.cli.session import of, size, time
 
 if TYPE_CHECKING:
-    from lakeformat import Snapshot, Table
+    from lakeformat import Table
+
+Key = tuple[str, int]  # (the branch whose own a snapshot is, where branches count for themselves, else "", its id)
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A snapshot of a table, or of its branch, and the one before it."""
+
+    key: Key
+    parent: Key | None
+    table: Table
 
 
 def log(
@@ -27,17 +40,13 @@ def log(
     """List snapshots, newest first: kind, rows and files that came and went, who made them."""
     session = of(context)
     found = session.table(table)
-    names = _names(found)
-    if graph:
-        ids = found.inspect.snapshots()["snapshot_id"].to_pylist()
-    else:
-        ids = [each.id for each in found.snapshots()]
-    made = [found.snapshot(id) for id in reversed(ids[-number:])]
-    parents = _parents(found, made)
-    data = [_line(each, names.get(each.id, []), parents.get(each.id)) for each in made]
+    commits = (_all(found) if graph else _led(found))[-number:]
+    commits.reverse()
+    names = _names(found, commits)
+    data = [_line(each, names.get(each.key, [])) for each in commits]
 
     def drawn() -> Group:
-        lanes = lines(((each.id, parents.get(each.id)) for each in made), {each.id for each in made}) if graph else None
+        lanes = lines(((e.key, e.parent) for e in commits), {e.key for e in commits}) if graph else None
         shown: list[Text] = []
         for snapshot in data:
             before, mark = next(lanes) if lanes else ([], "●")
@@ -48,17 +57,17 @@ def log(
     session.answer(data, drawn)
 
 
-def lines(commits: Iterable[tuple[int, int | None]], shown: set[int]) -> Iterator[tuple[list[str], str]]:
-    """For each (id, parent), newest first: (lines that join lanes above it, the lanes at it)."""
-    lanes: list[int | None] = []
-    for id, parent in commits:
-        mine = [at for at, expected in enumerate(lanes) if expected == id] or [len(lanes)]
+def lines(commits: Iterable[tuple[Key, Key | None]], shown: set[Key]) -> Iterator[tuple[list[str], str]]:
+    """For each (key, parent), newest first: (lines that join lanes above it, the lanes at it)."""
+    lanes: list[Key | None] = []
+    for key, parent in commits:
+        mine = [at for at, expected in enumerate(lanes) if expected == key] or [len(lanes)]
         joins = []
         for at in reversed(mine[1:]):
             joins.append("".join(_joint(place, mine[0], at, lanes) for place in range(at + 1)).rstrip())
             lanes.pop(at)
         if mine[0] == len(lanes):
-            lanes.append(id)
+            lanes.append(key)
         marks = ["●" if at == mine[0] else "│" for at in range(len(lanes))]
         yield joins, " ".join(marks)
         if parent in shown:
@@ -67,7 +76,7 @@ def lines(commits: Iterable[tuple[int, int | None]], shown: set[int]) -> Iterato
             lanes.pop(mine[0])
 
 
-def _joint(place: int, to: int, at: int, lanes: Sequence[int | None]) -> str:
+def _joint(place: int, to: int, at: int, lanes: Sequence[Key | None]) -> str:
     """Two characters of the line that leads lane `at` into lane `to`."""
     if place < to:
         return "│ "
@@ -78,38 +87,62 @@ def _joint(place: int, to: int, at: int, lanes: Sequence[int | None]) -> str:
     return "┼─" if lanes[place] is not None else "──"
 
 
-def _names(table: Table) -> dict[int, list[str]]:
+def _led(table: Table) -> list[Commit]:
+    """The snapshots that led to the current one, oldest first."""
+    keys: list[Key] = [("", each.id) for each in table.snapshots()]
+    return [Commit(key, before, table) for key, before in zip(keys, [None, *keys], strict=False)]
+
+
+def _all(table: Table) -> list[Commit]:
+    """The snapshots that are kept, also those rolled back and of branches, oldest first."""
+    rows = table.inspect.snapshots().to_pylist()
+    if rows and "parent_id" in rows[0]:  # Of all branches.
+        parents = [each["parent_id"] for each in rows]
+        return [
+            Commit(("", each["snapshot_id"]), None if parent is None else ("", parent), table)
+            for each, parent in zip(rows, parents, strict=True)
+        ]
+    known: dict[tuple[int, int], Key] = {}  # By id and time: a branch begins with snapshots of the table's.
+    found: list[tuple[int, Commit]] = []
+    for branch in ("", *table.inspect.branches()["branch_name"].to_pylist()):
+        own = table.branch(branch) if branch else table
+        before, latest = None, 0
+        for each in own.snapshots():
+            key, latest = (branch, each.id), max(latest, each.timestamp_ms)
+            if known.setdefault((each.id, each.timestamp_ms), key) == key:
+                found.append((latest, Commit(key, before, own)))
+            before = known[each.id, each.timestamp_ms]
+    return [each for _, each in sorted(found, key=itemgetter(0))]
+
+
+def _names(table: Table, commits: Sequence[Commit]) -> dict[Key, list[str]]:
     """Tags and branches by the snapshot they name."""
-    found: dict[int, list[str]] = {}
+    found: dict[Key, list[str]] = {}
     current = table.scan().snapshot_id
     if current is not None:
-        found[current] = ["current"]
+        found["", current] = ["current"]
     for rows, name, kind in (
         (table.inspect.tags().to_pylist(), "tag_name", "tag "),
         (table.inspect.branches().to_pylist(), "branch_name", ""),
     ):
         for row in rows:
             if row.get("snapshot_id") is not None:
-                found.setdefault(row["snapshot_id"], []).append(f"{kind}{row[name]}")
+                found.setdefault(("", row["snapshot_id"]), []).append(f"{kind}{row[name]}")
+    newest = {each.key[0]: each.key for each in reversed(commits)}  # Of a branch with snapshots of its own.
+    for branch, key in newest.items():
+        if branch:
+            found.setdefault(key, []).append(branch)
     return found
 
 
-def _parents(table: Table, made: Sequence[Snapshot]) -> dict[int, int | None]:
-    """The snapshot before each: where the format writes none down, the one with the id before."""
-    rows = table.inspect.snapshots().to_pylist()
-    if rows and "parent_id" in rows[0]:
-        return {row["snapshot_id"]: row["parent_id"] for row in rows}
-    ids = [each.id for each in reversed(made)]
-    return dict(zip(ids, [None, *ids], strict=False))
-
-
-def _line(snapshot: Snapshot, names: Sequence[str], parent: int | None) -> dict[str, Any]:
+def _line(commit: Commit, names: Sequence[str]) -> dict[str, Any]:
+    snapshot = commit.table.snapshot(commit.key[1])
     return {
         "id": snapshot.id,
-        "parent_id": parent,
+        "parent_id": None if commit.parent is None else commit.parent[1],
+        "names": list(names),
         "kind": snapshot.kind,
         "time": time(snapshot.timestamp_ms),
-        "names": list(names),
         "rows_added": snapshot.rows_added,
         "rows_removed": snapshot.rows_removed,
         "files_added": snapshot.files_added,

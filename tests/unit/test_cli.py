@@ -104,6 +104,26 @@ def test_log_draws_what_was_rolled_back_and_branches_beside_the_table(tmp_path, 
     assert lines == ["●", "│ ●", "│ │ ●", "├─┼─┘", "├─┘", "●"]
 
 
+def test_log_draws_branches_that_count_their_own_snapshots(tmp_path, cli):
+    """Of a Paimon table: a branch begins with a copy of a tag's snapshot, and goes on with ids that the table has too."""
+    table = Lake(tmp_path / "wh").create_table("shop.orders", SCHEMA, format="paimon")
+    table.append(rows([1], "a"))
+    table.create_tag("v1")
+    table.append(rows([2, 3], "a"))
+    table.create_branch("audit", tag="v1").append(rows([4, 5, 6], "a"))
+    table.append(rows([7], "a"))
+    lines = cli("log", "shop.orders", "--graph").splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["● 3 (current)", "│ ● 2 (audit)", "● │ 2", "├─┘", "● 1 (tag v1)"]
+    told = cli.json("log", "shop.orders", "--graph")
+    assert [(line["id"], line["parent_id"], line["rows_added"]) for line in told] == [
+        (3, 2, 1),
+        (2, 1, 3),
+        (2, 1, 2),
+        (1, None, 1),
+    ]
+    assert len(cli("log", "shop.orders").splitlines()) == 3
+
+
 @pytest.mark.parametrize(
     ("commits", "expected"),
     [
@@ -113,8 +133,8 @@ def test_log_draws_what_was_rolled_back_and_branches_beside_the_table(tmp_path, 
     ],
 )
 def test_lanes(commits, expected):
-    drawn = []
-    for joins, marks in log.lines(commits, {id for id, _ in commits}):
+    drawn, keys = [], [(("", id), parent and ("", parent)) for id, parent in commits]
+    for joins, marks in log.lines(keys, {key for key, _ in keys}):
         drawn += [*joins, marks]
     assert drawn == expected
 
