@@ -65,6 +65,7 @@ def _ask(
     query: Query, sql: str, values: Any, place: str, files: Mapping[int, tuple[LocalFile, ...]]
 ) -> pa.RecordBatchReader:
     """The rows that DuckDB finds; those of the references `files` it reads from the files itself."""
+    has_null_safe = query.tree.find(exp.NullSafeEQ, exp.NullSafeNEQ) is not None
     streams = {n: each.source.stream() for n, each in enumerate(query.references) if n not in files}
     if files:
         connection = _duckdb().connect(":memory:", config=_LOADING_NOTHING)
@@ -75,7 +76,8 @@ def _ask(
             if files:
                 _open(connection, query, files)
             for number, each in streams.items():
-                _register(connection, _name(number), each)
+                connection.register(f"{_name(number)}_rows", each)
+                _view(connection, _name(number), has_null_safe)
             connection.execute(sql, values)
             kinds = [str(kind) for _, kind, *_ in connection.description or ()]
             found = connection.to_arrow_reader(_BATCH_ROWS)
@@ -123,25 +125,23 @@ def _open(connection: Any, query: Query, files: Mapping[int, tuple[LocalFile, ..
     _shut(connection)
 
 
-def _register(connection: Any, name: str, stream: Any) -> None:
-    """Let a query read a stream by this name."""
-    connection.register(f"{name}_rows", stream)
-    _view(connection, name)
-
-
-def _view(connection: Any, name: str) -> None:
+def _view(connection: Any, name: str, has_null_safe: bool = False) -> None:
+    """Let a query read rows by this name, the conditions on which DuckDB tests itself where others would test something else."""
     found = connection.table(f"{name}_rows")
-    columns = ", ".join(_exact(_quoted(n), str(type)) for n, type in zip(found.columns, found.types, strict=True))
-    connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {columns} FROM {name}_rows")
+    columns = [
+        f"{_tested(_quoted(column), str(type), has_null_safe)} AS {_quoted(column)}"
+        for column, type in zip(found.columns, found.types, strict=True)
+    ]
+    connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {', '.join(columns)} FROM {name}_rows")
 
 
-def _exact(column: str, type: str) -> str:
-    """A column with its name. To DuckDB NaN is above all numbers, as it is to Spark; but not to Arrow, which it lets filter, and not in
-    the bounds of a file's row groups. It lets nobody else test what an expression gives."""
+def _tested(column: str, type: str, has_null_safe: bool) -> str:
+    """DuckDB lets Arrow filter columns of Arrow, not what expressions give. To Arrow NaN is greater than nothing, to Spark and DuckDB
+    than all numbers, and it knows no `<=>`. The bounds of a file's row groups, by which DuckDB leaves them out, hold no NaN either."""
     if type in ("FLOAT", "DOUBLE"):
-        return f"{column} * 1::{type} AS {column}"
-    if type.startswith("STRUCT") and ("FLOAT" in type or "DOUBLE" in type):
-        return f"coalesce({column}, NULL) AS {column}"
+        return f"{column} * 1::{type}"
+    if has_null_safe or (type.startswith("STRUCT") and ("FLOAT" in type or "DOUBLE" in type)):
+        return f"coalesce({column}, NULL)"
     return column
 
 

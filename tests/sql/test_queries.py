@@ -356,6 +356,12 @@ def test_nan_is_above_all_numbers_and_null_is_neither(lake):
             assert str(found["x"].to_pylist()) == "[1.0, nan, -1.0]", (name, column)
 
 
+def test_null_safe_comparisons_stand_beside_others(lake, orders):
+    text = "SELECT id FROM {} WHERE name <=> 'ann' OR name = 'eve' ORDER BY id"
+    assert ids(lake, text.format("shop.orders")) == [1, 5]
+    assert ids(lake, text.format("held"), held=orders.scan().to_arrow()) == [1, 5]
+
+
 QUERIES = (
     "SELECT count(*), count(`A value`), sum(id), min(name), max(name) FROM t",
     "SELECT name, count(*) AS n, max(id) AS last FROM t WHERE `A value` > 0.5 GROUP BY name ORDER BY name",
