@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pyarrow as pa
@@ -138,3 +139,18 @@ def test_a_folder_that_became_a_table_is_read_by_all(engines: dict, tmp_path: Pa
     seen_by_all(engines, lake, table, [[0, "v0", 0], [1, "v1", 1]])
     table.delete("id = 0")
     seen_by_all(engines, lake, table, [[1, "v1", 1]])
+
+
+def test_views_are_to_pyiceberg_what_they_are_here(engines: dict, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "w"), catalog="sql")
+    lake.create_table("by.own", pa.schema([("id", pa.int64()), ("v", pa.string())]), format="iceberg")
+    lake.sql("USE by; CREATE VIEW seen TBLPROPERTIES ('a' = 'b') AS SELECT id FROM own")
+    lake.sql("CREATE OR REPLACE VIEW by.seen (n, day) AS SELECT count(*), v FROM by.own GROUP BY v")
+    with sqlite3.connect(f"{lake.uri.removeprefix('file://')}/catalog.sqlite") as connection:
+        where = "SELECT metadata_location FROM iceberg_tables WHERE table_name = 'seen'"
+        ((place,),) = connection.execute(where).fetchall()
+    found = engines["pyiceberg"].ask(verb="view", metadata=place.removeprefix("file://"))
+    assert found["columns"] == [["n", "long"], ["day", "string"]]
+    assert found["queries"] == {"spark": "SELECT count(*), v FROM by.own GROUP BY v"}
+    assert (found["versions"], found["log"], found["properties"].get("a")) == ([1, 2], [1, 2], "b")
+    assert found["namespace"] == ["by"]

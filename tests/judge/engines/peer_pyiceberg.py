@@ -14,6 +14,7 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.table import StaticTable
 from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import parse_transform
+from pyiceberg.view.metadata import ViewMetadata
 
 from tests.golden import wire
 
@@ -66,6 +67,21 @@ def describe(request: dict) -> dict:
         "statuses": sorted(entry["status"] for entry in entries),
         "files": table.inspect.files().num_rows,
         "manifests": table.inspect.manifests().num_rows,
+    }
+
+
+def view(request: dict) -> dict:
+    """What pyiceberg's objects say of a view, by its metadata file; its SQL catalog has no views."""
+    found = ViewMetadata.model_validate_json(Path(request["metadata"]).read_bytes())
+    (current,) = (each for each in found.versions if each.version_id == found.current_version_id)
+    (schema,) = (each for each in found.schemas if each.schema_id == current.schema_id)
+    return {
+        "columns": [[each.name, str(each.field_type)] for each in schema.fields],
+        "queries": {each.root.dialect: each.root.sql for each in current.representations},
+        "namespace": list(current.default_namespace),
+        "versions": [each.version_id for each in found.versions],
+        "log": [each.version_id for each in found.version_log],
+        "properties": found.properties,
     }
 
 
@@ -139,4 +155,6 @@ def _internal(value: Any) -> Any:
     return literal(value).value if isinstance(value, datetime.date | datetime.datetime) else value
 
 
-serve({"read": read, "describe": describe, "transforms": transforms, "write": write, "continue": continue_})
+serve(
+    {"read": read, "describe": describe, "view": view, "transforms": transforms, "write": write, "continue": continue_}
+)
