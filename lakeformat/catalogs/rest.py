@@ -13,7 +13,7 @@ from urllib.parse import quote
 import requests
 
 from lakeformat import redact
-from lakeformat.catalogs import documents, vended
+from lakeformat.catalogs import documents, signing, vended
 from lakeformat.catalogs.catalog import Found
 from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, LakeError, NotFound, StoreError, StoreRefused
@@ -23,7 +23,7 @@ from lakeformat.storage.credentials import Issued, Lease
 from lakeformat.storage.head import Pointer
 from lakeformat.storage.store import Reader, Store
 
-OPTIONS = frozenset({"credential", "oauth2-server-uri", "prefix", "scope", "token", "warehouse"})
+OPTIONS = frozenset({"credential", "oauth2-server-uri", "prefix", "scope", "token", "warehouse"}) | signing.OPTIONS
 _TIMEOUT_SECONDS = (10, 60)  # To connect, and to answer.
 _SEPARATOR = "\x1f"  # Between the levels of a namespace, in addresses.
 _EXPIRED = (401, 419)
@@ -318,6 +318,9 @@ class _Client:
             if key.startswith("header."):
                 self._session.headers[key.removeprefix("header.")] = value
         self._prefix = ""
+        self._session.auth = signing.signing(
+            options
+        )  # Of the user's alone: a server does not say what is signed for whom.
         self._say_token(self._options.get("token"))
         self.renew()
         query = {"warehouse": options["warehouse"]} if "warehouse" in options else None

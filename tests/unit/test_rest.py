@@ -1,12 +1,18 @@
 """A REST catalog's server, and gateways before it, that fail in every way: a commit lands once, or says that it may have."""
 
+import hashlib
+import hmac
+import json
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
 
 from lakeformat import InvalidInput, Lake, StoreError
+from lakeformat.catalogs import signing
 from lakeformat.catalogs.rest import RestCatalog
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.errors import CommitError, StoreRefused
@@ -17,6 +23,7 @@ from lakeformat.storage.credentials import Renewing
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.unit.rest_server import RestServer
+from tests.unit.serving import Serving
 
 dialect = Iceberg()
 
@@ -222,3 +229,74 @@ def test_a_namespace_has_properties_and_goes(place, tmp_path):
     ):
         with pytest.raises(StoreError, match="not yours"):
             ask()
+
+
+class SigningServer(Serving):
+    """A catalog that answers requests which the key `AKID` has signed as AWS says (Signature Version 4), computed here once more."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(handler) -> None:
+                body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+                scheme, _, said = handler.headers["Authorization"].partition(" ")
+                parts = dict(each.split("=", 1) for each in said.split(", "))
+                key, *scope = parts["Credential"].split("/")
+                path, _, query = handler.path.partition("?")
+                names = parts["SignedHeaders"].split(";")
+                canonical = [
+                    handler.command, quote(path), "&".join(sorted(query.split("&"))),
+                    *(f"{name}:{handler.headers[name].strip()}" for name in names), "", parts["SignedHeaders"],
+                    hashlib.sha256(body).hexdigest(),
+                ]  # fmt: skip
+                hashed = hashlib.sha256("\n".join(canonical).encode()).hexdigest()
+                text = "\n".join([scheme, handler.headers["X-Amz-Date"], "/".join(scope), hashed]).encode()
+                secret = b"AWS4hidden key"
+                for each in scope:
+                    secret = hmac.digest(secret, each.encode(), "sha256")
+                is_good = (
+                    key == "AKID"
+                    and {"host", "x-amz-date", "x-amz-security-token"} <= set(names)
+                    and scope[1:] == ["eu-central-1", "glue", "aws4_request"]
+                    and hmac.digest(secret, text, "sha256").hex() == parts["Signature"]
+                )
+                self.asked.append(f"{handler.command} {handler.path} {is_good}")
+                answer = json.dumps({"namespaces": [["a b"]] if "namespaces" in path and "parent" not in query else []})
+                handler.send_response(200 if is_good else 403)
+                handler.send_header("Content-Length", str(len(answer)))
+                handler.end_headers()
+                handler.wfile.write(answer.encode())
+
+            do_POST = do_GET
+
+            def log_message(handler, *_: Any) -> None:
+                pass
+
+        super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        self.address = f"http://127.0.0.1:{self._server.server_port}/iceberg"
+
+
+def test_requests_are_signed_for_aws():
+    options = {"rest.sigv4-enabled": "true", "rest.signing-name": "glue", "rest.signing-region": "eu-central-1",
+               "client.access-key-id": "AKID", "client.secret-access-key": "hidden key", "client.session-token": "session",
+               "warehouse": "123:s3tablescatalog/a b+c"}  # fmt: skip
+    with SigningServer() as server:
+        catalog = RestCatalog(server.address, tuple(options.items()))
+        assert catalog.namespaces() == ["a b"]
+        catalog.create_namespace("new/one")
+        catalog.alter_namespace("new\x1fone", {"owner": "me"}, ())
+        assert [each.endswith(" True") for each in server.asked] == [True] * len(server.asked), server.asked
+        wrong = RestCatalog(server.address, tuple({**options, "client.secret-access-key": "another"}.items()))
+        with pytest.raises(StoreError, match="403") as caught:
+            wrong.namespaces()
+        assert "another" not in str(caught.value)
+    assert "AKID" not in repr(catalog)
+
+
+def test_signing_names_what_it_lacks(monkeypatch):
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    with pytest.raises(InvalidInput, match=r"rest\.signing-region"):
+        signing.signing({"rest.sigv4-enabled": "true"})
+    assert signing.signing({"rest.signing-name": "glue"}) is None
