@@ -49,7 +49,7 @@ from lakeformat.model.order import SortOrder
 from lakeformat.model.partition import Partitioning, parse_field
 from lakeformat.model.schema import Field, Schema, spelled
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.storage import paths
+from lakeformat.storage import fence, paths
 from lakeformat.storage.cache import CACHE_BYTES, Cache
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.files import missing_folder, open_store
@@ -516,9 +516,12 @@ class Lake:
                 f"{old}: its metadata names data files by absolute paths, as those of a converted table, and cannot move; write its "
                 "rows to a new table"
             )
-        mirror.forget(table._store, table._format)  # It names files by absolute paths.
+        beside = mirror.place(table._store, table._format)
         self._store.move_folder(_folder(old), _folder(new))
         moved = self.table(new)
+        if beside is not None:  # It names files by absolute paths, and has moved along or lies beside.
+            inside = beside.root == table._store.root
+            mirror.remove(moved._store, replace(beside, root=moved._store.root) if inside else beside)
         mirror.after(moved._store, moved._format)
         return moved
 
@@ -559,6 +562,7 @@ class Lake:
         ):  # Then it goes by its files' names.
             store = table._reach(table._view())
         drop(store, table._format, forget)
+        fence.forget(store)
         if folder := paths.relative(self._store.root, table.uri):
             self._store.remove_empty_folders([folder])
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -148,7 +150,7 @@ class Scan:
                 raise
 
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in wanted.names)
-        with duckdb.connect() as connection:
+        with _hashing(os.getpid()).cursor() as connection:
             connection.register("rows", pa.RecordBatchReader.from_batches(wanted, batches()))
             query = f"SELECT count(*), CAST(sum(hash({names})::HUGEINT) AS VARCHAR) FROM rows"
             try:
@@ -188,3 +190,11 @@ class Scan:
         columns = [column.to_pylist() for column in rows.columns]
         shown = "" if len(rows) < SHOWN else f" (the first {SHOWN} rows)"
         return html.table(f"{self!r}{shown}", rows.column_names, zip(*columns, strict=True))
+
+
+@cache
+def _hashing(pid: int) -> Any:
+    """A DuckDB of this process: opening one takes longer than what it has to do for a small table."""
+    import duckdb
+
+    return duckdb.connect()

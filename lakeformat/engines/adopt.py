@@ -26,11 +26,12 @@ NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"  # What Hive calls the partition of n
 
 _LONG = 64  # Bytes of a text from which on writers cut bounds short.
 _WHOLE = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
+_NUMBERS = (*_WHOLE, Kind.DOUBLE, Kind.DECIMAL)
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 
 
 def adopt(store: Reader, task: AdoptTask) -> Adopted:
-    """The file as one of the table. Raises `NotFound`, and `InvalidInput` for what is no Parquet file, for columns that do not
+    """The file as one of the table; what `AdoptTask.has_schema` says. Raises `NotFound`, and `InvalidInput` for what is no Parquet file, for columns that do not
     fit the table's, and where its partition is unknown."""
     try:
         file: parquet.File = opened(store, task.path, "parquet")
@@ -39,8 +40,15 @@ def adopt(store: Reader, task: AdoptTask) -> Adopted:
     except LakeError:
         raise
     except Exception as error:
+        if task.has_schema:
+            return Adopted(None, refused=str(error))
         raise InvalidInput(f"{task.path}: no Parquet file that can be read: {error}") from error
-    return _File(task, file).adopted()
+    try:
+        return _File(task, file).adopted()
+    except InvalidInput as error:
+        if task.has_schema:
+            return Adopted(None, refused=str(error))
+        raise
 
 
 class _File:
@@ -51,6 +59,9 @@ class _File:
         found = file.fields(None)
         self._has_ids = any(each.id != NO_ID for each in found)
         self._held = found if self._has_ids else worker.identified(found, task.mapping)
+        if task.has_schema:  # Columns that the table has dropped are none of its schema's.
+            known = {each.id for each in task.layout.fields}
+            self._held = tuple(each for each in self._held if each.id in known)
         strange = [each.name for each in found if each.id == NO_ID] if self._has_ids else _lost(found, self._held)
         if file.untyped:
             raise self._wrong(f"column {file.untyped[0]!r} holds nulls and has no type; cast it and write it again")
@@ -77,7 +88,18 @@ class _File:
             split_offsets=self._file.split_offsets,
             created_ms=int(time.time() * 1000),
         )
-        return Adopted(written, self._has_ids)
+        return Adopted(written, self._has_ids, self._own_fields() if self._task.has_schema else ())
+
+    def _own_fields(self) -> tuple[Field, ...]:
+        """The table's columns that the file has, in the table's order, as the file names and types them."""
+        held = {each.id: each for each in self._held}
+        return tuple(
+            replace(
+                each, name=held[each.id].name, type=held[each.id].type if isinstance(each.type, Scalar) else each.type
+            )
+            for each in self._task.layout.fields
+            if each.id in held
+        )
 
     def _check(self, footer: Mapping[int, ColumnStats]) -> None:
         """Whether the table could have written these columns."""
@@ -85,8 +107,8 @@ class _File:
         names = {each.id: each.names for each in self._task.mapping}
         for each in self._held:
             column = wanted.get(each.id)
-            known_as = () if self._task.exact else names.get(each.id, ())
-            if column is None or each.name not in (column.name, *known_as):
+            is_known = column is not None and self._task.has_schema and self._has_ids
+            if column is None or not (is_known or each.name in (column.name, *names.get(each.id, ()))):
                 known = f"which is the table's {column.name!r}" if column else "which the table does not know"
                 raise self._wrong(
                     f"column {each.name!r} has the field id {each.id}, {known}: it was written for another table; write it "
@@ -104,8 +126,8 @@ class _File:
         for each in self._task.layout.fields:
             if not each.nullable and each.id not in held and each.name not in here:
                 raise self._wrong(f"there is no column {each.name!r}, which the table wants a value of in each row")
-            if self._task.exact and each.id not in held:
-                raise self._wrong(f"there is no column {each.name!r}")
+            if self._task.has_schema and each.id not in held and (each.initial is not None or each.name in here):
+                raise self._wrong(f"there is no column {each.name!r}, of which its rows have values")
 
     def _fits(self, held: Field, wanted: Field, name: str) -> None:
         """Raise `InvalidInput` for a column, or a part of one, of a type that does not read as the table's."""
@@ -113,24 +135,39 @@ class _File:
             case Row(parts), Row(asked):
                 known = {each.id: each for each in asked}
                 for each in parts:
-                    if each.id not in known or (self._task.exact and each.name != known[each.id].name):
+                    if each.id not in known or (self._task.has_schema and each.name != known[each.id].name):
                         raise self._wrong(f"{name}.{each.name} is no part of the table's column {wanted.name!r}")
                     self._part(each, known[each.id], f"{name}.{each.name}")
                 for each in asked:
-                    may_lack = each.nullable and not self._task.exact
+                    may_lack = each.nullable and not self._task.has_schema
                     if not may_lack and each.id not in {part.id for part in parts}:
                         raise self._wrong(f"there is no {name}.{each.name}, which the table wants a value of")
             case (ListOf(), ListOf()) | (MapOf(), MapOf()):
                 for each, part in zip(children(held.type), children(wanted.type), strict=True):
                     self._part(each, part, f"{name}.{part.name}")
-            case Scalar(), Scalar() if held.type == wanted.type or (
-                not self._task.exact and _reads_as(held.type, wanted.type)
-            ):
+            case Scalar(), Scalar() if self._task.has_schema:
+                if not self._has_type(held, wanted):
+                    raise self._wrong(
+                        f"column {name!r} is {held.type}, which is no type that a schema has for such files"
+                    )
+            case Scalar(), Scalar() if _reads_as(held.type, wanted.type):
                 pass
             case _:
                 raise self._wrong(
                     f"column {name!r} is {held.type}, the table's is {wanted.type}; cast it and write it again"
                 )
+
+    def _has_type(self, held: Field, wanted: Field) -> bool:
+        """Whether a schema of the file's own can say what it holds: the table's type, or of a column of numbers a narrower one."""
+        assert isinstance(held.type, Scalar), held
+        assert isinstance(wanted.type, Scalar), wanted
+        if held.type.kind is Kind.BINARY or (held.type.kind in _INSTANTS and held.type.parameters > (6,)):
+            return (
+                False  # Bytes of a fixed length, and counts of nanoseconds: others write and read these in other ways.
+            )
+        is_column = any(each is held for each in self._held)
+        is_number = is_column and wanted.type.kind in _NUMBERS
+        return held.type == wanted.type or (is_number and _reads_as(held.type, wanted.type))
 
     def _part(self, held: Field, wanted: Field, name: str) -> None:
         self._fits(held, wanted, name)

@@ -10,25 +10,27 @@ import logging
 import uuid
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import Adoption, AnyView, Format, Mirrored
 from lakeformat.engines.choose import engine_for
 from lakeformat.engines.engine import Engine
-from lakeformat.errors import Conflict, InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.errors import Conflict, LakeError, UnsupportedFeature
 from lakeformat.maintenance import compact, mirror
 from lakeformat.model import evolution
 from lakeformat.model.operation import Adopt, Create, Evolve, Operation, OperationKind, Overwrite, Request
 from lakeformat.model.partition import Partitioning, TransformKind
 from lakeformat.model.predicate import ALWAYS
-from lakeformat.model.schema import Schema
+from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Plan, Snapshot
-from lakeformat.model.work import AdoptTask, Named, RewriteTask, WrittenFile
+from lakeformat.model.work import Adopted, AdoptTask, RewriteTask
 from lakeformat.scan import Scan
 from lakeformat.storage import fence
 from lakeformat.storage.fence import Conversion
 from lakeformat.storage.head import CreateHead
 from lakeformat.storage.paths import relative
+from lakeformat.storage.rehearsal import Rehearsal
 from lakeformat.storage.store import Store
 from lakeformat.verbs.change import Change
 
@@ -58,6 +60,9 @@ def convert(store: Store, format: Format, to: Format, history: bool, spark: obje
         if newest(store, format).version != view.version:
             continue
         _verify(store, view, newest(store, to))
+        beside = view.mirror() if isinstance(view, Mirrored) else None
+        if beside is not None and beside.root != store.root:
+            mirror.remove(store, beside)
         if _switch(store, format, view, to.name, gone):
             finish(store, format, to, spark)
             return
@@ -66,9 +71,12 @@ def convert(store: Store, format: Format, to: Format, history: bool, spark: obje
 
 
 def finish(store: Store, format: Format, to: Format, spark: object = None) -> None:
-    """What is left to do of a conversion from `format` once it is done: the metadata of `format` goes. Nothing, where nothing is."""
+    """What is left to do of a conversion from `format` once it is done: the metadata of `format` goes. Nothing, where nothing is.
+
+    The fence stays, and so does the mark that knows it: a writer that was stopped just before it took the name of its version would
+    find it free."""
     under_way = fence.conversion(store)
-    if under_way is None or under_way.to != to.name or not under_way.is_done(store):
+    if under_way is None or under_way.stood or under_way.to != to.name or not under_way.is_done(store):
         return
     _own(store, to, under_way.key, engine_for(spark=spark))
     last = {under_way.path, fence.MARK}
@@ -76,9 +84,7 @@ def finish(store: Store, format: Format, to: Format, spark: object = None) -> No
     for folders in (others, [root]):  # What makes it a table goes after all that it would need.
         store.delete([f.path for folder in folders for f in store.list(folder) if f.path not in last])
     store.delete(under_way.gone)
-    store.write(fence.MARK, replace(under_way, stood=True).emit())
-    store.delete([under_way.path])
-    store.delete([fence.MARK])
+    store.write(fence.MARK, replace(under_way, gone=(), stood=True).emit())
     store.remove_empty_folders(format.metadata_folders)
 
 
@@ -135,59 +141,61 @@ def _verify(store: Store, ours: AnyView, theirs: AnyView) -> None:
 
 def _adopted(store: Store, format: Format, to: Format, engine: Engine) -> tuple[AnyView, tuple[str, ...]]:
     """The table, once there is another of `to` with its rows that nobody sees yet, and the data files that only the first one names.
-    Files stay as they are; those are written anew of which rows are deleted, that lie outside the table's folder, or whose columns
-    are not named and typed as the table's are."""
+    Files stay as they are, each under a schema of the columns that it has; those are written anew of which rows are deleted, that lie
+    outside the table's folder, or that no schema describes."""
     view = newest(store, format)
     assert isinstance(view, Adoption), view
     _require_adoptable(store, view)
+    schema = _declared(view.schema)
+    twin = Rehearsal(store)  # Which schemas there are, the files say.
+    _clear(twin, to)
+    _create(twin, to, schema, ())
+    like, (mapping, _) = newest(twin, to).layout(), view.adoption()
+    initial = {each.id: each.initial for each in schema.fields}
+    like = replace(like, fields=tuple(replace(each, initial=initial.get(each.id)) for each in like.fields))
+    tasks = view.tasks(view.files(), view.schema.fields, alone=True)
+    whole = [t for t in tasks if not any(t.deletes) and relative(store.root, store.location(t.paths[0])) is not None]
+    found = engine.adopt(store, [AdoptTask(each.paths[0], like, mapping, has_schema=True) for each in whole])
+    now = tuple((each.id, each.name, each.type) for each in like.fields)
+    groups: dict[tuple[Any, ...], list[Adopted]] = {}
+    for each in found:
+        if each.file is not None:
+            groups.setdefault(tuple((f.id, f.name, f.type) for f in each.fields), []).append(each)
+    others = [columns for columns in groups if columns != now]
     _mark(store, format, view, to.name)
     _clear(store, to)
-    fields = tuple(replace(each, default=None) for each in view.schema.fields)
-    kept = tuple(each for each in view.schema.partitioning.fields if each.transform.kind is TransformKind.IDENTITY)
-    schema = Schema(
-        fields=fields,
-        partitioning=Partitioning(kept),
-        properties={"bucket": "-1", "file.format": "parquet"},
-        comment=view.schema.comment,
-        last_field_id=view.schema.last_field_id,
-    )
-    commit(store, to.head(store), to, Create(request=Request(id=str(uuid.uuid4())), schema=schema, keeps_ids=True))
+    _create(store, to, schema, tuple(groups[columns][0].fields for columns in others))
     made = newest(store, to)
-    write = made.layout()
-    mapping = tuple(Named(each.id, (each.name,)) for each in fields)
-    added: list[WrittenFile] = []
-    anew: list[RewriteTask] = []
-    for task in view.tasks(view.files(), view.schema.fields, alone=True):
-        file = (
-            None
-            if any(task.deletes)
-            else _as_it_is(store, engine, AdoptTask(task.paths[0], write, mapping, exact=True))
-        )
-        if file is None:
-            anew.append(RewriteTask((task,), write))
-        else:
-            added.append(file)
-    added += [file for files in engine.rewrite(store, anew) for file in files]
-    if added:
-        request = replace(_request(made), id=str(uuid.uuid4()))
-        _commit(store, to, made, Adopt(request=request, added=tuple(added), may_repeat=True))
-    used = {store.location(each.path) for each in added}
-    folders = (*format.metadata_folders, *to.metadata_folders)
-    reached = {path for wave in format.everything(store).waves for path in wave}
-    gone = [p for p in reached if not p.startswith(tuple(f"{f}/" for f in folders)) and store.location(p) not in used]
-    return view, tuple(sorted(gone))
+    stay = {each.paths[0] for each, one in zip(whole, found, strict=True) if one.refused is None}
+    anew = [RewriteTask((each,), made.layout()) for each in tasks if each.paths[0] not in stay]
+    written = [file for files in engine.rewrite(store, anew) for file in files]
+    added = [(id, [each.file for each in groups[columns] if each.file]) for id, columns in enumerate(others)]
+    added.append((made.schema.id, [*(each.file for each in groups.get(now, ()) if each.file), *written]))
+    for schema_id, files in added:
+        if files:
+            request = replace(_request(made), schema_id=schema_id)
+            _commit(store, to, newest(store, to), Adopt(request=request, added=tuple(files), may_repeat=True))
+    used = {store.location(each.path) for _, files in added for each in files}
+    folders = tuple(f"{each}/" for each in (*format.metadata_folders, *to.metadata_folders))
+    reached = {path for wave in format.everything(store).waves for path in wave if not path.startswith(folders)}
+    return view, tuple(sorted(path for path in reached if store.location(path) not in used))
 
 
-def _as_it_is(store: Store, engine: Engine, task: AdoptTask) -> WrittenFile | None:
-    """The file as one of the table; None where it has to be written anew."""
-    if relative(store.root, store.location(task.path)) is None:
-        return None
-    try:
-        found = engine.adopt(store, [task])[0].file
-    except InvalidInput as error:
-        log.info("%s: written anew: %s", task.path, error)
-        return None
-    return found
+def _declared(schema: Schema) -> Schema:
+    """A table without a key that has these columns, and those partitions of theirs that are values of columns."""
+    kept = (each for each in schema.partitioning.fields if each.transform.kind is TransformKind.IDENTITY)
+    return Schema(
+        fields=tuple(replace(each, default=None) for each in schema.fields),
+        partitioning=Partitioning(tuple(kept)),
+        properties={"bucket": "-1", "file.format": "parquet"},
+        comment=schema.comment,
+        last_field_id=schema.last_field_id,
+    )
+
+
+def _create(store: Store, to: Format, schema: Schema, earlier: tuple[tuple[Field, ...], ...]) -> None:
+    request = Request(id=str(uuid.uuid4()))
+    commit(store, to.head(store), to, Create(request=request, schema=schema, keeps_ids=True, earlier=earlier))
 
 
 def _require_adoptable(store: Store, view: AnyView) -> None:

@@ -11,7 +11,15 @@ from lakeformat.commit import commit, newest
 from lakeformat.dialects.dialect import AnyView, Follower, Format, Mirror, Mirrored
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.metadata import HINT, METADATA_FOLDER
-from lakeformat.errors import CommitLost, CommitUnknown, Conflict, CorruptTable, InvalidInput, UnsupportedFeature
+from lakeformat.errors import (
+    CommitLost,
+    CommitUnknown,
+    Conflict,
+    CorruptTable,
+    InvalidInput,
+    NotFound,
+    UnsupportedFeature,
+)
 from lakeformat.model.operation import Follow, Request
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.storage.head import FollowHead, load_newest
@@ -37,15 +45,19 @@ def after(store: Store, format: Format) -> bool:
 
 
 def forget(store: Store, format: Format) -> None:
-    """Delete the table's mirror; its data files stay. Where the table cannot be read, whether it has one is unknown."""
+    """Delete the table's mirror; its data files stay."""
+    if (found := place(store, format)) is not None:
+        remove(store, found)
+
+
+def place(store: Store, format: Format) -> Mirror | None:
+    """Where the table's mirror lies; None where it has none. Where the table cannot be read, whether it has one is unknown."""
     try:
         view = newest(store, format)
-        place = view.mirror() if isinstance(view, Mirrored) and view.exists else None
+        return view.mirror() if isinstance(view, Mirrored) and view.exists else None
     except (CorruptTable, InvalidInput, UnsupportedFeature) as error:
         log.info("%s: %s; its metadata of the other format, if it keeps any, stays", store.root, error)
-        return
-    if place is not None:
-        remove(store, place)
+        return None
 
 
 def remove(store: Store, place: Mirror) -> None:
@@ -80,7 +92,11 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
         if view.snapshot is None or not isinstance(view, Mirrored):
             return None
         rolled_back = [version for version in versions if version > view.version]
-        shown = load_newest(head, partial(mirror.load, files))
+        try:
+            shown = load_newest(head, partial(mirror.load, files))
+        except NotFound:  # A fence: the table was one of that format before.
+            files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in versions])
+            continue
         assert isinstance(shown, Follower), shown
         known = None if rolled_back else shown.followed(store.root, place.format_version)
         files.delete([f"{METADATA_FOLDER}/v{version}.metadata.json" for version in rolled_back])

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Schema
+from lakeformat.model.schema import Field, Schema
 from lakeformat.model.work import DeleteFile, WrittenFile
 
 
@@ -55,12 +55,14 @@ class Request:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
     """A new table, with its first rows where the format has one root for both. With `keeps_ids`, columns have the ids that the
-    schema says, by which files know them that are there already."""
+    schema says, by which files know them that are there already; `earlier` are the columns of files that have others, and get the
+    schemas 0, 1, ... before that of the table."""
 
     request: Request
     schema: Schema
     added: tuple[WrittenFile, ...] = ()
     keeps_ids: bool = False
+    earlier: tuple[tuple[Field, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -559,7 +559,9 @@ class AdoptTask:
     partition: tuple[
         tuple[str, Any], ...
     ] = ()  # (column, value) of columns that the file lacks, as the user says them.
-    exact: bool = False  # Readers know columns by name and take no type for another: the file has all of the table's.
+    # Readers know a file by a schema of its own: `Adopted.fields` are its columns, whatever the table calls them now, and what has
+    # no such schema is `Adopted.refused`.
+    has_schema: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -567,4 +569,6 @@ class Adopted:
     """What an `AdoptTask` found: the file as the table has it, None for one without rows; and whether it holds field ids."""
 
     file: WrittenFile | None
-    has_ids: bool
+    has_ids: bool = False
+    fields: tuple[Field, ...] = ()
+    refused: str | None = None

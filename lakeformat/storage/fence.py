@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from lakeformat.errors import CorruptFile, NoSuchFile, NotFound
-from lakeformat.storage.store import Reader
+from lakeformat.storage.store import Reader, Store
 
 MARK = "schema/converting"
 _BEGIN = b"This table is of another format now: "
@@ -15,7 +15,7 @@ _BEGIN = b"This table is of another format now: "
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """Of a table that becomes one of the format `to`: it is one as soon as there is a fence at `path`, where its other format would
-    have its next version, which may go again once the mark says that it stood. `key` is its primary key, `gone` the data files that
+    have its next version; the mark says that it `stood` once nothing is left to do. `key` is its primary key, `gone` the data files that
     only the other format's metadata names."""
 
     to: str
@@ -33,6 +33,14 @@ class Conversion:
             return self.stood or reader.read(self.path).startswith(_BEGIN)
         except NoSuchFile:
             return False
+
+
+def forget(store: Store) -> None:
+    """Delete the mark and the fence, of a table that is gone."""
+    found = conversion(store)
+    if found is not None:
+        store.delete([found.path, MARK])
+        store.remove_empty_folders([path.rpartition("/")[0] for path in (found.path, MARK)])
 
 
 def fence(to: str, nonce: str) -> bytes:

@@ -140,3 +140,62 @@ def test_three_engines_read_a_keyed_table_after_its_full_compaction(engines: Any
     table.delete("id = 1")
     table.compact(full=True)
     require_same(engines, table, ("pyiceberg", "duckdb", "iceberg"), "delete, compact")
+
+
+# --- one format, then the other ---------------------------------------------------------------------------------------
+
+PLAIN = {"metadata.iceberg.storage": "disabled"}
+SHARED = pa.schema([each for each in ORDERS if each.name not in ("small", "ms")])  # Iceberg has no types for these.
+
+
+@pytest.mark.parametrize("kind", ["append", "deleted", "keyed", "keyed, vectors"])
+def test_engines_read_and_write_a_paimon_table_that_became_an_iceberg_table(
+    engines: Any, lake: Lake, kind: str
+) -> None:
+    vectors = {"deletion-vectors.enabled": "true"} if kind in ("deleted", "keyed, vectors") else {}
+    table = made(lake, "j.moved", ["id", "dt"] if kind.startswith("keyed") else None, **PLAIN, **vectors)
+    write = table.upsert if kind.startswith("keyed") else table.append
+    write(data(1, 2, 3))
+    write(data(2, 4, dt="b"))
+    table.delete("id = 3")
+    table = lake.convert("j.moved", to="iceberg")
+    folder = Path(table.uri.removeprefix("file://"))
+    newest = max(int(each.name[1:].split(".")[0]) for each in (folder / "metadata").glob("v*.metadata.json"))
+    for name in ("pyiceberg", "duckdb"):
+        found = engines[name].ask(verb="read", location=str(folder), version=newest)
+        assert counted(found["rows"]) == ours(table), name
+    warehouse, named = str(folder.parent.parent), "lake.`j.db`.moved"
+    statements = [f"delete from {named} where id = 2", f"select * from {named}"]
+    found = engines["iceberg"].ask(verb="run", warehouse=warehouse, statements=statements)
+    assert counted(found["rows"]) == ours(table)
+    assert table.scan().count() == 2
+
+
+@pytest.mark.parametrize("writer", ["iceberg", "lakeformat"])
+def test_engines_read_and_write_an_iceberg_table_that_became_a_paimon_table(
+    engines: Any, lake: Lake, writer: str
+) -> None:
+    """Its files stay where they are, those of Iceberg's runtime too."""
+    rows = data(1, 2, 3).select(SHARED.names)
+    table = lake.create_table("j.back", SHARED, format="iceberg", partition_by=["dt"])
+    table.append(rows)
+    warehouse = table.uri.removeprefix("file://").partition("/j.db/")[0]
+    if writer == "iceberg":
+        named = "lake.`j.db`.back"
+        statements = [
+            f"insert into {named} select * from {named}",
+            f"delete from {named} where id = 2",
+            f"select 1 from {named}",
+        ]
+        engines["iceberg"].ask(verb="run", warehouse=warehouse, statements=statements)
+    table.append(data(7, dt=None).select(SHARED.names))
+    before = ours(table)
+    table = lake.convert("j.back", to="paimon")
+    assert ours(table) == before
+    assert any("/data/" in path for task in table.scan().plan() for path in task.paths)
+    place = {"warehouse": warehouse, "table": "j.back"}
+    for name in ("java", "pypaimon", "rust"):
+        assert counted(engines[name].ask(verb="read", **place)["rows"]) == before, name
+    table.delete("id = 1")
+    for name in ("java", "pypaimon", "rust"):
+        assert counted(engines[name].ask(verb="read", **place)["rows"]) == ours(table), name

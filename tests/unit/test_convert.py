@@ -15,7 +15,7 @@ from lakeformat.storage import fence
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from tests.simulation.failing import NthCallFails, faults, holding
-from tests.simulation.turns import FaultyStore
+from tests.simulation.turns import FaultyStore, Turns
 from tests.unit.test_mirror import AT_ONCE, VECTORS, data, keyed, made, seen
 
 OFF = {"metadata.iceberg.storage": "disabled"}
@@ -36,8 +36,13 @@ def looks(counting):
     return frozenset(kind for kind in counting.made if kind.split()[0] not in FaultyStore.CHANGES)
 
 
-def leftovers(store):
-    return [f.path for folder in Paimon().metadata_folders for f in store.list(folder)]
+def leftovers(store, format):
+    """But for the mark and the fence."""
+    under_way = fence.conversion(store)
+    assert under_way.stood
+    assert under_way.is_done(store)
+    known = {fence.MARK, under_way.path}
+    return [f.path for folder in format.metadata_folders for f in store.list(folder) if f.path not in known]
 
 
 def plain(table):
@@ -106,7 +111,7 @@ def test_a_paimon_table_becomes_an_iceberg_table(kind):
     now = opened(store)
     assert now.format == "iceberg"
     assert seen(now) == rows
-    assert not leftovers(store)
+    assert not leftovers(store, Paimon())
     assert now.schema.primary_key == (("id", "dt") if make is keyed else ())
     assert not any(key.startswith(("gc.", "metadata.iceberg")) for key in now.properties)
     if kind in ("plain", "mirrored", "evolved"):
@@ -142,6 +147,17 @@ ROWS = pa.table(
 )
 
 
+def changed(table):
+    """The files of each schema of the table."""
+    table.alter().add_column("more", "int").rename_column("v", "w").drop_column("l").commit()
+    table.append(pa.table({"id": [7], "w": ["7"], "dt": ["a"], "ts": NULL, "more": pa.array([2], pa.int32())}))
+    table.alter().change_type("more", "bigint").commit()
+    table.append(pa.table({"id": [9], "w": ["9"], "dt": ["a"], "ts": NULL, "more": pa.array([2**40])}))
+
+
+NULL = pa.nulls(1, pa.timestamp("us"))
+
+
 def iceberg(store=None, *, partition_by=("dt",), properties=None):
     table = Table("t", store or MemoryFiles(), Iceberg())
     create(table, _declared(ROWS.schema, tuple(partition_by), (), properties or {}, None, ()))
@@ -162,16 +178,17 @@ def test_an_iceberg_table_becomes_a_paimon_table(kind):
         )
     )
     rows, stay = seen(table), parquet(store) - before
+    whole = {path for task in table.scan().plan() if not any(task.deletes) for path in task.paths}
     convert.convert(store, Iceberg(), Paimon(), history=False)
     now = opened(store)
     assert now.format == "paimon"
     assert seen(now) == rows
-    assert not store.list("metadata")
-    assert not store.exists(fence.MARK)
+    assert not leftovers(store, Iceberg())
     assert now.schema.partitioning.names == ("dt",)
     there = {path.removeprefix(f"{store.root}/") for task in now.scan().plan() for path in task.paths}
     assert stay <= there
     assert (len(stay) == 1) is (kind != "orc")
+    assert kind == "orc" or {path.removeprefix(f"{store.root}/") for path in whole} <= there
     assert len(now.scan(where="dt = 'b/c'").plan()) == 1
     assert now.scan(where="id > 7").count() == 1
     assert {f.path for f in store.list("data")} <= there  # Files of older columns and with deletes were written anew.
@@ -180,6 +197,9 @@ def test_an_iceberg_table_becomes_a_paimon_table(kind):
     now.delete("id = 1")
     now.compact(full=True)
     now.expire_snapshots(retain_last=1, older_than=AT_ONCE)
+    assert {f.path for f in store.list("data")} <= {
+        path.removeprefix(f"{store.root}/") for task in now.scan().plan() for path in task.paths
+    }
     now.alter().rename_column("v", "w").drop_column("l").commit()
     assert now.scan().count() == len(rows) - len([row for row in rows if '"id": 1,' in row])
 
@@ -204,8 +224,46 @@ def test_whatever_call_fails_an_iceberg_table_is_whole(after):
             convert.convert(store, Iceberg(), Paimon(), history=False)
         assert opened(store).format == "paimon"
         assert seen(opened(store)) == rows, failing.failed
-        assert not store.list("metadata"), failing.failed
-        assert not store.exists(fence.MARK), failing.failed
+        assert not leftovers(store, Iceberg()), failing.failed
+
+
+def test_files_of_each_schema_stay_where_they_are():
+    table = iceberg()
+    changed(table)
+    store, rows = table._store, seen(table)
+    files = parquet(store)
+    convert.convert(store, Iceberg(), Paimon(), history=False)
+    now = opened(store)
+    assert seen(now) == rows
+    assert parquet(store) == files
+    assert [f.name for f in now.schema.fields] == ["id", "w", "dt", "ts", "n", "st", "m", "b", "more"]
+    assert [now.scan(where=w).count() for w in ("more > 1000", "more = 2", "w = 'z'", "more is null")] == [1, 1, 1, 6]
+    now.append(pa.table({"id": [10], "w": ["10"], "dt": ["a"], "more": [1]}))
+    now.compact(full=True)
+    assert now.scan().count() == len(rows) + 1
+
+
+def test_files_that_paimons_engines_could_not_read_are_written_anew():
+    kinds = {"u": pa.array([b"0" * 16], pa.uuid()), "f": pa.array([b"1" * 16], pa.binary(16)),
+             "ns": pa.array([1], pa.timestamp("ns")), "t": pa.array([1000], pa.time64("us"))}  # fmt: skip
+    for name, values in kinds.items():
+        store = MemoryFiles()
+        table, data = Table("t", store, Iceberg()), pa.table({"id": [1], name: values})
+        create(table, _declared(data.schema, (), (), {"format-version": "3"}, None, ()))
+        table.append(data)
+        files = parquet(store)
+        convert.convert(store, Iceberg(), Paimon(), history=False)
+        assert opened(store).scan().count() == 1
+        assert not files & parquet(store), name
+
+
+def test_a_column_with_an_initial_default_is_written():
+    table = iceberg(properties={"format-version": "3"})
+    table.alter().add_column("more", "int", default="5").commit()
+    rows = seen(table)
+    convert.convert(table._store, Iceberg(), Paimon(), history=False)
+    assert seen(opened(table._store)) == rows
+    assert opened(table._store).scan(where="more = 5").count() == 6
 
 
 def test_a_converted_table_keeps_its_folder(tmp_path):
@@ -215,6 +273,60 @@ def test_a_converted_table_keeps_its_folder(tmp_path):
     with pytest.raises(UnsupportedFeature, match="absolute paths"):
         lake.rename_table("db.t", "db.u")
     assert seen(lake.table("db.t")) == seen(table)
+
+
+def test_a_converted_table_can_be_dropped_and_made_again(tmp_path):
+    lake = Lake(tmp_path)
+    for format, to in (("iceberg", "paimon"), ("paimon", "iceberg")):
+        lake.create_table("db.t", ROWS.schema, format=format).append(ROWS)
+        lake.convert("db.t", to=to)
+        lake.drop_table("db.t")
+        assert not lake.exists("db.t")
+        assert not [each for each in tmp_path.rglob("*") if each.is_file()], to
+        lake.create_table("db.t", ROWS.schema, format=format)
+        assert lake.convert("db.t", to=to).scan().count() == 0
+        lake.table("db.t").append(ROWS)
+        lake.drop_table("db.t")
+
+
+def test_metadata_beside_the_warehouse_goes_with_the_conversion(tmp_path):
+    lake = Lake(tmp_path)
+    table = lake.create_table("db.t", ROWS.schema, properties={"metadata.iceberg.storage": "hadoop-catalog"})
+    table.append(ROWS)
+    assert list((tmp_path / "iceberg").rglob("*.avro"))
+    assert seen(lake.convert("db.t", to="iceberg")) == seen(Table("t", table._store, Iceberg()))
+    assert not list((tmp_path / "iceberg").rglob("*.*"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"primary_key": ["id"]}, "with a key"),
+        ({"properties": {"gc.enabled": "false"}}, "gc.enabled=false"),
+        ({"history": True}, "history=True"),
+        ({"branch": True}, "branch 'b'"),
+    ],
+)
+def test_what_has_no_place_in_paimon_is_refused_and_nothing_changes(tmp_path, asked, said):
+    lake, history, branch = Lake(tmp_path), asked.pop("history", False), asked.pop("branch", False)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    table = lake.create_table("db.t", schema, format="iceberg", **asked)
+    table.append(pa.table({"id": [1], "v": ["a"]}, schema=schema))
+    if branch:
+        table.create_branch("b")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UnsupportedFeature, match=said):
+        lake.convert("db.t", to="paimon", history=history)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_converted_table_can_keep_metadata_of_its_former_format():
+    table = iceberg()
+    convert.convert(table._store, Iceberg(), Paimon(), history=False)
+    now = opened(table._store)
+    now.alter().set_properties({"metadata.iceberg.storage": "table-location"}).commit()
+    now.append(ROWS)
+    assert Table("i", now._store, Iceberg()).scan().count() == now.scan().count() == 10
 
 
 def test_there_and_back_no_data_file_moves():
@@ -233,6 +345,37 @@ def test_a_commit_to_an_iceberg_table_on_the_way_is_converted_too():
     assert len(seen(opened(table._store))) == 10
     with pytest.raises(NotFound):
         table.append(ROWS)
+
+
+@pytest.mark.parametrize("to", ["iceberg", "paimon"])
+@pytest.mark.parametrize("seed", range(2))
+def test_rows_of_racing_writers_are_there_or_were_refused(to, seed):
+    table = made(**OFF) if to == "iceberg" else iceberg()
+    plain(table) if to == "iceberg" else None
+    store, rows = table._store, data if to == "iceberg" else lambda i: ROWS.slice(0, 1).set_column(0, "id", [[i]])
+    former, after = (Paimon(), Iceberg()) if to == "iceberg" else (Iceberg(), Paimon())
+    turns, there = Turns(seed, pause_ratio=0.02), {row["id"] for row in table.scan(["id"]).to_arrow().to_pylist()}
+
+    def write(own, first):
+        for i in range(first, first + 3):
+            with suppress(LakeError):
+                own.append(rows(i))
+                there.add(i)
+
+    def switch(own):
+        with suppress(LakeError):
+            convert.convert(own, former, after, history=False)
+
+    writer, converter = (FaultyStore(store, turns, actor, 0.0, 0.0) for actor in ("writer", "converter"))
+    turns.race(
+        {"writer": lambda: write(Table("t", writer, type(former)()), 100), "converter": lambda: switch(converter)}
+    )
+    now = opened(store)
+    if now.format == former.name:
+        convert.convert(store, former, after, history=False)
+        now = opened(store)
+    assert now.format == to
+    assert set(now.scan(["id"]).to_arrow()["id"].to_pylist()) == there, seed
 
 
 def test_history_stays_where_it_is_asked_for():
@@ -279,8 +422,7 @@ def test_what_has_no_place_in_iceberg_is_refused_and_nothing_changes():
     assert {f.path for f in table._store.list("")} == before
 
 
-@pytest.mark.parametrize("kind", ["plain", "keyed, vectors"])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(("kind", "after"), [("plain", False), ("plain", True), ("keyed, vectors", False)])
 def test_whatever_call_fails_there_is_a_whole_table(kind, after):
     fill, make, properties = TABLES[kind]
     table = make(**properties)
@@ -303,7 +445,7 @@ def test_whatever_call_fails_there_is_a_whole_table(kind, after):
             convert.convert(store, Paimon(), Iceberg(), history=False)
         assert seen(opened(store)) == rows, failing.failed
         assert opened(store).format == "iceberg"
-        assert not leftovers(store), failing.failed
+        assert not leftovers(store, Paimon()), failing.failed
 
 
 def test_a_commit_of_others_on_the_way_is_converted_too():

@@ -360,6 +360,11 @@ def test_in_a_hadoop_catalog_it_lies_beside_the_warehouse(tmp_path: Path):
     there = tmp_path / "iceberg" / "db" / "t"
     assert seen(open_table(there)) == seen(table)
     assert not (tmp_path / "db.db" / "t" / "metadata").exists()
+    (tmp_path / "db.db" / "taken").mkdir()
+    (tmp_path / "db.db" / "taken" / "file").touch()
+    with pytest.raises(LakeError):
+        lake.rename_table("db.t", "db.taken")
+    assert seen(open_table(there)) == seen(table)  # What did not move keeps its metadata.
     moved = lake.rename_table("db.t", "db.u")
     assert seen(open_table(tmp_path / "iceberg" / "db" / "u")) == seen(moved)
     assert not list(there.rglob("*.*"))
@@ -433,10 +438,13 @@ def test_what_iceberg_could_not_read_is_refused(properties, error, said):
         made(**properties)
 
 
-def test_types_that_iceberg_could_not_read_are_refused():
+@pytest.mark.parametrize(
+    ("type", "said"), [(scalar(Kind.TIMESTAMP, 9), "3 to 6"), (scalar(Kind.TIME, 3), "milliseconds")]
+)
+def test_types_that_iceberg_could_not_read_are_refused(type, said):
     store = MemoryFiles()
-    schema = Schema((Field(0, "ts", scalar(Kind.TIMESTAMP, 9)),), properties={"bucket": "-1", **HERE})
-    with pytest.raises(UnsupportedFeature, match="3 to 6"):
+    schema = Schema((Field(0, "ts", type),), properties={"bucket": "-1", **HERE})
+    with pytest.raises(UnsupportedFeature, match=said):
         create(Table("t", store, Paimon()), schema)
     assert not store.list("")
 

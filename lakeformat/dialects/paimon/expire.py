@@ -29,7 +29,7 @@ from lakeformat.errors import CorruptTable, InvalidInput, NoSuchFile, Unsupporte
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Expiry, Retention, Snapshot
-from lakeformat.storage.paths import tables_below
+from lakeformat.storage.paths import relative, tables_below
 from lakeformat.storage.store import Listed, Reader
 
 NOTHING = Expiry((), ())
@@ -557,7 +557,8 @@ def _documents(
 
 
 def _used(reader: Reader, folder: str, missing_ok: bool = False) -> set[str]:
-    """Names of all files that a branch's snapshots, tags and changelogs reach."""
+    """Names of all files that a branch's snapshots, tags and changelogs reach; of data files elsewhere in the table's folder also their
+    paths."""
     documents = [
         *_documents(reader, f"{folder}{metadata.SNAPSHOT_FOLDER}/snapshot-"),
         *metadata.tags(reader, folder).values(),
@@ -569,6 +570,8 @@ def _used(reader: Reader, folder: str, missing_ok: bool = False) -> set[str]:
         for table in manifest.read_entries(reader, manifests, missing_ok):
             names |= set(table["_FILE_NAME"].to_pylist())
             names |= {name for extra in table["_EXTRA_FILES"].to_pylist() for name in extra or ()}
+            elsewhere = (relative(reader.root, each) for each in table["_EXTERNAL_PATH"].drop_null().to_pylist())
+            names |= {path for path in elsewhere if path}
     except NoSuchFile as error:
         raise CorruptTable(f"{reader.root}: {error}; orphans cannot be distinguished from files in use") from error
     return names
@@ -604,7 +607,7 @@ def _is_own(path: str, used: Set[str]) -> bool:
         return bool(_METADATA_NAME.fullmatch(name)) or name in used
     if last.startswith("bucket-"):
         return bool(_DATA_NAME.fullmatch(name)) or name in used
-    return name == "_SUCCESS" and "=" in last  # A partition that is marked as done.
+    return path in used or (name == "_SUCCESS" and "=" in last)  # A partition that is marked as done.
 
 
 def _tables_below(paths: Iterable[str]) -> tuple[str, ...]:

@@ -529,6 +529,10 @@ def _require_shown(schema: Schema, where: str) -> None:
                     raise UnsupportedFeature(
                         f"{on}: column {each.name}: Iceberg reads Paimon's timestamps of 3 to 6 digits, not of {digits}"
                     )
+                case Scalar(Kind.TIME):
+                    raise UnsupportedFeature(
+                        f"{on}: column {each.name}: Iceberg's times are microseconds, and those in Paimon's files milliseconds"
+                    )
                 case Scalar(Kind.VARIANT):
                     raise UnsupportedFeature(f"{on}: column {each.name}: a variant is not shown in Iceberg")
 

@@ -135,7 +135,18 @@ def _create(reader: Reader, operation: Create, base: State, stamp: Stamp) -> Pla
         raise AlreadyExists(f"{reader.root}: there is a table already; pass if_exists='ignore' to take it as it is")
     declared = metadata.declare(operation.schema, reader.root, operation.keeps_ids)
     layout.layout(State(0, declared))  # What the first write would refuse is refused now.
-    return _schema_plan(declared, operation.request, base, stamp, "create")
+    declared = replace(declared, id=len(operation.earlier))
+    plan = _schema_plan(declared, operation.request, base, stamp, "create")
+    earlier = (
+        replace(declared, id=id, fields=types.unnumbered_parts(fields)) for id, fields in enumerate(operation.earlier)
+    )
+    return replace(
+        plan,
+        files={
+            metadata.schema_path(each.id): metadata.emit_schema(each, stamp.now_ms, operation.request.id)
+            for each in earlier
+        },
+    )
 
 
 def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
