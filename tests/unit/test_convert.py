@@ -422,6 +422,16 @@ def test_what_has_no_place_in_iceberg_is_refused_and_nothing_changes():
     assert {f.path for f in table._store.list("")} == before
 
 
+def test_rows_that_no_reader_sees_yet_are_not_lost():
+    table = keyed(**OFF, bucket="-2")
+    table.upsert(data(1, 2))
+    with pytest.raises(UnsupportedFeature, match="postponed"):
+        convert.convert(table._store, Paimon(), Iceberg(), history=False)
+    table.compact()
+    convert.convert(table._store, Paimon(), Iceberg(), history=False)
+    assert opened(table._store).scan().count() == 2
+
+
 @pytest.mark.parametrize(("kind", "after"), [("plain", False), ("plain", True), ("keyed, vectors", False)])
 def test_whatever_call_fails_there_is_a_whole_table(kind, after):
     fill, make, properties = TABLES[kind]

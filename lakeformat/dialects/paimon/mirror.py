@@ -125,6 +125,11 @@ def unshown(reader: Reader, base: State) -> list[RewriteTask]:
     """What is to be written anew before Iceberg can show all rows: rows that are merged when they are read; of an append table files
     of other formats, and files of which rows are deleted."""
     metadata.require_readable(base, reader.root)
+    entries = manifest.live_entries(reader, base.document, base.schema)
+    if pc.any(pc.equal(entries["_BUCKET"], POSTPONED_BUCKET), min_count=0).as_py():
+        raise UnsupportedFeature(
+            f"{reader.root}: rows lie in postponed buckets, where no reader sees them yet; compact() it first, so that they are not lost"
+        )
     if base.schema.primary_key:
         return compaction.compaction(reader, base, True)
     found = scan.files(reader, base)
