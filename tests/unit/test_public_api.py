@@ -45,7 +45,8 @@ def public() -> dict[str, str]:
         value = getattr(import_module(module), attribute)
         called = attribute not in MADE_BY_VERBS
         short = name if called else attribute  # Where such a class stands is no promise either.
-        lines[short] = parameters(value) if called else ""
+        described = bases if is_error(value) else parameters
+        lines[short] = described(value) if called else ""
         if attribute == "MergeInto":  # With what its clauses are.
             whens = [each for name, each in vars(sys.modules[value.__module__]).items() if name.startswith("When")]
             lines |= {f"{when.__name__}.{m}": text for when in whens for m, text in members(when, fields=False)}
