@@ -233,9 +233,12 @@ def hints(reader: Reader, base: State) -> dict[str, bytes]:
 
 def parse(data: bytes, version: int, where: str) -> State:
     """A metadata file -> State. Raises `UnsupportedFeature` for format versions other than 1, 2 and 3."""
-    fence.refuse(data, where)
     with parsing.of(where):
-        document = documents.parse(data, where)
+        try:
+            document = documents.parse(data, where)
+        except CorruptFile:
+            fence.refuse(data, where)
+            raise
         parsing.check_values(document, data if data[:1] == b"{" else None)  # Else it is compressed, mostly.
         format_version = document.get("format-version")
         if not isinstance(format_version, int):

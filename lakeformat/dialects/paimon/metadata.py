@@ -889,8 +889,11 @@ def _check_row(fields: tuple[Field, ...], where: str) -> None:
 
 def _snapshot(reader: Reader, snapshot_id: int, data: bytes) -> dict[str, Any]:
     where = f"{reader.root}/{snapshot_path(snapshot_id)}"
-    fence.refuse(data, where)
-    document = parse_snapshot(data, where)
+    try:
+        document = parse_snapshot(data, where)
+    except CorruptFile:
+        fence.refuse(data, where)
+        raise
     if document["id"] != snapshot_id:
         raise CorruptFile(f"{where}: says that it is snapshot {document['id']}")
     return document
