@@ -7,6 +7,9 @@ import pytest
 from lakeformat.dagster import LakeIOManager, LakeResource, checks_for, maintenance, published, rerun_partitions
 from lakeformat.errors import InvalidInput
 
+# Partitions in one run upstream, and one by one downstream.
+pytestmark = pytest.mark.filterwarnings("ignore:Asset job .* materializes assets with varying BackfillPolicies")
+
 DAILY = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-02-01")
 WORLD = {"n": [1, 2], "meanwhile": lambda: None, "dies": ""}
 DECLARED = {

@@ -43,6 +43,9 @@ def public() -> dict[str, str]:
             continue
         module, _, attribute = name.rpartition(".")
         value = getattr(import_module(module), attribute)
+        if is_error(value):
+            lines[name] = bases(value)
+            continue
         called = attribute not in MADE_BY_VERBS
         short = name if called else attribute  # Where such a class stands is no promise either.
         described = bases if is_error(value) else parameters
