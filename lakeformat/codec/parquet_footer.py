@@ -1,12 +1,14 @@
 """Structs of Parquet files of which Arrow does too little (parquet.thrift, compact protocol): its writer leaves the mark of variants
-out of a footer, and its check of page checksums comes with decoding only."""
+out of a footer, copies no row groups of other files, and its check of page checksums comes with decoding only."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from lakeformat.codec import varint
+from lakeformat.errors import CorruptFile
 
 _MAGIC = b"PAR1"
 _SCHEMA, _LOGICAL_TYPE = 2, 10  # Fields of FileMetaData and SchemaElement.
@@ -14,6 +16,96 @@ _STORED_SIZE, _CRC = 3, 4  # Fields of PageHeader.
 _BOOLEANS, _BYTE, _NUMBERS, _DOUBLE, _BINARY, _LISTS, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 12
 # LogicalType, a union whose field 16 is VariantType with specification_version = 1.
 _VARIANT = bytes([_STRUCT, 16 << 1, 1 << 4 | _BYTE, 1, 0, 0])
+_I16, _I64, _LIST = 4, 6, 9
+
+_ROW_COUNT, _ROW_GROUPS, _CREATED_BY, _COLUMN_ORDERS = 3, 4, 6, 7  # Fields of FileMetaData,
+_KNOWN = {1, _SCHEMA, _ROW_COUNT, _ROW_GROUPS, 5, _CREATED_BY, _COLUMN_ORDERS}  # of which those of encryption are none.
+_COLUMNS, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 3, 5, 7  # of RowGroup,
+_CHUNK_OFFSET, _CHUNK = 2, 3  # of ColumnChunk, whose other fields are of indexes, other files and encryption,
+_PAGES, _DICTIONARY = 9, 11  # and of ColumnMetaData.
+_LEFT_OUT = {10, 14, 15}  # Of ColumnMetaData: index pages, which nobody writes, and bloom filters, which stay behind.
+_ELSEWHERE = {1, 8, 9}  # Of ColumnChunk.
+_MOST_ORDINALS = 1 << 15
+
+# Of a struct: by number the type and the bytes of each field, in the order of the file.
+_Fields = dict[int, tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """A footer as far as row groups are copied: its schema, who wrote it and the order of its columns as bytes, and its row groups."""
+
+    schema: bytes
+    created_by: bytes
+    column_orders: bytes
+    row_groups: tuple[bytes, ...]
+    is_plain: bool  # Nothing is encrypted, or unknown.
+
+    def agrees(self, other: Footer) -> bool:
+        """Whether a row group of the one may stand in a file of the other as it is: Arrow wrote both, of one schema."""
+        mine, theirs = (each.created_by.partition(b" ")[0] for each in (self, other))
+        same = (self.schema, self.column_orders, mine) == (other.schema, other.column_orders, theirs)
+        return same and self.is_plain and other.is_plain and mine == b"parquet-cpp-arrow"
+
+
+def parse(footer: bytes, where: str) -> Footer:
+    """The footer of the file `where`: the bytes between its pages and its last eight. Raises `CorruptFile`."""
+    try:
+        found = _fields(footer, 0)[0]
+        groups = tuple(_items(found[_ROW_GROUPS][1]))
+        schema, created_by, orders = (found.get(each, (0, b"\0"))[1] for each in (_SCHEMA, _CREATED_BY, _COLUMN_ORDERS))
+    except (IndexError, KeyError, AssertionError) as error:
+        raise CorruptFile(f"{where}: its footer is damaged") from error
+    return Footer(schema, created_by[varint.read(created_by, 0)[1] :], orders, groups, found.keys() <= _KNOWN)
+
+
+def moved(row_group: bytes, starts: Sequence[int]) -> bytes | None:
+    """The row group with the pages of its columns from `starts` on, without what lies elsewhere in its file: page indexes and
+    bloom filters. None where its columns lie in another file, or are encrypted."""
+    return _moved(row_group, lambda column, _: starts[column])
+
+
+def _moved(row_group: bytes, start: Callable[[int, int], int]) -> bytes | None:
+    """As `moved`, `start` giving for (column, where its pages begin) where they begin then."""
+    group = _fields(row_group, 0)[0]
+    chunks, starts = [], []
+    for place, column in enumerate(_items(group[_COLUMNS][1])):
+        held = _fields(column, 0)[0]
+        if held.keys() & _ELSEWHERE or _CHUNK not in held:
+            return None
+        chunk = {number: each for number, each in _fields(held[_CHUNK][1], 0)[0].items() if number not in _LEFT_OUT}
+        offsets = {number: _number(chunk[number][1]) for number in (_PAGES, _DICTIONARY) if number in chunk}
+        begins = min(offset for offset in offsets.values() if offset)
+        starts.append(start(place, begins))
+        for number, offset in offsets.items():
+            if offset:
+                chunk[number] = _I64, _zigzag(offset - begins + starts[-1])
+        chunks.append(_struct_of({_CHUNK_OFFSET: (_I64, _zigzag(0)), _CHUNK: (_STRUCT, _struct_of(chunk))}))
+    group[_COLUMNS] = _LIST, _list_of(chunks)
+    if _GROUP_OFFSET in group:
+        group[_GROUP_OFFSET] = _I64, _zigzag(starts[0])
+    return _struct_of(group)
+
+
+def spliced(end: bytes, between: Sequence[bytes | int]) -> bytes:
+    """The end of a file, footer included, with row groups between its own, each of which stands in `between` as the number of bytes
+    by which it lies further back than its writer knows."""
+    size = int.from_bytes(end[-8:-4], "little")
+    assert end[-4:] == _MAGIC, end[-8:]
+    found = _fields(end[-8 - size : -8], 0)[0]
+    own = iter(_items(found[_ROW_GROUPS][1]))
+    made = [each if isinstance(each, bytes) else _shifted(next(own), each) for each in between]
+    assert next(own, None) is None, between
+    groups = [_fields(each, 0)[0] for each in made]
+    for place, group in enumerate(groups):
+        group.pop(_ORDINAL, None)
+        if len(groups) < _MOST_ORDINALS:
+            group[_ORDINAL] = _I16, _zigzag(place)
+    found[_ROW_COUNT] = _I64, _zigzag(sum(_number(group[_GROUP_ROWS][1]) for group in groups))
+    found[_ROW_GROUPS] = _LIST, _list_of([_struct_of(group) for group in groups])
+    footer = _struct_of(found)
+    return end[: -8 - size] + footer + len(footer).to_bytes(4, "little") + _MAGIC
+
 
 Buffer = bytes | memoryview
 
@@ -56,6 +148,12 @@ def damaged_page(chunk: Buffer) -> int | None:
             return start
         place += 1 + len(stored)
     return None
+
+
+def _shifted(row_group: bytes, by: int) -> bytes:
+    found = _moved(row_group, lambda _, begins: begins + by)
+    assert found is not None, row_group
+    return found
 
 
 def _elements(footer: Buffer) -> list[tuple[int, int]]:
@@ -121,3 +219,54 @@ def _list(footer: Buffer, place: int) -> tuple[int, int, int]:
     if count == 15:
         count, place = varint.read(footer, place)
     return count, inner, place
+
+
+def _fields(data: bytes, place: int) -> tuple[_Fields, int]:
+    """(the fields of the struct that begins at `place`, where it ends). Of a boolean the type is its value."""
+    found: _Fields = {}
+    number = 0
+    while True:
+        place, number, kind = _field(data, place, number)
+        if not kind:
+            return found, place
+        stop = _skip(data, place, kind)
+        found[number] = kind, data[place:stop]
+        place = stop
+
+
+def _struct_of(fields: _Fields) -> bytes:
+    made, last = bytearray(), 0
+    for number, (kind, value) in sorted(fields.items()):
+        step = number - last
+        made += bytes([step << 4 | kind]) if step < 16 else bytes([kind]) + varint.write(number << 1)
+        made += value
+        last = number
+    made.append(0)
+    return bytes(made)
+
+
+def _items(structs: bytes) -> list[bytes]:
+    """The structs of a list."""
+    count, inner, place = _list(structs, 0)
+    assert inner == _STRUCT or not count, inner
+    found = []
+    for _ in range(count):
+        end = _struct(structs, place)[0] + 1
+        found.append(structs[place:end])
+        place = end
+    return found
+
+
+def _list_of(structs: Sequence[bytes]) -> bytes:
+    count = len(structs)
+    head = bytes([count << 4 | _STRUCT]) if count < 15 else bytes([15 << 4 | _STRUCT]) + varint.write(count)
+    return head + b"".join(structs)
+
+
+def _number(zigzag: bytes) -> int:
+    value, _ = varint.read(zigzag, 0)
+    return value >> 1 ^ -(value & 1)
+
+
+def _zigzag(value: int) -> bytes:
+    return varint.write(value << 1 if value >= 0 else (-value << 1) - 1)

@@ -12,3 +12,13 @@ def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
+
+
+def write(value: int) -> bytes:
+    """The bytes of a number that is not negative."""
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)

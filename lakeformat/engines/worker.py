@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from lakeformat.engines.files.formats import opened
 from lakeformat.engines.kernels import assign, casts, rows, sorting
 from lakeformat.engines.keyed import hash_index, key_places, key_values, merge
 from lakeformat.engines.row_level import deletes
+from lakeformat.engines.written import Copied
 from lakeformat.errors import (
     CorruptFile,
     InvalidInput,
@@ -65,6 +66,7 @@ from lakeformat.model.work import (
 from lakeformat.storage.store import Reader, Store
 
 BATCH_ROWS = 1 << 17  # Rows that travel together.
+_COPIED_BYTES = 4 << 20  # Of a row group, as it is stored, from which on compaction leaves it as it is.
 
 NAN = float("nan")
 
@@ -93,7 +95,7 @@ def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterato
 
 def write(
     store: Store,
-    batches: Iterable[pa.RecordBatch],
+    batches: Iterable[pa.RecordBatch | Copied],
     task: WriteTask,
     *,
     buffer_bytes: int = written.BUFFER_BYTES,
@@ -120,6 +122,9 @@ def write(
         if task.sort_by:
             given = sorting.in_order(given, ordering(task), task.fields, buffer_bytes)
         for batch in given:
+            if isinstance(batch, Copied):
+                output.copy(batch)
+                continue
             for partition, bucket, group in placed(batch, task):
                 if assigner is None:
                     output.add(partition, bucket, group)
@@ -131,6 +136,41 @@ def write(
     except BaseException as error:
         output.abandon(error)
         raise
+
+
+def read_or_copy(
+    store: Reader,
+    task: ReadTask,
+    into: WriteTask,
+    touches: Callable[[pa.Table, int, int], bool] | None = None,
+    named: frozenset[str] = frozenset(),
+    least_bytes: int = 0,
+) -> Iterator[pa.RecordBatch | Copied]:
+    """As `read`, but row groups of at least `least_bytes` that may stand in the files of `into` as they are come as such: those that
+    `touches` says are not changed, which is given their rows, of the columns `named`, the position of the first and their number."""
+    if not (_is_copyable(task, into) and into.partition is None):
+        yield from read(store, task)
+        return
+    for place, file in enumerate(store.several(partial(_open, store, task), range(len(task.paths)))):
+        with _blamed(task.paths[place]):
+            counts = file.group_rows
+            # Of a single row group that is looked into, some row is changed.
+            copyable = [] if touches is not None and len(counts) == 1 else file.copyable(into, least_bytes)
+            copyable = copyable if _stands_as(file, task) else []
+        start = 0
+        for group, count in enumerate(counts):
+            copied = None
+            if group in copyable and count:
+                reading = partial(_columns_of_group, store, task, place, file, group)
+                if touches is None or not touches(reading(named), start, count):
+                    copied = _copied(reading, file, group, into)
+            if copied is not None:
+                yield copied
+            elif copyable:
+                yield from _read_file(store, task, place, file, BATCH_ROWS, [group])
+            start += count
+        if not copyable:
+            yield from _read_file(store, task, place, file, BATCH_ROWS)
 
 
 def count(store: Reader, task: ReadTask) -> int:
@@ -274,7 +314,54 @@ def _open(store: Reader, task: ReadTask, place: int) -> Any:
         return opened(store, task.paths[place], task.file_format)
 
 
-def _read_file(store: Reader, task: ReadTask, place: int, file: Any, batch_rows: int) -> Iterator[pa.RecordBatch]:
+def _is_copyable(task: ReadTask, into: WriteTask) -> bool:
+    """Whether rows come out of the task's files as they go into those of `into`, and no file says more of them than they hold."""
+    as_stored = not (task.merge or task.lineage or task.far_as_null or task.constants or task.predicate != ALWAYS)
+    alone = not (any(task.deletes) or any(task.taken_by) or any(task.beside))
+    simple = not (into.keyed or into.sort_by or into.columns or into.required != ALWAYS)
+    same = _named(task.fields) == _named(into.fields)
+    return as_stored and alone and simple and same and task.file_format == into.file_format == "parquet"
+
+
+def _stands_as(file: Any, task: ReadTask) -> bool:
+    """Whether the file's columns are the table's, of which `File.copyable` has seen that they are stored alike."""
+    held = _fields(file, task)
+    if task.file_fields is None:
+        return _named(held) == _named(task.fields)
+    return held == tuple(each for each in task.fields if each.id != POSITION.id)
+
+
+def _named(fields: Iterable[Field]) -> list[tuple[int, str]]:
+    """The columns of a file among `fields`."""
+    return [(each.id, each.name) for each in fields if each.id != POSITION.id]
+
+
+def _columns_of_group(
+    store: Reader, task: ReadTask, place: int, file: Any, group: int, named: frozenset[str]
+) -> pa.Table:
+    fields = tuple(each for each in task.fields if each.name in named)
+    rows = _read_file(store, replace(task, fields=fields), place, file, BATCH_ROWS, [group]) if fields else ()
+    return pa.Table.from_batches(rows, arrow_schema(fields))
+
+
+def _copied(reading: Callable[[frozenset[str]], pa.Table], file: Any, group: int, into: WriteTask) -> Copied | None:
+    """A row group as it is stored; None where its rows are of several partitions or buckets."""
+    placing = {each.source for each in into.partition_by} | set(into.bucket.columns if into.bucket else ())
+    lacking = {each.name for each in file.lacking(group, into)}
+    rows = reading(frozenset(placing | lacking))
+    homes: list[tuple[tuple[Any, ...], int | None]] = [((), None)]
+    if placing:
+        found = (placed(batch, into) for batch in rows.to_batches())
+        homes = list(dict.fromkeys((partition, bucket) for each in found for partition, bucket, _ in each))
+    if len(homes) != 1:
+        return None
+    stored = file.stored(group, into, rows.select([name for name in rows.column_names if name in lacking]))
+    return None if stored is None else Copied(*homes[0], stored)
+
+
+def _read_file(
+    store: Reader, task: ReadTask, place: int, file: Any, batch_rows: int, groups: list[int] | None = None
+) -> Iterator[pa.RecordBatch]:
     path = task.paths[place]
     with _blamed(path):
         held, constants = _known(file, task, place, path)
@@ -287,7 +374,8 @@ def _read_file(store: Reader, task: ReadTask, place: int, file: Any, batch_rows:
         needed = _needed((*task.fields, *compared), held, constants)
         pushed = None if beside.ids else _pushed(task, held, constants)  # The files are read in step.
         schema, seen = arrow_schema(task.fields), 0
-        for position, batch in file.batches(needed, pushed, batch_rows, task.far_as_null):
+        chosen = {} if groups is None else {"groups": groups}
+        for position, batch in file.batches(needed, pushed, batch_rows, task.far_as_null, **chosen):
             seen += batch.num_rows
             batch, given = beside.joined(*_placed(batch, needed, position, task, place))
             batch = _left(batch, given, position, gone, taken, constants)
@@ -569,9 +657,22 @@ def _record_batch(columns: list[pa.Array], schema: pa.Schema, length: int) -> pa
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
+def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copied]:
+    changes = [
+        each for each in (task.delete_where, task.update_where if task.assignments else None) if each is not None
+    ]
+
+    def touches(rows: pa.Table, start: int, count: int) -> bool:
+        batch = rows.combine_chunks().to_batches(rows.num_rows)[0]
+        return any(pc.any(expression.mask(each, batch), min_count=0).as_py() for each in changes)
+
+    named = frozenset(name for each in changes for name in columns_of(each))
     for each in task.read:
-        for batch in read(store, each):
+        least_bytes = 0 if changes else _COPIED_BYTES
+        for batch in read_or_copy(store, each, task.write, touches if changes else None, named, least_bytes):
+            if isinstance(batch, Copied):
+                yield batch
+                continue
             if task.assignments:
                 before, batch = batch, _assigned(batch, task, each.fields)
                 if task.write.keyed is not None and task.write.keyed.places is not None:
@@ -616,13 +717,19 @@ def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch], task: WriteTask) -> Iterator[pa.RecordBatch]:
-    """Rows as the table declares them, in batches big enough to be worth splitting."""
+def _gathered(batches: Iterable[pa.RecordBatch | Copied], task: WriteTask) -> Iterator[Any]:
+    """Rows as the table declares them, in batches big enough to be worth splitting; row groups to copy as they came."""
     fields = key_values.given(task)
     checked: pa.Schema | None = None
     waiting: list[pa.RecordBatch] = []
     count = size = 0
     for batch in batches:
+        if isinstance(batch, Copied):
+            if waiting:
+                yield pa.concat_batches(waiting)
+                waiting, count, size = [], 0, 0
+            yield batch
+            continue
         if batch.schema is not checked and batch.schema != checked:
             assign.check(batch.schema, fields, task.partition_by)
         checked = batch.schema
@@ -639,9 +746,10 @@ def _gathered(batches: Iterable[pa.RecordBatch], task: WriteTask) -> Iterator[pa
         yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
 
 
-def _required(batches: Iterable[pa.RecordBatch], task: WriteTask) -> Iterator[pa.RecordBatch]:
+def _required(batches: Iterable[Any], task: WriteTask) -> Iterator[Any]:
     for batch in batches:
-        require(batch, task)
+        if not isinstance(batch, Copied):  # Of a write that requires something nothing is.
+            require(batch, task)
         yield batch
 
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines.files import names, statistics
+from lakeformat.engines.files import names, parquet, statistics
 from lakeformat.engines.files.formats import FORMATS
 from lakeformat.engines.kernels import casts
 from lakeformat.engines.keyed import key_values
@@ -29,6 +29,15 @@ _PIECE_MIN = 1 << 16
 _FEW_PLACES = 8
 
 _UNKNOWN = Scalar(Kind.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A row group of a file that is there, for a new one of this partition and bucket: see `parquet.File.copyable`."""
+
+    partition: tuple[Any, ...]
+    bucket: int | None
+    stored: parquet.Stored
 
 
 class Files:
@@ -66,13 +75,7 @@ class Files:
         self._written: list[WrittenFile] = []
 
     def add(self, partition: tuple[Any, ...], bucket: int | None, group: pa.RecordBatch) -> None:
-        place = self._places.get((partition, bucket))
-        if place is None:
-            place = self._places[partition, bucket] = _Place(partition, bucket)
-            keyed = self._task.keyed
-            if keyed is not None and not keyed.is_numbered:
-                assert keyed.first is not None, self._task
-                place.next_number = keyed.first.get(self._task.directory(partition, self._bucket(place)), 0)
+        place = self._place(partition, bucket)
         start, row_bytes = 0, max(1.0, group.nbytes / group.num_rows)
         while start < group.num_rows:
             room = self._piece_bytes(place) - place.waiting_bytes
@@ -86,6 +89,19 @@ class Files:
                 self._flush(place)
         while self._waiting_bytes > self._buffer_bytes:
             self._flush(max(self._places.values(), key=lambda each: each.waiting_bytes))
+
+    def copy(self, copied: Copied) -> None:
+        """A row group as it is stored, after the rows that came before it."""
+        place, stored = self._place(copied.partition, copied.bucket), copied.stored
+        self._flush(place)
+        file = place.file or self._start(place)
+        file.row_count += stored.row_count
+        file.added_bytes += stored.size_bytes
+        self._open.move_to_end(id(place))
+        with _unwritable(file.path):
+            file.output.copy(stored)
+        if file.output.size() >= self._task.target_size_bytes:
+            self._close(place)
 
     def finish(self, threads: int) -> list[WrittenFile]:
         """End all files; they come in the order in which their partitions and buckets came."""
@@ -109,6 +125,16 @@ class Files:
                     place.file.sink.give_up(error)
         with suppress(LakeError):
             self._store.delete([each.path for each in self._written])
+
+    def _place(self, partition: tuple[Any, ...], bucket: int | None) -> _Place:
+        place = self._places.get((partition, bucket))
+        if place is None:
+            place = self._places[partition, bucket] = _Place(partition, bucket)
+            keyed = self._task.keyed
+            if keyed is not None and not keyed.is_numbered:
+                assert keyed.first is not None, self._task
+                place.next_number = keyed.first.get(self._task.directory(partition, self._bucket(place)), 0)
+        return place
 
     def _end(self, place: _Place) -> None:
         self._flush(place)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -41,9 +43,41 @@ _COMMON = frozenset(
 )
 
 _ID = b"PARQUET:field_id"
+_MAGIC = b"PAR1"
 NANOS = "parquet.nanoseconds"  # An option: "int64" for timestamps of more than 6 digits, else INT96.
 # An option: "annotated" for variants marked as such, which Java Paimon's Parquet fails at.
 VARIANTS = "parquet.variants"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A row group of a file, to be copied to another as bytes."""
+
+    source: Any
+    path: str
+    row_group: bytes  # As `parquet_footer` has it.
+    spans: tuple[tuple[int, int], ...]  # Where the pages of each column start and end.
+    extra: dict[int, ColumnStats]  # As `statistics.beside_footer` gives them.
+    row_count: int
+    size_bytes: int  # As it is encoded, not compressed.
+
+    def chunk(self, start: int, end: int) -> bytes:
+        """The pages of a column. Raises `CorruptFile` where some are lacking, or are not what their checksums say."""
+        try:
+            self.source.seek(start)
+            data: bytes = self.source.read(end - start)
+            if len(data) != end - start:
+                raise CorruptFile(
+                    f"{self.path}: it ends at byte {start + len(data)}, and its footer says {end} or more"
+                )
+            place = parquet_footer.damaged_page(memoryview(data))
+        except OSError as error:
+            raise CorruptFile(f"{self.path}: cannot be read: {error}") from error
+        except (IndexError, KeyError, AssertionError) as error:
+            raise CorruptFile(f"{self.path}: no pages at byte {start}") from error
+        if place is not None:
+            raise CorruptFile(f"{self.path}: the page at byte {start + place} is damaged (checksum)")
+        return data
 
 
 class File:
@@ -82,6 +116,49 @@ class File:
     def statistics(self, fields: tuple[Field, ...]) -> dict[int, ColumnStats]:
         """The footer's statistics of `fields`, all of the file's, by field id."""
         return statistics.from_footer(self._file.metadata, fields)
+
+    @property
+    def group_rows(self) -> list[int]:
+        """How many rows each row group has."""
+        return [self._file.metadata.row_group(i).num_rows for i in range(self._file.metadata.num_row_groups)]
+
+    def copyable(self, task: WriteTask, least_bytes: int) -> list[int]:
+        """The row groups of at least `least_bytes`, as they are stored, that may stand in a file of `task` as they are: their schema
+        and codec are what it would write."""
+        metadata = self._file.metadata
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        chunks = [[each.column(i) for i in range(each.num_columns)] for each in groups]
+        codec = {"NONE": "UNCOMPRESSED"}.get(_codec(task.compression).upper(), _codec(task.compression).upper())
+        found = [
+            place
+            for place, some in enumerate(chunks)
+            if all(each.compression == codec for each in some)
+            and sum(each.total_compressed_size for each in some) >= least_bytes
+        ]
+        return found if found and self._footer().agrees(_empty_footer(task)) else []
+
+    def lacking(self, group: int, task: WriteTask) -> tuple[Field, ...]:
+        """The columns of `task` for whose statistics `stored` needs rows."""
+        metadata, fields = self._file.metadata.row_group(group), task.fields
+        return statistics.lacking(metadata, fields, _writes_int96(task))
+
+    def stored(self, group: int, task: WriteTask, rows: pa.Table) -> Stored | None:
+        """A row group, to be copied; `rows` are its rows, of the columns that it is `lacking`. None where its pages lie elsewhere."""
+        metadata = self._file.metadata.row_group(group)
+        spans = tuple(_span(metadata.column(i)) for i in range(metadata.num_columns))
+        row_group = self._footer().row_groups[group]
+        if parquet_footer.moved(row_group, [0] * len(spans)) is None:
+            return None
+        held = {each.name: each for each in task.fields}
+        extra = statistics.beside_footer(rows, tuple(held[name] for name in rows.column_names), _writes_int96(task))
+        return Stored(self._source, self._path, row_group, spans, extra, metadata.num_rows, metadata.total_byte_size)
+
+    def _footer(self) -> parquet_footer.Footer:
+        size = self._source.size()
+        self._source.seek(size - 8)
+        length = int.from_bytes(self._source.read(4), "little")
+        self._source.seek(size - 8 - length)
+        return parquet_footer.parse(self._source.read(length), self._path)
 
     def row_groups(self, pushed: pc.Expression | None) -> tuple[int, int]:
         """(row groups that `batches` reads, row groups that there are)."""
@@ -122,13 +199,15 @@ class File:
         pushed: pc.Expression | None,
         batch_rows: int,
         far_as_null: frozenset[int] = frozenset(),
+        groups: list[int] | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(position of the first row, rows): only the parts `fields`, no row group that `pushed` excludes. `far_as_null`: as
-        `ReadTask` has it."""
+        """(position of the first row, rows): only the parts `fields`, no row group that `pushed` excludes, or is not one of `groups`.
+        `far_as_null`: as `ReadTask` has it."""
         metadata = self._file.metadata
         leaves = _leaves_below(self._file.schema_arrow, fields)
         columns = [metadata.schema.column(leaf).path for leaf in leaves]
-        groups = list(range(metadata.num_row_groups)) if pushed is None else self._surviving(pushed)
+        if groups is None:
+            groups = list(range(metadata.num_row_groups)) if pushed is None else self._surviving(pushed)
         starts = np.concatenate(
             ([0], np.cumsum([metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]))
         )
@@ -227,16 +306,19 @@ class Output:
 
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
         self._variants = [mark for each in task.fields for mark in _variants(each.type)]
-        is_annotated = task.options.get(VARIANTS) == "annotated"
-        self._sink = _Ended(sink) if is_annotated and any(self._variants) else sink
+        self._is_annotated = task.options.get(VARIANTS) == "annotated" and any(self._variants)
+        self._sink = _Ended(sink)
         self._task, self._fields = task, task.fields
         self._schema = pa.schema([_file_field(each, each.name) for each in task.fields])
         self._extra: list[dict[int, ColumnStats]] = []
         # Java Paimon has INT96 for more than 6 digits, and reads it into any TIMESTAMP; pyarrow has a switch per file.
-        self._int96 = task.options.get(NANOS) != "int64" and any(_digits(each.type) > 6 for each in walk(task.fields))
+        self._int96 = _writes_int96(task)
         self._has_uuids = any(each.type == scalar(Kind.UUID) for each in walk(task.fields))
         self._is_ordered = task.keyed is not None or bool(task.sort_by)
         self._writer: pq.ParquetWriter | None = None
+        # Of each row group its own, if it was copied, or how many bytes, of which Arrow does not know, stand before it.
+        self._groups: list[bytes | int] = []
+        self._copied_bytes = 0
 
     def add(self, table: pa.Table) -> None:
         if self._int96 and _ARROW < 23:
@@ -245,11 +327,26 @@ class Output:
         rows = max(1, min(table.num_rows, GROUP_ROWS) if self._is_ordered else table.num_rows)
         for start in range(0, max(1, table.num_rows), rows):
             self._extra.append(statistics.beside_footer(table.slice(start, rows), self._fields, self._int96))
+            self._groups.append(self._copied_bytes)
         if self._has_uuids:
             given = zip(table.columns, self._fields, strict=True)
             columns = [casts.rebuilt(casts.flat(column), each.type, _marked) for column, each in given]
             table = pa.Table.from_arrays(columns, schema=self._schema)
         writer.write_table(table, row_group_size=rows)
+
+    def copy(self, stored: Stored) -> None:
+        """A row group of another file, which is `copyable`, as it is."""
+        if (prefetch := getattr(stored.source, "prefetch", None)) is not None:
+            prefetch(stored.spans)
+        starts = []
+        for start, end in stored.spans:
+            starts.append(max(self._sink.tell(), len(_MAGIC)))
+            self._sink.put(stored.chunk(start, end))
+            self._copied_bytes += end - start
+        row_group = parquet_footer.moved(stored.row_group, starts)
+        assert row_group is not None, stored
+        self._groups.append(row_group)
+        self._extra.append(stored.extra)
 
     def give_up(self) -> None:
         """The file will not be; nothing is written for it any more."""
@@ -263,12 +360,16 @@ class Output:
     def close(self) -> tuple[dict[int, ColumnStats], tuple[int, ...]]:
         """(statistics by field id, offsets of the row groups); the sink stays open."""
         writer = self._writer or self._opened(self._schema.empty_table())
-        if isinstance(self._sink, _Ended):
-            self._sink.end = bytearray()
+        self._sink.end = bytearray()
         writer.close()
-        if isinstance(self._sink, _Ended):
-            self._sink.mark(self._variants)
-        metadata = writer.writer.metadata
+        end, metadata = bytes(self._sink.end), writer.writer.metadata
+        if self._copied_bytes:
+            end = parquet_footer.spliced(end, self._groups)
+            metadata = pq.read_metadata(pa.BufferReader(_MAGIC + end))
+        if self._is_annotated:
+            end = parquet_footer.annotated(end, self._variants)
+        self._sink.end = None
+        self._sink.write(end)
         return statistics.from_footer(metadata, self._fields, self._extra), _split_offsets(metadata)
 
     def _refuse_before_1970(self, table: pa.Table) -> None:
@@ -308,18 +409,31 @@ class Output:
 
 
 class _Ended:
-    """A sink that keeps the end of a file back: Arrow does not write the annotation of variants, without which others read rows."""
+    """A sink that keeps the end of a file back, for what Arrow does not write: the annotation of variants, without which others read
+    rows, and row groups that were copied."""
 
     closed = False
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
+        self._skips = False  # What Arrow begins the file with, for that is there.
         self.end: bytearray | None = None  # What is kept, from when on it is.
 
+    def put(self, data: bytes) -> None:
+        """Write what Arrow does not know of, even before it has begun the file."""
+        if not self._sink.tell():
+            self._sink.write(_MAGIC)
+            self._skips = True
+        self._sink.write(data)
+
     def write(self, data: Any) -> int:
-        if self.end is None:
+        if self.end is not None:
+            self.end += data
+        elif self._skips:
+            assert len(data) == len(_MAGIC), len(data)
+            self._skips = False
+        else:
             return self._sink.write(data)
-        self.end += data
         return len(data)
 
     def tell(self) -> int:
@@ -327,11 +441,6 @@ class _Ended:
 
     def flush(self) -> None:
         pass
-
-    def mark(self, is_variant: Sequence[bool]) -> None:
-        assert self.end is not None
-        self._sink.write(parquet_footer.annotated(bytes(self.end), is_variant))
-        self.end = None
 
 
 def _variants(type: Type) -> list[bool]:
@@ -348,6 +457,18 @@ def _variants(type: Type) -> list[bool]:
         case MultisetOf(element):
             return [False, False, *_variants(element.type), False]
     return [False]
+
+
+def _writes_int96(task: WriteTask) -> bool:
+    return task.options.get(NANOS) != "int64" and any(_digits(each.type) > 6 for each in walk(task.fields))
+
+
+def _empty_footer(task: WriteTask) -> parquet_footer.Footer:
+    """The footer of a file of `task` without rows."""
+    made = io.BytesIO()
+    Output(made, task).close()
+    footer = made.getvalue()[len(_MAGIC) : -8]
+    return parquet_footer.parse(footer, "a file without rows")
 
 
 def plain_timestamps(source: Any, fields: tuple[Field, ...]) -> bool:

@@ -46,6 +46,26 @@ def beside_footer(table: pa.Table, fields: tuple[Field, ...], int96: bool) -> di
     return found
 
 
+def lacking(row_group: pq.RowGroupMetaData, fields: tuple[Field, ...], int96: bool) -> tuple[Field, ...]:
+    """The columns `fields` (all of a file's, in order) for which `beside_footer` of a row group that is there may say something."""
+    found = []
+    place = 0
+    for field in fields:
+        width = _width(field.type)
+        stats = row_group.column(place).statistics if width == 1 else None
+        match field.type:
+            case Scalar(kind) if kind in _FLOATS or (int96 and kind in _INSTANTS):
+                found.append(field)
+            case Scalar(kind) if kind is not Kind.VARIANT:
+                # Of a text that is long the footer has no bounds, or only one.
+                if stats is None or not (stats.has_min_max or stats.null_count == row_group.num_rows):
+                    found.append(field)
+            case _:
+                found.append(field)
+        place += width
+    return tuple(found)
+
+
 def from_footer(
     metadata: pq.FileMetaData, fields: tuple[Field, ...], extra: Sequence[Mapping[int, ColumnStats]] = ()
 ) -> dict[int, ColumnStats]:

@@ -14,6 +14,7 @@ from lakeformat.engines import worker
 from lakeformat.engines.engine import Decided, Spread
 from lakeformat.engines.kernels import casts, rows
 from lakeformat.engines.row_level import marks, outcomes
+from lakeformat.engines.written import Copied
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Merge, flat_name
 from lakeformat.model.schema import Field
 from lakeformat.model.work import FILE, POSITION, Content, DeleteTask, ReadTask, RowKind, Target, WriteTask, WrittenFile
@@ -72,7 +73,7 @@ class ArrowSource:
             if beside:
                 names = {each.name for each in into.fields}
                 narrow = replace(merge, target=tuple(f for f in merge.target if f.name in names))
-            batches = changed(self._store, narrow, self._table, task, choices[task.paths[0]], whole)
+            batches = changed(self._store, narrow, self._table, task, choices[task.paths[0]], whole, into)
             return worker.write(self._store, batches, into)
 
         written = self._run(work, [*([None] if len(unmatched) else []), *tasks])
@@ -151,15 +152,22 @@ def decide(store: Store, index: outcomes.Index, task: ReadTask) -> Choice | None
 
 
 def changed(
-    store: Store, merge: Merge, table: pa.Table, task: ReadTask, choice: Choice, whole: bool
-) -> Iterator[pa.RecordBatch]:
-    """The rows of one file after the merge: all that are left, or (unless `whole`) those updated. `table` is the source: the
-    columns that matched rows are given values from."""
+    store: Store, merge: Merge, table: pa.Table, task: ReadTask, choice: Choice, whole: bool, into: WriteTask
+) -> Iterator[pa.RecordBatch | Copied]:
+    """The rows of one file after the merge, for files of `into`: all that are left, or (unless `whole`) those updated. `table` is the
+    source: the columns that matched rows are given values from."""
     updates = [place for place, each in enumerate(merge.clauses) if each.act is Act.UPDATE]
     if not whole and not np.isin(choice.clauses, updates).any():
         return
     right = table.select([flat_name(SOURCE, f.name) for f in merge.assigning(SOURCE)])
-    for batch in worker.read(store, task):
+
+    def touches(_: pa.Table, start: int, count: int) -> bool:
+        return bool((choice.clauses[start : start + count] != outcomes.NONE).any())
+
+    for batch in worker.read_or_copy(store, task, into, touches) if whole else worker.read(store, task):
+        if isinstance(batch, Copied):
+            yield batch
+            continue
         target, positions = _target(batch)
 
         def source(rows: np.ndarray, positions: np.ndarray = positions) -> pa.Table:

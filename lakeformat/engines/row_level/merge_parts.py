@@ -21,6 +21,7 @@ from lakeformat.engines.engine import Decided
 from lakeformat.engines.kernels import casts
 from lakeformat.engines.row_level import arrow_merge, marks, outcomes
 from lakeformat.engines.row_level.arrow_merge import Choice
+from lakeformat.engines.written import Copied
 from lakeformat.errors import LakeError
 from lakeformat.model.merge import SOURCE, Act, Group, Merge
 from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar
@@ -236,9 +237,9 @@ def _write(
     source = staged.load(store, merge.assigning(SOURCE))
     tasks = {task.paths[0]: task for task in part.tasks}
 
-    def rows() -> Iterator[pa.RecordBatch]:
+    def rows() -> Iterator[pa.RecordBatch | Copied]:
         for path, choice in _choices(store, part.decisions, {path: task.row_count for path, task in tasks.items()}):
-            yield from arrow_merge.changed(store, merge, source, tasks[path], choice, whole)
+            yield from arrow_merge.changed(store, merge, source, tasks[path], choice, whole, layout)
 
     if not whole:
         return Made([], worker.write(store, rows(), beside))
@@ -315,10 +316,13 @@ def _by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]
 
 
 def _staying(
-    batches: Iterable[pa.RecordBatch], layout: WriteTask, homes: set[tuple[Any, ...]], aside: _Aside
-) -> Iterator[pa.RecordBatch]:
-    """The rows whose partition and bucket is one of `homes`; the others are put aside."""
+    batches: Iterable[pa.RecordBatch | Copied], layout: WriteTask, homes: set[tuple[Any, ...]], aside: _Aside
+) -> Iterator[pa.RecordBatch | Copied]:
+    """The rows whose partition and bucket is one of `homes`; the others are put aside, but for row groups that are copied."""
     for batch in batches:
+        if isinstance(batch, Copied):
+            yield batch
+            continue
         for partition, bucket, rows in worker.placed(batch, layout) if batch.num_rows else ():
             if (partition, bucket) in homes:
                 yield rows
