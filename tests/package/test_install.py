@@ -41,8 +41,9 @@ EXTRAS = {  # What becomes importable, and what must not.
     "cdc": ("lakeformat.cdc.sync", ["pyspark", "dagster"]),
 }
 PAGES = {  # What of README and docs runs in the environment that they ask for.
-    "": ["README.md", "docs/index.md", "docs/writing.md", "docs/merging.md", "docs/keys.md", "docs/maintenance.md", "docs/one-table.md", "docs/cli.md"],
+    "": ["README.md", "docs/index.md", "docs/writing.md", "docs/merging.md", "docs/keys.md", "docs/maintenance.md", "docs/cli.md"],
     "sql": ["docs/catalogs.md", "docs/coming-from.md"],
+    "duckdb": ["docs/one-table.md"],
     "spark,duckdb": ["docs/sql.md", "docs/spark.md"],
     "cdc": ["docs/cdc.md"],
 }  # fmt: skip
