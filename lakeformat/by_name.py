@@ -18,7 +18,7 @@ from lakeformat.errors import Conflict, InvalidInput, UnsupportedFeature
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind
 from lakeformat.model.schema import NO_ID, Field, Kind, scalar
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.model.work import Delta, ReadTask, RowKind, WrittenFile
+from lakeformat.model.work import Delta, ReadTask, RowKind, WrittenFile, paths_of
 from lakeformat.scan import Scan
 from lakeformat.storage.store import Store
 from lakeformat.streaming import Prepared, Sink
@@ -306,7 +306,7 @@ class Replacing:
             self._discard([file for part in parts if part is not None for file in part.files])
 
     def _discard(self, files: Sequence[WrittenFile]) -> None:
-        discard(self.table._reach(self.table._view()), (file.path for file in files))
+        discard(self.table._reach(self.table._view()), paths_of(files))
 
 
 def _pieces(deltas: Sequence[Delta], by_file: bool = False) -> list[Piece]:

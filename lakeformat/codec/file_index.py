@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeformat.errors import CorruptFile
+from lakeformat.model.schema import Kind, Scalar, Type
 
 BLOOM_FILTER = "bloom-filter"
 _MAGIC = 1493475289347502
 _VERSION = 1
-_MASK = (1 << 64) - 1
+_AT_ONCE = 1 << 20  # Bytes hashed together.
 _PRIMES = (
     0x9E3779B185EBCA87,
     0xC2B2AE3D27D4EB4F,
@@ -20,6 +24,11 @@ _PRIMES = (
     0x85EBCA77C2B2AE63,
     0x27D4EB2F165667C5,
 )
+_NUMBERS = frozenset(
+    {Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ}
+)
+_BYTES = frozenset({Kind.CHAR, Kind.VARCHAR, Kind.STRING, Kind.BINARY, Kind.VARBINARY, Kind.BYTES})
+_FLOATS = frozenset({Kind.FLOAT, Kind.DOUBLE})
 
 
 def parse(data: bytes, where: str) -> dict[str, dict[str, bytes]]:
@@ -45,25 +54,92 @@ def parse(data: bytes, where: str) -> dict[str, dict[str, bytes]]:
     return found
 
 
-def may_hold(bloom_filter: bytes, hashes: np.ndarray, where: str) -> bool:
+def emit(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
+    """By column its indexes by kind -> an index file."""
+    head = 24 + sum(
+        2 + len(c.encode()) + 4 + sum(10 + len(kind.encode()) for kind in own) for c, own in columns.items()
+    )
+    parts, at = [struct.pack(">qiii", _MAGIC, _VERSION, head, len(columns))], head
+    for column, own in columns.items():
+        parts.append(_written(column) + len(own).to_bytes(4, "big"))
+        for kind, index in own.items():
+            parts.append(_written(kind) + struct.pack(">ii", at, len(index)))
+            at += len(index)
+    parts.append(bytes(4))
+    return b"".join([*parts, *(index for own in columns.values() for index in own.values())])
+
+
+def may_hold(bloom_filter: bytes, hashed: np.ndarray, where: str) -> bool:
     """Whether a bloom filter may hold one of these hashes (unsigned, 64 bits). Raises `CorruptFile`."""
     if len(bloom_filter) < 5:
         raise CorruptFile(f"{where}: a bloom filter of {len(bloom_filter)} bytes")
     functions = int.from_bytes(bloom_filter[:4], "big")
     bits = np.frombuffer(bloom_filter, np.uint8, offset=4)
-    low, high = hashes.astype(np.uint32).view(np.int32), (hashes >> np.uint64(32)).astype(np.uint32).view(np.int32)
-    among = np.ones(len(hashes), bool)
-    for number in range(1, functions + 1):
-        with np.errstate(over="ignore"):
-            combined = low + np.int32(number) * high
-        position = np.where(combined < 0, ~combined, combined) % (len(bits) * 8)
+    among = np.ones(len(hashed), bool)
+    for position in _positions(hashed, functions, len(bits) * 8):
         among &= (bits[position >> 3] >> (position & 7) & 1).astype(bool)
     return bool(among.any())
 
 
-def hash_numbers(values: Sequence[int]) -> np.ndarray:
+class BloomFilter:
+    """A bloom filter as Java makes one for so many distinct values (BloomFilter64)."""
+
+    def __init__(self, items: int, share: float) -> None:
+        bits = int(-items * math.log(share) / math.log(2) ** 2)
+        self._bits = np.zeros(bits + 8 - bits % 8, bool)
+        self._functions = max(1, math.floor(len(self._bits) / items * math.log(2) + 0.5))
+
+    def add(self, values: pa.Array, type: Type) -> None:
+        """Take in values of a type in `can_hash`; a filter says nothing about nulls."""
+        for position in _positions(hashes(pc.unique(values).drop_null(), type), self._functions, len(self._bits)):
+            self._bits[position] = True
+
+    def __bytes__(self) -> bytes:
+        return self._functions.to_bytes(4, "big") + np.packbits(self._bits, bitorder="little").tobytes()
+
+
+def can_hash(type: Type) -> bool:
+    """Whether there are bloom filters of values of this type."""
+    return isinstance(type, Scalar) and type.kind in _NUMBERS | _BYTES | _FLOATS
+
+
+def hashes(values: pa.Array, type: Type) -> np.ndarray:
+    """The hash of each of these values without nulls (unsigned, 64 bits), as Java has it (FastHash)."""
+    assert isinstance(type, Scalar), type
+    if type.kind in _BYTES:
+        return _hash_bytes(values.cast(pa.large_binary()))
+    if type.kind in _FLOATS:
+        width = np.int32 if type.kind is Kind.FLOAT else np.int64
+        floats = np.asarray(values)
+        floats = np.where(
+            np.isnan(floats), floats.dtype.type(np.nan), floats
+        )  # One of all the values that are no number.
+        return _hash_numbers(floats.view(width).astype(np.int64))
+    match type:
+        case Scalar(Kind.DATE):
+            numbers = values.cast(pa.int32())
+        case Scalar(Kind.TIME):
+            numbers = values.cast(pa.time32("ms"), safe=False).cast(pa.int32())
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)):
+            found = np.asarray(values.cast(pa.int64()))
+            return _hash_numbers(found if digits <= 6 else np.floor_divide(found, 1000))
+        case _:
+            numbers = values
+    return _hash_numbers(np.asarray(numbers.cast(pa.int64())))
+
+
+def _positions(hashed: np.ndarray, functions: int, bits: int) -> Iterator[np.ndarray]:
+    """For each hash function, the bits that values with these hashes set."""
+    low, high = hashed.astype(np.uint32).view(np.int32), (hashed >> np.uint64(32)).astype(np.uint32).view(np.int32)
+    for number in range(1, functions + 1):
+        with np.errstate(over="ignore"):
+            combined = low + np.int32(number) * high
+        yield np.where(combined < 0, ~combined, combined) % bits
+
+
+def _hash_numbers(values: np.ndarray) -> np.ndarray:
     """Thomas Wang's hash of whole numbers of 64 bits."""
-    key = np.array(values, np.int64)
+    key = values.astype(np.int64)
     with np.errstate(over="ignore"):
         key = ~key + (key << 21)
         key = key ^ (key >> 24)
@@ -75,9 +151,20 @@ def hash_numbers(values: Sequence[int]) -> np.ndarray:
     return key.view(np.uint64)
 
 
-def hash_bytes(values: Sequence[bytes]) -> np.ndarray:
-    """xxHash64 with the seed 0."""
-    return np.array([_xx(value) for value in values], np.uint64)
+def _hash_bytes(values: pa.LargeBinaryArray) -> np.ndarray:
+    """xxHash64 with the seed 0, of values of one length at a time."""
+    result = np.zeros(len(values), np.uint64)
+    if not len(values):
+        return result
+    _, offsets, content = values.buffers()
+    ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
+    data = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
+    lengths = np.diff(ends)
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        for part in np.array_split(rows, -(-len(rows) * max(length, 1) // _AT_ONCE)):
+            result[part] = _xx(data[ends[part][:, None] + np.arange(length)])
+    return result
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
@@ -85,38 +172,49 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     return data[at + 2 : at + 2 + length].decode(), at + 2 + length
 
 
-def _xx(data: bytes) -> int:
-    one, two, three, four, five = _PRIMES
-    at, size = 0, len(data)
-    if size >= 32:
-        lanes = [(one + two) & _MASK, two, 0, -one & _MASK]
-        while at + 32 <= size:
-            lanes = [_round(lane, word) for lane, word in zip(lanes, struct.unpack_from("<4Q", data, at), strict=True)]
-            at += 32
-        result = sum(_turned(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)) & _MASK
-        for lane in lanes:
-            result = ((result ^ _round(0, lane)) * one + four) & _MASK
-    else:
-        result = five
-    result = (result + size) & _MASK
-    while at + 8 <= size:
-        result ^= _round(0, struct.unpack_from("<Q", data, at)[0])
-        result = (_turned(result, 27) * one + four) & _MASK
-        at += 8
-    if at + 4 <= size:
-        result ^= struct.unpack_from("<I", data, at)[0] * one & _MASK
-        result = (_turned(result, 23) * two + three) & _MASK
-        at += 4
-    for byte in data[at:]:
-        result = _turned(result ^ (byte * five & _MASK), 11) * one & _MASK
-    result = (result ^ result >> 33) * two & _MASK
-    result = (result ^ result >> 29) * three & _MASK
-    return result ^ result >> 32
+def _written(text: str) -> bytes:
+    data = text.encode()
+    return len(data).to_bytes(2, "big") + data
 
 
-def _round(lane: int, word: int) -> int:
-    return _turned((lane + word * _PRIMES[1]) & _MASK, 31) * _PRIMES[0] & _MASK
+def _xx(data: np.ndarray) -> np.ndarray:
+    """The hash of each row of bytes."""
+    one, two, three, four, five = (np.uint64(prime) for prime in _PRIMES)
+    count, size = data.shape
+    with np.errstate(over="ignore"):
+        if size >= 32:
+            stripes = _words(data[:, : size // 32 * 32], "<u8")
+            lanes = [np.full(count, start, np.uint64) for start in (one + two, two, np.uint64(0), np.uint64(0) - one)]
+            for at in range(0, stripes.shape[1], 4):
+                lanes = [_round(lane, stripes[:, at + i]) for i, lane in enumerate(lanes)]
+            result = sum((_turned(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)), np.uint64(0))
+            for lane in lanes:
+                result = (result ^ _round(np.zeros(count, np.uint64), lane)) * one + four
+        else:
+            result = np.full(count, five, np.uint64)
+        result = result + np.uint64(size)
+        at = size // 32 * 32
+        for word in _words(data[:, at : size // 8 * 8], "<u8").T:
+            result = result ^ _round(np.zeros(count, np.uint64), word)
+            result = _turned(result, 27) * one + four
+        at = size // 8 * 8
+        if size - at >= 4:
+            result = result ^ _words(data[:, at : at + 4], "<u4")[:, 0].astype(np.uint64) * one
+            result, at = _turned(result, 23) * two + three, at + 4
+        for byte in data[:, at:].T:
+            result = _turned(result ^ (byte.astype(np.uint64) * five), 11) * one
+        result = (result ^ (result >> np.uint64(33))) * two
+        result = (result ^ (result >> np.uint64(29))) * three
+        return result ^ (result >> np.uint64(32))
 
 
-def _turned(value: int, by: int) -> int:
-    return (value << by | value >> (64 - by)) & _MASK
+def _words(data: np.ndarray, kind: str) -> np.ndarray:
+    return np.ascontiguousarray(data).view(kind)
+
+
+def _round(lane: np.ndarray, word: np.ndarray) -> np.ndarray:
+    return _turned(lane + word * np.uint64(_PRIMES[1]), 31) * np.uint64(_PRIMES[0])
+
+
+def _turned(value: np.ndarray, by: int) -> np.ndarray:
+    return value << np.uint64(by) | value >> np.uint64(64 - by)

@@ -31,6 +31,7 @@ from lakeformat.model.work import (
     RewriteTask,
     WriteTask,
     WrittenFile,
+    paths_of,
 )
 from lakeformat.storage.store import Store
 
@@ -299,7 +300,7 @@ def _all_or_nothing(store: Store, results: Iterator[Any]) -> list[Any]:
 
 def _written(results: Sequence[Any]) -> list[str]:
     """The files among what tasks gave."""
-    return [file.path for each in results if isinstance(each, list) for file in each]
+    return paths_of(file for each in results if isinstance(each, list) for file in each)
 
 
 def _discard(store: Store, waiting: Sequence[Future[Any]]) -> None:

@@ -62,6 +62,7 @@ from lakeformat.model.work import (
     RewriteTask,
     WriteTask,
     WrittenFile,
+    paths_of,
 )
 from lakeformat.storage.store import Reader, Store
 
@@ -228,7 +229,7 @@ def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
         return [*made, *write(store, _changelog(store, task), task.changelog)]
     except BaseException:
         with suppress(LakeError):
-            store.delete([file.path for file in made])
+            store.delete(paths_of(made))
         raise
 
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from lakeformat.codec import file_index
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines.files import names, parquet, statistics
 from lakeformat.engines.files.formats import FORMATS
@@ -19,7 +20,7 @@ from lakeformat.engines.kernels import casts
 from lakeformat.engines.keyed import key_values
 from lakeformat.errors import InvalidInput, LakeError, StoreError, UnsupportedFeature
 from lakeformat.model.schema import Field, Geo, Kind, Row, Scalar, rebuild, walk
-from lakeformat.model.work import ColumnStats, Content, KeyRange, KeyValues, WriteTask, WrittenFile
+from lakeformat.model.work import ColumnStats, Content, KeyRange, KeyValues, WriteTask, WrittenFile, paths_of
 from lakeformat.storage.store import Store
 
 CHUNK_BYTES = 64 << 20  # Rows of one file that are encoded together: a row group or stripe, by their size in memory.
@@ -69,6 +70,9 @@ class Files:
         self._places: dict[tuple[tuple[Any, ...], int | None], _Place] = {}
         self._open: OrderedDict[int, _Place] = OrderedDict()  # By use, oldest first.
         self._waiting_bytes = 0
+        # Of a changelog nobody looks anything up.
+        self._filters = None if task.content is Content.CHANGELOG else task.bloom_filters
+        self._types = {each.name: each.type for each in task.fields}
         self._name = names.fresh()
         self._numbers = itertools.count(task.first_number)
         self._ending = False
@@ -124,7 +128,7 @@ class Files:
                 with suppress(Exception):
                     place.file.sink.give_up(error)
         with suppress(LakeError):
-            self._store.delete([each.path for each in self._written])
+            self._store.delete(paths_of(self._written))
 
     def _place(self, partition: tuple[Any, ...], bucket: int | None) -> _Place:
         place = self._places.get((partition, bucket))
@@ -173,6 +177,9 @@ class Files:
         file = place.file or self._start(place)
         if keyed is not None:
             file.keys = key_values.joined(file.keys, key_values.key_range(table, keyed))
+        if self._filters is not None:
+            for name, filter in file.filters.items():
+                filter.add(casts.flat(table.column(name)), self._types[name])
         file.row_count += table.num_rows
         file.added_bytes += waited_bytes
         self._open.move_to_end(id(place))
@@ -189,6 +196,7 @@ class Files:
             return
         side = _Place(place.partition, place.bucket)
         file = self._start(side, keyed.changelog_prefix)
+        file.filters = {}
         file.keys, file.row_count = key_values.key_range(table, keyed), table.num_rows
         with _unwritable(file.path):
             file.output.add(table)
@@ -205,7 +213,9 @@ class Files:
         sink = _Sink(self._store.create_stream(path))
         with _unwritable(path):
             try:
-                place.file = _Open(path, sink, self._format.Output(sink, self._file_task))
+                place.file = _Open(
+                    path, sink, self._format.Output(sink, self._file_task), filters=self._fresh_filters()
+                )
             except BaseException as error:
                 sink.give_up(error)
                 raise
@@ -220,6 +230,7 @@ class Files:
             stats, offsets = file.output.close()
             size = file.sink.tell()
             file.sink.finish()
+        index = self._index(file)
         place.file = None
         del self._open[id(place)]
         self._written.append(
@@ -239,8 +250,26 @@ class Files:
                 columns=self._task.columns,
                 first_row_id=self._task.first_row_id,
                 bucket_count=self._task.bucket.count if self._task.bucket else None,
+                index=index,
             )
         )
+
+    def _fresh_filters(self) -> dict[str, file_index.BloomFilter]:
+        if self._filters is None:
+            return {}
+        return {name: file_index.BloomFilter(items, share) for name, items, share in self._filters.columns}
+
+    def _index(self, file: _Open) -> bytes | str | None:
+        """The bloom filters of a file, or the path at which they are written."""
+        if self._filters is None or not file.filters:
+            return None
+        found = {name: {file_index.BLOOM_FILTER: bytes(each)} for name, each in file.filters.items()}
+        index = file_index.emit(found)
+        if len(index) <= self._filters.embedded_bytes:
+            return index
+        path = f"{file.path}.index"
+        self._store.write(path, index)
+        return path
 
     def _trimmed(self, stats: Mapping[int, ColumnStats]) -> dict[int, ColumnStats]:
         """What the table keeps of its columns' statistics; of its keys all."""
@@ -299,6 +328,7 @@ class _Open:
     row_count: int = 0
     added_bytes: int = 0  # In memory.
     keys: KeyRange | None = None
+    filters: dict[str, file_index.BloomFilter] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Schema
-from lakeformat.model.work import DeleteFile, WrittenFile
+from lakeformat.model.work import DeleteFile, WrittenFile, paths_of
 
 
 class OperationKind(StrEnum):
@@ -271,6 +271,6 @@ def new_files(operation: Operation) -> tuple[str, ...]:
             | Rewrite(added=added)
             | RowDelta(added=added)
         ):
-            return tuple(dict.fromkeys(each.path for each in added))
+            return tuple(dict.fromkeys(paths_of(added)))
         case _:
             return ()

@@ -385,6 +385,15 @@ class OneFolder:
 
 
 @dataclass(frozen=True, slots=True)
+class BloomFilters:
+    """Which columns of each data file get a bloom filter: (name, distinct values that it is made for, the share of other values
+    that it lets pass). Those of one file lie in its entry, or in a file beside it where they have more than `embedded_bytes`."""
+
+    columns: tuple[tuple[str, int, float], ...]
+    embedded_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class WriteTask:
     """How rows become data files.
 
@@ -420,6 +429,7 @@ class WriteTask:
     columns: tuple[str, ...] = ()
     first_row_id: int | None = None
     partition: tuple[Any, ...] | None = None
+    bloom_filters: BloomFilters | None = None
     distribution: str = (
         "auto"  # Spark only: "none", "hash" (by partition and bucket), "range" (these and `sort_by`), "auto".
     )
@@ -450,6 +460,12 @@ class WrittenFile:
     columns: tuple[str, ...] = ()  # As in `WriteTask`.
     first_row_id: int | None = None
     bucket_count: int | None = None  # Of the rule that chose `bucket`, where there was one.
+    index: bytes | str | None = None  # Its bloom filters, or the path of the file with them.
+
+
+def paths_of(files: Iterable[WrittenFile]) -> list[str]:
+    """The files, and those that belong to them."""
+    return [path for each in files for path in (each.path, each.index) if isinstance(path, str)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ from lakeformat.model.predicate import (
 )
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type
 from lakeformat.model.snapshot import Snapshot
-from lakeformat.model.work import LAST_UPDATED, POSITION, RETRACTS, ROW_KIND, MergeEngine, WriteTask
+from lakeformat.model.work import LAST_UPDATED, POSITION, RETRACTS, ROW_KIND, MergeEngine, WriteTask, paths_of
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.placing import looking
 
@@ -232,9 +232,7 @@ def plan(
             try:
                 added = (*added, *source.mark(merge, decided, beside))
             except BaseException:
-                discard(
-                    change.store, (each.path for each in added)
-                )  # No commit has been tried: nobody can know of them.
+                discard(change.store, paths_of(added))  # No commit has been tried: nobody can know of them.
                 raise
     finally:
         source.close()

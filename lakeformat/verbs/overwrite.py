@@ -21,6 +21,7 @@ from lakeformat.model.work import (
     RowKind,
     WriteTask,
     WrittenFile,
+    paths_of,
 )
 from lakeformat.verbs import rows
 from lakeformat.verbs.change import Change
@@ -57,7 +58,7 @@ def replaced(
             operation = replace_rows(change, scope, added, pinned_to)
         gone = remove_elsewhere(change, added, scope)
     except BaseException:
-        discard(change.store, (f.path for f in added))  # No commit has been tried: nobody can know of them.
+        discard(change.store, paths_of(added))  # No commit has been tried: nobody can know of them.
         raise
     return replace(operation, added=(*operation.added, *gone))
 
@@ -126,7 +127,7 @@ def replace_by_key(
         write = after(looking(change.view, task, but=condition), gone)
         added = tuple(change.engine.write(change.store, data, replace(write, required=condition)))
     except BaseException:
-        discard(change.store, (each.path for each in gone))  # No commit has been tried: nobody can know of them.
+        discard(change.store, paths_of(gone))  # No commit has been tried: nobody can know of them.
         raise
     return RowDelta(
         request=change.request,

@@ -61,6 +61,15 @@ EVOLVING = replace(
     MARKED, properties=MARKED.properties | {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
 )
 WAITING = replace(KEYED, properties=KEYED.properties | {"bucket": "-2", "deletion-vectors.enabled": "true"})
+INDEXED = replace(
+    SCHEMA,
+    properties=SCHEMA.properties
+    | {
+        "file-index.bloom-filter.columns": "v",
+        "file-index.bloom-filter.v.items": "9",
+        "file-index.in-manifest-threshold": "1 b",
+    },
+)
 TABLES = (
     SCHEMA,
     KEYED,
@@ -74,6 +83,7 @@ TABLES = (
     TOLD,
     EVOLVING,
     WAITING,
+    INDEXED,
 )
 
 
@@ -146,6 +156,7 @@ CASES += [
     ("looking up compact", LOOKING, lambda t: t.compact(id="op")),
     ("lifting compact", LIFTING, VERBS["compact"]),
     ("keyed rescale", KEYED, rescale),
+    *((f"indexed {name}", INDEXED, VERBS[name]) for name in ("update", "compact", "expire snapshots")),
     ("waiting compact", WAITING, VERBS["compact"]),
     ("waiting upsert", WAITING, KEYED_VERBS["upsert"]),
     ("waiting expire snapshots", WAITING, VERBS["expire snapshots"]),

@@ -1,11 +1,17 @@
 """File indexes of Paimon tables: what they leave out, and that they go with their files."""
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from lakeformat import InvalidInput, Lake
 from lakeformat.codec import file_index
+from lakeformat.dialects.paimon import manifest
 from lakeformat.errors import CorruptFile
 from lakeformat.lake import Paimon
-from lakeformat.table import Table
+from lakeformat.model.schema import Kind, scalar
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.table import Table, create
 from tests.golden import unzipped
 
 NAMES = ["embedded", "beside"]  # In the manifest, and in files beside the data files.
@@ -59,6 +65,9 @@ def test_index_files_stay_with_their_files_and_go_with_them():
     def indexes() -> set[str]:
         return {each.path for each in table._store.list("") if each.path.endswith(".index")}
 
+    def live() -> set[str]:
+        return {f"{path}.index" for task in table.scan().plan() for path in task.paths}
+
     before = indexes()
     assert len(before) == 3
     table.remove_orphan_files(older_than="2100-01-01")
@@ -68,14 +77,94 @@ def test_index_files_stay_with_their_files_and_go_with_them():
     assert files(table, "b = -7") == 0  # The column is younger than all files.
     table.delete("c = -7")
     assert table.scan().count() == 17
-    assert files(table, "c = 1") == 1  # What was written again has no index, and no bounds.
+    assert files(table, "c = 1") == 0  # What was written again has an index of its own.
+    assert indexes() == before | live()
     table.compact(full=True)
-    assert indexes() == before
+    assert indexes() > before | live()
+    table.expire_snapshots(retain_last=1, older_than="2100-01-01")
+    assert indexes() == live()
+    assert len(live()) == 1
+    table.truncate()
     table.expire_snapshots(retain_last=1, older_than="2100-01-01")
     assert indexes() == set()
-    assert table.scan().count() == 17
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bloom_filters_are_those_of_java(name):
+    theirs, ours = golden(name), Table("t", MemoryFiles(), Paimon())
+    create(ours, theirs.schema)
+    for snapshot in theirs.snapshots():
+        seen = set(ours.scan(["id"]).to_arrow()["id"].to_pylist())
+        rows = theirs.scan(snapshot_id=snapshot.id).to_arrow()
+        ours.append(rows.filter(pc.invert(pc.is_in(rows["id"], value_set=pa.array(seen, pa.int64())))))
+    assert indexes_of(ours) == indexes_of(theirs)
+    assert len(indexes_of(ours)) == 3
+
+
+def indexes_of(table: Table) -> list[tuple[bool, dict[str, dict[str, bytes]]]]:
+    """Of each file whether its indexes lie in its entry, and what they are."""
+    view = table._view()
+    entries = manifest.live_entries(view.reader, view.state.document, view.schema).sort_by("_CREATION_TIME")
+    found = []
+    for name, extra, embedded in zip(
+        *(entries[n].to_pylist() for n in ("_FILE_NAME", "_EXTRA_FILES", "_EMBEDDED_FILE_INDEX")), strict=True
+    ):
+        assert extra == ([f"{name}.index"] if embedded is None else [])
+        data = view.reader.read(f"bucket-0/{extra[0]}") if embedded is None else embedded
+        found.append((embedded is not None, file_index.parse(data, name)))
+    return sorted(found, key=lambda each: str(sorted(each[1].items())))
+
+
+def test_each_type_with_a_hash_gets_a_filter_and_others_are_refused(tmp_path):
+    lake = Lake(str(tmp_path))
+    given = pa.table(
+        {
+            "t": pa.array([1, None, 3], pa.int8()),
+            "f": pa.array([0.0, -0.0, float("nan")], pa.float32()),
+            "at": pa.array([1, 2, None], pa.timestamp("us")),
+            "s": ["", "a" * 40, "é" * 70],
+            "m": pa.array([[("k", 1)]] * 3, pa.map_(pa.string(), pa.int32())),
+            "no": [True, False, None],
+        }
+    )
+    names = "t, f, at, s, m[k]"
+    table = lake.create_table(
+        "d.t", given.schema, format="paimon", properties={"file-index.bloom-filter.columns": names}
+    )
+    table.append(given)
+    ((is_embedded, found),) = indexes_of(table)
+    assert not is_embedded
+    assert list(found) == ["t", "f", "at", "s"]
+    for each in given["s"].to_pylist():
+        assert files(table, f"s = '{each}'") == 1
+    assert files(table, "s = 'b'") == files(table, "t = 2") == 0
+    for columns, more, message in (
+        ("no", {}, "a boolean"),
+        ("nowhere", {}, "no column"),
+        ("t", {"file-index.bloom-filter.t.items": "few"}, "items"),
+        ("t", {"file-index.bloom-filter.t.fpp": "1"}, "fpp"),
+    ):
+        properties = {"file-index.bloom-filter.columns": columns, **more}
+        with pytest.raises(InvalidInput, match=message):
+            lake.create_table("d.u", given.schema, format="paimon", properties=properties)
+
+
+def test_filters_of_keys_leave_out_files_of_tables_with_keys(tmp_path):
+    properties = {"bucket": "1", "write-only": "true", "file-index.bloom-filter.columns": "id, v"}
+    properties |= {f"file-index.bloom-filter.{name}.items": "9" for name in ("id", "v")}
+    schema = pa.schema([("id", pa.string()), ("v", pa.string())])
+    table = Lake(str(tmp_path)).create_table("d.t", schema, format="paimon", primary_key=["id"], properties=properties)
+    for ids in (["a", "m", "z"], ["b", "n", "y"], ["c", "n", "x"]):
+        table.upsert(pa.table({"id": ids, "v": ids}))
+    assert files(table, "id = 'm'") == 1
+    assert files(table, "id = 'n'") == 2
+    assert files(table, "v = 'm'") == 3  # Another row of its key may be newer.
+    table.compact(full=True)
+    assert files(table, "id = 'k'") == 0
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ["a", "b", "c", "m", "n", "x", "y", "z"]
 
 
 def test_texts_are_hashed_as_by_xxhash64():
-    found = file_index.hash_bytes([b"", b"a", b"Nobody inspects the spammish repetition"]).tolist()
+    texts = [b"", b"a", b"Nobody inspects the spammish repetition"]
+    found = file_index.hashes(pa.array(texts), scalar(Kind.BYTES)).tolist()
     assert found == [0xEF46DB3751D8E999, 0xD24EC4F1A98C6E5B, 0xFBCEA83C8A378BF1]

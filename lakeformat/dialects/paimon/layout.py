@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from lakeformat.codec import document
+from lakeformat.codec import document, file_index
 from lakeformat.dialects.paimon import manifest, merging, metadata, options, tracking, types
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, UnsupportedFeature
@@ -20,6 +20,7 @@ from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, walk
 from lakeformat.model.work import (
     SEQUENCE,
     VALUE_KIND,
+    BloomFilters,
     BucketRule,
     HashIndex,
     KeyPlaces,
@@ -40,6 +41,7 @@ _BUCKET_NAMES: dict[int | None, str | int] = {None: UNAWARE_BUCKET, POSTPONED_BU
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 # Character.isWhitespace: unlike Python's, without the spaces that do not break a line, and without U+0085.
 _BLANK = re.compile(r"[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]*")
+_SHARE = re.compile(r"0?\.0*[1-9]\d*|[1-9](\.\d+)?[eE]-\d+")
 _MODE = re.compile(r"(none|counts|full)|truncate\(([1-9]\d*)\)")
 _MARK_DONE, _SUCCESS_FILE = "partition.mark-done-action", "success-file"
 _COMPRESSIONS = {"none": "uncompressed"}
@@ -114,6 +116,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         default_bucket=POSTPONED_BUCKET,
         name_prefix=f"{task.name_prefix}{_WRITER}",
         keyed=replace(keyed, waits=True, changelog_prefix=None),
+        bloom_filters=None,
     )
 
 
@@ -147,6 +150,7 @@ def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
         stats=stats_modes(schema),
         options=block | {key: value for key, value in schema.properties.items() if key.startswith(f"{format}.")},
         keyed=_keyed(base, reader) if schema.primary_key else None,
+        bloom_filters=_bloom_filters(schema),
     )
 
 
@@ -186,6 +190,7 @@ def of_columns(base: State, files: Any, names: Sequence[str], partitions: Sequen
             fields=tuple(f for f, _ in own),
             stats=tuple(stats for _, stats in own),
             columns=tuple(f.name for f, _ in own),
+            bloom_filters=None,
             **_in_place(first, partition),
         )
         for first, partition in zip(files.entries["_FIRST_ROW_ID"].to_pylist(), partitions, strict=True)
@@ -319,6 +324,30 @@ def _fits_avro(field: Field) -> bool:
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)) if digits > 6:
             return False
     return metadata.AVRO_NAME.fullmatch(field.name) is not None
+
+
+def _bloom_filters(schema: Schema) -> BloomFilters | None:
+    """Raises `InvalidInput` for columns without bloom filters. Those of keys of maps (`column[key]`) are not written."""
+    given, found = options.of(schema), []
+    for name in given.bloom_filter_columns:
+        if name.endswith("]"):
+            continue
+        at = f"table at schema {schema.id}: file-index.bloom-filter.columns names {name!r}"
+        if name not in schema.names:
+            raise InvalidInput(f"{at}, which is no column; there are {', '.join(schema.names)}")
+        if not file_index.can_hash(schema.field(name).type):
+            raise InvalidInput(f"{at}, a {schema.field(name).type}, of which there are no bloom filters; leave it out")
+        items, share = (schema.properties.get(f"file-index.bloom-filter.{name}.{what}") for what in ("items", "fpp"))
+        if items is not None and (not items.strip().isdigit() or not int(items)):
+            raise InvalidInput(
+                f"table at schema {schema.id}: file-index.bloom-filter.{name}.items={items}: it is a number of values"
+            )
+        if share is not None and not _SHARE.fullmatch(share.strip()):
+            raise InvalidInput(
+                f"table at schema {schema.id}: file-index.bloom-filter.{name}.fpp={share}: it lies between 0 and 1"
+            )
+        found.append((name, int(items or 1_000_000), float(share or 0.1)))
+    return BloomFilters(tuple(found), given.bloom_filter_embedded) if found else None
 
 
 def _mode(text: str) -> tuple[StatsMode, int]:

@@ -232,6 +232,7 @@ class TableOptions:
     dynamic_bucket_target_row_num = Option("dynamic-bucket.target-row-num", integer, 2_000_000)
     dynamic_partition_overwrite = Option("dynamic-partition-overwrite", boolean, True)
     bloom_filter_columns = Option[tuple[str, ...]]("file-index.bloom-filter.columns", names, ())
+    bloom_filter_embedded = Option("file-index.in-manifest-threshold", size, 500)
     file_index_read_enabled = Option("file-index.read.enabled", boolean, True)
     file_block_size = Option[int | None]("file.block-size", positive, None)
     file_compression = Option("file.compression", _word, "zstd")

@@ -45,6 +45,7 @@ from lakeformat.model.work import (
 from lakeformat.storage.store import Reader
 
 _FLOATS = (Scalar(Kind.FLOAT), Scalar(Kind.DOUBLE))
+_TIMES = frozenset({Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ})
 _LISTED = 10_000  # Keys that a condition lists, up to which their buckets are looked up.
 
 
@@ -720,7 +721,7 @@ def _entries(
     if rest != ALWAYS and len(entries):
         newer = beside.replaces(reader, base, entries, conditions.columns_of(predicate))
         entries = rows_where(entries, pc.or_(_may_match(reader, base, entries, predicate), pa.array(newer)))
-        if not schema.primary_key and not options.of(schema).data_evolution_enabled:
+        if not options.of(schema).data_evolution_enabled:
             entries = _without_hash(reader, base, entries, rest)
     return entries, beside
 
@@ -775,20 +776,14 @@ def _without_hash(reader: Reader, base: State, entries: pa.Table, predicate: Exp
 
 def _hashes(values: Sequence[Any], type: Type) -> np.ndarray | None:
     """As files' bloom filters hash these values; None for values of which that is not known."""
+    # -0.0 is 0.0, and times may be compared in other zones and precisions.
+    if not file_index.can_hash(type) or type in _FLOATS or (isinstance(type, Scalar) and type.kind in _TIMES):
+        return None
     try:
         known = pa.array(values, to_arrow(type))
     except (pa.ArrowException, OverflowError):
         return None
-    if known.null_count or not isinstance(type, Scalar):
-        return None
-    match type.kind:
-        case Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.BIGINT:
-            return file_index.hash_numbers(known.to_pylist())
-        case Kind.DATE:
-            return file_index.hash_numbers(known.cast(pa.int32()).to_pylist())
-        case Kind.CHAR | Kind.VARCHAR | Kind.STRING | Kind.BINARY | Kind.VARBINARY | Kind.BYTES:
-            return file_index.hash_bytes(known.cast(pa.binary()).to_pylist())
-    return None
+    return None if known.null_count else file_index.hashes(known, type)
 
 
 def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Array:

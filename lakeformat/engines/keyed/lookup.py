@@ -19,7 +19,7 @@ from lakeformat.engines.row_level import marks
 from lakeformat.errors import LakeError
 from lakeformat.model.predicate import ALWAYS, Expression, between, is_in
 from lakeformat.model.schema import Field, Kind, Scalar, find_field
-from lakeformat.model.work import FILE, POSITION, MergeEngine, MergeSpec, ReadTask, RewriteTask, WrittenFile
+from lakeformat.model.work import FILE, POSITION, MergeEngine, MergeSpec, ReadTask, RewriteTask, WrittenFile, paths_of
 from lakeformat.storage.store import Store
 
 _FEW = 1000  # Keys that files are asked for one by one.
@@ -45,7 +45,7 @@ def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
         return written
     except BaseException:
         with suppress(LakeError):
-            store.delete([file.path for file in written])
+            store.delete(paths_of(written))
         raise
 
 

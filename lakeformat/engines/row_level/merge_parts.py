@@ -25,7 +25,7 @@ from lakeformat.engines.written import Copied
 from lakeformat.errors import LakeError
 from lakeformat.model.merge import SOURCE, Act, Group, Merge
 from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar
-from lakeformat.model.work import FILE, DeleteTask, ReadTask, Target, WriteTask, WrittenFile
+from lakeformat.model.work import FILE, DeleteTask, ReadTask, Target, WriteTask, WrittenFile, paths_of
 from lakeformat.storage.store import Store
 
 PART_BYTES = 256 << 20  # Of files of the table, up to which one worker merges them.
@@ -147,7 +147,7 @@ class MergeByParts:
             written += self._settled(merge, loose, matched, layout)
         except BaseException:
             with suppress(LakeError):
-                self._store.delete([each.path for each in written])
+                self._store.delete(paths_of(written))
             raise
         return written
 
@@ -175,7 +175,7 @@ class MergeByParts:
             found = self._workers.each(self._store, units, partial(_settle, merge, self._staged, layout))
         except BaseException:
             with suppress(LakeError):
-                self._store.delete([each.path for each in written or []])
+                self._store.delete(paths_of(written or []))
             raise
         return [*(written or []), *(file for files in found for file in files)]
 

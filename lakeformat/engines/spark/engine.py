@@ -38,6 +38,7 @@ from lakeformat.model.work import (
     RewriteTask,
     WriteTask,
     WrittenFile,
+    paths_of,
 )
 from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.store import Store
@@ -102,7 +103,7 @@ class SparkEngine:
             written.extend(self._sorted(store, task) for task in tasks)
         except BaseException:
             with suppress(LakeError):
-                store.delete([file.path for files in written for file in files])
+                store.delete(paths_of(file for files in written for file in files))
             raise
         return written
 

@@ -19,7 +19,7 @@ from lakeformat.engines.row_level.merge_parts import Made
 from lakeformat.engines.spark import executors, session
 from lakeformat.engines.spark.frames import mapped
 from lakeformat.errors import LakeError
-from lakeformat.model.work import WrittenFile
+from lakeformat.model.work import WrittenFile, paths_of
 from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.store import Store
 
@@ -56,7 +56,7 @@ def collected(spark: SparkSession, store: Store, frame: DataFrame, work: executo
     errors = [each for each in answers if isinstance(each, LakeError)]
     if errors:
         with suppress(LakeError):
-            store.delete([file.path for each in answers for file in _files(each)])
+            store.delete(paths_of(file for each in answers for file in _files(each)))
         raise errors[0]
     return answers
 
