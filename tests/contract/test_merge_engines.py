@@ -1,5 +1,6 @@
 """Tables with a primary key, by merge engine: what rows written at different times become."""
 
+import datasketches
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
@@ -347,6 +348,40 @@ def test_bitmaps_of_64_bits_are_united(lake):
         read(table)
 
 
+def hll(*values):
+    made = datasketches.hll_sketch(12, datasketches.tgt_hll_type.HLL_4)
+    for each in values:
+        made.update(each)
+    return bytes(made.serialize_compact())
+
+
+def theta(*values):
+    made = datasketches.update_theta_sketch()
+    for each in values:
+        made.update(each)
+    return bytes(made.compact().serialize())
+
+
+def test_sketches_are_united(lake):
+    options = {"fields.h.aggregate-function": "hll_sketch", "fields.t.aggregate-function": "theta_sketch"}
+    table = make(lake, "aggregation", [("h", pa.binary()), ("t", pa.binary())], **options)
+    few, many = range(5), range(9000)
+    write(
+        table, {"id": 1, "h": hll(*few), "t": theta(*few)}, {"id": 2, "h": hll(*many[:6000]), "t": theta(*many[:6000])}
+    )
+    write(table, {"id": 1, "h": None, "t": None}, {"id": 2, "h": hll(*many[4000:]), "t": theta(*many[4000:])})
+    write(table, {"id": 1, "h": hll(7), "t": theta(7)}, {"id": 3, "h": b"any", "t": None})
+    table.compact(full=True)
+    one, two, three = read(table)
+    assert one == {"id": 1, "h": hll(7, *few), "t": theta(7, *few)}
+    assert datasketches.hll_sketch.deserialize(two["h"]).get_estimate() == pytest.approx(9000, rel=0.02)
+    assert datasketches.compact_theta_sketch.deserialize(two["t"]).get_estimate() == pytest.approx(9000, rel=0.02)
+    assert three == {"id": 3, "h": b"any", "t": None}  # Alone, a value stays as it is.
+    write(table, {"id": 1, "h": None, "t": b"no sketch"})
+    with pytest.raises(CorruptFile, match="column 't': not a sketch of theta_sketch"):
+        read(table)
+
+
 TYPES = [("a", pa.int32()), ("b", pa.string()), ("g", pa.int32()), ("r", pa.list_(pa.struct([("x", pa.int32())])))]
 TYPES.append(("m", pa.map_(pa.string(), pa.struct([("x", pa.string()), ("y", pa.int32())]))))
 WRONG = [
@@ -367,6 +402,7 @@ WRONG = [
     ("aggregation", nested("nested_update", **{"count-limit": "-1"}), "count-limit is -1"),
     ("aggregation", nested("nested_update", **{"count-limit": "few"}), "whole number"),
     ("aggregation", {"fields.b.aggregate-function": "rbm64"}, "takes bytes"),
+    ("aggregation", {"fields.b.aggregate-function": "hll_sketch"}, "takes bytes"),
     ("aggregation", {"fields.m.aggregate-function": "merge_map_with_keytime"}, "compares 'y', which is int"),
     (
         "aggregation",
@@ -416,8 +452,6 @@ WRONG = [
     ("deduplicate", {"sequence.field": "g", "sequence.field.sort-order": "down"}, "'ascending' or 'descending'"),
 ]
 REFUSED = [
-    ("aggregation", {"fields.b.aggregate-function": "hll_sketch"}, "'hll_sketch'"),
-    ("aggregation", {"fields.b.aggregate-function": "theta_sketch"}, "'theta_sketch'"),
     ("newest", {}, "merge engine 'newest'"),
 ]
 

@@ -34,6 +34,7 @@ EXTRAS = {  # What becomes importable, and what must not.
     "spark,duckdb": ("lakeformat.engines.spark", ["dagster"]),
     "sql": ("lakeformat.catalogs.sql", ["pyspark"]),
     "rest": ("lakeformat.catalogs.rest", ["pyspark"]),
+    "sketches": ("datasketches", ["pyspark", "dagster"]),
     "duckdb": ("lakeformat.sql.router", ["pyspark", "pandas", "typer"]),
     "cli": ("lakeformat.cli.app", ["pyspark", "pandas", "dagster"]),
     "dagster,duckdb": ("lakeformat.dagster", ["pyspark", "pandas", "polars", "resources"]),

@@ -213,10 +213,6 @@ def _time(field: Field, given: Mapping[str, str], where: str) -> str:
 
 
 def _require_function(function: str, field: Field, where: str) -> None:
-    if function in _FUNCTIONS_OF_JAVA:
-        raise UnsupportedFeature(
-            f"{where}: column {field.name!r}: aggregate function {function!r} ({_FUNCTIONS_OF_JAVA[function]}): not supported"
-        )
     if function not in _FUNCTIONS:
         near = difflib.get_close_matches(function, _FUNCTIONS, 1)
         raise InvalidInput(
@@ -280,9 +276,6 @@ _FUNCTIONS: dict[str, tuple[str, Callable[[Type], bool]]] = {
     "nested_partial_update": ("arrays of rows", _is_list_of_rows),
     "rbm32": ("bytes", _is_scalar(Kind.BYTES, Kind.VARBINARY)),
     "rbm64": ("bytes", _is_scalar(Kind.BYTES, Kind.VARBINARY)),
-}
-# Those of Java that are refused, and why.
-_FUNCTIONS_OF_JAVA = {
-    "hll_sketch": "a DataSketches sketch",
-    "theta_sketch": "a DataSketches sketch",
+    "hll_sketch": ("bytes", _is_scalar(Kind.BYTES, Kind.VARBINARY)),
+    "theta_sketch": ("bytes", _is_scalar(Kind.BYTES, Kind.VARBINARY)),
 }

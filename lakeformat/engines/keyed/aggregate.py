@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 
 from lakeformat.engines.kernels import ranks
-from lakeformat.engines.keyed import roaring64
+from lakeformat.engines.keyed import roaring64, sketches
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakeformat.model.work import Aggregation, NullKeys
 
@@ -549,8 +549,8 @@ def _final_order(elements: _Elements, events: Events) -> np.ndarray:
     return np.lexsort((at, elements.keys))
 
 
-def _bitmaps(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
-    """The union of roaring bitmaps: of 32 bits in their portable form, of 64 bits in Java's."""
+def _united(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Result:
+    """The union of sketches, or of roaring bitmaps: of 32 bits in their portable form, of 64 bits in Java's."""
     places, keys = _in_final_order(events, (events.adds | events.older) & _valid(values))
     held = values.take(pa.array(places)).to_pylist()
     edges = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.zeros(0, np.int64)
@@ -561,6 +561,8 @@ def _bitmaps(values: pa.ChunkedArray, events: Events, how: Aggregation) -> Resul
 
 
 def _union(bitmaps: list[bytes], how: Aggregation) -> bytes:
+    if how.function in {"hll_sketch", "theta_sketch"}:
+        return sketches.union(how.function, bitmaps, f"column {how.column!r}")
     try:
         if how.function == "rbm64":
             wide = BitMap64.union(*(roaring64.deserialize(each) for each in bitmaps))
@@ -695,6 +697,8 @@ FUNCTIONS: dict[str, tuple[Callable[[pa.ChunkedArray, Events, Aggregation], Resu
     "merge_map_with_keytime": (_merge_map_by_time, False),
     "nested_update": (_nested_update, True),
     "nested_partial_update": (_nested_partial_update, False),
-    "rbm32": (_bitmaps, False),
-    "rbm64": (_bitmaps, False),
+    "rbm32": (_united, False),
+    "rbm64": (_united, False),
+    "hll_sketch": (_united, False),
+    "theta_sketch": (_united, False),
 }
