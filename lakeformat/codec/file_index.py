@@ -187,7 +187,9 @@ def _xx(data: np.ndarray) -> np.ndarray:
             lanes = [np.full(count, start, np.uint64) for start in (one + two, two, np.uint64(0), np.uint64(0) - one)]
             for at in range(0, stripes.shape[1], 4):
                 lanes = [_round(lane, stripes[:, at + i]) for i, lane in enumerate(lanes)]
-            result = sum((_turned(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)), np.uint64(0))
+            result = np.zeros(count, np.uint64)
+            for lane, by in zip(lanes, (1, 7, 12, 18), strict=True):
+                result = result + _turned(lane, by)
             for lane in lanes:
                 result = (result ^ _round(np.zeros(count, np.uint64), lane)) * one + four
         else:
