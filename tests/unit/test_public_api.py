@@ -48,8 +48,7 @@ def public() -> dict[str, str]:
             continue
         called = attribute not in MADE_BY_VERBS
         short = name if called else attribute  # Where such a class stands is no promise either.
-        described = bases if is_error(value) else parameters
-        lines[short] = described(value) if called else ""
+        lines[short] = parameters(value) if called else ""
         if attribute == "MergeInto":  # With what its clauses are.
             whens = [each for name, each in vars(sys.modules[value.__module__]).items() if name.startswith("When")]
             lines |= {f"{when.__name__}.{m}": text for when in whens for m, text in members(when, fields=False)}
