@@ -418,6 +418,17 @@ def test_rows_wait_for_a_bucket_until_they_are_compacted(lake):
     assert ("b", 1) not in contents(t)
 
 
+def test_merges_wait_for_a_bucket_too(lake):
+    t = postponing(lake)
+    t.upsert(arrow([row(i, f"first {i}") for i in range(20)]))
+    t.compact()
+    source = arrow([row(i, "merged") for i in range(15, 25)])
+    asked = t.merge_into(source, "t.id = s.id AND t.dt = s.dt").when_matched("t.id = 17").delete()
+    asked.when_matched().update({"v": "s.v"}).when_not_matched().insert_all().merge()
+    t.compact()
+    assert contents(t) == {("a", i): f"first {i}" if i < 15 else "merged" for i in range(25) if i != 17}
+
+
 def test_a_partition_keeps_the_number_of_buckets_that_its_rows_were_given(lake):
     t = postponing(lake, **{"postpone.default-bucket-num": "4"})
 

@@ -39,6 +39,8 @@ def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
     if task.keyed is not None and (task.keyed.index or task.keyed.places):  # One task knows all keys of a partition.
         partition = [F.col(quoted(each.source)) for each in task.partition_by]
         return frame.repartition(*partition) if partition else frame.repartition(1)
+    if task.keyed is not None and task.keyed.waits:  # Rows of a key stay in their order.
+        return frame.repartition(*(F.col(quoted(name)) for name in task.keyed.merge.key))
     if task.distribution == "none" or (task.distribution == "auto" and task.bucket is None):
         return frame
     if task.distribution == "range":

@@ -235,18 +235,18 @@ class SparkSource:
         """Parts of the source and of the table by partition and bucket, or by bucket alone, each with all rows that match one of
         it; None where rows that match, or that come of a row, may be elsewhere, or a part may not fit in memory."""
         assert layout.keyed is not None, layout
-        grows = layout.keyed.index is not None  # A partition's keys are known together.
+        in_one = layout.bucket is None  # A partition's keys are known together, or wait for a bucket.
         by_partition = merge.keeps(each.source for each in layout.partition_by)
         if not self._is_parted or layout.keyed.places is not None:
             return None
-        if not by_partition and (grows or merge.of(Group.NOT_MATCHED)):
+        if not by_partition and (in_one or merge.of(Group.NOT_MATCHED)):
             return None
         if layout.bucket is not None and not merge.keeps(layout.bucket.columns):
             return None
         units: dict[Any, executors.Unit] = {}
 
         def unit(task: ReadTask) -> executors.Unit:
-            place = (task.partition if by_partition else (), None if grows else task.bucket)
+            place = (task.partition if by_partition else (), None if in_one else task.bucket)
             return units.setdefault(place, executors.Unit([], []))
 
         for each in self._files:
