@@ -204,6 +204,20 @@ def test_compaction_copies_large_row_groups_and_writes_small_ones_anew(tmp_path,
     assert found.sort_by("id").equals(pa.concat_tables(parts).cast(found.schema).sort_by("id"))
 
 
+def test_files_with_bloom_filters_are_written_anew_as_these_are_made_of_rows(tmp_path):
+    words = [f"w{i * 7919 % ROWS}" for i in range(ROWS)]
+    data = pa.table({"id": np.arange(ROWS), "w": words, "v": [b"0123456789" * 6] * ROWS})
+    properties = {SIZE["paimon"]: LEAST, "file-index.bloom-filter.columns": "w"}
+    table = Lake(str(tmp_path)).create_table("a.b", data.schema, format="paimon", properties=properties)
+    table.append(data)
+    assert len(row_groups(table.scan().store, the_file(table))) > 4
+    table.delete("id = 3000")
+    for id in (0, 10, ROWS - 1):
+        assert table.scan(where=f"w = '{words[id]}'").to_arrow()["id"].to_pylist() == [id]
+    assert table.scan(where=f"w = '{words[3000]}'").count() == 0
+    assert [task for task in table.scan(where="w = 'w17x'").plan()] == []  # Between the bounds, and no such value.
+
+
 def test_row_groups_of_a_file_from_before_partitions_go_to_where_their_rows_belong(tmp_path):
     properties = {SIZE["iceberg"]: LEAST}
     half = ROWS // 2
