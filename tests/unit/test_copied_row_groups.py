@@ -215,7 +215,7 @@ def test_files_with_bloom_filters_are_written_anew_as_these_are_made_of_rows(tmp
     for id in (0, 10, ROWS - 1):
         assert table.scan(where=f"w = '{words[id]}'").to_arrow()["id"].to_pylist() == [id]
     assert table.scan(where=f"w = '{words[3000]}'").count() == 0
-    assert [task for task in table.scan(where="w = 'w17x'").plan()] == []  # Between the bounds, and no such value.
+    assert list(table.scan(where="w = 'w17x'").plan()) == []  # Between the bounds, and no such value.
 
 
 def test_row_groups_of_a_file_from_before_partitions_go_to_where_their_rows_belong(tmp_path):
