@@ -270,7 +270,7 @@ def test_insert_stores_values_as_spark_does(lake):
     moment = dt.datetime(2023, 5, 1)
     assert rows(table) == [(7, 1.5, "7", dt.date(2023, 5, 1), moment.replace(tzinfo=dt.UTC), moment)]
     with pytest.raises(InvalidInput, match="does not fit"):
-        lake.sql("INSERT INTO x.kinds VALUES (70000, 1, '', NULL, NULL, NULL)")
+        lake.sql("INSERT INTO x.kinds VALUES (3000000000, 1, '', NULL, NULL, NULL)")
 
 
 def test_other_tables_stay_as_they_are(lake, orders):
