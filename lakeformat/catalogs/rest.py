@@ -318,9 +318,8 @@ class _Client:
             if key.startswith("header."):
                 self._session.headers[key.removeprefix("header.")] = value
         self._prefix = ""
-        self._session.auth = signing.signing(
-            options
-        )  # Of the user's alone: a server does not say what is signed for whom.
+        # Of the user's options alone: a server does not say what is signed for whom.
+        self._session.auth = signing.signing(options)
         self._say_token(self._options.get("token"))
         self.renew()
         query = {"warehouse": options["warehouse"]} if "warehouse" in options else None

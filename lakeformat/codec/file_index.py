@@ -111,9 +111,8 @@ def hashes(values: pa.Array, type: Type) -> np.ndarray:
     if type.kind in _FLOATS:
         width = np.int32 if type.kind is Kind.FLOAT else np.int64
         floats = np.asarray(values)
-        floats = np.where(
-            np.isnan(floats), floats.dtype.type(np.nan), floats
-        )  # One of all the values that are no number.
+        # One of all the values that are no number.
+        floats = np.where(np.isnan(floats), floats.dtype.type(np.nan), floats)
         return _hash_numbers(floats.view(width).astype(np.int64))
     match type:
         case Scalar(Kind.DATE):

@@ -94,9 +94,8 @@ class AssetTable:
     name: str
     partitions: dg.PartitionsDefinition | None = None
     partition_by: PartitionBy | None = None
-    is_expression: bool = (
-        False  # `partition_by` names a column for each dimension, and its type says the rest; see `settled`.
-    )
+    # `partition_by` names a column for each dimension, and its type says the rest; see `settled`.
+    is_expression: bool = False
     layout: tuple[str, ...] = ()
     format: str = "paimon"
     primary_key: tuple[str, ...] = ()

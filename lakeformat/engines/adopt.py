@@ -162,9 +162,8 @@ class _File:
         assert isinstance(held.type, Scalar), held
         assert isinstance(wanted.type, Scalar), wanted
         if held.type.kind is Kind.BINARY or (held.type.kind in _INSTANTS and held.type.parameters > (6,)):
-            return (
-                False  # Bytes of a fixed length, and counts of nanoseconds: others write and read these in other ways.
-            )
+            # Bytes of a fixed length, and counts of nanoseconds: others write and read these in other ways.
+            return False
         is_column = any(each is held for each in self._held)
         is_number = is_column and wanted.type.kind in _NUMBERS
         return held.type == wanted.type or (is_number and _reads_as(held.type, wanted.type))

@@ -194,9 +194,8 @@ class KeyValues:
     kind: RowKind = RowKind.INSERT  # Of rows without a row kind.
     kind_column: str | None = None  # The column with the row kinds: Paimon's `rowkind.field`.
     ignores_update_before: bool = False  # Rows of kind -U that are to be numbered are left out.
-    waits: bool = (
-        False  # Rows wait for a bucket: files hold all of them, those of a key in the order in which they came.
-    )
+    # Rows wait for a bucket: files hold all of them, those of a key in the order in which they came.
+    waits: bool = False
     changelog_prefix: str | None = (
         None  # With it, rows to be numbered are also written as they come, to files so named.
     )
