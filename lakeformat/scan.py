@@ -14,6 +14,7 @@ from lakeformat import arguments
 from lakeformat import explain as explaining
 from lakeformat.codec import sql_text
 from lakeformat.codec.arrow import arrow_schema
+from lakeformat.codec.duckdb_sql import quoted, selected
 from lakeformat.dialects.dialect import AnyView
 from lakeformat.engines.choose import engine_for, require_spark
 from lakeformat.errors import InvalidInput, LakeError
@@ -125,10 +126,13 @@ class Scan:
         return replace(self, fields=fields, columns=names)
 
     def to_duckdb(self, connection: Any = None) -> Any:
-        """The rows as a DuckDB relation, of `connection` or of DuckDB's default one; they are read once, into memory."""
+        """The rows as a DuckDB relation, of `connection` or of DuckDB's default one; they are read once, into memory. NaN is greater
+        than all numbers, as in DuckDB's own tables: of `FROM scan` and of all else that is Arrow's, DuckDB lets Arrow filter the
+        floats, which takes NaN for greater than nothing."""
         import duckdb
 
-        return duckdb.from_arrow(self.to_arrow(), **({} if connection is None else {"connection": connection}))
+        found = duckdb.from_arrow(self.to_arrow(), **({} if connection is None else {"connection": connection}))
+        return found.select(selected(found.columns, found.types))
 
     def checksum(self, schema: pa.Schema | None = None) -> tuple[int, str | None]:
         """(rows, the sum of the rows' hashes as DuckDB has them), in whatever order the rows come; None without rows. `schema`: of which
@@ -149,7 +153,7 @@ class Scan:
                 failed.append(error)
                 raise
 
-        names = ", ".join('"' + name.replace('"', '""') + '"' for name in wanted.names)
+        names = ", ".join(map(quoted, wanted.names))
         with _hashing(os.getpid()).cursor() as connection:
             connection.register("rows", pa.RecordBatchReader.from_batches(wanted, batches()))
             query = f"SELECT count(*), CAST(sum(hash({names})::HUGEINT) AS VARCHAR) FROM rows"

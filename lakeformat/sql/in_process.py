@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from lakeformat.codec import variant, variant_get
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.duckdb_sql import quoted, selected, text
 from lakeformat.codec.expression import cast
 from lakeformat.errors import InvalidInput
 from lakeformat.model.type_text import parse_type
@@ -114,12 +115,12 @@ def _open(connection: Any, query: Query, files: Mapping[int, tuple[LocalFile, ..
     for number, found in files.items():
         titles, parts = query.references[number].source.names, []
         for names, group in groupby(found, key=attrgetter("names")):
-            columns = ", ".join(f"{_quoted(n)} AS {_quoted(title)}" for n, title in zip(names, titles, strict=True))
-            paths = ", ".join(_text(each.path) for each in group)
+            columns = ", ".join(f"{quoted(n)} AS {quoted(title)}" for n, title in zip(names, titles, strict=True))
+            paths = ", ".join(text(each.path) for each in group)
             parts.append(f"SELECT {columns} FROM read_parquet([{paths}], {_AS_IT_IS})")
         connection.execute(f"CREATE VIEW {_name(number)}_rows AS {' UNION ALL '.join(parts)}")
         _view(connection, _name(number))
-    paths = ", ".join(_text(each.path) for found in files.values() for each in found)
+    paths = ", ".join(text(each.path) for found in files.values() for each in found)
     connection.execute(f"SET allowed_paths=[{paths}]")
     connection.execute("SET enable_external_access=false")
     _shut(connection)
@@ -128,29 +129,8 @@ def _open(connection: Any, query: Query, files: Mapping[int, tuple[LocalFile, ..
 def _view(connection: Any, name: str, has_null_safe: bool = False) -> None:
     """Let a query read rows by this name, the conditions on which DuckDB tests itself where others would test something else."""
     found = connection.table(f"{name}_rows")
-    columns = [
-        f"{_tested(_quoted(column), str(type), has_null_safe)} AS {_quoted(column)}"
-        for column, type in zip(found.columns, found.types, strict=True)
-    ]
-    connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {', '.join(columns)} FROM {name}_rows")
-
-
-def _tested(column: str, type: str, has_null_safe: bool) -> str:
-    """DuckDB lets Arrow filter columns of Arrow, not what expressions give. To Arrow NaN is greater than nothing, to Spark and DuckDB
-    than all numbers, and it knows no `<=>`. The bounds of a file's row groups, by which DuckDB leaves them out, hold no NaN either."""
-    if type in ("FLOAT", "DOUBLE"):
-        return f"{column} * 1::{type}"
-    if has_null_safe or (type.startswith("STRUCT") and ("FLOAT" in type or "DOUBLE" in type)):
-        return f"coalesce({column}, NULL)"
-    return column
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+    columns = selected(found.columns, found.types, has_null_safe)
+    connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {columns} FROM {name}_rows")
 
 
 @contextmanager

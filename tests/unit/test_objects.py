@@ -1,5 +1,6 @@
 """How a Lake, a Table, a Scan, a Schema and a Snapshot show themselves, and how other libraries take their rows."""
 
+import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -28,6 +29,33 @@ def test_rows_go_where_arrow_streams_go(lake):
         assert rows(pl.DataFrame(source).to_arrow()) == rows(ROWS)
         assert rows(pa.RecordBatchReader.from_stream(source).read_all()) == rows(ROWS)
     assert rows(table.changes(0)) == [{**row, "_row_kind": "+I"} for row in rows(ROWS)]
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_conditions_on_a_duckdb_relation_mean_what_they_mean_in_duckdbs_tables(tmp_path, format):
+    nan = float("nan")
+    data = pa.table(
+        {
+            "id": pa.array(range(5), pa.int64()),
+            "x": pa.array([1.0, nan, None, -1.0, 0.0]),
+            "f": pa.array([nan, 1.0, None, 0.0, -1.0], pa.float32()),
+            "s": [{"x": nan}, {"x": 1.0}, None, {"x": None}, {"x": -1.0}],
+        }
+    )
+    lake = Lake(tmp_path / "warehouse")
+    lake.create_table("db.t", data.schema, format=format).append(data)
+    with duckdb.connect() as connection:
+        relation = lake.table("db.t").scan().to_duckdb(connection)
+        relation.create("own")
+        own = connection.table("own")
+        for column in ("x", "f", "s.x"):
+            for value in ("0.5", "'nan'::DOUBLE", "NULL"):
+                for test in ("<", "<=", "=", "<>", ">=", ">", "IS NOT DISTINCT FROM", "IS DISTINCT FROM"):
+                    condition = f"{column} {test} {value}"
+                    found, expected = (
+                        sorted(each.filter(condition).select("id").fetchall()) for each in (relation, own)
+                    )
+                    assert found == expected, condition
 
 
 def test_pandas_makes_no_frame_of_a_scan_by_itself(lake):
