@@ -10,12 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import bitmap_index
 from lakeformat.errors import CorruptFile
 from lakeformat.model.schema import Kind, Scalar, Type
 
 BLOOM_FILTER = "bloom-filter"
 _MAGIC = 1493475289347502
 _VERSION = 1
+_EMPTY = -1  # Where an index that nothing was written to starts: that of a key of maps which are all null.
 _AT_ONCE = 1 << 20  # Bytes hashed together.
 _PRIMES = (
     0x9E3779B185EBCA87,
@@ -46,6 +48,8 @@ def parse(data: bytes, where: str) -> dict[str, dict[str, bytes]]:
                 kind, at = _text(data, at)
                 start, length = struct.unpack_from(">ii", data, at)
                 at += 8
+                if start == _EMPTY:
+                    continue
                 if start < 0 or length < 0 or start + length > len(data):
                     raise CorruptFile(f"{where}: the {kind} index of {column!r} ends beyond the file")
                 found.setdefault(column, {})[kind] = data[start : start + length]
@@ -69,12 +73,39 @@ def emit(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
     return b"".join([*parts, *(index for own in columns.values() for index in own.values())])
 
 
-def may_hold(bloom_filter: bytes, hashed: np.ndarray, where: str) -> bool:
-    """Whether a bloom filter may hold one of these hashes (unsigned, 64 bits). Raises `CorruptFile`."""
-    if len(bloom_filter) < 5:
-        raise CorruptFile(f"{where}: a bloom filter of {len(bloom_filter)} bytes")
-    functions = int.from_bytes(bloom_filter[:4], "big")
-    bits = np.frombuffer(bloom_filter, np.uint8, offset=4)
+class Wanted:
+    """Values without nulls, of a column of this type (one in `can_hash`), which a condition lists."""
+
+    def __init__(self, values: pa.Array, type: Type) -> None:
+        self.values, self.type = values, type
+        self.hashed = hashes(values, type)
+
+
+def may_hold(indexes: Mapping[str, bytes], wanted: Wanted, where: str) -> bool:
+    """Whether a column with these indexes, by kind, may hold one of the values. Raises `CorruptFile`."""
+    try:
+        for kind, index in indexes.items():
+            match kind:
+                case "bloom-filter":
+                    holds = _in_bloom_filter(index, wanted.hashed)
+                case "bitmap":
+                    holds = bitmap_index.in_bitmap(index, wanted.values, wanted.type)
+                case "bsi":
+                    holds = bitmap_index.in_slices(index, wanted.values, wanted.type)
+                case _:
+                    continue
+            if not holds:
+                return False
+    except (struct.error, ValueError, IndexError) as error:
+        raise CorruptFile(f"{where}: a damaged index: {error}") from error
+    return True
+
+
+def _in_bloom_filter(index: bytes, hashed: np.ndarray) -> bool:
+    if len(index) < 5:
+        raise ValueError(f"a bloom filter of {len(index)} bytes")
+    functions = int.from_bytes(index[:4], "big")
+    bits = np.frombuffer(index, np.uint8, offset=4)
     among = np.ones(len(hashed), bool)
     for position in _positions(hashed, functions, len(bits) * 8):
         among &= (bits[position >> 3] >> (position & 7) & 1).astype(bool)

@@ -1,5 +1,8 @@
 """File indexes of Paimon tables: what they leave out, and that they go with their files."""
 
+import datetime as dt
+from decimal import Decimal
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -22,7 +25,15 @@ def golden(name: str) -> Table:
 
 
 def literal(value) -> str:
-    return str(value) if isinstance(value, int) else f"'{value}'" if isinstance(value, str) else f"DATE '{value}'"
+    match value:
+        case bool() | int() | float() | Decimal():
+            return str(value)
+        case str():
+            return f"'{value}'"
+        case dt.datetime():
+            return f"TIMESTAMP '{value}'"
+        case _:
+            return f"DATE '{value}'"
 
 
 def files(table: Table, where: str) -> int:
@@ -162,6 +173,70 @@ def test_filters_of_keys_leave_out_files_of_tables_with_keys(tmp_path):
     table.compact(full=True)
     assert files(table, "id = 'k'") == 0
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ["a", "b", "c", "m", "n", "x", "y", "z"]
+
+
+PRUNED = ("id", "a", "b", "d", "n", "old", "few")  # Of the others the index is left aside.
+KEPT = ("f", "p", "milli", "micro", "nano", "yes")
+
+
+def test_bitmaps_and_bit_slices_leave_out_files_and_no_rows():
+    """Java 1.3.1 kept no bounds; `old` has a bitmap of the first version, `id`, `a`, `b`, `f`, `milli`, `nano` and `yes` of the second,
+    the others have bit slices. NULLs, NaN and both zeros are among the values."""
+    table = golden("bitmaps")
+    rows = table.scan([*PRUNED, *KEPT]).to_arrow()
+    assert len(rows) == 24
+    for column in rows.column_names:
+        given = [each for each in rows[column].to_pylist() if each is not None and each == each][::15]
+        listed = ", ".join(literal(each) for each in given)
+        same = [pc.equal(rows[column], pa.scalar(each, rows[column].type)) for each in given]
+        among = pc.or_kleene(*same)
+        assert matches(table, rows, f"{column} = {literal(given[0])}", same[0])
+        assert matches(table, rows, f"{column} != {literal(given[0])}", pc.invert(same[0]))
+        assert matches(table, rows, f"{column} IN ({listed})", among)
+        assert matches(table, rows, f"{column} NOT IN ({listed})", pc.invert(among))
+        assert matches(table, rows, f"{column} IS NULL", rows[column].is_null())
+        assert files(table, f"{column} = {literal(given[1])}") == (1 if column in PRUNED else 3), column
+    zeros = pc.equal(rows["f"], 0.0)
+    assert matches(table, rows, "f = 0.0", zeros)
+    assert matches(table, rows, "f = -0.0", zeros)
+    assert matches(table, rows, "b = 77", pc.equal(rows["b"], 77))  # Two rows, so that a bitmap has them.
+    assert matches(table, rows, "b <=> NULL", rows["b"].is_null())
+    assert matches(table, rows, "b IN (NULL, 77)", pc.equal(rows["b"], 77))
+    for column, nowhere in (("d", "DATE '1969-12-31'"), ("a", "'é'"), ("a", f"'{'é' * 9000}'"), ("id", "-6"), ("old", "9"),
+                            ("few", "18"), ("n", "-4"), ("b", "70000000000")):  # fmt: skip
+        assert table.scan(where=f"{column} = {nowhere}").count() == 0
+        assert files(table, f"{column} = {nowhere}") == 0, (column, nowhere)
+
+
+def matches(table: Table, rows: pa.Table, where: str, mask: pa.ChunkedArray) -> bool:
+    """Whether the rows of `where` are those of which `mask` is true."""
+    found, kept = table.scan(rows.column_names, where=where).to_arrow(), rows.filter(mask)
+    return found["id"].to_pylist() == kept["id"].to_pylist() and found["a"].to_pylist() == kept["a"].to_pylist()
+
+
+def test_a_damaged_bitmap_is_an_error():
+    wanted = file_index.Wanted(pa.array([1], pa.int32()), scalar(Kind.INT))
+    for kind in ("bitmap", "bsi"):
+        for damaged in (b"", bytes([1, 0, 0, 0, 9]), bytes([1, 0, 0, 0, 9, 1, 1, 0, 0])):
+            with pytest.raises(CorruptFile, match="where"):
+                file_index.may_hold({kind: damaged}, wanted, "where")
+
+
+def test_an_index_without_values_says_nothing():
+    """Of a key of maps that no row has, Java writes an index at the position -1."""
+    whole = file_index.emit({"m[k]": {"bitmap": b""}, "a": {"bitmap": b"some"}})
+    start = whole.index(b"bitmap") + len("bitmap")
+    empty = whole[:start] + (-1).to_bytes(4, "big", signed=True) + whole[start + 4 :]
+    assert file_index.parse(empty, "where") == {"a": {"bitmap": b"some"}}
+
+
+def test_a_column_that_is_renamed_keeps_its_indexes(tmp_path):
+    properties = {"file-index.bloom-filter.columns": "a,b", "file-index.bloom-filter.a.items": "9"}
+    schema = pa.schema([("a", pa.int32()), ("b", pa.int32())])
+    table = Lake(str(tmp_path)).create_table("d.t", schema, format="paimon", properties=properties)
+    table.alter().rename_column("a", "c").commit()
+    given = {key: value for key, value in table.schema.properties.items() if key.startswith("file-index")}
+    assert given == {"file-index.bloom-filter.columns": "c,b", "file-index.bloom-filter.c.items": "9"}
 
 
 def test_texts_are_hashed_as_by_xxhash64():

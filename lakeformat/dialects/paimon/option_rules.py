@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 from lakeformat.dialects.paimon.options import PARSERS, SEQUENCE_GROUP, TableOptions
@@ -171,6 +172,7 @@ _ARGUMENTS = {"primary-key": "primary_key=[...]", "partition": "partition_by=[..
 _OF_COLUMNS = {
     "bucket-key", "sequence.field", "rowkind.field", "partial-update.remove-record-on-sequence-group",
     "changelog-producer.row-deduplicate-ignore-fields", "record-level.time-field", "file-index.bloom-filter.columns",
+    "file-index.bitmap.columns", "file-index.bsi.columns",
 }  # fmt: skip
 
 
@@ -238,6 +240,8 @@ def renamed(given: Options, columns: Iterable[str], name: str, to: str) -> Optio
             value = listed(value)
         elif key.startswith("fields.") and key.endswith(SEQUENCE_GROUP):
             key, value = f"fields.{listed(key[len('fields.') : -len(SEQUENCE_GROUP)])}{SEQUENCE_GROUP}", listed(value)
+        elif indexed := re.fullmatch(rf"(file-index\.[a-z-]+\.){re.escape(name)}(\.[a-z-]+)", key):
+            key = f"{indexed[1]}{to}{indexed[2]}"
         elif _column_of(key, columns) == name:
             key = f"fields.{to}{key[len('fields.') + len(name) :]}"
         found[key] = value

@@ -232,6 +232,8 @@ class TableOptions:
     dynamic_bucket_target_row_num = Option("dynamic-bucket.target-row-num", integer, 2_000_000)
     dynamic_partition_overwrite = Option("dynamic-partition-overwrite", boolean, True)
     bloom_filter_columns = Option[tuple[str, ...]]("file-index.bloom-filter.columns", names, ())
+    bitmap_columns = Option[tuple[str, ...]]("file-index.bitmap.columns", names, ())
+    bit_slice_columns = Option[tuple[str, ...]]("file-index.bsi.columns", names, ())
     bloom_filter_embedded = Option("file-index.in-manifest-threshold", size, 500)
     file_index_read_enabled = Option("file-index.read.enabled", boolean, True)
     file_block_size = Option[int | None]("file.block-size", positive, None)
@@ -302,6 +304,11 @@ class TableOptions:
     def shows_vectors(self) -> bool:
         """Whether Iceberg metadata can name the deletion vectors: from version 3 on, those of 64 bits."""
         return self.has_vectors and self.deletion_vectors_bitmap64 and self.metadata_iceberg_format_version >= 3
+
+    @property
+    def indexed_columns(self) -> frozenset[str]:
+        """The columns of which data files may have indexes that are read."""
+        return frozenset((*self.bloom_filter_columns, *self.bitmap_columns, *self.bit_slice_columns))
 
     @property
     def keeps_first_row(self) -> bool:

@@ -722,23 +722,23 @@ def _entries(
         newer = beside.replaces(reader, base, entries, conditions.columns_of(predicate))
         entries = rows_where(entries, pc.or_(_may_match(reader, base, entries, predicate), pa.array(newer)))
         if not options.of(schema).data_evolution_enabled:
-            entries = _without_hash(reader, base, entries, rest)
+            entries = _without_indexed(reader, base, entries, rest)
     return entries, beside
 
 
-def _without_hash(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
-    """The entries without those of files whose bloom filters (`file-index.bloom-filter.columns`) hold none of the values that
-    `predicate` lists of a column."""
+def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
+    """The entries without those of files whose indexes (`file-index.*.columns`) hold none of the values that `predicate` lists of
+    a column."""
     given = options.of(base.schema)
-    hashes: dict[int, tuple[Type, np.ndarray]] = {}
-    for name in given.bloom_filter_columns if given.file_index_read_enabled else ():
+    asked: dict[int, file_index.Wanted] = {}
+    for name in given.indexed_columns if given.file_index_read_enabled else ():
         found = conditions.listed(predicate, [name], _LISTED) if name in base.schema.names else None
-        if (
-            found is not None
-            and (hashed := _hashes([value for (value,) in found], base.schema.field(name).type)) is not None
-        ):
-            hashes[base.schema.field(name).id] = base.schema.field(name).type, hashed
-    if not hashes:
+        if found is not None:
+            field = base.schema.field(name)
+            values = _wanted([value for (value,) in found], field.type)
+            if values is not None:
+                asked[field.id] = values
+    if not asked:
         return entries
     extra = pc.list_value_length(entries["_EXTRA_FILES"].combine_chunks())
     has_one = pc.or_(entries["_EMBEDDED_FILE_INDEX"].is_valid().combine_chunks(), pc.greater(pc.fill_null(extra, 0), 0))
@@ -767,15 +767,14 @@ def _without_hash(reader: Reader, base: State, entries: pa.Table, predicate: Exp
     for row, fields, place in wanted:
         indexes = file_index.parse(held[row], f"{reader.root}/{place}") if row in held else {}
         for field in fields:
-            type, hashed = hashes.get(field.id, (None, None))
-            filter = indexes.get(field.name, {}).get(file_index.BLOOM_FILTER)
-            if filter is not None and hashed is not None and type == field.type:
-                keep[row] &= file_index.may_hold(filter, hashed, f"{reader.root}/{place}")
+            values = asked.get(field.id)
+            if values is not None and values.type == field.type and field.name in indexes:
+                keep[row] &= file_index.may_hold(indexes[field.name], values, f"{reader.root}/{place}")
     return entries.filter(pa.array(keep))
 
 
-def _hashes(values: Sequence[Any], type: Type) -> np.ndarray | None:
-    """As files' bloom filters hash these values; None for values of which that is not known."""
+def _wanted(values: Sequence[Any], type: Type) -> file_index.Wanted | None:
+    """These values, as indexes of files know them; None for values of which that is not known."""
     # -0.0 is 0.0, and times may be compared in other zones and precisions.
     if not file_index.can_hash(type) or type in _FLOATS or (isinstance(type, Scalar) and type.kind in _TIMES):
         return None
@@ -783,7 +782,7 @@ def _hashes(values: Sequence[Any], type: Type) -> np.ndarray | None:
         known = pa.array(values, to_arrow(type))
     except (pa.ArrowException, OverflowError):
         return None
-    return None if known.null_count else file_index.hashes(known, type)
+    return None if known.null_count else file_index.Wanted(known, type)
 
 
 def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Array:
