@@ -101,7 +101,6 @@ def write(
     *,
     buffer_bytes: int = written.BUFFER_BYTES,
     chunk_bytes: int = written.CHUNK_BYTES,
-    open_files: int = written.OPEN_FILES,
     threads: int = 1,
 ) -> list[WrittenFile]:
     """Rows to files, split by partition and bucket, each about `task.target_size_bytes` long at most.
@@ -110,7 +109,7 @@ def write(
     in that order, partition by partition, with about `buffer_bytes` of them in memory at a time. Once all rows are there, the
     files left to end are ended by `threads` threads. Files of a write that fails are deleted as far as storage lets.
     """
-    output = written.Files(store, task, buffer_bytes, chunk_bytes, open_files)
+    output = written.Files(store, task, buffer_bytes, chunk_bytes)
     index, places = (task.keyed.index, task.keyed.places) if task.keyed else (None, None)
     assigner: hash_index.Assigner | key_places.Placer | None = None
     try:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import logging
+import os
+import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
@@ -23,9 +26,10 @@ from lakeformat.model.schema import Field, Geo, Kind, Row, Scalar, rebuild, walk
 from lakeformat.model.work import ColumnStats, Content, KeyRange, KeyValues, WriteTask, WrittenFile, paths_of
 from lakeformat.storage.store import Store
 
+log = logging.getLogger("lakeformat")
+
 CHUNK_BYTES = 64 << 20  # Rows of one file that are encoded together: a row group or stripe, by their size in memory.
 BUFFER_BYTES = 256 << 20  # Rows that wait, over all files of one write.
-OPEN_FILES = 64
 _PIECE_MIN = 1 << 16
 _FEW_PLACES = 8
 
@@ -42,9 +46,10 @@ class Copied:
 
 
 class Files:
-    """The files of one write. Rows wait in memory up to `buffer_bytes`; then the place with the most is written out."""
+    """The files of one write. Rows wait in memory up to `buffer_bytes`; then those of the place with the most go to its file, or
+    to disk: see `WriteTask.fans_out`."""
 
-    def __init__(self, store: Store, task: WriteTask, buffer_bytes: int, chunk_bytes: int, open_files: int) -> None:
+    def __init__(self, store: Store, task: WriteTask, buffer_bytes: int, chunk_bytes: int) -> None:
         if task.file_format not in FORMATS:
             raise UnsupportedFeature(
                 f"file format {task.file_format!r} cannot be written; known are {', '.join(FORMATS)}"
@@ -63,7 +68,11 @@ class Files:
         self._file_task = replace(self._file_task, fields=held)
         # Rows that wait for a file of their own, which is sorted as a whole and written in one go.
         self._is_whole = task.keyed is not None and not task.keyed.is_numbered
-        self._buffer_bytes, self._open_files = buffer_bytes, open_files
+        self._buffer_bytes = buffer_bytes
+        self._disk: _Disk | None = None
+        # Groups of rows that came, and those whose place had rows before, with others between.
+        self._last: _Place | None = None
+        self._came = self._came_back = 0
         # Other files are written in pieces small enough to stop near the target size.
         chunk_bytes = min(chunk_bytes, _whole_number(task.options, self._format.PIECE_OPTION, chunk_bytes))
         self._chunk_bytes = min(2 * task.target_size_bytes if self._is_whole else chunk_bytes, buffer_bytes)
@@ -73,13 +82,17 @@ class Files:
         # Of a changelog nobody looks anything up.
         self._filters = None if task.content is Content.CHANGELOG else task.bloom_filters
         self._types = {each.name: each.type for each in task.fields}
-        self._name = names.fresh()
+        self._name = names.fresh(task.names_task)
         self._numbers = itertools.count(task.first_number)
         self._ending = False
         self._written: list[WrittenFile] = []
 
     def add(self, partition: tuple[Any, ...], bucket: int | None, group: pa.RecordBatch) -> None:
+        known = len(self._places)
         place = self._place(partition, bucket)
+        self._came += 1
+        self._came_back += len(self._places) == known and place is not self._last
+        self._last = place
         start, row_bytes = 0, max(1.0, group.nbytes / group.num_rows)
         while start < group.num_rows:
             room = self._piece_bytes(place) - place.waiting_bytes
@@ -90,9 +103,9 @@ class Files:
             place.waiting_bytes += size
             self._waiting_bytes += size
             if size >= room:
-                self._flush(place)
+                self._relieve(place)
         while self._waiting_bytes > self._buffer_bytes:
-            self._flush(max(self._places.values(), key=lambda each: each.waiting_bytes))
+            self._relieve(max(self._places.values(), key=lambda each: each.waiting_bytes))
 
     def copy(self, copied: Copied) -> None:
         """A row group as it is stored, after the rows that came before it."""
@@ -110,18 +123,21 @@ class Files:
     def finish(self, threads: int) -> list[WrittenFile]:
         """End all files; they come in the order in which their partitions and buckets came."""
         places = list(self._places.values())
+        ending = sorted(places, key=lambda each: each.file is None)  # No more are open together.
         if len(places) < 2:
             for place in places:
                 self._end(place)
         else:
             self._ending = True
             few = len(places) < _FEW_PLACES and self._waiting_bytes < _PIECE_MIN  # Starting threads would take longer.
-            for _ in self._store.several(self._end, places, 1 if few else threads):
+            for _ in self._store.several(self._end, ending, 1 if few else threads):
                 pass
+        self._let_go()
         order = {(each.partition, self._bucket(each)): at for at, each in enumerate(places)}
         return sorted(self._written, key=lambda each: order[each.partition, each.bucket])
 
     def abandon(self, error: BaseException) -> None:
+        self._let_go()
         for place in self._open.values():
             if place.file is not None:
                 place.file.output.give_up()
@@ -158,20 +174,60 @@ class Files:
         left = (self._task.target_size_bytes - size) * file.added_bytes / max(1, size)
         return max(_PIECE_MIN, min(self._chunk_bytes, int(left)))
 
+    def _relieve(self, place: _Place) -> None:
+        """Take rows that wait out of memory."""
+        is_full = place.file is None and len(self._open) >= self._task.open_files and not self._is_whole
+        fans_out = self._task.fans_out or 3 * self._came_back > self._came
+        if is_full and fans_out and place.spilled_bytes < 2 * self._task.target_size_bytes:
+            self._spill(place)
+        else:
+            self._flush(place)
+
+    def _spill(self, place: _Place) -> None:
+        if self._disk is None:
+            self._disk = _Disk(self._schema)
+            log.info(
+                "%s: rows of %d partitions and buckets and more come mixed; %d files are open at a time, and rows of the others wait on disk",
+                self._store.root, len(self._places), self._task.open_files,
+            )  # fmt: skip
+        place.spilled.append((self._disk.put(place.waiting), place.waiting_bytes))
+        self._waiting_bytes -= place.waiting_bytes
+        place.waiting, place.waiting_bytes = [], 0
+
+    def _let_go(self) -> None:
+        if self._disk is not None:
+            self._disk.close()
+            self._disk = None
+
     def _flush(self, place: _Place) -> None:
         """Write the rows that wait, and end the file if it is long enough."""
-        if not place.waiting:
-            return
-        table = pa.Table.from_batches(place.waiting, self._schema)
+        for batches, size in self._pieces(place):
+            self._put(place, pa.Table.from_batches(batches, self._schema), size)
+
+    def _pieces(self, place: _Place) -> Iterator[tuple[list[pa.RecordBatch], int]]:
+        """The rows that wait, on disk and in memory, and how many bytes they are there."""
+        (waiting, size), (spilled, place.spilled) = (place.waiting, place.waiting_bytes), (place.spilled, [])
+        self._waiting_bytes -= size
+        place.waiting, place.waiting_bytes = [], 0
+        held: list[pa.RecordBatch] = []
+        held_bytes = 0
+        for where, spilled_bytes in spilled:
+            assert self._disk is not None, place
+            held.append(self._disk.get(where))
+            held_bytes += spilled_bytes
+            if held_bytes >= self._piece_bytes(place):
+                yield held, held_bytes
+                held, held_bytes = [], 0
+        if held or waiting:
+            yield [*held, *waiting], held_bytes + size
+
+    def _put(self, place: _Place, table: pa.Table, waited_bytes: int) -> None:
         keyed = self._task.keyed
         if keyed is not None:
             number, place.next_number = place.next_number, place.next_number + table.num_rows
             came, table = table, key_values.stand(table, keyed, number)
             if keyed.changelog_prefix is not None and not keyed.is_numbered:
                 self._log(place, key_values.changelog(came, keyed, number), keyed)
-        waited_bytes = place.waiting_bytes
-        self._waiting_bytes -= waited_bytes
-        place.waiting, place.waiting_bytes = [], 0
         if not table.num_rows:  # A merge may leave nothing.
             return
         file = place.file or self._start(place)
@@ -204,7 +260,7 @@ class Files:
 
     def _start(self, place: _Place, prefix: str | None = None) -> _Open:
         # Threads that end files hold one each for a moment; none may close the file of another.
-        while not self._ending and len(self._open) >= self._open_files:
+        while not self._ending and len(self._open) >= self._task.open_files:
             self._close(next(iter(self._open.values())))
         folder = self._task.directory(place.partition, self._bucket(place))
         number = self._task.name_suffix.format(next(self._numbers))
@@ -339,8 +395,43 @@ class _Place:
     bucket: int | None
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     waiting_bytes: int = 0
+    spilled: list[tuple[_Where, int]] = field(
+        default_factory=list
+    )  # Rows on disk before those: where, and their bytes.
     file: _Open | None = None
     next_number: int = 0  # Of a row of a keyed table.
+
+    @property
+    def spilled_bytes(self) -> int:
+        return sum(size for _, size in self.spilled)
+
+
+class _Disk:
+    """A local file of rows that wait."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema, self._end = schema, 0
+        self._file, path = tempfile.mkstemp(prefix="lakeformat-write-")
+        os.unlink(path)  # It goes with this process, however that ends.
+
+    def put(self, batches: Sequence[pa.RecordBatch]) -> _Where:
+        content = pa.concat_batches(batches).serialize()
+        where = self._end, content.size
+        with _unwritable(tempfile.gettempdir()), memoryview(content) as view:
+            while self._end < sum(where):
+                self._end += os.write(self._file, view[self._end - where[0] :])
+        return where
+
+    def get(self, where: _Where) -> pa.RecordBatch:
+        start, size = where
+        content = os.pread(self._file, size, start)
+        return pa.ipc.read_record_batch(pa.py_buffer(content), self._schema)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+_Where = tuple[int, int]  # (the first byte, how many bytes)
 
 
 def _held(fields: tuple[Field, ...]) -> tuple[Field, ...]:

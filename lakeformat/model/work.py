@@ -420,6 +420,7 @@ class WriteTask:
         "-{}"  # With the number of the file, counted from `first_number`, after a name of the write's own.
     )
     first_number: int = 0
+    names_task: bool = False  # That name begins with the engine's task: its partition and the number of the attempt.
     stats: tuple[tuple[StatsMode, int], ...] = ()  # One (mode, length) per column of `fields`; empty: all FULL.
     options: Mapping[str, str] = field(default_factory=dict)  # Format options of the table, e.g. "parquet.block.size".
     required: Expression = ALWAYS  # A row for which it is not true raises `OutsideScope`, and nothing is written.
@@ -429,6 +430,10 @@ class WriteTask:
     first_row_id: int | None = None
     partition: tuple[Any, ...] | None = None
     bloom_filters: BloomFilters | None = None
+    open_files: int = 64  # That are written at the same time.
+    # Rows of partitions that have no open file wait on local disk. Without, that is so once rows are seen to come mixed; for rows
+    # that come partition by partition files are ended, for others to be opened.
+    fans_out: bool = False
     distribution: str = (
         "auto"  # Spark only: "none", "hash" (by partition and bucket), "range" (these and `sort_by`), "auto".
     )
@@ -542,7 +547,8 @@ class DeleteTask:
     name_prefix: str = ""
     name_suffix: str = "-{}"
     first_number: int = 0
-    locate: Callable[[str, str], str] = in_folder  # As in `WriteTask`.
+    names_task: bool = False  # These four as in `WriteTask`,
+    locate: Callable[[str, str], str] = in_folder  # and this.
     wide: bool = True  # Vectors of positions of 64 bits, or of 32.
 
 

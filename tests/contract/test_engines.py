@@ -722,8 +722,10 @@ def test_a_task_that_is_tried_again_doubles_no_row_and_loses_none(spark, store, 
 
     frame = spark.range(0, 100_000, 1, 1).mapInArrow(fails_once, "id bigint")
     fields = (field(0, "id", Kind.BIGINT),)
-    files = OnSpark(spark).engine.write(store, frame, layout(fields))
+    files = OnSpark(spark).engine.write(store, frame, replace(layout(fields), names_task=True, name_prefix=""))
     assert os.path.exists(marker)
+    partition, attempt, *_ = files[0].path.rpartition("/")[2].split("-")
+    assert (partition, int(attempt) > 0) == ("00000", True), "the attempt that counts was not the session's first"
     found = ArrowEngine().read(store, tasks_of(files, fields, fields), fields).read_all()
     assert sorted(found.column("id").to_pylist()) == list(range(100_000))
 
@@ -814,7 +816,7 @@ def test_what_tasks_wrote_and_storage_does_not_delete_is_left_to_the_sweep_by_na
             raise StoreError("the disk is gone")
 
     job = names.new_job()
-    with names.of_job(job):
+    with names.of_task(job, 0, 0):
         name = f"data-{names.fresh()}-0.parquet"
     others = f"data-{names.fresh()}-0.parquet"
     for path in (name, others):

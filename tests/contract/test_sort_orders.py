@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -172,7 +173,7 @@ def test_many_partitions_become_few_files(lake):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["bucket(40, id)"], sort_by=["x", "id desc"])
     layout = t._view().layout(from_files=True)
     batches = pa.Table.from_pylist([{**row, "id": n} for n, row in enumerate(rows(400))], SCHEMA).to_batches(50)
-    written = worker.write(t._store, batches, layout, buffer_bytes=4000, open_files=3)
+    written = worker.write(t._store, batches, replace(layout, open_files=3), buffer_bytes=4000)
     assert len({each.partition for each in written}) == 40
     assert len(written) <= 44
 

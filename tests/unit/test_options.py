@@ -107,7 +107,7 @@ def test_a_users_own_option_is_kept_and_rows_are_written(lake, caplog, format):
         ("paimon", "file-index.bitmap.columns"),
         ("paimon", "parquet.bloom.filter.enabled"),
         ("iceberg", "write.upsert.enabled"),
-        ("iceberg", "write.spark.fanout.enabled"),
+        ("iceberg", "write.spark.accept-any-schema"),
         ("iceberg", "write.parquet.bloom-filter-enabled.column.id"),
     ],
 )

@@ -1,9 +1,11 @@
 """The one reader and the one writer: every type through every format, evolution by id, and what damage does."""
 
 import datetime as dt
+import io
 import json
 import os
 import random
+import re
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +15,7 @@ from queue import Full
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.orc as po
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +23,7 @@ import pytest
 from lakeformat.codec import murmur
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import arrow, worker
-from lakeformat.engines.files import parquet
+from lakeformat.engines.files import names, parquet
 from lakeformat.errors import (
     CorruptFile,
     InvalidInput,
@@ -45,7 +48,7 @@ from lakeformat.model.work import (
     StatsMode,
     WriteTask,
 )
-from lakeformat.storage.files import LocalFiles
+from lakeformat.storage.files import LocalFiles, NewFile
 from lakeformat.storage.memory import MemoryFiles
 
 FORMATS = ("parquet", "orc", "avro")
@@ -865,17 +868,94 @@ def test_files_end_near_the_target_size_and_keep_every_row(store, format):
     assert read(store, reading(files, fields, fields)).equals(table.cast(arrow_schema(fields)))
 
 
-def test_many_partitions_stay_within_memory_and_open_files(store):
-    fields = (field(0, "p", Kind.INT), field(1, "v", Kind.BIGINT))
+class Counting(MemoryFiles):
+    """Counts the files that are being written."""
+
+    def __init__(self):
+        super().__init__()
+        self.writing = self.most = 0
+
+    def create_stream(self, path):
+        self.writing += 1
+        self.most = max(self.most, self.writing)
+        stream, content = super().create_stream(path), io.BytesIO()
+
+        def end():
+            self.writing -= 1
+            stream.write(content.getvalue())
+            stream.close()
+
+        return NewFile(path, content.write, end, content.close)
+
+
+@pytest.mark.parametrize(("fans_out", "most"), [(False, 330), (True, 300)])
+def test_many_partitions_stay_within_memory_and_open_files(fans_out, most, caplog):
+    """Rows that come mixed wait on disk for a file of their own, from the start or once it shows; sorted ones do not."""
+    store, fields = Counting(), (field(0, "p", Kind.INT), field(1, "v", Kind.BIGINT))
     rng = np.random.default_rng(9)
     table = pa.table({"p": rng.integers(0, 300, 200_000).astype("int32"), "v": np.arange(200_000)})
-    task = WriteTask(fields=fields, directory=folder, partition_by=identity("p").fields)
-    files = worker.write(store, table.to_batches(4096), task, buffer_bytes=1 << 20, chunk_bytes=1 << 18, open_files=8)
-    assert Counter(table.column("p").to_pylist()) == sum(
-        (Counter({f.partition[0]: f.row_count}) for f in files), Counter()
+    task = WriteTask(
+        fields=fields, directory=folder, partition_by=identity("p").fields, open_files=8, fans_out=fans_out
     )
+    caplog.set_level("INFO")
+    with measured() as pool:
+        files = worker.write(store, table.to_batches(4096), task, buffer_bytes=1 << 20, chunk_bytes=1 << 18)
+    assert pool.max_memory() < 4 << 20, "8 files, the rows that wait, and some of a batch"
+    assert store.most <= 8
+    assert len(files) <= most, "a file for each partition, and those that were ended before it showed"
+    assert [f"{store.root}: rows of " in each for each in caplog.messages] == [True]
+    counts = sum((Counter({f.partition[0]: f.row_count}) for f in files), Counter())
+    assert Counter(table.column("p").to_pylist()) == counts
     found = read(store, reading(files, fields, fields))
     assert found.sort_by("v").equals(table.cast(arrow_schema(fields)))
+    of_each = {f.partition[0]: read(store, reading([f], fields, fields))["v"].to_pylist() for f in files}
+    assert all(values == sorted(values) for values in of_each.values()), "rows of a partition stay in their order"
+
+
+def test_rows_that_come_partition_by_partition_do_not_wait_on_disk(caplog):
+    store, fields = Counting(), (field(0, "p", Kind.INT), field(1, "v", Kind.BIGINT))
+    table = pa.table({"p": pa.array(np.arange(200_000) // 700, pa.int32()), "v": np.arange(200_000)})
+    task = WriteTask(fields=fields, directory=folder, partition_by=identity("p").fields, open_files=8)
+    caplog.set_level("INFO")
+    files = worker.write(store, table.to_batches(4096), task, buffer_bytes=1 << 18, chunk_bytes=1 << 18)
+    assert (len(files), store.most <= 8, caplog.messages) == (286, True, [])
+    assert read(store, reading(files, fields, fields)).equals(table.cast(arrow_schema(fields)))
+
+
+def test_what_waits_on_disk_is_written_in_files_of_the_target_size(store):
+    fields = (field(0, "p", Kind.INT), field(1, "noise", Kind.BYTES))
+    rng = random.Random(3)
+    noise = [rng.randbytes(100) for _ in range(20_000)]
+    table = pa.table({"p": pa.array(range(20_000), pa.int32()), "noise": noise})
+    table = table.set_column(0, "p", pc.bit_wise_and(table["p"], pa.scalar(3, pa.int32())))
+    task = WriteTask(
+        fields=fields, directory=folder, partition_by=identity("p").fields, open_files=1, fans_out=True,
+        target_size_bytes=150_000,
+    )  # fmt: skip
+    files = worker.write(store, table.to_batches(512), task, buffer_bytes=1 << 16, chunk_bytes=1 << 15)
+    assert all(f.size_bytes < 1.7 * 150_000 for f in files)
+    assert len(files) in range(12, 25)
+    found = read(store, reading(files, fields, fields))
+    assert sorted(found["noise"].to_pylist()) == sorted(noise)
+
+
+def test_names_of_files_have_the_task_and_the_attempt(store):
+    def names_of(with_task):
+        task = WriteTask(fields=WIDE, directory=folder, names_task=with_task, name_prefix="", name_suffix="-{:05}")
+        return [each.path.rpartition("/")[2] for each in worker.write(store, wide_rows(1, 10), task)]
+
+    job = names.new_job()
+    with names.of_task(job, 3, 17), names.of_task(job, 4, 18):
+        (inner,) = names_of(True)
+        (plain,) = names_of(False)
+    with names.of_task(job, 3, 17):
+        (first,), (again,) = names_of(True), names_of(True)
+    uuid = "[0-9a-f]{4}-[0-9a-f]{12}"
+    assert re.fullmatch(rf"00004-18-{job}-{uuid}-00000\.parquet", inner), inner
+    assert re.fullmatch(rf"{job}-{uuid}-00000\.parquet", plain), plain
+    assert re.fullmatch(rf"00003-17-{job}-{uuid}-00000\.parquet", first), first
+    assert first != again
+    assert names_of(True)[0].startswith("00000-0-")
 
 
 def test_files_ended_by_several_threads_are_those_of_one(store):
@@ -883,7 +963,7 @@ def test_files_ended_by_several_threads_are_those_of_one(store):
     rng = np.random.default_rng(11)
     table = pa.table({"p": rng.integers(0, 20, 400_000).astype("int32"), "v": np.arange(400_000)})
     task = WriteTask(fields=fields, directory=folder, partition_by=identity("p").fields, target_size_bytes=3000)
-    limits = {"buffer_bytes": 2 << 20, "chunk_bytes": 1 << 16, "open_files": 4}
+    task, limits = replace(task, open_files=4), {"buffer_bytes": 2 << 20, "chunk_bytes": 1 << 16}
 
     def written(threads):
         files = worker.write(store, table.to_batches(1 << 15), task, threads=threads, **limits)

@@ -127,7 +127,8 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         compression=compression,
         compression_level=level,
         target_size_bytes=options.integer(given, "write.target-file-size-bytes"),
-        name_prefix="00000-0-",
+        name_prefix="",
+        names_task=True,
         name_suffix="-{:05}",
         first_number=1,
         # Java keeps no more of Avro files than how many rows they hold (core/AvroMetrics.java).
@@ -135,6 +136,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         options={key: value for key, value in asked.items() if value is not None},
         sort_by=order.fields,
         sort_order_id=order.id,
+        fans_out=options.boolean(given, "write.spark.fanout.enabled"),
         distribution=options.distribution(given, "range" if order else "hash" if schema.partitioning else "none"),
     )
 
@@ -273,7 +275,7 @@ def _delete_task(
         compression_level=level,
         options=_WITH_IDS,
         target_size_bytes=options.integer(given, "write.delete.target-file-size-bytes"),
-        name_prefix="00000-0-",
+        names_task=True,
         name_suffix="-{:05}-deletes",
         first_number=1,
         locate=_locate(base),

@@ -37,6 +37,7 @@ _DEFAULTS: dict[str, int | float | bool | str] = {
     "write.metadata.previous-versions-max": 100,
     "write.object-storage.enabled": False,
     "write.object-storage.partitioned-paths": True,
+    "write.spark.fanout.enabled": False,
     "write.summary.partition-limit": 0,
     "write.target-file-size-bytes": 512 << 20,
 }
@@ -206,6 +207,7 @@ _TYPED: dict[str, Callable[..., object]] = {
     "write.avro.compression-level": integer,
     "write.delete.parquet.compression-level": integer,
     "write.delete.avro.compression-level": integer,
+    "write.spark.fanout.enabled": boolean,
     "commit.manifest.target-size-bytes": integer,
     "commit.manifest.min-count-to-merge": integer,
     "commit.manifest-merge.enabled": boolean,

@@ -151,6 +151,7 @@ def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
         options=block | {key: value for key, value in schema.properties.items() if key.startswith(f"{format}.")},
         keyed=_keyed(base, reader) if schema.primary_key else None,
         bloom_filters=_bloom_filters(schema),
+        open_files=given.write_max_writers_to_spill,
     )
 
 

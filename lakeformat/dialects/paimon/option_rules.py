@@ -45,7 +45,7 @@ DOCUMENTED = Documented.of(
     postpone.target-row-num-per-bucket postpone.target-size-per-bucket primary-key query-auth.enabled record-level.expire-time record-level.time-field row-tracking.enabled rowkind.field
     scan.fallback-branch sequence.field sequence.field.sort-order sequence.snapshot-ordering snapshot.clean-empty-directories
     snapshot.expire.limit snapshot.num-retained.max snapshot.num-retained.min snapshot.time-retained source.split.open-file-cost
-    source.split.target-size target-file-size type vector-field write-only
+    source.split.target-size target-file-size type vector-field write-max-writers-to-spill write-only
     """,
     ignored="""
     add-column-before-partition alter-column-null-to-not-null.disabled append-compact-remove-dangling-deletes async-file-write
@@ -132,7 +132,7 @@ DOCUMENTED = Documented.of(
     vector-search.lateral-join.batch-size vector-search.lateral-join.parallelism vector.file.format vector.target-file-size
     video-frame-field visibility-callback.check-interval visibility-callback.enabled visibility-callback.timeout
     write-buffer-for-append write-buffer-size write-buffer-spill.max-disk-size write-buffer-spillable
-    write-buffer-spillable.max-disk-size write-manifest-cache write-max-writers-to-spill write-mode write.batch-memory
+    write-buffer-spillable.max-disk-size write-manifest-cache write-mode write.batch-memory
     write.batch-size write.data-evolution.update-conflict-retry.max-attempts write.data-evolution.update-conflict-retry.wait-ms
     write.hive-style-dynamic-partition.enabled write.merge-schema write.merge-schema.explicit-cast
     write.merge-schema.type-widening write.sequence-number-init-mode write.use-v2-write zorder.var-length-contribution

@@ -293,6 +293,8 @@ class TableOptions:
     source_split_open_file_cost = Option("source.split.open-file-cost", size, 4 << 20)
     source_split_target_size = Option("source.split.target-size", size, 128 << 20)
     target_file_size = Option[int | None]("target-file-size", positive, None)
+    # Java's default is 10, of writers that all wait on disk then; here only those do that have no open file.
+    write_max_writers_to_spill = Option("write-max-writers-to-spill", positive, 64)
     write_only = Option("write-only", boolean, False)
 
     @property

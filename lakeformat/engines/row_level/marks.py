@@ -126,6 +126,7 @@ def _position_files(store: Store, group: list[tuple[Target, np.ndarray]], task: 
         name_prefix=task.name_prefix,
         name_suffix=task.name_suffix,
         first_number=task.first_number,
+        names_task=task.names_task,
     )
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -168,7 +169,7 @@ def _vectors(store: Store, chosen: list[tuple[Target, np.ndarray]], task: Delete
         for target, positions in chosen
     ]
     content, offsets = puffin.emit(blobs)
-    path = task.locate(chosen[0][0].folder, f"{task.name_prefix}{names.fresh()}-deletes.puffin")
+    path = task.locate(chosen[0][0].folder, f"{task.name_prefix}{names.fresh(task.names_task)}-deletes.puffin")
     store.write(path, content)
     now_ms = int(time.time() * 1000)
     return [

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession, datasource
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from lakeformat.engines.files import names
 from lakeformat.engines.spark import executors, session
 from lakeformat.engines.spark.types import fields_from_spark, spark_schema
 from lakeformat.errors import AlreadyExists, InvalidInput, LakeError, UnsupportedFeature
@@ -360,7 +361,7 @@ class _Writer(datasource.DataSourceArrowWriter):
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> datasource.WriterCommitMessage:
-        return _Part(self._sink.write(iterator))
+        return _written(self._sink, iterator)
 
     def commit(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
         self._sink.commit(_held(messages), 0)
@@ -376,13 +377,18 @@ class _StreamWriter(_StreamArrowWriter):  # type: ignore[misc, valid-type]
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> datasource.WriterCommitMessage:
-        return _Part(self._sink.write(iterator))
+        return _written(self._sink, iterator)
 
     def commit(self, messages: list[datasource.WriterCommitMessage | None], batchId: int) -> None:
         self._sink.commit(_held(messages), batchId)
 
     def abort(self, messages: list[datasource.WriterCommitMessage | None], batchId: int) -> None:
         self._sink.abort(_held(messages), batchId)
+
+
+def _written(sink: Any, batches: Iterator[pa.RecordBatch]) -> _Part:
+    with names.of_task(None, *executors.this_task()):
+        return _Part(sink.write(batches))
 
 
 def _held(messages: Sequence[Any]) -> list[Any]:

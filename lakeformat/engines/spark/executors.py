@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.waist import row_kinds
@@ -188,8 +189,15 @@ def pieces(
 
 def of_job(job: str, work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What `work` makes of rows; the files that it writes have names by which the driver knows them."""
-    with names.of_job(job):
+    with names.of_task(job, *this_task()):
         yield from work(batches)
+
+
+def this_task() -> tuple[int, int]:
+    """Of the task that runs here: its partition, and the number of the attempt, which no other of the application has."""
+    context = TaskContext.get()
+    assert context is not None, "not in a task"
+    return context.partitionId(), context.taskAttemptId()
 
 
 def _numbered(store: Store, work: Callable[[Store, Any], Any], place: int, blob: bytes) -> tuple[int, Any]:
