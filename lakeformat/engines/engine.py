@@ -93,8 +93,8 @@ class Source(Protocol):
         or, if `whole`, all that are left: for each task as `beside` says where that is given. When it fails, what was written is deleted as far as storage lets."""
         ...
 
-    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:
-        """Delete files for the rows that a clause decides about."""
+    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:
+        """Delete files for the rows that a clause decides about, or only for those that one deletes."""
         ...
 
     def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:

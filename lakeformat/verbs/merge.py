@@ -275,11 +275,14 @@ def _by_column(
     layouts: list[WriteTask],
     condition: Expression,
 ) -> RowDelta:
-    """New files of the columns that are updated beside those of the rows, and of the rows that are inserted."""
-    if any(each.act is Act.DELETE for each in merge.clauses):
+    """New files of the columns that are updated beside those of the rows, and of the rows that are inserted; rows that go are
+    marked."""
+    deletes = any(each.act is Act.DELETE for each in merge.clauses)
+    marking = change.view.delete_layout(touched, OperationKind.MERGE) if deletes else None
+    if deletes and marking is None:
         raise UnsupportedFeature(
-            f"{change.store.root}: a merge_into that deletes, on a table with data evolution: not supported; delete(where=...), then "
-            "merge"
+            f"{change.store.root}: a merge_into that deletes, on a table with data evolution without deletion vectors, where no row leaves "
+            "its file: set deletion-vectors.enabled=true"
         )
     reads = {f.name for f in (*merge.deciding(TARGET), *merge.assigning(TARGET))}
     needed = {*reads, *(f.name for each in layouts for f in each.fields)}
@@ -287,9 +290,16 @@ def _by_column(
     tasks = change.view.tasks(touched, (*fields, POSITION), alone=True)
     # Also of rows that are deleted: each file of a row range has all of its rows.
     tasks = [replace(task, deletes=()) for task in tasks]
+    added = tuple(source.write(merge, decided, tasks, layout, whole=True, beside=layouts))
+    if marking is not None:
+        try:
+            added = (*added, *source.mark(merge, decided, marking, deleted_only=True))
+        except BaseException:
+            discard(change.store, paths_of(added))  # No commit has been tried: nobody can know of them.
+            raise
     return RowDelta(
         request=change.request,
-        added=tuple(source.write(merge, decided, tasks, layout, whole=True, beside=layouts)),
+        added=added,
         read_at=change.view.snapshot_id,
         condition=condition,
         kind=OperationKind.MERGE,

@@ -165,7 +165,7 @@ CASES += [
 CASES += [
     ("evolving merge", EVOLVING, lambda t: (
         t.merge_into(rows(1, 4, 20, v="new"), "t.id = s.id")
-        .when_matched().update({"v": "s.v"}).when_not_matched().insert_all().merge(id="op")
+        .when_matched("t.id = 1").delete().when_matched().update({"v": "s.v"}).when_not_matched().insert_all().merge(id="op")
     )),
     *((f"evolving {name}", EVOLVING, VERBS[name]) for name in ("update", "compact", "expire snapshots", "remove orphans")),
 ]  # fmt: skip

@@ -180,6 +180,35 @@ def test_a_file_of_one_column_is_all_that_an_update_writes():
     assert table.delete("dt = 'x'").kind == "delete"
 
 
+def merging(table, source, **options):
+    asked = table.merge_into(source, "t.id = s.id").when_matched("s.b < 0").delete()
+    return asked.when_matched("s.b > 100").update({"b": "s.b"}).when_not_matched().insert_all().merge(**options)
+
+
+def removing(table, id: int):
+    return merging(table, data(id, id + 1).set_column(2, "b", pa.array([-1], pa.int32())))
+
+
+def test_a_merge_deletes_by_vectors_and_updates_by_columns():
+    table = made(EVOLVING | VECTORS)
+    table.append(data(0, 5))
+    table.append(data(5, 10))
+    before = ids(table)
+    source = data(3, 8).set_column(2, "b", pa.array([-1, 200, 7, -1, 300], pa.int32()))
+    made_by = merging(table, pa.concat_tables([source, data(20, 21)]))
+    assert (made_by.kind, sum(each.files_removed for each in made_by.partitions)) == ("merge", 0)
+    kept = dict(rows(table, ("id", "b")))
+    assert kept == {**{i: i for i in (0, 1, 2, 5, 8, 9, 20)}, 4: 200, 7: 300}
+    assert {id: row for id, row in ids(table).items() if id < 20} == {id: before[id] for id in kept if id < 20}
+    merging(table, data(8, 10).set_column(2, "b", pa.array([-1, -1], pa.int32())))  # Nothing but deletes.
+    assert [id for (id,) in rows(table, ("id",))] == [0, 1, 2, 4, 5, 7, 20]
+    assert rows(table, ("id", "b"), snapshot_id=made_by.id) == sorted(kept.items())
+    plain = made(EVOLVING)
+    plain.append(data(0, 5))
+    with pytest.raises(UnsupportedFeature, match=r"deletion-vectors\.enabled"):
+        merging(plain, source)
+
+
 @pytest.mark.parametrize(
     ("theirs", "own", "is_conflict"),
     [
@@ -191,6 +220,9 @@ def test_a_file_of_one_column_is_all_that_an_update_writes():
         (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: t.delete("id = 2"), False),
         (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: t.update({"b": "8"}, where="id = 6"), False),
         (lambda t: t.append(data(9, 10)), lambda t: t.update({"b": "8"}, where="id = 2"), False),
+        (lambda t: t.delete("id = 1"), lambda t: removing(t, 2), True),
+        (lambda t: t.compact(full=True), lambda t: removing(t, 2), True),
+        (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: removing(t, 2), False),
         (lambda t: t.delete("id = 2"), lambda t: t.update({"b": "8"}, where="id = 2"), False),
         (lambda t: t.compact(full=True), lambda t: t.update({"b": "8"}, where="id = 2"), True),
         (lambda t: t.overwrite_partitions(data(9, 10)), lambda t: t.update({"b": "8"}, where="id = 2"), True),

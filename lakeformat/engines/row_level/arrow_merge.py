@@ -69,18 +69,27 @@ class ArrowSource:
         def work(task: ReadTask | None) -> list[WrittenFile]:
             if task is None:
                 return worker.write(self._store, inserted(merge, self._table, unmatched), layout)
-            into, narrow = layouts.get(task.paths[0], layout), merge
+            into, narrow, choice = layouts.get(task.paths[0], layout), merge, choices[task.paths[0]]
             if beside:
                 names = {each.name for each in into.fields}
                 narrow = replace(merge, target=tuple(f for f in merge.target if f.name in names))
-            batches = changed(self._store, narrow, self._table, task, choices[task.paths[0]], whole, into)
+                choice = _of(choice, merge, Act.UPDATE)  # Rows that go stay in the files.
+                if (choice.clauses == outcomes.NONE).all():
+                    return []
+            batches = changed(self._store, narrow, self._table, task, choice, whole, into)
             return worker.write(self._store, batches, into)
 
         written = self._run(work, [*([None] if len(unmatched) else []), *tasks])
         return [file for files in written for file in files]
 
-    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:
+    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:
         choices, _ = decided.choices
+        if deleted_only:
+            choices = {path: _of(each, merge, Act.DELETE) for path, each in choices.items()}
+            kept = (t for t in layout.targets if (choices[t.path].clauses != outcomes.NONE).any())
+            layout = replace(layout, targets=tuple(kept))
+            if not layout.targets:
+                return []
 
         def work(targets: tuple[Target, ...]) -> list[WrittenFile]:
             placed = (places(each.path, choices[each.path]) for each in targets)
@@ -111,6 +120,12 @@ class ArrowSource:
         if merge.of(Group.NOT_MATCHED):
             for batch in inserted(merge, self._table, rest(self._table, index.matched())):
                 yield outcomes.of_kind(batch, RowKind.INSERT)
+
+
+def _of(choice: Choice, merge: Merge, act: Act) -> Choice:
+    """What is done with the rows of a file by clauses that do this; all others stay."""
+    own = [place for place, each in enumerate(merge.clauses) if each.act is act]
+    return replace(choice, clauses=np.where(np.isin(choice.clauses, own), choice.clauses, outcomes.NONE))
 
 
 def last_of_each(source: pa.Table, key: tuple[str, ...]) -> pa.Table:

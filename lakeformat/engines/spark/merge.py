@@ -147,7 +147,7 @@ class SparkSource:
     ) -> list[WrittenFile]:
         if beside:
             raise UnsupportedFeature(
-                "merge_into that updates, of a Spark frame into a table with data evolution: give the frame as Arrow "
+                "merge_into that changes rows, of a Spark frame into a table with data evolution: give the frame as Arrow "
                 "(frame.toArrow()), or update"
             )
         if self._by_parts is not None:
@@ -174,7 +174,8 @@ class SparkSource:
             )  # A join has spread each partition; ranges would ask it twice.
         return self._engine.write(self._store, reduce(DataFrame.unionAll, frames), layout)
 
-    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:
+    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:
+        assert not deleted_only, merge  # Only with `beside`, which `write` refuses.
         if self._by_parts is not None:
             return self._by_parts.mark(merge, decided, layout)
         choices: DataFrame = decided.choices
