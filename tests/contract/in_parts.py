@@ -80,8 +80,8 @@ class PartsSource:
     def write(self, *given, **named):
         return self.parts.write(*given, **named)
 
-    def mark(self, *given):
-        return self.parts.mark(*given)
+    def mark(self, *given, **named):
+        return self.parts.mark(*given, **named)
 
     def write_by_key(self, *given):
         return ArrowSource(self.store, self.table, map).write_by_key(*given)

@@ -176,3 +176,18 @@ def test_a_table_is_divided_by_size_into_a_part_for_each_worker():
     assert [len(part.tasks) for part in merge_parts.divided(large, 1)] == [2, 2, 2, 2, 2]
     uneven = [task(250 << 20, "a"), *(task(1 << 20, "b") for _ in range(20))]
     assert [len(part.tasks) for part in merge_parts.divided(uneven, 2)] == [1, 20]
+
+
+def test_columns_of_the_same_rows_are_written_part_by_part(tmp_path, workers):
+    properties = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "deletion-vectors.enabled": "true"}
+    t = Lake(tmp_path).create_table("shop.t", SCHEMA, partition_by=["dt"], properties=properties)
+    for start in (0, 10):
+        t.append(table_of([row(i, i, "ab"[i % 2]) for i in range(start, start + 10)], SCHEMA))
+    ids = dict(zip(*(t.scan(["id", "_ROW_ID"]).to_arrow()[n].to_pylist() for n in ("id", "_ROW_ID")), strict=True))
+    source = table_of([row(i, 100 + i, "a") for i in (1, 2, 3, 12, 30)], SCHEMA)
+    asked = t.merge_into(source, "t.id = s.id").when_matched("t.id = 2").delete()
+    made = asked.when_matched("t.id < 12").update({"v": "s.v"}).when_not_matched().insert_all().merge()
+    found = {r["id"]: (r["v"], r["_ROW_ID"]) for r in t.scan(["id", "v", "_ROW_ID"]).to_arrow().to_pylist()}
+    assert found == {i: (100 + i if i in (1, 3, 30) else i, ids.get(i, 20)) for i in [*range(20), 30] if i != 2}
+    assert sum(each.files_removed for each in made.partitions) == 0
+    assert {name for name, _ in workers.worked} == {"_decide", "_write_columns", "_settle", "_mark"}

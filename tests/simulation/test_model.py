@@ -38,16 +38,33 @@ class Verbs(RuleBasedStateMachine):
         bucket=st.sampled_from([None, None, 2]),
         merge=st.sampled_from(["2", "30"]),
         vectors=st.sampled_from([None, 32, 64]),
+        evolving=st.booleans(),
+        indexed=st.sampled_from([None, "1 b", "1 kb"]),
     )
-    def create(self, file_format: str, partitioned: bool, bucket: int | None, merge: str, vectors: int | None) -> None:
+    def create(
+        self,
+        file_format: str,
+        partitioned: bool,
+        bucket: int | None,
+        merge: str,
+        vectors: int | None,
+        evolving: bool,
+        indexed: str | None,
+    ) -> None:
         self.folder = tempfile.mkdtemp(prefix="lakeformat-model-")
         properties = {"file.format": file_format, "manifest.merge-min-count": merge, "compaction.min.file-num": "2"}
+        if evolving:
+            properties |= {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+            bucket, vectors = None, vectors or 32
+        if indexed:
+            properties |= {"file-index.bloom-filter.columns": "v", "file-index.bloom-filter.v.items": "3"}
+            properties |= {"file-index.in-manifest-threshold": indexed}
         if bucket:
             properties |= {"bucket": str(bucket), "bucket-key": "id"}
         if vectors:
             wide = {"deletion-vectors.bitmap64": "true"} if vectors == 64 else {}
             properties |= {"deletion-vectors.enabled": "true", "deletion-vector.index-file.target-size": "60 b"} | wide
-        self.marks = bool(vectors)
+        self.marks, self.evolving = bool(vectors), evolving
         self.partitioned = partitioned
         self.columns = {"id": "id", "v": "v", "dt": "dt"}
         self.lake().create_table(
@@ -142,6 +159,20 @@ class Verbs(RuleBasedStateMachine):
         hit = [r["v"] is not None and r["v"] < limit for r in self.rows]
         after = [{**r, "v": r["v"] + 1} if h else r for r, h in zip(self.rows, hit, strict=True)]
         self.done(self.table.update({"v": "v + 1"}, f"v < {limit}"), after, when=any(hit))
+
+    @rule(limit=st.integers(-3, 3), given=ROWS)
+    def merge(self, limit: int, given: list[tuple[Any, Any]]) -> None:
+        data, rows = self.data(given)
+        source = pa.concat_tables([self.table.scan(where=f"v > {limit}").to_arrow(), data])
+        after = {r["id"]: r for r in self.rows}
+        for row in [r for r in self.rows if r["v"] is not None and r["v"] > limit]:
+            if row["v"] == 3:
+                del after[row["id"]]
+            else:
+                after[row["id"]] = {**row, "v": row["v"] - 1}
+        asked = self.table.merge_into(source, "t.id = s.id").when_matched("t.v = 3").delete()
+        made = asked.when_matched().update({"v": "s.v - 1"}).when_not_matched().insert_all().merge()
+        self.done(made, [*after.values(), *rows], when=len(source) > 0)
 
     # --- schema ---
 
@@ -295,6 +326,8 @@ class Verbs(RuleBasedStateMachine):
         assert [s.id for s in table.snapshots()] == sorted(self.past)
         hit = [r for r in self.rows if r["v"] is not None and r["v"] >= 1]
         assert same(table.scan(where="v >= 1").to_arrow(), self.columns, hit)
+        hit = [r for r in self.rows if r["v"] == 1]
+        assert same(table.scan(where="v = 1").to_arrow(), self.columns, hit)
         hit = [r for r in self.rows if r["dt"] == "c/d"]
         assert same(table.scan(["dt", "id"], where="dt = 'c/d'").to_arrow(), {"dt": "dt", "id": "id"}, hit)
 
@@ -330,7 +363,7 @@ class Verbs(RuleBasedStateMachine):
         assert made.id == max(self.past, default=made.id - 1) + 1
         assert made.attempts == 1
         assert made.total_rows == len(rows) or self.marks  # Which counts rows that deletion vectors took.
-        if added is not None:
+        if added is not None and not self.evolving:  # Where a row counts in each file of its columns.
             assert (made.rows_added, made.rows_removed) == (added, removed)
         self.rows = rows
         self.past[made.id] = self.columns, rows

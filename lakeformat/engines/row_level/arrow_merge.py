@@ -69,15 +69,11 @@ class ArrowSource:
         def work(task: ReadTask | None) -> list[WrittenFile]:
             if task is None:
                 return worker.write(self._store, inserted(merge, self._table, unmatched), layout)
-            into, narrow, choice = layouts.get(task.paths[0], layout), merge, choices[task.paths[0]]
+            choice = choices[task.paths[0]]
             if beside:
-                names = {each.name for each in into.fields}
-                narrow = replace(merge, target=tuple(f for f in merge.target if f.name in names))
-                choice = _of(choice, merge, Act.UPDATE)  # Rows that go stay in the files.
-                if (choice.clauses == outcomes.NONE).all():
-                    return []
-            batches = changed(self._store, narrow, self._table, task, choice, whole, into)
-            return worker.write(self._store, batches, into)
+                return write_columns(self._store, merge, self._table, task, choice, layouts[task.paths[0]])
+            batches = changed(self._store, merge, self._table, task, choice, whole, layout)
+            return worker.write(self._store, batches, layout)
 
         written = self._run(work, [*([None] if len(unmatched) else []), *tasks])
         return [file for files in written for file in files]
@@ -86,10 +82,6 @@ class ArrowSource:
         choices, _ = decided.choices
         if deleted_only:
             choices = {path: _of(each, merge, Act.DELETE) for path, each in choices.items()}
-            kept = (t for t in layout.targets if (choices[t.path].clauses != outcomes.NONE).any())
-            layout = replace(layout, targets=tuple(kept))
-            if not layout.targets:
-                return []
 
         def work(targets: tuple[Target, ...]) -> list[WrittenFile]:
             placed = (places(each.path, choices[each.path]) for each in targets)
@@ -190,6 +182,18 @@ def changed(
             return right.take(pa.array(choice.source[at]))
 
         yield outcomes.changed(merge, target, choice.clauses[positions], source, whole)
+
+
+def write_columns(
+    store: Store, merge: Merge, table: pa.Table, task: ReadTask, choice: Choice, into: WriteTask
+) -> list[WrittenFile]:
+    """The columns of `into` of all rows of one file after the merge, also of those that go; nothing where none is updated."""
+    choice = _of(choice, merge, Act.UPDATE)
+    if (choice.clauses == outcomes.NONE).all():
+        return []
+    names = {each.name for each in into.fields}
+    narrow = replace(merge, target=tuple(f for f in merge.target if f.name in names))
+    return worker.write(store, changed(store, narrow, table, task, choice, True, into), into)
 
 
 def places(path: str, choice: Choice) -> pa.RecordBatch:

@@ -3,7 +3,7 @@ from files. No row of the table goes elsewhere, but those whose new place others
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,13 +12,14 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeformat.codec import bitmap
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.numbers import distinct
 from lakeformat.engines import worker
 from lakeformat.engines.engine import Decided
-from lakeformat.engines.kernels import casts
+from lakeformat.engines.kernels import casts, rows
 from lakeformat.engines.row_level import arrow_merge, marks, outcomes
 from lakeformat.engines.row_level.arrow_merge import Choice
 from lakeformat.engines.written import Copied
@@ -130,7 +131,13 @@ class MergeByParts:
         return Decided(paths, ([each for each in decided if each.tasks], _matched(made) if inserts else None))
 
     def write(
-        self, merge: Merge, decided: Decided, tasks: Sequence[ReadTask], layout: WriteTask, whole: bool
+        self,
+        merge: Merge,
+        decided: Decided,
+        tasks: Sequence[ReadTask],
+        layout: WriteTask,
+        whole: bool,
+        beside: Sequence[WriteTask] = (),
     ) -> list[WrittenFile]:
         parts, matched = decided.choices
         by_path = {task.paths[0]: task for task in tasks}
@@ -139,7 +146,13 @@ class MergeByParts:
         loose: list[ReadTask] = []
         held = tuple(replace(each, nullable=True) for each in layout.fields)
         try:
-            if whole or any(each.act is Act.UPDATE for each in merge.clauses):
+            if beside:
+                layouts = dict(zip((task.paths[0] for task in tasks), beside, strict=True))
+                for files in self._workers.each(
+                    self._store, parts, partial(_write_columns, merge, self._staged, layouts)
+                ):
+                    written += files
+            elif whole or any(each.act is Act.UPDATE for each in merge.clauses):
                 work = partial(_write, merge, self._staged, layout, replace(self._beside, fields=held), whole)
                 for each in self._workers.each(self._store, parts, work):
                     written += each.files
@@ -151,14 +164,16 @@ class MergeByParts:
             raise
         return written
 
-    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask) -> list[WrittenFile]:
+    def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:
         parts, _ = decided.choices
         targets = {each.path: each for each in layout.targets}
         parts = [replace(each, targets=tuple(targets[task.paths[0]] for task in each.tasks)) for each in parts]
         if not layout.per_file and parts:
             decisions = tuple(each for part in parts for each in part.decisions)
             parts = [Part((), decisions, layout.targets)]
-        made = self._workers.each(self._store, parts, partial(_mark, layout))
+        acts = (Act.DELETE,) if deleted_only else (Act.DELETE, Act.UPDATE)
+        clauses = [place for place, each in enumerate(merge.clauses) if each.act in acts]
+        made = self._workers.each(self._store, parts, partial(_mark, layout, clauses))
         return [file for files in made for file in files]
 
     def _settled(
@@ -255,10 +270,30 @@ def _write(
         raise
 
 
-def _mark(layout: DeleteTask, store: Store, part: Part) -> list[WrittenFile]:
-    placed = (replace(task, fields=outcomes.DECISIONS[:2]) for task in part.decisions)
-    batches = (batch for task in placed for batch in worker.read(store, task))
-    return marks.write(store, batches, replace(layout, targets=part.targets))
+def _write_columns(
+    merge: Merge, staged: Staged, layouts: Mapping[str, WriteTask], store: Store, part: Part
+) -> list[WrittenFile]:
+    source = staged.load(store, merge.assigning(SOURCE))
+    tasks = {task.paths[0]: task for task in part.tasks}
+    written: list[WrittenFile] = []
+    try:
+        for path, choice in _choices(store, part.decisions, {path: task.row_count for path, task in tasks.items()}):
+            written += arrow_merge.write_columns(store, merge, source, tasks[path], choice, layouts[path])
+    except BaseException:
+        with suppress(LakeError):
+            store.delete(paths_of(written))
+        raise
+    return written
+
+
+def _mark(layout: DeleteTask, clauses: list[int], store: Store, part: Part) -> list[WrittenFile]:
+    """Delete files for the rows that one of these clauses decides about."""
+    placed = _read(store, part.decisions)
+    chosen = (
+        rows.keep(each, pc.is_in(each.column(outcomes.DECISIONS[3].name), pa.array(clauses, pa.int32())))
+        for each in placed
+    )
+    return marks.write(store, chosen, replace(layout, targets=part.targets))
 
 
 def _settle(merge: Merge, staged: Staged, layout: WriteTask, store: Store, loose: Loose) -> list[WrittenFile]:
@@ -323,11 +358,11 @@ def _staying(
         if isinstance(batch, Copied):
             yield batch
             continue
-        for partition, bucket, rows in worker.placed(batch, layout) if batch.num_rows else ():
+        for partition, bucket, group in worker.placed(batch, layout) if batch.num_rows else ():
             if (partition, bucket) in homes:
-                yield rows
+                yield group
             else:
-                aside.put(rows)
+                aside.put(group)
     aside.finish()
 
 

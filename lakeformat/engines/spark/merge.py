@@ -145,13 +145,13 @@ class SparkSource:
         whole: bool,
         beside: Sequence[WriteTask] = (),
     ) -> list[WrittenFile]:
+        if self._by_parts is not None:
+            return self._by_parts.write(merge, decided, tasks, layout, whole, beside)
         if beside:
             raise UnsupportedFeature(
-                "merge_into that changes rows, of a Spark frame into a table with data evolution: give the frame as Arrow "
-                "(frame.toArrow()), or update"
+                f"merge_into that changes rows, of a Spark frame of more than {_PART_BYTES >> 20} MB or {_PART_ROWS} rows into a table "
+                "with data evolution: merge it in pieces"
             )
-        if self._by_parts is not None:
-            return self._by_parts.write(merge, decided, tasks, layout, whole)
         choices: DataFrame = decided.choices
         schema, frames = spark_schema(merge.target), []
         if tasks:
@@ -175,9 +175,9 @@ class SparkSource:
         return self._engine.write(self._store, reduce(DataFrame.unionAll, frames), layout)
 
     def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:
-        assert not deleted_only, merge  # Only with `beside`, which `write` refuses.
         if self._by_parts is not None:
-            return self._by_parts.mark(merge, decided, layout)
+            return self._by_parts.mark(merge, decided, layout, deleted_only)
+        assert not deleted_only, merge  # Only with `beside`, which `write` refuses.
         choices: DataFrame = decided.choices
         rows = choices.filter(F.col(outcomes.CHOICE) >= 0).select(*_PLACE).distinct()
         if layout.per_file:
