@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import datasketches
 import pytest
 from pyroaring import BitMap, BitMap64
 
@@ -46,6 +47,20 @@ def wide(*values: int) -> str:
 def _hex(bitmap: Any, serialize: Callable[[Any], bytes]) -> str:
     bitmap.run_optimize()
     return serialize(bitmap).hex()
+
+
+def hll(*values: int) -> str:
+    made = datasketches.hll_sketch(12)
+    for each in values:
+        made.update(each)
+    return bytes(made.serialize_compact()).hex()
+
+
+def theta(*values: int) -> str:
+    made = datasketches.update_theta_sketch()
+    for each in values:
+        made.update(each)
+    return bytes(made.compact().serialize()).hex()
 
 
 COUNTS = [("n", "BIGINT"), ("d", "DECIMAL(10, 2)"), ("f", "DOUBLE"), ("s", "STRING"), ("b", "BOOLEAN")]
@@ -215,6 +230,18 @@ RECIPES: dict[str, tuple[Recipe, list[list]]] = {
             **function("wide", "rbm64"),
         ),
         [[1, narrow(1, 2, 70000), wide(1, 2, 3, 1 << 40, (1 << 63) + 1)], [2, narrow(5), wide(9)]],
+    ),
+    "sketches": (
+        keyed(
+            "sketches",
+            "aggregation",
+            [("h", "BYTES"), ("t", "BYTES")],
+            [[1, hll(1, 2), theta(1, 2)], [2, hll(5), None]],
+            [[1, hll(2, 3), theta(2, 3)], [2, None, theta(9)]],
+            **function("h", "hll_sketch"),
+            **function("t", "theta_sketch"),
+        ),
+        [[1, hll(2, 3, 1), theta(1, 2, 3)], [2, hll(5), theta(9)]],
     ),
     "looked_up": (  # Each write is compacted, and what stands on a lower level holds all that is above.
         keyed(
