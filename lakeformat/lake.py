@@ -77,7 +77,7 @@ class Lake:
     folders: "sql" is a SQL catalog in the file `catalog.sqlite` of the warehouse, an address that SQLAlchemy
     understands (`sqlite:///...`, `postgresql+psycopg://...`) one in that database, and `https://...` a REST catalog.
     `catalog_options`: for SQL `name`, the catalog's own (by default "default"); for REST `token` or `credential`,
-    `warehouse`, `prefix`, `scope`, `oauth2-server-uri`, `header.*`.
+    `warehouse`, `prefix`, `scope`, `oauth2-server-uri`, `view-endpoints-supported`, `header.*`.
 
     `cache_bytes`: how much of the tables' manifests stays in memory, decoded, from one verb to the next.
     """
@@ -296,7 +296,7 @@ class Lake:
 
     @property
     def views(self) -> Views:
-        """The views that the catalog keeps: Iceberg's, in a SQL catalog. `sql` makes them and reads them."""
+        """The views that the catalog keeps: Iceberg's, in a SQL or a REST catalog. `sql` makes them and reads them."""
         return Views(self._catalog, self._store.root, self._options)
 
     def create_namespace(self, name: str) -> None:

@@ -6,24 +6,31 @@ A view's document holds versions, each with the query in one or more SQL dialect
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakeformat.catalogs.catalog import Catalog, ViewCatalog
-from lakeformat.codec import document as documents
+from lakeformat.catalogs.catalog import Catalog, FoundView, ViewCatalog
 from lakeformat.dialects.iceberg import metadata, types
-from lakeformat.errors import AlreadyExists, Conflict, CorruptFile, InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.errors import (
+    AlreadyExists,
+    Conflict,
+    CorruptFile,
+    InvalidInput,
+    LakeError,
+    NotFound,
+    UnsupportedFeature,
+)
 from lakeformat.model import evolution
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Stamp
-from lakeformat.storage.files import open_store
-from lakeformat.storage.paths import relative
 
 DIALECT = "spark"
 QUERY_COLUMNS = (
     "spark.query-column-names"  # What the query calls its columns; the schema has the view's names, in the same order.
 )
+NOT_KEPT = "this warehouse keeps no views; one with a SQL catalog does, Lake(..., catalog='sql'), and one with a REST catalog whose server has views"
 _COMMENT, _LOCATION = "comment", "location"
 _KEPT_VERSIONS, _MAY_DROP_DIALECTS = "version.history.num-entries", "replace.drop-dialect.allowed"
 _DEFAULT_KEPT_VERSIONS = 10
@@ -50,8 +57,9 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """The views of a catalog; new ones lie below `root`, and `options` are those of the storage. A change is one swap of the view's
-    metadata file; one that meets another's raises `Conflict`."""
+    """The views of a catalog; new ones lie below `root` unless the catalog chooses, and `options` are those of the storage. A change
+    is one commit of the view's metadata; one that meets another's raises `Conflict`. A REST server is asked for the change alone,
+    and makes it of what it has by then."""
 
     catalog: Catalog | None
     root: str
@@ -59,90 +67,84 @@ class Views:
 
     @property
     def are_kept(self) -> bool:
-        """Whether the catalog keeps views; folders do not, neither Iceberg's nor Paimon's."""
-        return isinstance(self.catalog, ViewCatalog)
+        """Whether the catalog keeps views; folders do not, neither Iceberg's nor Paimon's, and of REST servers some."""
+        return self._keeper is not None
 
     def names(self, namespace: str) -> list[str]:
         """Full names; none where views are not kept."""
-        return self.catalog.views(namespace) if isinstance(self.catalog, ViewCatalog) else []
+        return [] if self._keeper is None else self._keeper.views(namespace)
 
     def is_there(self, name: str) -> bool:
-        return isinstance(self.catalog, ViewCatalog) and self.catalog.find_view(name) is not None
+        return self._keeper is not None and self._keeper.has_view(name)
 
     def find(self, name: str) -> View | None:
-        found = self._document(name)
-        return None if found is None else parse(found[1], name, found[0])
+        found = self._found(name)
+        return None if found is None else parse(found.document, name, found.location)
 
     def create(self, view: View, if_exists: str) -> None:
         """`if_exists`: "error" raises `AlreadyExists`, "ignore" leaves the view that is there, "replace" gives it the new query."""
-        there, stamp = self._document(view.name), Stamp.now()
+        there, stamp, catalog = self._found(view.name), Stamp.now(), self._required(view.name)
         if there is None:
-            location = (view.location or f"{self.root}/{view.name.replace('.', '.db/', 1)}").rstrip("/")
-            self._publish(view.name, None, created(view, location, stamp), stamp)
+            placed = None if catalog.places_views else f"{self.root}/{view.name.replace('.', '.db/', 1)}"
+            location = view.location or placed
+            self._publish(view.name, None, created(view, location and location.rstrip("/"), stamp), stamp)
         elif if_exists == "replace":
-            self._publish(view.name, there[0], replaced(there[1], view, stamp), stamp)
+            self._change(view.name, there, lambda base: replaced(base, view, stamp), stamp)
         elif if_exists == "error":
             raise AlreadyExists(f"{view.name}: there is a view already; CREATE OR REPLACE VIEW gives it another query")
 
     def alter(self, name: str, properties: Mapping[str, str], unset: frozenset[str] = frozenset()) -> None:
         """Raises `NotFound`."""
-        there = self._document(name)
-        if there is None:
-            raise NotFound(f"no view {name!r}")
-        self._publish(name, there[0], altered(there[1], properties, unset), Stamp.now())
+        self._change(name, self._there(name), lambda base: altered(base, properties, unset), Stamp.now())
 
     def alter_dialect(self, name: str, action: str, dialect: str, query: str | None) -> None:
         """Add, update or drop what the view says in one dialect; the others and its columns stay. Raises `NotFound`,
         `AlreadyExists`."""
-        there = self._document(name)
-        if there is None:
-            raise NotFound(f"no view {name!r}")
-        stamp = Stamp.now()
-        self._publish(name, there[0], in_dialect(there[1], name, action, dialect, query, stamp), stamp)
+        there, stamp = self._there(name), Stamp.now()
+        self._change(name, there, lambda base: in_dialect(base, name, action, dialect, query, stamp), stamp)
 
     def rename(self, old: str, new: str) -> None:
-        self._kept(old).rename_view(old, new)
+        self._required(old).rename_view(old, new)
 
     def drop(self, name: str) -> None:
         """With its metadata files. Raises `NotFound`."""
-        catalog, there = self._kept(name), self._document(name)
-        catalog.drop_view(name)
-        if there is not None:
-            place, document = there
-            store = open_store(place.rpartition("/")[0], self.options)
-            files = [file for file in store.names("") if file.endswith(".metadata.json")]
-            store.delete([file for file in files if _uuid_of(store.read(file), file) == document.get("view-uuid")])
-            if folder := relative(self.root, place.rpartition("/")[0]):
-                open_store(self.root, self.options).remove_empty_folders([folder])
+        self._required(name).drop_view(name, self.root, self.options)
 
-    def _document(self, name: str) -> tuple[str, dict[str, Any]] | None:
-        place = self.catalog.find_view(name) if isinstance(self.catalog, ViewCatalog) else None
-        if place is None:
-            return None
-        return place, documents.parse(open_store(place.rpartition("/")[0], self.options).read(place), place)
+    @property
+    def _keeper(self) -> ViewCatalog | None:
+        return self.catalog if isinstance(self.catalog, ViewCatalog) and self.catalog.keeps_views else None
 
-    def _publish(self, name: str, old: str | None, document: Mapping[str, Any], stamp: Stamp) -> None:
-        catalog, store = self._kept(name), open_store(f"{document['location']}/metadata", self.options)
-        number = 0 if old is None else _number(old) + 1
-        file = f"{number:05d}-{uuid.uuid5(uuid.NAMESPACE_OID, stamp.nonce)}.metadata.json"
-        store.create(file, documents.emit(document))
-        if not catalog.swap_view(name, old, store.location(file)):
-            store.delete([file])
-            if old is None:
+    def _found(self, name: str) -> FoundView | None:
+        return None if self._keeper is None else self._keeper.find_view(name, self.options)
+
+    def _there(self, name: str) -> FoundView:
+        found = self._found(name)
+        if found is None:
+            raise NotFound(f"no view {name!r}")
+        return found
+
+    def _change(
+        self, name: str, base: FoundView, change: Callable[[Mapping[str, Any]], dict[str, Any]], stamp: Stamp
+    ) -> None:
+        with _specified(base.location):
+            document = change(base.document)
+        self._publish(name, base, document, stamp)
+
+    def _publish(self, name: str, base: FoundView | None, document: Mapping[str, Any], stamp: Stamp) -> None:
+        if not self._required(name).publish_view(name, base, document, stamp.nonce, self.options):
+            if base is None:
                 raise AlreadyExists(f"{name}: there is a table or a view of that name already")
             raise Conflict(f"view {name} was changed by somebody else meanwhile; nothing was changed here")
 
-    def _kept(self, name: str) -> ViewCatalog:
-        if not isinstance(self.catalog, ViewCatalog):
-            raise UnsupportedFeature(
-                f"view {name}: this warehouse keeps no views; one with a SQL catalog does: Lake(..., catalog='sql')"
-            )
-        return self.catalog
+    def _required(self, name: str) -> ViewCatalog:
+        if self._keeper is None:
+            raise UnsupportedFeature(f"view {name}: {NOT_KEPT}")
+        return self._keeper
 
 
 def parse(document: Mapping[str, Any], name: str, where: str) -> View:
     """Raises `CorruptFile`, and `UnsupportedFeature` for a view in dialects other than Spark's."""
-    try:
+    with _specified(where):
         version = _current(document)
         sql = {each["dialect"].lower(): each["sql"] for each in version["representations"] if each["type"] == "sql"}
         schema = next(each for each in document["schemas"] if each["schema-id"] == version["schema-id"])
@@ -150,8 +152,6 @@ def parse(document: Mapping[str, Any], name: str, where: str) -> View:
         namespace = ".".join(version["default-namespace"])
         properties = {str(key): str(value) for key, value in (document.get("properties") or {}).items()}
         location = str(document["location"])
-    except (LookupError, TypeError, AttributeError, StopIteration) as error:
-        raise CorruptFile(f"{where}: no view metadata as Iceberg's specification has it ({error!r})") from error
     if DIALECT not in sql:
         raise UnsupportedFeature(
             f"view {name} is written in {', '.join(sorted(sql)) or 'no SQL'}; lakeformat reads views in Spark's dialect"
@@ -159,13 +159,13 @@ def parse(document: Mapping[str, Any], name: str, where: str) -> View:
     return View(name, sql[DIALECT], namespace, fields, properties, properties.get(_COMMENT), location)
 
 
-def created(view: View, location: str, stamp: Stamp) -> dict[str, Any]:
-    """The first document of a view."""
+def created(view: View, location: str | None, stamp: Stamp) -> dict[str, Any]:
+    """The first document of a view. `location`: None where the catalog chooses."""
     return _with_version(
         {
             "view-uuid": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{stamp.nonce}/view")),
             "format-version": 1,
-            "location": location,
+            **({} if location is None else {"location": location}),
             "schemas": [],
             "current-version-id": 0,
             "versions": [],
@@ -221,17 +221,15 @@ def in_dialect(
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _uuid_of(data: bytes, where: str) -> Any:
+@contextmanager
+def _specified(where: str) -> Iterator[None]:
+    """Turn what a document lacks, or has of another type, into a `CorruptFile`."""
     try:
-        return documents.parse(data, where).get("view-uuid")
-    except CorruptFile:  # Somebody else's.
-        return None
-
-
-def _number(place: str) -> int:
-    """The number that a metadata file's name begins with, as other engines count them."""
-    digits = place.rpartition("/")[2].partition("-")[0]
-    return int(digits) if digits.isdigit() else 0
+        yield
+    except LakeError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, StopIteration) as error:
+        raise CorruptFile(f"{where}: no view metadata as Iceberg's specification has it ({error!r})") from error
 
 
 def _current(document: Mapping[str, Any]) -> Mapping[str, Any]:

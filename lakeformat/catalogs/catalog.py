@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from lakeformat.storage.catalogued import Place
 from lakeformat.storage.credentials import Lease
@@ -78,26 +78,47 @@ class Catalog(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class FoundView:
+    """A view's newest metadata file, and what is in it: a document of Iceberg's view specification."""
+
+    location: str
+    document: Mapping[str, Any]
+
+
 @runtime_checkable
 class ViewCatalog(Protocol):
-    """A catalog that keeps views too, each by its newest metadata file, which the caller writes."""
+    """A catalog that keeps views too, or may; `options` are those of the warehouse's storage."""
+
+    @property
+    def keeps_views(self) -> bool:
+        """Whether it does. Where it does not, it has no views, and nothing below is asked of it."""
+        ...
+
+    @property
+    def places_views(self) -> bool:
+        """Whether it chooses itself where a new view lies."""
+        ...
 
     def views(self, namespace: str) -> list[str]:
         """Full names of the views of a namespace."""
         ...
 
-    def find_view(self, name: str) -> str | None:
-        """The metadata file of a view."""
-        ...
+    def has_view(self, name: str) -> bool: ...
 
-    def swap_view(self, name: str, old: str | None, new: str) -> bool:
-        """Whether the view is now at `new`; not if it is elsewhere than at `old` (None: nowhere). Raises `UnsupportedFeature`."""
+    def find_view(self, name: str, options: Mapping[str, str]) -> FoundView | None: ...
+
+    def publish_view(
+        self, name: str, base: FoundView | None, document: Mapping[str, Any], nonce: str, options: Mapping[str, str]
+    ) -> bool:
+        """Whether the view is now what `document` says; not if it is not what `base` is (None: not there) any more. Raises
+        `UnsupportedFeature`."""
         ...
 
     def rename_view(self, old: str, new: str) -> None:
         """Raises `NotFound` and `AlreadyExists`."""
         ...
 
-    def drop_view(self, name: str) -> None:
-        """Forget a view; its files stay. Raises `NotFound`."""
+    def drop_view(self, name: str, root: str, options: Mapping[str, str]) -> None:
+        """With its metadata files, and folders below `root` that are empty then. Raises `NotFound`."""
         ...

@@ -83,6 +83,29 @@ def creation(name: str, new: Document) -> dict[str, Any]:
     }
 
 
+def view_creation(name: str, new: Document) -> dict[str, Any]:
+    """The request that makes a view of a first document."""
+    (schema,), (version,) = new["schemas"], new["versions"]
+    location = {"location": new["location"]} if "location" in new else {}
+    return {"name": name, "schema": schema, "view-version": version, "properties": new["properties"], **location}
+
+
+def view_updates(base: Document, new: Document) -> list[dict[str, Any]]:
+    """The changes of a view. What is new gets its number from the server: -1 is what was added last."""
+    known = {each["schema-id"] for each in base["schemas"]}
+    added = [each for each in new["schemas"] if each["schema-id"] not in known]
+    found: list[dict[str, Any]] = [{"action": "add-schema", "schema": each} for each in added]
+    version_id = new["current-version-id"]
+    if version_id not in {each["version-id"] for each in base["versions"]}:
+        version = next(each for each in new["versions"] if each["version-id"] == version_id)
+        schema_id = version["schema-id"] if version["schema-id"] in known else -1
+        found.append({"action": "add-view-version", "view-version": {**version, "schema-id": schema_id}})
+        version_id = -1
+    if version_id != base["current-version-id"]:
+        found.append({"action": "set-current-view-version", "view-version-id": version_id})
+    return [*found, *_property_updates(base.get("properties") or {}, new.get("properties") or {})]
+
+
 def holds(returned: Any, base: Document, new: Document) -> bool:
     """Whether the document that a server returned has the change from `base` to `new`: its snapshot, or else its operation."""
     try:
@@ -99,6 +122,10 @@ def _properties(base: Document, new: Document) -> list[dict[str, Any]]:
         after[OPERATION_PROPERTY] = new[OPERATION]  # A new snapshot says itself which operation it is.
     else:
         before.pop(OPERATION_PROPERTY, None)
+    return _property_updates(before, after)
+
+
+def _property_updates(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
     changed = {key: value for key, value in after.items() if before.get(key) != value}
     removed = sorted(key for key in before if key not in after)
     found: list[dict[str, Any]] = [{"action": "set-properties", "updates": changed}] if changed else []

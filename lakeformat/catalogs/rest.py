@@ -14,7 +14,7 @@ import requests
 
 from lakeformat import redact
 from lakeformat.catalogs import documents, signing, vended
-from lakeformat.catalogs.catalog import Found
+from lakeformat.catalogs.catalog import Found, FoundView
 from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, LakeError, NotFound, StoreError, StoreRefused
 from lakeformat.model.snapshot import Outcome, Plan
@@ -23,7 +23,13 @@ from lakeformat.storage.credentials import Issued, Lease
 from lakeformat.storage.head import Pointer
 from lakeformat.storage.store import Reader, Store
 
-OPTIONS = frozenset({"credential", "oauth2-server-uri", "prefix", "scope", "token", "warehouse"}) | signing.OPTIONS
+_VIEWS = (
+    "view-endpoints-supported"  # Of servers that do not list their endpoints, as Java's client and pyiceberg have it.
+)
+OPTIONS = (
+    frozenset({"credential", "oauth2-server-uri", "prefix", "scope", "token", "warehouse", _VIEWS}) | signing.OPTIONS
+)
+_VIEW_ENDPOINT = "GET /v1/{prefix}/namespaces/{namespace}/views"
 _TIMEOUT_SECONDS = (10, 60)  # To connect, and to answer.
 _SEPARATOR = "\x1f"  # Between the levels of a namespace, in addresses.
 _EXPIRED = (401, 419)
@@ -131,23 +137,60 @@ class RestCatalog:
             raise self.refused(response, name)
 
     def rename(self, old: str, new: str) -> None:
-        source, destination = (
-            {"namespace": n.rpartition(".")[0].split("."), "name": n.rpartition(".")[2]} for n in (old, new)
-        )
-        response = self.ask("POST", "tables/rename", {"source": source, "destination": destination})
-        if response.status == 409:
-            raise AlreadyExists(f"{new}: there is a table already in {self.uri}")
-        if response.status == 404:
-            raise NotFound(f"no table {old!r} in {self.uri}")
-        if not response.is_good:
-            raise self.refused(response, old)
+        self._rename(old, new, "table")
 
     def drop(self, name: str) -> None:
-        response = self.ask("DELETE", self.place(name).path, query={"purgeRequested": "false"})
+        self._drop(self.place(name).path, name, "table", {"purgeRequested": "false"})
+
+    @property
+    def keeps_views(self) -> bool:
+        return _client(self.uri, self.options, os.getpid()).keeps_views
+
+    @property
+    def places_views(self) -> bool:
+        return True
+
+    def views(self, namespace: str) -> list[str]:
+        return sorted(self._listed(f"namespaces/{_levels(namespace)}/views", "identifiers", {}, _table))
+
+    def has_view(self, name: str) -> bool:
+        return self.find_view(name, {}) is not None
+
+    def find_view(self, name: str, options: Mapping[str, str]) -> FoundView | None:
+        response = self.ask("GET", _view(name))
         if response.status == 404:
-            raise NotFound(f"no table {name!r} in {self.uri}")
+            return None
         if not response.is_good:
             raise self.refused(response, name)
+        with _specified(f"{self.uri}: {name}"):
+            return FoundView(_text(response.body["metadata-location"]), dict(response.body["metadata"].items()))
+
+    def publish_view(
+        self, name: str, base: FoundView | None, document: Mapping[str, Any], nonce: str, options: Mapping[str, str]
+    ) -> bool:
+        namespace, _, view = name.rpartition(".")
+        if base is None:
+            self.create_namespace(namespace)
+            response = self.ask(
+                "POST", f"namespaces/{_levels(namespace)}/views", documents.view_creation(view, document)
+            )
+        else:
+            with _specified(f"{self.uri}: {name}"):
+                body = {
+                    "identifier": {"namespace": namespace.split("."), "name": view},
+                    "requirements": [{"type": "assert-view-uuid", "uuid": _text(base.document["view-uuid"])}],
+                    "updates": documents.view_updates(base.document, document),
+                }
+            response = self.ask("POST", _view(name), body)
+        if not response.is_good and response.status not in (404, 409):
+            raise self.refused(response, name)
+        return response.is_good
+
+    def rename_view(self, old: str, new: str) -> None:
+        self._rename(old, new, "view")
+
+    def drop_view(self, name: str, root: str, options: Mapping[str, str]) -> None:
+        self._drop(_view(name), name, "view")
 
     def ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
@@ -172,6 +215,25 @@ class RestCatalog:
     def refused(self, response: Response, what: str) -> StoreError:
         said = redact.redacted(response.message, *redact.secrets_of(dict(self.options)))
         return StoreError(f"{self.uri}: {what}: the catalog says {response.status}: {said}")
+
+    def _rename(self, old: str, new: str, kind: str) -> None:
+        source, destination = (
+            {"namespace": n.rpartition(".")[0].split("."), "name": n.rpartition(".")[2]} for n in (old, new)
+        )
+        response = self.ask("POST", f"{kind}s/rename", {"source": source, "destination": destination})
+        if response.status == 409:
+            raise AlreadyExists(f"{new}: there is a table or a view already in {self.uri}")
+        if response.status == 404:
+            raise NotFound(f"no {kind} {old!r} in {self.uri}")
+        if not response.is_good:
+            raise self.refused(response, old)
+
+    def _drop(self, path: str, name: str, kind: str, query: Mapping[str, str] | None = None) -> None:
+        response = self.ask("DELETE", path, query=query)
+        if response.status == 404:
+            raise NotFound(f"no {kind} {name!r} in {self.uri}")
+        if not response.is_good:
+            raise self.refused(response, name)
 
     def _listed(self, path: str, key: str, query: Mapping[str, str], read: Callable[[Any], str]) -> list[str]:
         """All pages of a listing, each line of it as it is `read`; nothing where there is no such namespace."""
@@ -333,6 +395,9 @@ class _Client:
             self._options = {name: str(value) for name, value in merged.items() if value is not None}
             if self._options.get("token") != options.get("token"):
                 self._say_token(_token(self._options.get("token", "")))
+            listed = [_text(each) for each in _list(said.get("endpoints") or [])]
+        is_said = self._options.get(_VIEWS, "false").lower() == "true"
+        self.keeps_views = _VIEW_ENDPOINT in listed if listed else is_said
         self._uri = self._options.get("uri", self._uri).rstrip("/")
         self._prefix = _quoted(self._options["prefix"]) + "/" if self._options.get("prefix") else ""
 
@@ -411,6 +476,11 @@ def _client(uri: str, options: tuple[tuple[str, str], ...], process: int) -> _Cl
 
 def _levels(namespace: str) -> str:
     return _quoted(namespace.replace(".", _SEPARATOR))
+
+
+def _view(name: str) -> str:
+    namespace, _, view = name.rpartition(".")
+    return f"namespaces/{_levels(namespace)}/views/{_quoted(view)}"
 
 
 def _quoted(name: str) -> str:

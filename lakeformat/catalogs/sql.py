@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, InvalidRequestError, SQLAlchemyError
 
 from lakeformat import redact
-from lakeformat.catalogs.catalog import Found
+from lakeformat.catalogs import view_files
+from lakeformat.catalogs.catalog import Found, FoundView
 from lakeformat.codec import document
 from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, NotFound, StoreError, UnsupportedFeature
 from lakeformat.storage.catalogued import is_within
@@ -148,20 +149,43 @@ class SqlCatalog:
     def views(self, namespace: str) -> list[str]:
         return self._names(namespace, _VIEW)
 
-    def find_view(self, name: str) -> str | None:
-        return replace(self.place(name), kind=_VIEW).location()
+    @property
+    def keeps_views(self) -> bool:
+        return True
 
-    def swap_view(self, name: str, old: str | None, new: str) -> bool:
-        try:
-            return replace(self.place(name), kind=_VIEW).swap(old, new)
-        except AlreadyExists:
-            return False
+    @property
+    def places_views(self) -> bool:
+        return False
+
+    def has_view(self, name: str) -> bool:
+        return self._view(name).location() is not None
+
+    def find_view(self, name: str, options: Mapping[str, str]) -> FoundView | None:
+        location = self._view(name).location()
+        return None if location is None else view_files.read(location, options)
+
+    def publish_view(
+        self, name: str, base: FoundView | None, document: Mapping[str, Any], nonce: str, options: Mapping[str, str]
+    ) -> bool:
+        def swap(new: str) -> bool:
+            try:
+                return self._view(name).swap(None if base is None else base.location, new)
+            except AlreadyExists:
+                return False
+
+        return view_files.write(document, base, nonce, options, swap)
 
     def rename_view(self, old: str, new: str) -> None:
         self._rename(old, new, _VIEW)
 
-    def drop_view(self, name: str) -> None:
+    def drop_view(self, name: str, root: str, options: Mapping[str, str]) -> None:
+        found = self.find_view(name, options)
         self._drop(name, _VIEW)
+        if found is not None:
+            view_files.remove(found, root, options)
+
+    def _view(self, name: str) -> SqlEntry:
+        return replace(self.place(name), kind=_VIEW)
 
     def _names(self, namespace: str, kind: str) -> list[str]:
         with _connected(self.uri) as (connection, typed):

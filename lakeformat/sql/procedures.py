@@ -21,6 +21,7 @@ from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
 from lakeformat.storage.files import open_store
 from lakeformat.table import Table
+from lakeformat.views import NOT_KEPT
 
 
 @dataclass(slots=True)
@@ -425,9 +426,7 @@ def _alter_view_dialect(call: Call) -> Result:
             call.offset, f"{call.name} takes 'add' or 'update' with a query, or 'drop' without; this is {action!r}"
         )
     if not call.context.lake.views.are_kept:
-        raise call.context.script.unsupported(
-            call.offset, f"{call.name}: this warehouse keeps no views; SQL catalogs do"
-        )
+        raise call.context.script.unsupported(call.offset, f"{call.name}: {NOT_KEPT}")
     call.context.lake.views.alter_dialect(name, action, dialect, query)
     return _ok(result=True)
 

@@ -15,7 +15,7 @@ from lakeformat.sql import declare, names, query
 from lakeformat.sql.result import Result, nothing
 from lakeformat.sql.session import Context, Session, Temporary
 from lakeformat.sql.text import Cursor, Piece
-from lakeformat.views import QUERY_COLUMNS, View
+from lakeformat.views import NOT_KEPT, QUERY_COLUMNS, View
 
 
 def create(context: Context, cursor: Cursor, is_replace: bool) -> Result:
@@ -188,8 +188,7 @@ def _require_as_many(context: Context, name: str, at: int, columns: Sequence[Any
 
 def _refuse(cursor: Cursor, what: str, at: int) -> NoReturn:
     cursor.refuse(
-        f"{what}: this warehouse keeps no views; one with a SQL catalog does, Lake(..., catalog='sql'), and so does the session: "
-        "CREATE TEMP VIEW",
+        f"{what}: {NOT_KEPT}; and so does the session: CREATE TEMP VIEW",
         at,
     )
 

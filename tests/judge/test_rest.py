@@ -160,6 +160,27 @@ def test_names_are_the_servers(server: str, tmp_path: Path) -> None:
     assert [p for p in Path(back.uri.removeprefix("file://")).rglob("*") if p.is_file()] == []
 
 
+def test_views_are_changed_by_the_server(server: str, tmp_path: Path) -> None:
+    lake = opened(server, tmp_path)
+    lake.create_table("seen.t", SCHEMA, format="iceberg").append(rows(1, 2, 3))
+    lake.sql("USE seen; CREATE VIEW v (n COMMENT 'many') TBLPROPERTIES ('a' = 'b') AS SELECT count(*) FROM t")
+    with pytest.raises(AlreadyExists):
+        lake.sql("CREATE VIEW v AS SELECT 1 AS a")
+    assert lake.sql("SELECT n FROM v").to_arrow()["n"].to_pylist() == [3]
+    lake.sql("CREATE OR REPLACE VIEW v AS SELECT id FROM t WHERE id > 1; ALTER VIEW v SET TBLPROPERTIES ('a' = 'c')")
+    lake.sql("CREATE OR REPLACE VIEW v AS SELECT id FROM t; CREATE OR REPLACE VIEW v AS SELECT id FROM t WHERE id > 1")
+    assert lake.sql("SELECT id FROM v ORDER BY id").to_arrow()["id"].to_pylist() == [2, 3]
+    found = lake._catalog.find_view("seen.v", {})  # type: ignore[union-attr]
+    assert [each["version-id"] for each in found.document["versions"]] == [1, 2, 3]
+    assert (found.document["current-version-id"], found.document["properties"]["a"]) == (2, "c")
+    lake.sql("CALL sys.alter_view_dialect('seen.v', 'add', 'trino', 'SELECT 1'); ALTER VIEW v RENAME TO w")
+    with pytest.raises(NotFound, match=r"no view 'seen\.v'"):
+        lake.sql("DROP VIEW v")
+    assert lake.views.names("seen") == ["seen.w"]
+    lake.sql("DROP VIEW w")
+    assert lake.views.names("seen") == []
+
+
 def test_a_lost_answer_is_found_again(loser: str, tmp_path: Path) -> None:
     lake = opened(loser, tmp_path)
     t = lake.create_table("a.t", SCHEMA, format="iceberg", if_exists="ignore")

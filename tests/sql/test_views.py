@@ -4,12 +4,14 @@ import json
 import os
 import pickle
 import sqlite3
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from lakeformat import AlreadyExists, InvalidInput, Lake, NotFound, UnsupportedFeature
 from tests.sql.conftest import rows
+from tests.unit.rest_server import RestServer
 
 
 @pytest.fixture
@@ -166,6 +168,68 @@ def test_views_of_others_are_read_in_sparks_dialect_and_their_dialects_are_not_l
         json.dump(found, file)
     with pytest.raises(UnsupportedFeature, match=r"view db\.v is written in trino"):
         lake.sql("SELECT * FROM db.v")
+
+
+@pytest.fixture
+def served(tmp_path):
+    """(a warehouse whose REST catalog has the table `a.t` and keeps views, the server)"""
+    table = Lake(tmp_path / "w").create_table("a.t", pa.schema([("id", pa.int64())]), format="iceberg")
+    table.append({"id": [1, 2, 3]})
+
+    def local(uri):
+        return Path(uri.removeprefix("file://"))
+
+    newest = f"{table.uri}/metadata/v2.metadata.json"
+    with RestServer(
+        newest, lambda uri: local(uri).read_bytes(), lambda uri, data: local(uri).write_bytes(data), {}
+    ) as server:
+        server.views = {}
+        yield Lake(tmp_path / "w", catalog=server.address, catalog_options={"credential": "client:secret"}), server
+
+
+def test_views_of_a_rest_catalog_are_changed_by_the_server(served):
+    lake, server = served
+    lake.sql(
+        "USE a; CREATE VIEW v (n COMMENT 'how many') TBLPROPERTIES ('a' = 'b', 'c' = 'd') AS SELECT count(*) FROM t"
+    )
+    made = server.views["v"]
+    (version,) = made["versions"]
+    assert version["representations"] == [{"type": "sql", "sql": "SELECT count(*) FROM t", "dialect": "spark"}]
+    assert (version["default-namespace"], made["schemas"][0]["fields"][0]["doc"]) == (["a"], "how many")
+    assert rows(lake.sql("SELECT n FROM v")) == [(3,)]
+    assert rows(lake.sql("SHOW VIEWS IN a")) == [("a", "v", False)]
+    lake.sql(
+        "CREATE OR REPLACE VIEW v AS SELECT id FROM t WHERE id > 1; ALTER VIEW v SET TBLPROPERTIES ('a' = 'e'); ALTER VIEW v UNSET TBLPROPERTIES ('c')"
+    )
+    assert rows(lake.sql("SELECT * FROM v")) == [(2,), (3,)]
+    lake.sql("CREATE OR REPLACE VIEW v AS SELECT id FROM t WHERE id < 2")  # Of a schema that is there.
+    lake.sql("CREATE OR REPLACE VIEW v AS SELECT id FROM t WHERE id > 1")  # A version that is there.
+    found = server.views["v"]
+    assert (found["current-version-id"], [each["schema-id"] for each in found["versions"]]) == (2, [0, 1, 1])
+    assert (found["view-uuid"], found["properties"]["a"], "c" in found["properties"]) == (made["view-uuid"], "e", False)
+    lake.sql("CALL sys.alter_view_dialect('a.v', 'add', 'trino', 'SELECT 1'); ALTER VIEW v RENAME TO w")
+    assert len(server.views["w"]["versions"][-1]["representations"]) == 2
+    for statement, error, said in (
+        ("CREATE VIEW w AS SELECT 1 AS a", AlreadyExists, "there is a view a.w already"),
+        ("CREATE VIEW t AS SELECT 1 AS a", AlreadyExists, "there is a table a.t already"),
+        ("ALTER VIEW w RENAME TO t", AlreadyExists, "a.t: there is a table or a view already"),
+        ("DROP VIEW v", NotFound, "no view 'a.v'"),
+    ):
+        with pytest.raises(error, match=said):
+            lake.sql(statement)
+    lake.sql("DROP VIEW w")
+    assert (server.views, lake.views.names("a")) == ({}, [])
+
+
+def test_a_rest_server_that_names_no_endpoints_of_views_is_asked_for_none(served):
+    lake, server = served
+    server.views = None
+    with pytest.raises(UnsupportedFeature, match="keeps no views"):
+        lake.sql("CREATE VIEW a.v AS SELECT 1 AS a")
+    with pytest.raises(NotFound, match="v"):
+        lake.sql("SELECT * FROM a.v")
+    assert rows(lake.sql("SHOW VIEWS IN a")) == []
+    assert not [each for each in server.asked if "views" in each]
 
 
 def _files(lake, name):

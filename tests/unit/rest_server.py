@@ -45,6 +45,36 @@ def applied(base: dict[str, Any], updates: list[dict[str, Any]]) -> dict[str, An
     return made
 
 
+def view_applied(base: dict[str, Any], updates: list[dict[str, Any]]) -> dict[str, Any]:
+    """A commit to a view; what is added gets its number here, as in Java's server."""
+    made = copy.deepcopy(base)
+    added: dict[str, int] = {}
+    for each in updates:
+        match each["action"]:
+            case "add-schema":
+                added["schema"] = 1 + max(s["schema-id"] for s in made["schemas"])
+                made["schemas"].append({**each["schema"], "schema-id": added["schema"]})
+            case "add-view-version":
+                version = each["view-version"]
+                added["version"] = 1 + max(v["version-id"] for v in made["versions"])
+                schema_id = added["schema"] if version["schema-id"] == -1 else version["schema-id"]
+                assert schema_id in {s["schema-id"] for s in made["schemas"]}
+                made["versions"].append({**version, "version-id": added["version"], "schema-id": schema_id})
+            case "set-current-view-version":
+                chosen = each["view-version-id"]
+                made["current-version-id"] = added["version"] if chosen == -1 else chosen
+                entry = {"timestamp-ms": int(time.time() * 1000), "version-id": made["current-version-id"]}
+                made["version-log"].append(entry)
+            case "set-properties":
+                made["properties"].update(each["updates"])
+            case "remove-properties":
+                for key in each["removals"]:
+                    del made["properties"][key]
+            case other:
+                raise AssertionError(other)
+    return made
+
+
 class RestServer(Serving):
     """Serves while in a `with`. `read` and `write` are the storage's; `location` is the root of the table `a.t`.
 
@@ -65,6 +95,7 @@ class RestServer(Serving):
         self.short, self.uses, self.compresses = short, uses, False
         self.properties: dict[str, Any] = {}  # Of the namespace `a`.
         self.names = ["t"]  # Of the tables in `a`; "alias" is `a.t` under another name.
+        self.views: dict[str, dict[str, Any]] | None = None  # Of the namespace `a`; None: it keeps no views.
         self.endpoint: str | None = "/v1/namespaces/a/tables/t/credentials"
         # None: no answer; bytes: all that is sent, its status line and headers included.
         self.fault: Callable[[Callable[[], Any]], tuple[int, Any] | bytes | None] = lambda answer: answer()
@@ -120,7 +151,12 @@ class RestServer(Serving):
         self.tokens[token or ""] -= 1
         match method, path:
             case "GET", "config":
-                return 200, {"defaults": {}, "overrides": {}}
+                paths = ["namespaces/{namespace}/tables", "namespaces/{namespace}/views"][
+                    : 1 + (self.views is not None)
+                ]
+                return 200, {"defaults": {}, "overrides": {}, "endpoints": [f"GET /v1/{{prefix}}/{p}" for p in paths]}
+            case _ if self.views is not None and "views" in path.split("/"):
+                return self._of_views(self.views, method, path, json.loads(body or b"{}"))
             case "GET", "namespaces":
                 return 200, {"namespaces": [] if "parent=" in query else [["a"]]}
             case "GET", "namespaces/a":
@@ -164,6 +200,46 @@ class RestServer(Serving):
                 return 200, self._table()
             case _:
                 return 404, {"error": {"message": f"nothing at {path}"}}
+
+    def _of_views(
+        self, views: dict[str, dict[str, Any]], method: str, path: str, asked: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
+        name = path.rpartition("/")[2]
+        match method, path.removesuffix(f"/{name}"):
+            case "GET", "namespaces/a":
+                return 200, {"identifiers": [{"namespace": ["a"], "name": name} for name in views]}
+            case "POST", "namespaces/a":
+                if asked["name"] in [*views, *self.names]:
+                    return 409, {"error": {"message": "there is one of that name"}}
+                assert asked["schema"]["type"] == "struct"
+                views[asked["name"]] = {
+                    "view-uuid": str(uuid.uuid4()), "format-version": 1, "location": asked.get("location", "memory://views"),
+                    "schemas": [asked["schema"]], "current-version-id": 1, "versions": [{**asked["view-version"], "version-id": 1}],
+                    "version-log": [{"timestamp-ms": 1, "version-id": 1}], "properties": asked["properties"],
+                }  # fmt: skip
+                return 200, self._view(views, asked["name"])
+            case "POST", "views":
+                old, new = (asked[key]["name"] for key in ("source", "destination"))
+                if old not in views:
+                    return 404, {"error": {"message": "no such view"}}
+                if new in [*views, *self.names]:
+                    return 409, {"error": {"message": "there is one of that name"}}
+                views[new] = views.pop(old)
+                return 204, {}
+        if name not in views:
+            return 404, {"error": {"message": "no such view"}}
+        if method == "DELETE":
+            del views[name]
+            return 204, {}
+        if method == "POST":
+            (required,) = asked["requirements"]
+            if required != {"type": "assert-view-uuid", "uuid": views[name]["view-uuid"]}:
+                return 409, {"error": {"message": "it is another view"}}
+            views[name] = view_applied(views[name], asked["updates"])
+        return 200, self._view(views, name)
+
+    def _view(self, views: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
+        return {"metadata-location": f"{views[name]['location']}/metadata/v.json", "metadata": views[name]}
 
     def _table(self) -> dict[str, Any]:
         return {"metadata-location": self.pointer, "metadata": self._document()}

@@ -9,6 +9,7 @@ import copy
 import json
 import random
 import sqlite3
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -32,12 +33,13 @@ from lakeformat.engines.keyed import roaring64
 from lakeformat.errors import LakeError
 from lakeformat.model.predicate import bind
 from lakeformat.model.schema import Schema
-from lakeformat.model.snapshot import Plan
+from lakeformat.model.snapshot import Plan, Stamp
 from lakeformat.storage.credentials import Renewing
 from lakeformat.storage.files import open_store
 from lakeformat.storage.head import Pointer
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from lakeformat.views import View, Views, created
 from tests.unit.rest_server import RestServer
 
 dialect = Iceberg()
@@ -486,6 +488,9 @@ def rest():
         yield server, files, plan
 
 
+VIEW = View("a.v", "SELECT 1 AS a", "a", fields_from_arrow(pa.schema([("a", pa.int32())])), {"c": "d"})
+
+
 @fuzzed(150)
 def test_rest_answers(rest, seed):
     """Nothing but a `LakeError` leaves the client of a REST catalog, whatever the server answers."""
@@ -497,6 +502,8 @@ def test_rest_answers(rest, seed):
         lambda answer: answer(),
     )
     catalog = RestCatalog(server.address, (("credential", "client:secret"), ("header.x", str(seed))))
+    server.views = {"v": created(VIEW, "memory://views", Stamp(1, "n"))}
+    views = Views(catalog, files.root, {})
     entry = catalog.place("a.t")
     if chance.random() < 0.7:  # Else it asks for the configuration and a token first.
         catalog.namespaces()
@@ -522,6 +529,13 @@ def test_rest_answers(rest, seed):
         lambda: entry.head(files).version(),
         lambda: entry.head(files).advance(Pointer(server.pointer), plan),
         lambda: entry.head(files).advance(0, plan),
+        lambda: [views.find(each) for each in views.names("a")],
+        lambda: views.create(VIEW, "replace"),
+        lambda: views.create(replace(VIEW, name="a.w"), "error"),
+        lambda: views.alter("a.v", {"k": "v"}, frozenset(["c"])),
+        lambda: views.alter_dialect("a.v", "add", "trino", "SELECT 1"),
+        lambda: views.rename("a.v", "a.w"),
+        lambda: views.drop("a.v"),
         lambda: RestIssuer(entry, "s3://b/t", chance.choice(["", "/v1/config", catalog.uri])).issue(),
     ])  # fmt: skip
     broken = []

@@ -8,6 +8,7 @@ import java.net.InetSocketAddress;
 import java.net.URLDecoder;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Executors;
 import org.apache.hadoop.conf.Configuration;
@@ -18,13 +19,16 @@ import org.apache.iceberg.exceptions.CommitFailedException;
 import org.apache.iceberg.exceptions.NamespaceNotEmptyException;
 import org.apache.iceberg.exceptions.NoSuchNamespaceException;
 import org.apache.iceberg.exceptions.NoSuchTableException;
+import org.apache.iceberg.exceptions.NoSuchViewException;
 import org.apache.iceberg.exceptions.ValidationException;
 import org.apache.iceberg.hadoop.HadoopFileIO;
 import org.apache.iceberg.inmemory.InMemoryCatalog;
 import org.apache.iceberg.rest.CatalogHandlers;
+import org.apache.iceberg.rest.Endpoint;
 import org.apache.iceberg.rest.RESTSerializers;
 import org.apache.iceberg.rest.requests.CreateNamespaceRequest;
 import org.apache.iceberg.rest.requests.CreateTableRequest;
+import org.apache.iceberg.rest.requests.CreateViewRequest;
 import org.apache.iceberg.rest.requests.RegisterTableRequest;
 import org.apache.iceberg.rest.requests.RenameTableRequest;
 import org.apache.iceberg.rest.requests.UpdateTableRequest;
@@ -116,7 +120,11 @@ public final class RestServer {
       if (query == null || !query.equals("warehouse=main")) {
         throw new IllegalArgumentException("no such warehouse: " + query);
       }
-      return ConfigResponse.builder().withOverride("prefix", "a b").withDefault("x", "y").build();
+      return ConfigResponse.builder()
+          .withOverride("prefix", "a b")
+          .withDefault("x", "y")
+          .withEndpoints(List.of(Endpoint.V1_LIST_TABLES, Endpoint.V1_LIST_VIEWS))
+          .build();
     }
     if (!path.startsWith("/catalog/v1/a%20b/")) {
       throw new IllegalArgumentException("no such prefix: " + path);
@@ -138,11 +146,17 @@ public final class RestServer {
       case "POST tables 2":
         CatalogHandlers.renameTable(CATALOG, read(body, RenameTableRequest.class));
         return null;
+      case "POST views 2":
+        CatalogHandlers.renameView(CATALOG, read(body, RenameTableRequest.class));
+        return null;
       default:
     }
     Namespace namespace = levels(decoded(parts[1]));
     if (method.equals("POST") && parts[2].equals("register")) {
       return CatalogHandlers.registerTable(CATALOG, namespace, read(body, RegisterTableRequest.class));
+    }
+    if (parts[2].equals("views")) {
+      return views(method, namespace, parts, pages, body);
     }
     if (parts.length == 3) {
       return method.equals("GET")
@@ -160,6 +174,24 @@ public final class RestServer {
         return null;
       default:
         throw new IllegalArgumentException(method + " " + path);
+    }
+  }
+
+  private static Object views(String method, Namespace namespace, String[] parts, String pages, byte[] body) {
+    if (parts.length == 3) {
+      return method.equals("GET")
+          ? CatalogHandlers.listViews(CATALOG, namespace, pages, "2")
+          : CatalogHandlers.createView(CATALOG, namespace, read(body, CreateViewRequest.class));
+    }
+    TableIdentifier view = TableIdentifier.of(namespace, decoded(parts[3]));
+    switch (method) {
+      case "GET":
+        return CatalogHandlers.loadView(CATALOG, view);
+      case "POST":
+        return CatalogHandlers.updateView(CATALOG, view, read(body, UpdateTableRequest.class));
+      default:
+        CatalogHandlers.dropView(CATALOG, view);
+        return null;
     }
   }
 
@@ -183,7 +215,9 @@ public final class RestServer {
     if (error instanceof SecurityException) {
       return 401;
     }
-    if (error instanceof NoSuchTableException || error instanceof NoSuchNamespaceException) {
+    if (error instanceof NoSuchTableException
+        || error instanceof NoSuchViewException
+        || error instanceof NoSuchNamespaceException) {
       return 404;
     }
     if (error instanceof AlreadyExistsException

@@ -1,0 +1,62 @@
+"""Metadata files of views, for catalogs that keep no more of a view than where the newest of them lies."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lakeformat.catalogs.catalog import FoundView
+from lakeformat.codec import document as documents
+from lakeformat.errors import CorruptFile
+from lakeformat.storage.files import open_store
+from lakeformat.storage.paths import relative
+
+Document = Mapping[str, Any]
+
+
+def read(location: str, options: Mapping[str, str]) -> FoundView:
+    """The view whose newest metadata file lies there."""
+    return FoundView(
+        location, documents.parse(open_store(location.rpartition("/")[0], options).read(location), location)
+    )
+
+
+def write(
+    document: Document, base: FoundView | None, nonce: str, options: Mapping[str, str], swap: Callable[[str], bool]
+) -> bool:
+    """Write the view's next metadata file and `swap` to it; a file that was not swapped to is removed."""
+    store = open_store(f"{document['location']}/metadata", options)
+    number = 0 if base is None else _number(base.location) + 1
+    file = f"{number:05d}-{uuid.uuid5(uuid.NAMESPACE_OID, nonce)}.metadata.json"
+    store.create(file, documents.emit(document))
+    if swap(store.location(file)):
+        return True
+    store.delete([file])
+    return False
+
+
+def remove(view: FoundView, root: str, options: Mapping[str, str]) -> None:
+    """Remove the metadata files of a view, and folders below `root` that are empty then."""
+    folder = view.location.rpartition("/")[0]
+    store = open_store(folder, options)
+    files = [file for file in store.names("") if file.endswith(".metadata.json")]
+    store.delete([file for file in files if _uuid_of(store.read(file), file) == view.document.get("view-uuid")])
+    if inside := relative(root, folder):
+        open_store(root, options).remove_empty_folders([inside])
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _uuid_of(data: bytes, where: str) -> Any:
+    try:
+        return documents.parse(data, where).get("view-uuid")
+    except CorruptFile:  # Somebody else's.
+        return None
+
+
+def _number(place: str) -> int:
+    """The number that a metadata file's name begins with, as other engines count them."""
+    digits = place.rpartition("/")[2].partition("-")[0]
+    return int(digits) if digits.isdigit() else 0
