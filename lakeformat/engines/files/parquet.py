@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -135,7 +136,9 @@ class File:
             if all(each.compression == codec for each in some)
             and sum(each.total_compressed_size for each in some) >= least_bytes
         ]
-        return found if found and self._footer().agrees(_empty_footer(task)) else []
+        return (
+            found if found and self._footer.agrees(_empty_footer(task.fields, frozenset(task.options.items()))) else []
+        )
 
     def lacking(self, group: int, task: WriteTask) -> tuple[Field, ...]:
         """The columns of `task` for whose statistics `stored` needs rows."""
@@ -146,13 +149,14 @@ class File:
         """A row group, to be copied; `rows` are its rows, of the columns that it is `lacking`. None where its pages lie elsewhere."""
         metadata = self._file.metadata.row_group(group)
         spans = tuple(_span(metadata.column(i)) for i in range(metadata.num_columns))
-        row_group = self._footer().row_groups[group]
+        row_group = self._footer.row_groups[group]
         if parquet_footer.moved(row_group, [0] * len(spans)) is None:
             return None
         held = {each.name: each for each in task.fields}
         extra = statistics.beside_footer(rows, tuple(held[name] for name in rows.column_names), _writes_int96(task))
         return Stored(self._source, self._path, row_group, spans, extra, metadata.num_rows, metadata.total_byte_size)
 
+    @cached_property
     def _footer(self) -> parquet_footer.Footer:
         size = self._source.size()
         self._source.seek(size - 8)
@@ -463,10 +467,11 @@ def _writes_int96(task: WriteTask) -> bool:
     return task.options.get(NANOS) != "int64" and any(_digits(each.type) > 6 for each in walk(task.fields))
 
 
-def _empty_footer(task: WriteTask) -> parquet_footer.Footer:
-    """The footer of a file of `task` without rows."""
+@lru_cache(maxsize=64)
+def _empty_footer(fields: tuple[Field, ...], options: frozenset[tuple[str, str]]) -> parquet_footer.Footer:
+    """The footer of a file of these columns without rows, whatever its codec; `options` as in `WriteTask`."""
     made = io.BytesIO()
-    Output(made, task).close()
+    Output(made, WriteTask(fields, lambda *_: "", options=dict(options))).close()
     footer = made.getvalue()[len(_MAGIC) : -8]
     return parquet_footer.parse(footer, "a file without rows")
 
