@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -555,13 +555,14 @@ class Looks:
             expected *= share[j]
         if not chosen or expected > 5 * most + 1000:
             return None
-        mask, left, dense = np.ones(lanes.end, bool), 1.0, 0
-        while dense < len(chosen) and left > _SPARSE:  # All bytes are looked at while many of them would be chosen.
-            j = chosen[dense]
+        first, *rest = chosen
+        mask, left = _among(lanes.bytes[first : lanes.end + first], fits[first]), share[first]
+        while rest and left > _SPARSE:  # All bytes are looked at while many of them would be chosen.
+            j = rest.pop(0)
             mask &= _among(lanes.bytes[j : lanes.end + j], fits[j])
-            left, dense = left * share[j], dense + 1
+            left *= share[j]
         found = np.flatnonzero(mask)
-        for j in chosen[dense:]:
+        for j in rest:
             found = found[fits[j][lanes.bytes[found + j]]]
         return found if len(found) <= 8 * most + 1000 else None
 
@@ -579,17 +580,16 @@ class Looks:
 
 def _among(data: np.ndarray, fits: np.ndarray) -> np.ndarray:
     """Which bytes are among those of a table of 256."""
-    values = np.flatnonzero(fits)
-    if len(values) <= 4:
-        mask = np.zeros(len(data), bool)
-        for value in values:
-            mask |= data == value
-        return mask
-    if len(values) == values[-1] - values[0] + 1 == 128:
-        return data >= 128 if values[0] else data < 128
-    return fits[data]
+    edges = np.flatnonzero(np.diff(fits.astype(np.int8), prepend=0, append=0))
+    runs = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    if len(runs) > _RUNS:
+        return fits[data]
+    # Below `start` the difference wraps around, to more than any run is long.
+    masks = (data == start if stop - start == 1 else data - np.uint8(start) < stop - start for start, stop in runs)
+    return reduce(np.logical_or, masks)
 
 
+_RUNS = 8  # Ranges of bytes that are compared in less time than a look into a table takes.
 _SPARSE = 0.05
 _FEW = 40  # Records that are faster walked one by one.
 _SAMPLES = 8  # Blocks sampled, and records of each.
