@@ -41,7 +41,7 @@ def decode(
     """Every record of an Avro file, in order.
 
     `columns`: the names to keep, in the file's order; `a.b` keeps field b of the nested record a. Names that the file
-    lacks are left out of the table. With `logical`, dates, times, timestamps and decimals get their Arrow types
+    lacks are left out of the table; see also `avro_schema.select`. With `logical`, dates, times, timestamps and decimals get their Arrow types
     (timestamps are zoned only under `adjust-to-utc`); without it they stay integers and bytes. Records of no more than
     `few_bytes` together are read one after the other, which changes nothing but the time.
 
@@ -113,6 +113,25 @@ def batches(data: bytes, columns: Callable[[Head], Sequence[str]] | None = None)
     wanted = head.record if chosen is None else avro_schema.select(head.record, chosen)
     yield first if first is not None else avro_schema.arrow_schema(wanted, False).empty_table().to_batches()[0]
     yield from found
+
+
+def values_at(data: bytes, column: str, places: np.ndarray) -> Iterator[pa.Array]:
+    """The values of a column, `a.b` for field b of the record a, in pieces as `batches` has them. `places`: where they begin, as
+    `batches` says for `a.b@`."""
+    head = read_head(data)
+    node: avro_schema.Node = head.record
+    for name in column.split("."):
+        assert isinstance(node, avro_schema.Record), column
+        node = next(member.node for member in node.members if member.name == name)
+    start = 0
+    for buffer, blocks in _batches(
+        data, head.size_bytes, head.sync, head.codec, _proportionate(len(data), _FILE_BYTES)
+    ):
+        end = start + sum(block.count for block in blocks)
+        yield avro_decode.at(node, buffer, blocks, places[start:end].astype(np.int64))
+        start = end
+    if start != len(places):
+        raise CorruptFile(f"it holds {start} records, of {len(places)} is known where they begin")
 
 
 @dataclass(frozen=True, slots=True)

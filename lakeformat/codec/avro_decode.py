@@ -26,6 +26,7 @@ from lakeformat.codec.avro_schema import (
     Map,
     Member,
     Node,
+    Place,
     Record,
     arrow_type,
     min_bytes,
@@ -71,6 +72,16 @@ def columns(
     return pa.RecordBatch.from_struct_array(_struct(record, capture, lanes, logical, "record"))
 
 
+def at(node: Node, buffer: np.ndarray, blocks: list[Block], places: np.ndarray) -> pa.Array:
+    """The values that begin at `places`, which `columns` gave of the same bytes for a `Place` of `node`."""
+    lanes = _Lanes.over(buffer, blocks[-1].end)
+    ends, capture = _walk(node, lanes, places, True)
+    if (ends > lanes.end).any():
+        raise CorruptFile("a value goes on past the end of its block")
+    assert capture is not None, node
+    return _array(node, capture, lanes, False, "record")
+
+
 # --- One record at a time: exact, slow, and the one that can say what is wrong. ---
 
 _Skip = Callable[[memoryview, int], int]
@@ -102,6 +113,8 @@ def skipper(node: Node, path: str = "record") -> _Skip:
             return _skip_items(skipper(pair, f"{path}{{}}"), min_bytes(pair), path)
         case Choice(inner, null_at):
             return _skip_choice(skipper(inner, path), null_at, path)
+        case Place(inner):
+            return skipper(inner, path)
     raise AssertionError(node)
 
 
@@ -376,6 +389,8 @@ def _walk(node: Node, lanes: _Lanes, at: np.ndarray, keep: bool) -> tuple[np.nda
             return _walk_items(item, lanes, at, keep)
         case Map(pair):
             return _walk_items(pair, lanes, at, keep)
+        case Place(inner):
+            return _walk(inner, lanes, at, False)[0], _Values(at.astype(np.int32)) if keep else None
     raise AssertionError(node)
 
 
@@ -782,6 +797,8 @@ def _finish(record: Record, lanes: _Lanes, blocks: list[Block], walked: _Walked)
 def _array(node: Node, capture: _Capture, lanes: _Lanes, logical: bool, path: str) -> pa.Array:
     """One array, a value per lane. Raises `CorruptFile` for values that the type cannot hold."""
     match node, capture:
+        case Place(), _Values(values):
+            return pa.array(values)
         case Leaf() as leaf, _:
             return _leaf(leaf, capture, lanes, arrow_type(leaf, logical), path)
         case Record(), _Parts():

@@ -80,7 +80,14 @@ class Choice:
     null_at: int | None
 
 
-Node = Leaf | Record | Array | Map | Choice
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A value that is stepped over, and kept is where it begins in its batch: see `select`."""
+
+    node: Node
+
+
+Node = Leaf | Record | Array | Map | Choice | Place
 
 
 def parse(schema: Any) -> tuple[Record, int | None]:
@@ -103,13 +110,21 @@ def parse(schema: Any) -> tuple[Record, int | None]:
 
 @lru_cache(maxsize=64)
 def select(record: Record, columns: tuple[str, ...]) -> Record:
-    """`record` with only `columns` kept: names, or dotted paths into nested records. Unknown names are ignored."""
+    """`record` with only `columns` kept: names, or dotted paths into nested records. Of a name that ends in "@" is kept where its
+    values begin, under that name. Unknown names are ignored."""
     heads: dict[str, list[str]] = {}
     for each in columns:
         head, _, rest = each.partition(".")
         heads.setdefault(head, []).append(rest)
     # A name may hold a dot of its own only in schemas that Avro forbids, so the first dot always parts.
-    return Record(tuple(_selected(member, heads.get(member.name)) for member in record.members))
+    return Record(
+        tuple(
+            Member(f"{member.name}@", Place(member.node))
+            if f"{member.name}@" in heads
+            else _selected(member, heads.get(member.name))
+            for member in record.members
+        )
+    )
 
 
 @lru_cache(maxsize=256)
@@ -120,6 +135,8 @@ def min_bytes(node: Node) -> int:
             return {"null": 0, "float": 4, "double": 8, "fixed": size}.get(kind, 1)
         case Record(members):
             return sum(min_bytes(member.node) for member in members)
+        case Place(inner):
+            return min_bytes(inner)
         case _:
             return 1
 
@@ -139,6 +156,8 @@ def arrow_type(node: Node, logical: bool) -> pa.DataType:
             return pa.map_(arrow_type(key.node, logical), _part("value", value.node, logical))
         case Choice(inner):
             return arrow_type(inner, logical)
+        case Place():
+            return pa.int32()
     raise AssertionError(node)
 
 

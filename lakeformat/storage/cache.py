@@ -15,6 +15,7 @@ from lakeformat.storage.store import ForwardingReader, Reader
 CACHE_BYTES = 512 << 20
 REMEMBERED_BYTES = 1 << 20
 TOGETHER_BYTES = 256 << 10  # Of files that are parsed together.
+_PART = "#part"  # After the path of a file of which some columns are kept.
 TABLE_BYTES = 32 << 10  # About what an Arrow table of so many columns takes before it holds anything.
 
 
@@ -62,19 +63,17 @@ def decoded(
     reader: Reader,
     paths: Sequence[str],
     parse: Callable[[Sequence[bytes], Sequence[str]], Iterable[pa.Table]],
-    part: pa.Schema | None = None,
+    is_part: bool = False,
 ) -> list[pa.Table | None]:
     """What files hold, in order, read several at a time; None for one that is not there. Those that a `Cached` reader has
     given before are not read again. `parse` is given the bytes and the paths of as many as are worth parsing together. With
-    `part`, it makes those columns only, which are kept beside the whole, or taken from it."""
+    `is_part`, it makes some of the columns only, which are kept beside the whole; where the whole is kept, that is given."""
     cache = reader.cache if isinstance(reader, Cached) else None
-    mark = "" if part is None else "#part"
+    mark = _PART if is_part else ""
 
     def kept(path: str) -> pa.Table | None:
         whole = cache.get(reader.root, path) if cache else None
-        if part is None or cache is None:
-            return whole
-        return cache.get(reader.root, path + mark) if whole is None else whole.select(part.names)
+        return cache.get(reader.root, path + mark) if whole is None and cache and is_part else whole
 
     found = {path: kept(path) for path in paths}
     absent = [path for path, table in found.items() if table is None]
@@ -84,6 +83,12 @@ def decoded(
             if cache:
                 cache.put(reader.root, path + mark, table)
     return [found[path] for path in paths]
+
+
+def keeps_part(reader: Reader, path: str) -> bool:
+    """Whether a file is kept as it was `decoded` with `is_part`, and not whole."""
+    cache = reader.cache if isinstance(reader, Cached) else None
+    return cache is not None and not cache.get(reader.root, path) and bool(cache.get(reader.root, path + _PART))
 
 
 def _grouped(files: Iterable[tuple[str, bytes | None]]) -> Iterator[list[tuple[str, bytes]]]:

@@ -947,3 +947,16 @@ def test_what_writers_make_inflates_within_bounds():
     data = avro.encode(rows, schema)
     head = avro.read_head(data)
     assert sum(batch.num_rows for batch in avro.read(data, head)) == 200_001
+
+
+def test_values_are_found_again_by_where_they_begin():
+    data = written(ENTRY, entries(1_000) * 16)  # Of more bytes than are inflated together.
+    where = "_FILE._VALUE_STATS"
+    placed = pa.Table.from_batches(list(avro.batches(data, lambda head: ["_KIND", f"{where}@"])))
+    assert placed.column_names == ["_KIND", "_FILE"]
+    places = pa.concat_arrays(placed["_FILE"].chunks).field("_VALUE_STATS@").to_numpy()
+    whole = avro.decode(data).table["_FILE"].combine_chunks()
+    found = pa.chunked_array(list(avro.values_at(data, where, places))).combine_chunks()
+    assert found.equals(whole.field("_VALUE_STATS"))
+    with pytest.raises(CorruptFile, match="16000 records, of 15999"):
+        list(avro.values_at(data, where, places[:-1]))

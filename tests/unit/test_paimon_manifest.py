@@ -2,6 +2,7 @@
 
 import pickle
 import random
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +15,7 @@ from lakeformat.codec import avro, sql_text
 from lakeformat.dialects.paimon import manifest, scan
 from lakeformat.dialects.paimon.manifest import ENTRY, EntryKind
 from lakeformat.model.partition import identity
-from lakeformat.model.predicate import bind, in_tuples
+from lakeformat.model.predicate import ALWAYS, bind, in_tuples, split
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.cache import Cache, cached
 from lakeformat.storage.memory import MemoryFiles
@@ -333,6 +334,42 @@ def test_tasks_are_made_of_the_columns_that_planning_reads(tmp_path):
     for read in (cached(store, cache := Cache()), cached(store, cache)):  # Taken from what is kept whole, too.
         whole = manifest.fold(manifest.read_all(read, metas))[0]
         assert manifest.fold(manifest.read_all(read, metas, manifest.PLANNED))[0] == whole.select(planned.column_names)
+
+
+def test_bounds_are_read_by_where_they_begin_where_planning_left_them_out(tmp_path):
+    table = Lake(str(tmp_path)).create_table(
+        "a.b", pa.schema([("k", pa.string()), ("v", pa.int64()), ("name", pa.string())]), partition_by=["k"]
+    )
+    for i in range(10):
+        rows = {"k": ["ab"[i % 2]], "v": [None if i % 7 == 0 else i], "name": ["long " * (i % 3) + str(i)]}
+        table.append(pa.table(rows))
+    table.alter().add_column("w", "int").commit()
+    table.append(pa.table({"k": ["a"], "v": [100], "name": ["x"], "w": pa.array([1], pa.int32())}))
+    table.delete(where="k = 'b' and v > 4")
+    state, store = table.scan().view.state, table.scan().store
+
+    def found(condition, reader, large_bytes):
+        predicate = bind(sql_text.parse(condition), state.schema.fields)
+        scope, rest = split(predicate, ["k"])
+        matching = None if rest == ALWAYS else partial(scan._may_match, reader, state, predicate=predicate)
+        return manifest.live_entries(reader, state.document, state.schema, scope, True, matching, large_bytes)
+
+    reader = cached(store, Cache())
+    assert found("k is not null", reader, 0).schema == manifest.PLANNED
+    conditions = [
+        "v = 4",
+        "v is null",
+        "name = 'long long 2'",
+        "w = 1",
+        "k = 'a' and v < 3",
+        "k = 'b' and v > 2",
+        "v > 1000",
+    ]
+    for condition in conditions:
+        part = found(condition, reader, 0)
+        assert part.column_names == manifest.PLANNED.names, condition
+        assert names(part) == names(found(condition, store, 1 << 30)), condition
+        assert len(part) < 4, condition
 
 
 # --- what others wrote, and damage ------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
@@ -22,7 +22,7 @@ from lakeformat.errors import CorruptFile, CorruptTable, NoSuchFile, Unsupported
 from lakeformat.model.predicate import ALWAYS, Expression, Literal, and_, eq_null_safe, in_tuples, or_
 from lakeformat.model.schema import Schema, Type
 from lakeformat.model.work import WrittenFile
-from lakeformat.storage.cache import decoded, remember
+from lakeformat.storage.cache import decoded, keeps_part, remember
 from lakeformat.storage.store import Reader
 
 
@@ -70,11 +70,13 @@ ENTRY = pa.schema(_ENTRY_FIELDS + _FILE_FIELDS)
 _NESTED_ENTRY = pa.schema(
     [pa.field("_VERSION", pa.int32()), *_ENTRY_FIELDS, pa.field("_FILE", pa.struct(_FILE_FIELDS))]
 )
-# What no task is made of, most of it bounds and keys.
+# What no task is made of, most of it bounds and keys. Where the bounds begin in a manifest is kept, for conditions.
 _NOT_PLANNED = {
-    "_MIN_KEY", "_MAX_KEY", "_KEY_STATS", "_VALUE_STATS", "_VALUE_STATS_COLS", "_CREATION_TIME", "_DELETE_ROW_COUNT", "_FILE_SOURCE"
+    "_MIN_KEY", "_MAX_KEY", "_KEY_STATS", "_VALUE_STATS", "_CREATION_TIME", "_DELETE_ROW_COUNT", "_FILE_SOURCE"
 }  # fmt: skip
+_STATS_AT = "_VALUE_STATS@"
 PLANNED = pa.schema([f for f in ENTRY if f.name not in _NOT_PLANNED])
+_PLACED = PLANNED.append(pa.field(_STATS_AT, pa.int32()))
 META = pa.schema(
     [
         ("_VERSION", pa.int32()),
@@ -150,7 +152,7 @@ def _entries(batch: pa.RecordBatch, where: str, schema: pa.Schema = ENTRY) -> pa
     _check_version(batch, _ENTRY_VERSION, where)
     file = batch["_FILE"]
     file_names = [f.name for f in file.type]
-    _check_unknown(file, file_names, {f.name for f in _FILE_FIELDS}, where)
+    _check_unknown(file, file_names, {*(f.name for f in _FILE_FIELDS), _STATS_AT}, where)
     kinds = pc.is_in(batch["_KIND"], value_set=pa.array(list(EntryKind), batch["_KIND"].type))
     if not pc.all(kinds, min_count=0).as_py():
         raise CorruptFile(f"{where}: entries of a kind that is neither ADD nor DELETE")
@@ -236,8 +238,16 @@ def read_metas(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
 
 def read_all(reader: Reader, metas: pa.Table, schema: pa.Schema = ENTRY) -> list[pa.Table]:
     """The entries of each manifest of `metas`, in order; raises `CorruptTable` where one holds more or fewer than recorded."""
+    if schema is PLANNED:
+        return [table.select(PLANNED.names) for table in _read_counted(reader, metas, _read_placed)]
+    return _read_counted(reader, metas, read_entries)
+
+
+def _read_counted(
+    reader: Reader, metas: pa.Table, read: Callable[[Reader, Sequence[str]], list[pa.Table]]
+) -> list[pa.Table]:
     names = metas["_FILE_NAME"].to_pylist()
-    tables = read_entries(reader, names) if schema is ENTRY else _read_planned(reader, names)
+    tables = read(reader, names)
     counts = pc.add(metas["_NUM_ADDED_FILES"], metas["_NUM_DELETED_FILES"]).to_pylist()
     for name, table, count in zip(names, tables, counts, strict=True):
         if len(table) != count:
@@ -252,13 +262,27 @@ def read_entries(reader: Reader, names: Sequence[str], missing_ok: bool = False)
     return _all_decoded(reader, names, parse_all, EMPTY_ENTRIES, missing_ok)
 
 
-def _read_planned(reader: Reader, names: Sequence[str]) -> list[pa.Table]:
-    """As `read_entries`, rows of `PLANNED`."""
+def _read_placed(reader: Reader, names: Sequence[str]) -> list[pa.Table]:
+    """As `read_entries`, rows of `_PLACED`, or of `ENTRY` where these are kept."""
 
-    def parse_planned(files: Sequence[bytes], where: Sequence[str]) -> Iterable[pa.Table]:
-        return map(partial(parse, schema=PLANNED), files, where)
+    def parse_placed(files: Sequence[bytes], where: Sequence[str]) -> Iterable[pa.Table]:
+        return map(partial(parse, schema=_PLACED), files, where)
 
-    return _all_decoded(reader, names, parse_planned, PLANNED.empty_table(), part=PLANNED)
+    return _all_decoded(reader, names, parse_placed, _PLACED.empty_table(), is_part=True)
+
+
+def _with_stats(reader: Reader, name: str, entries: pa.Table) -> Iterator[pa.Table]:
+    """The entries of a manifest, piece by piece, with the bounds of their files beside them, which are read if need be."""
+    if "_VALUE_STATS" in entries.column_names:
+        yield entries
+        return
+    path = f"{MANIFEST_FOLDER}/{name}"
+    with parsing.of(f"{reader.root}/{path}"):
+        start, places = 0, np.asarray(entries[_STATS_AT])
+        for stats in avro.values_at(reader.read(path), "_FILE._VALUE_STATS", places):
+            piece = entries.slice(start, len(stats))
+            yield piece.append_column(ENTRY.field("_VALUE_STATS"), _cast(stats, _STATS))
+            start += len(stats)
 
 
 def read_lists(reader: Reader, names: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
@@ -272,12 +296,14 @@ def _all_decoded(
     parse: Callable[[Sequence[bytes], Sequence[str]], Iterable[pa.Table]],
     empty: pa.Table,
     missing_ok: bool = False,
-    part: pa.Schema | None = None,
+    is_part: bool = False,
 ) -> list[pa.Table]:
     """Files of the manifest folder, whose names are never given twice; `empty` for one that is not there, where that may be."""
     paths = [f"{MANIFEST_FOLDER}/{name}" for name in names]
     tables = []
-    found = decoded(reader, paths, lambda files, some: parse(files, [f"{reader.root}/{path}" for path in some]), part)
+    found = decoded(
+        reader, paths, lambda files, some: parse(files, [f"{reader.root}/{path}" for path in some]), is_part
+    )
     for path, table in zip(paths, found, strict=True):
         if table is None and not missing_ok:
             raise NoSuchFile(f"{reader.root}: {path} is missing: the snapshot that names it expired, or is damaged")
@@ -338,15 +364,29 @@ def live_entries(
     schema: Schema,
     scope: Expression = ALWAYS,
     to_plan: bool = False,
+    matching: Callable[[pa.Table], pa.Array] | None = None,
+    large_bytes: int = _LARGE_BYTES,
 ) -> pa.Table:
-    """The live files of a snapshot in the partitions that satisfy `scope` (a condition on partition columns only). With
-    `to_plan` rows of `PLANNED`: no more is decoded where entries are so many that memory counts."""
+    """The live files of a snapshot in the partitions that satisfy `scope` (a condition on partition columns only), of these
+    those that `matching` says by their bounds. With `to_plan` rows of `PLANNED`: no more is decoded, or of bounds no more kept,
+    where the manifests have more than `large_bytes`, so that memory counts."""
     metas = prune_metas(read_metas(reader, document), schema, scope)
-    is_large = to_plan and (pc.sum(metas["_FILE_SIZE"]).as_py() or 0) > _LARGE_BYTES
-    tables = read_all(reader, metas, PLANNED if is_large else ENTRY)
-    if to_plan:  # Of fewer columns, rows are chosen sooner.
+    names = metas["_FILE_NAME"].to_pylist()
+    is_large = to_plan and (pc.sum(metas["_FILE_SIZE"]).as_py() or 0) > large_bytes
+    if is_large and matching and all(keeps_part(reader, f"{MANIFEST_FOLDER}/{name}") for name in names):
+        tables = []
+        for name, table in zip(names, _read_counted(reader, metas, _read_placed), strict=True):
+            for piece in _with_stats(reader, name, table):
+                chosen = in_scope(piece, schema, scope)
+                # Whether a DELETE meets an ADD, bounds do not say.
+                keep = pc.or_(pc.equal(chosen["_KIND"], int(EntryKind.DELETE)), matching(chosen))
+                tables.append(rows_where(chosen.select(PLANNED.names), keep))
+        return fold(tables)[0]
+    tables = read_all(reader, metas, PLANNED if is_large and not matching else ENTRY)
+    if to_plan and not matching:  # Of fewer columns, rows are chosen sooner.
         tables = [table.select(PLANNED.names) for table in tables] or [PLANNED.empty_table()]
-    return fold([in_scope(t, schema, scope) for t in tables])[0]
+    live = fold([in_scope(t, schema, scope) for t in tables])[0]
+    return rows_where(live, matching(live)) if matching else live
 
 
 def prune_metas(metas: pa.Table, schema: Schema, scope: Expression) -> pa.Table:
@@ -698,12 +738,13 @@ def _decode(data: bytes) -> pa.Table:
 def _batches(data: bytes, schema: pa.Schema) -> Iterable[pa.RecordBatch]:
     if data[:3] == b"ORC":
         return orc.ORCFile(io.BytesIO(data)).read().combine_chunks().to_batches()
-    return avro.batches(data, None if schema is ENTRY else _planned_columns)
+    return avro.batches(data, None if schema is ENTRY else _placed_columns)
 
 
-def _planned_columns(head: avro.Head) -> list[str]:
-    """What to keep for `PLANNED`: with fields that nobody knows, for these are refused."""
-    return [each for each in head.record.columns() if each.removeprefix("_FILE.") not in _NOT_PLANNED]
+def _placed_columns(head: avro.Head) -> list[str]:
+    """What to keep for `_PLACED`: with fields that nobody knows, for these are refused."""
+    known = [each for each in head.record.columns() if each.removeprefix("_FILE.") not in _NOT_PLANNED]
+    return [*known, f"_FILE.{_STATS_AT}"]
 
 
 def _check_version(table: pa.Table | pa.RecordBatch, known: int, where: str) -> None:

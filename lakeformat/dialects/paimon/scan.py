@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, groupby
 from typing import Any
 
@@ -202,11 +203,12 @@ def chooses_files(reader: Reader, base: State, scope: Expression) -> bool:
 
 def count(reader: Reader, base: State, predicate: Expression = ALWAYS) -> int | None:
     """The number of rows for which `predicate` is true, where metadata alone has it exactly; else None."""
-    found = files(reader, base, predicate)
+    asks_of_rows = _residual(base.schema, predicate) != ALWAYS
+    found = files(reader, base, predicate, to_plan=not (base.schema.primary_key or asks_of_rows))
     found = found.filter(_visible(found.entries, base))
     if base.schema.primary_key and not Sections.of(found, base.schema).is_whole.all():
         return None
-    if _residual(base.schema, predicate) != ALWAYS and not matching_wholly(reader, base, found, predicate).all():
+    if asks_of_rows and not matching_wholly(reader, base, found, predicate).all():
         return None
     return found.row_count - int(deleted_rows(reader, base, found).sum())
 
@@ -703,13 +705,16 @@ def _entries(
     reader: Reader, base: State, predicate: Expression, to_plan: bool = False
 ) -> tuple[pa.Table, tracking.Beside]:
     """The live entries of files that may hold a row for which `predicate` is true; of a table with a primary key, those
-    that may hold a key for which it can be. Those of files of columns stand beside. With `to_plan` they are rows of
-    `manifest.PLANNED`, where no bounds are asked for."""
+    that may hold a key for which it can be. Those of files of columns stand beside. With `to_plan` they have the columns of
+    `manifest.PLANNED` at least."""
     metadata.require_readable(base, reader.root)
     schema = base.schema
     scope, rest = conditions.split(predicate, schema.partitioning.names)
     evolves = options.of(schema).data_evolution_enabled
-    entries = manifest.live_entries(reader, base.document, schema, scope, to_plan and rest == ALWAYS and not evolves)
+    matching = None
+    if to_plan and not evolves and rest != ALWAYS:
+        matching = partial(_may_match, reader, base, predicate=predicate)
+    entries = manifest.live_entries(reader, base.document, schema, scope, to_plan and not evolves, matching)
     beside = tracking.NOTHING_BESIDE
     if evolves:
         entries, beside = tracking.by_row_id(entries, reader.root)
@@ -719,8 +724,9 @@ def _entries(
         predicate, _ = conditions.split(predicate, {*schema.partitioning.names, *schema.primary_key})
         _, rest = conditions.split(predicate, schema.partitioning.names)
     if rest != ALWAYS and len(entries):
-        newer = beside.replaces(reader, base, entries, conditions.columns_of(predicate))
-        entries = rows_where(entries, pc.or_(_may_match(reader, base, entries, predicate), pa.array(newer)))
+        if matching is None:
+            newer = beside.replaces(reader, base, entries, conditions.columns_of(predicate))
+            entries = rows_where(entries, pc.or_(_may_match(reader, base, entries, predicate), pa.array(newer)))
         if not options.of(schema).data_evolution_enabled:
             entries = _without_indexed(reader, base, entries, rest)
     return entries, beside
