@@ -11,10 +11,11 @@ from lakeformat.commit import commit, discard
 from lakeformat.engines.choose import engine_for
 from lakeformat.errors import CommitUnknown, LakeError
 from lakeformat.maintenance.drop import drop
-from lakeformat.model.operation import Append, Create
+from lakeformat.model.operation import Create
 from lakeformat.model.schema import Schema
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.table import Table, create
+from lakeformat.verbs.append import append
 
 
 def create_with_rows(
@@ -29,22 +30,23 @@ def create_with_rows(
     create(twin, schema)
     view = twin._view()
     request, _ = table._asked(view, id, properties)
-    added = table._write(view, data)
-    store, format = table._reach(view), table._format
+    engine = engine_for(data)
+    change = table._change(view, request, engine)
+    rows, store, format = append(change, data), change.store, table._format
     try:
-        if added and format.creates_with_rows:
-            together = Create(request=replace(request, absent_until=0), schema=schema, added=added)
+        if rows and format.creates_with_rows:
+            together = Create(request=replace(request, absent_until=0), schema=schema, added=rows.added)
             return commit(store, format.head(store), format, together, view.attempts())
         create(table, schema)
     except CommitUnknown:
         raise
     except LakeError:  # Nothing has landed, and no table's sweep would find the files.
-        discard(store, (each.path for each in added))
+        discard(store, (each.path for each in rows.added) if rows else ())
         raise
-    if not added:
+    if not rows:
         return None
     try:
-        return table._commit(table._view(), Append(request=request, added=added), engine_for(data))
+        return table._commit(table._view(), rows, engine)
     except CommitUnknown:
         raise
     except LakeError:

@@ -56,14 +56,13 @@ from lakeformat.model.operation import (
 from lakeformat.model.predicate import ALWAYS, Expression, bind, split
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, Snapshot
-from lakeformat.model.work import WrittenFile
 from lakeformat.scan import Scan
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.reaching import reaching
 from lakeformat.storage.rehearsal import Rehearsal, RehearsedHead, RehearsedPlace
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import DeltaWriter, WriteSession
-from lakeformat.verbs import adopt, analyze, branch, delete, merge, overwrite, placing, specs, update
+from lakeformat.verbs import adopt, analyze, append, branch, delete, merge, overwrite, specs, update
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.merge import MergeInto
 
@@ -224,12 +223,12 @@ class Table:
         watermark: int | None = None,
     ) -> Snapshot | None:
         """Add rows. Columns are matched by name; those left out become their default or null. No rows: no snapshot."""
-        view = self._view()
+        view, engine = self._view(), engine_for(data)
         request, landed = self._asked(view, id, properties, watermark)
         if landed:
-            return self._again(view, request, landed, engine_for(data))
-        added = self._write(view, data)
-        return self._commit(view, Append(request=request, added=added), engine_for(data)) if added else None
+            return self._again(view, request, landed, engine)
+        operation = append.append(self._change(view, request, engine), data)
+        return self._commit(view, operation, engine) if operation else None
 
     def add_files(
         self,
@@ -1024,11 +1023,6 @@ class Table:
 
     def _change(self, view: AnyView, request: Request, engine: Engine | None = None) -> Change:
         return Change(self._reach(view), view, engine or engine_for(), request)
-
-    def _write(self, view: AnyView, data: Any) -> tuple[WrittenFile, ...]:
-        task = view.layout(from_files=True)
-        task = task if task.keyed is None else placing.looking(view, task)
-        return tuple(engine_for(data).write(self._reach(view), data, task))
 
     def _overwrite(
         self, view: AnyView, request: Request, data: Any, scope: Expression | None, pinned_to: int | None

@@ -1,0 +1,17 @@
+"""Append: rows are added to those that are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakeformat.model.operation import Append
+from lakeformat.verbs.change import Change
+from lakeformat.verbs.placing import looking
+
+
+def append(change: Change, data: Any) -> Append | None:
+    """The operation that adds these rows, in files that are written now: None where there are none."""
+    task = change.view.layout(from_files=True)
+    task = task if task.keyed is None else looking(change.view, task)
+    added = tuple(change.engine.write(change.store, data, task))
+    return Append(request=change.request, added=added) if added else None
