@@ -33,6 +33,7 @@ from lakeformat.model.snapshot import Stamp
 from lakeformat.model.work import KeyRange, WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from lakeformat.verbs.append import append
 
 dialect = Paimon()
 
@@ -268,7 +269,7 @@ def test_a_plan_names_its_parent_and_the_first_snapshot(table):
     base = table._view()
     for version, parent, hints in ((1, None, {"LATEST": b"1", "EARLIEST": b"1"}), (2, 1, {"LATEST": b"2"})):
         base = table._view()
-        made = base.plan(Append(request=Request(id="x"), added=table._write(base, rows(1))), Stamp(5, "n", 0))
+        made = base.plan(append(table._change(base, Request(id="x")), rows(1)), Stamp(5, "n", 0))
         assert (made.snapshot.id, made.snapshot.parent_id) == (version, parent)
         assert made.hints == {f"snapshot/{name}": value for name, value in hints.items()}
         table.append(rows(1))
@@ -313,7 +314,7 @@ def test_what_a_change_of_schema_cannot_be_is_refused(change, error, says):
 
 def test_a_restore_takes_the_statistics_of_its_schema_and_no_stray(table, home):
     base = table._view()
-    late = base.plan(Append(request=Request(id="late"), added=table._write(base, rows(9))), Stamp(5, "late", 0))
+    late = base.plan(append(table._change(base, Request(id="late")), rows(9)), Stamp(5, "late", 0))
     for id in (1, 2, 3):
         table.append(rows(id))
     path = home / "snapshot/snapshot-1"
@@ -549,8 +550,7 @@ def test_a_file_without_rows_or_without_stats_is_no_trouble():
 def test_plans_are_the_same_for_the_same_stamp(table):
     table.append(rows(1))
     base = table._view()
-    added = table._write(base, rows(2))
-    operation = Append(request=Request(id="x"), added=added)
+    operation = append(table._change(base, Request(id="x")), rows(2))
     one, two, other = (base.plan(operation, Stamp(5, "n", a)) for a in (0, 0, 1))
     assert list(one.files) == list(two.files)
     assert (one.root_path, one.root) == (two.root_path, two.root)
@@ -560,10 +560,10 @@ def test_plans_are_the_same_for_the_same_stamp(table):
 
 def test_files_written_under_an_older_schema_say_so(table, home):
     base = table._view()
-    added = table._write(base, rows(1))
     request, _ = table._asked(base, None, None)
+    operation = append(table._change(base, request), rows(1))
     table.alter().add_column("late", "int").rename_column("v", "w").commit()
-    table._commit(base, Append(request=request, added=added))
+    table._commit(base, operation)
     assert table.inspect.files()["schema_id"].to_pylist() == [0]
     assert document(home, 1)["schemaId"] == 1
     assert table.scan().to_arrow().to_pylist() == [{"id": 1, "w": "v", "dt": "x", "late": None}]

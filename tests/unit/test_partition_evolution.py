@@ -11,7 +11,8 @@ import pytest
 from lakeformat import Conflict, InvalidInput, Lake, NotFound, UnsupportedFeature
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg.dialect import Iceberg
-from lakeformat.model.operation import Append, Request
+from lakeformat.model.operation import Request
+from lakeformat.verbs.append import append
 
 iceberg = Iceberg()
 
@@ -134,11 +135,11 @@ def test_buckets_of_another_number_are_other_buckets(lake):
 def test_who_wrote_for_another_spec_starts_over(lake):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["dt"])
     base = t._view()
-    added = t._write(base, rows(row(1)))
-    t.alter().drop_partition_field("dt").add_partition_field("truncate(1, dt)").commit()
     request = Request(id="late", partitioning_id=base.schema.partitioning.id)
+    operation = append(t._change(base, request), rows(row(1)))
+    t.alter().drop_partition_field("dt").add_partition_field("truncate(1, dt)").commit()
     with pytest.raises(Conflict, match="partitions"):
-        commit(t._store, iceberg.head(t._store), iceberg, Append(request=request, added=added))
+        commit(t._store, iceberg.head(t._store), iceberg, operation)
     assert ids(t) == []
 
 
