@@ -209,6 +209,27 @@ def test_a_merge_deletes_by_vectors_and_updates_by_columns():
         merging(plain, source)
 
 
+def test_compaction_moves_the_marks_of_rows_that_were_deleted():
+    table = made(EVOLVING | VECTORS | {"deletion-vectors.bitmap64": "true"})
+    for low in (0, 3, 6):
+        table.append(data(low, low + 3))
+    table.append(data(9, 12, "y"))
+    table.delete("id IN (1, 3, 5, 9)")
+    table.update({"b": "b + 100"}, where="id > 3")
+    before = rows(table, ("id", "a", "b", "_ROW_ID"))
+    assert table.compact(full=True).kind == "compact"
+    assert table.inspect.files()["row_count"].to_pylist() == [9, 3]
+    assert rows(table, ("id", "a", "b", "_ROW_ID")) == before
+    assert table.scan().count() == len(before) == 8
+    assert table.compact(full=True) is None
+    table.delete("id = 6")
+    table.update({"a": "'new'"}, where="id = 7")
+    assert rows(table, ("id", "a"), where="dt = 'x'") == [(0, "a0"), (2, "a2"), (4, "a4"), (7, "new"), (8, "a8")]
+    table.expire_snapshots(retain_last=1, older_than="2100-01-01")
+    table.remove_orphan_files(older_than="2100-01-01")
+    assert not sweep.missing(table._store, table._view())
+
+
 @pytest.mark.parametrize(
     ("theirs", "own", "is_conflict"),
     [

@@ -101,27 +101,27 @@ def sorting(reader: Reader, base: State, scope: Expression, sort_by: tuple[Sort,
 
 def _of_ranges(reader: Reader, base: State, found: Files, target: int, least: int) -> list[RewriteTask]:
     """With data evolution: neighbouring row ranges of a partition become one file, and the files of one range too, up to the target
-    size (DataEvolutionCompactCoordinator). Those that lost rows stay: a file has all rows of its range."""
+    size (DataEvolutionCompactCoordinator). Rows that were deleted go along: a file has all rows of its range, and the commit moves
+    their marks."""
     entries, beside = found.entries, found.beside
     first, counts = np.asarray(entries["_FIRST_ROW_ID"]), np.asarray(entries["_ROW_COUNT"])
     sizes, files = np.asarray(entries["_FILE_SIZE"]).copy(), np.ones(len(entries), np.int64)
     place = beside.places(entries)
     np.add.at(sizes, place[place >= 0], np.asarray(beside.entries["_FILE_SIZE"])[place >= 0])
     np.add.at(files, place[place >= 0], 1)
-    lost = scan.deleted_rows(reader, base, found) > 0
     result = []
     partitions = scan.partitions_of(base, entries)
     for rows in _buckets(found, base, ordered=False):
         rows = rows[np.argsort(first[rows], kind="stable")]
         joins = np.zeros(len(rows), bool)
-        joins[1:] = (first[rows][1:] == (first + counts)[rows][:-1]) & ~lost[rows][1:] & ~lost[rows][:-1]
+        joins[1:] = first[rows][1:] == (first + counts)[rows][:-1]
         for part in _runs(joins, sizes[rows], target):
             chosen = rows[part]
-            if files[chosen].sum() < least or lost[chosen].any():
+            if files[chosen].sum() < least:
                 continue
             tasks = scan.tasks(reader, base, found.take(chosen), base.schema.fields, alone=True)
             write = of_range(base, int(first[chosen[0]]), partitions[int(chosen[0])])
-            result.append(RewriteTask(tuple(tasks), write))
+            result.append(RewriteTask(tuple(replace(task, deletes=()) for task in tasks), write))
     return result
 
 

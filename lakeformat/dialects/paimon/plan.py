@@ -235,7 +235,8 @@ def _commit(
     if hashes:
         index = _index_with(reader, base, index, hashes, stamp)
     stays = pc.is_in(gone["_FILE_NAME"], value_set=kept["_FILE_NAME"].combine_chunks())
-    index, unused = _with_vectors(reader, base, index, gone.filter(pc.invert(stays)), vectors, stamp)
+    homes = _homes(gone, added) if options.of(schema).data_evolution_enabled and kind == OperationKind.COMPACT else {}
+    index, unused = _with_vectors(reader, base, index, gone.filter(pc.invert(stays)), vectors, stamp, homes)
     document = base.document or {}
     next_row_id = document.get("nextRowId") or 0
     new = _added(reader, request, kind, base, gone, added)
@@ -684,9 +685,11 @@ def _with_vectors(
     gone: pa.Table,
     added: tuple[WrittenFile, ...],
     stamp: Stamp,
+    homes: Mapping[str, tuple[str, int]],
 ) -> tuple[tuple[str | None, dict[str, bytes]], tuple[str, ...]]:
     """The index manifest `index` with the deletion vectors `added`, each in the place of the one its data file has, and without
-    those of the files `gone`: ((its name, new files), files of `added` that it does not name).
+    those of the files `gone`, but for those in `homes`: (the file that their rows go to, the position of the first one in it).
+    ((its name, new files), files of `added` that it does not name).
 
     Vectors move as they are: out of a file that loses another one, and into the one file of vectors that a bucket has. Files
     of `added` stay as they are where nothing else belongs into them.
@@ -711,8 +714,10 @@ def _with_vectors(
         own = [p in new and k == manifest.DELETION_VECTORS for p, k in zip(places, kinds, strict=True)]
         touched |= np.array(own, bool)
     moving: dict[tuple[bytes, int], list[_Vector]] = {}
-    for vector, entry in _vectors_of(entries, there.filter(pa.array(touched[of_entry] & ~leaves))):
-        moving.setdefault(places[entry], []).append(vector)
+    moves = ~leaves | np.array([of in homes for of in there["of"].to_pylist()], bool)
+    for vector, entry in _vectors_of(entries, there.filter(pa.array(touched[of_entry] & moves))):
+        of, shift = homes.get(vector.of, (vector.of, 0))
+        moving.setdefault(places[entry], []).append(replace(vector, of=of, shift=shift))
     tables, unused = [entries.filter(pa.array(~touched))], []
     for place in dict.fromkeys((*moving, *new)):
         made, rest = _placed(reader, moving.get(place, []), new.get(place, []), target)
@@ -747,6 +752,7 @@ class _Vector:
     length: int
     cardinality: int | None
     file_bytes: int = 0  # Of the whole file that it lies in.
+    shift: int = 0  # How far its positions move.
 
     @property
     def range(self) -> dict[str, Any]:
@@ -799,19 +805,33 @@ def _placed(
 
 
 def _united(vectors: Sequence[_Vector], frames: Iterable[bytes], where: str) -> list[tuple[_Vector, bytes]]:
-    """The vectors with their bytes, those of one data file as one: several tasks of a compaction may mark rows of it."""
+    """The vectors with their bytes, those of one data file as one: several tasks of a compaction may mark rows of it, and it may have
+    rows of several files."""
     by_file: dict[str, list[tuple[_Vector, bytes]]] = {}
     for vector, frame in zip(vectors, frames, strict=True):
         by_file.setdefault(vector.of, []).append((vector, frame))
-    return [held[0] if len(held) == 1 else _one_of(held, where) for held in by_file.values()]
+    as_it_is = [len(held) == 1 and not held[0][0].shift for held in by_file.values()]
+    return [held[0] if as_is else _one_of(held, where) for held, as_is in zip(by_file.values(), as_it_is, strict=True)]
 
 
 def _one_of(held: list[tuple[_Vector, bytes]], where: str) -> tuple[_Vector, bytes]:
     positions = np.unique(
-        np.concatenate([bitmap.decode(frame, f"{where}/{v.path} at {v.offset}") for v, frame in held])
+        np.concatenate([bitmap.decode(frame, f"{where}/{v.path} at {v.offset}") + v.shift for v, frame in held])
     )
     frame = bitmap.encode(positions, any(bitmap.is_wide(each) for _, each in held))
-    return replace(held[0][0], length=vector_file.length(frame), cardinality=len(positions)), frame
+    return replace(held[0][0], length=vector_file.length(frame), cardinality=len(positions), shift=0), frame
+
+
+def _homes(gone: pa.Table, added: tuple[WrittenFile, ...]) -> dict[str, tuple[str, int]]:
+    """Of the files that a compaction of row ranges replaces: (the file that has their rows, the position of the first one)."""
+    starts = np.array([f.first_row_id for f in added], np.int64)
+    order = np.argsort(starts)
+    first = np.asarray(gone["_FIRST_ROW_ID"])
+    at = order[np.searchsorted(starts[order], first, side="right") - 1] if len(added) else first[:0]
+    names = [added[i].path.rsplit("/", 1)[-1] for i in at.tolist()]
+    return dict(
+        zip(gone["_FILE_NAME"].to_pylist(), zip(names, (first - starts[at]).tolist(), strict=True), strict=True)
+    )
 
 
 def _frames(reader: Reader, vectors: Sequence[_Vector]) -> Iterator[bytes]:
