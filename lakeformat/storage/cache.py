@@ -88,7 +88,9 @@ def decoded(
 def keeps_part(reader: Reader, path: str) -> bool:
     """Whether a file is kept as it was `decoded` with `is_part`, and not whole."""
     cache = reader.cache if isinstance(reader, Cached) else None
-    return cache is not None and not cache.get(reader.root, path) and bool(cache.get(reader.root, path + _PART))
+    if cache is None or cache.get(reader.root, path) is not None:
+        return False
+    return cache.get(reader.root, path + _PART) is not None
 
 
 def _grouped(files: Iterable[tuple[str, bytes | None]]) -> Iterator[list[tuple[str, bytes]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -61,17 +61,25 @@ class CreateHead:
     suffixes: tuple[str, ...] = ("",)  # Names of one version: all that commit on a base choose the same.
 
     def version(self) -> int:
-        return max(self._numbers(), default=0)
+        # Of names with one ending the longest that comes last has the highest number: a commit asks four times, and a folder may
+        # hold very many.
+        highest, endings, pattern = 0, set(self.suffixes), self._pattern
+        for name in sorted(self.store.names(self.folder), key=len)[::-1]:
+            found = pattern.fullmatch(name)
+            if found and found[2] in endings:
+                highest = max(highest, int(found[1]))
+                endings.discard(found[2])
+                if not endings:
+                    break
+        return highest
 
     def versions(self) -> list[int]:
         """Every version that has its file, ascending; expiry and restores leave gaps."""
-        return sorted(set(self._numbers()))
+        return sorted({int(found[1]) for found in map(self._pattern.fullmatch, self.store.names(self.folder)) if found})
 
-    def _numbers(self) -> Iterator[int]:
-        # One search for all names, for a commit asks four times, and a folder may hold very many.
-        endings = "|".join(map(re.escape, self.suffixes))
-        number = re.compile(rf"(?<=/){re.escape(self.prefix)}([1-9][0-9]{{0,18}})(?:{endings})(?=/)")
-        return map(int, number.findall(f"/{'/'.join(self.store.names(self.folder))}/"))
+    @property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(rf"{re.escape(self.prefix)}([1-9][0-9]{{0,18}})({'|'.join(map(re.escape, self.suffixes))})")
 
     def advance(self, version: int, plan: Plan) -> Outcome:
         is_version = plan.root_path.startswith(f"{self.folder}/")  # A schema is a root with a folder of its own.

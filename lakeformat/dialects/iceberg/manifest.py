@@ -717,7 +717,12 @@ def _cast(column: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _empty(base: State) -> pa.Table:
-    columns = [(f"p{id}", to_arrow(kind)) for id, kind in _partition_types(base).items()]
+    return _empty_of(tuple(_partition_types(base).items()))
+
+
+@lru_cache(maxsize=64)
+def _empty_of(partition_types: tuple[tuple[int, Type], ...]) -> pa.Table:
+    columns = [(f"p{id}", to_arrow(kind)) for id, kind in partition_types]
     tail = [("_spec", pa.int32()), ("_manifest", pa.int32())]
     return pa.schema([*ENTRY, *(pa.field(*c) for c in (*columns, *tail))]).empty_table()
 

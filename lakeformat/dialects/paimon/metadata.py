@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import UnionType
 from typing import Any
 
@@ -261,8 +262,10 @@ def _schema(reader: Reader, schema_id: int, data: bytes) -> Schema:
     return found
 
 
+@lru_cache(maxsize=64)
 def parse_schema(data: bytes, where: str) -> Schema:
-    """A schema file -> Schema. Older versions get the options that were implied then (SchemaSerializer)."""
+    """A schema file -> Schema; the same object for the same bytes, which every look at a table reads. Older versions get the options that
+    were implied then (SchemaSerializer)."""
     with parsing.of(where):
         document = _json(data, where, _SCHEMA_KEYS)
         given = dict(document["options"])
