@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 import re
 import uuid
 import zlib
@@ -33,6 +34,8 @@ _NO_TABLE = (
     "lake.sql('CREATE TABLE ... USING paimon'), or iceberg; to read one, lake.attach(spark), or table.scan().to_spark(spark)"
 )
 
+# Before 4.2 timestamps are in UTC without being asked.
+_IN_UTC = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 _StreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter)  # 4.1
 
 
@@ -151,7 +154,7 @@ class _Rows:
         self._only_inserts = is_stream and self._kind is None
         if not self._fields:  # A task has to read something to know its rows.
             self._fields = source.fields[:1]
-        self._arrow = to_arrow_schema(schema, timezone="UTC")
+        self._arrow = to_arrow_schema(schema, **_IN_UTC)
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         for batch in executors.pieces(self._store, partition.value, self._fields, self._kind, self._only_inserts):
