@@ -45,6 +45,16 @@ class JavaPeer:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class GoServer:
+    """A server that `go install` builds."""
+
+    module: str
+    version: str
+
+
+VERSITYGW = GoServer("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")  # S3 over a folder.
+
 PYPAIMON = PythonPeer("pypaimon", ("pypaimon==2.1.0", "pyarrow==19.0.1"))
 RUST = PythonPeer("rust", ("pypaimon-rust==0.4.0", "pyarrow==19.0.1"))
 JAVA = JavaPeer(
@@ -142,6 +152,18 @@ def rest_server(warehouse: Path, credential: str) -> list[str]:
     return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, "RestServer", f"file://{warehouse}", credential]
 
 
+def server(found: GoServer) -> Path:
+    """The server's binary."""
+    home = BUILT / "go" / found.module.rpartition("/")[2]
+    binary, stamp = home / home.name, {"server": f"{found.module}@{found.version}"}
+    if not _stamped(home, stamp):
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        _run([_tool("go", "Go, to build it"), "install", stamp["server"]], GOBIN=str(home))
+        _write_stamp(home, stamp)
+    return binary
+
+
 def _classes(peer: JavaPeer) -> Path:
     jar = _jar(peer)
     home = BUILT / peer.name / "classes"
@@ -173,15 +195,15 @@ def _hadoop() -> list[Path]:
     return jars
 
 
-def _tool(name: str) -> str:
+def _tool(name: str, needed: str = "the Java engine needs a JDK, 17 or later (with javac)") -> str:
     home = os.environ.get("JAVA_HOME")
     if found := shutil.which(name, path=str(Path(home) / "bin") if home else None) or shutil.which(name):
         return found
-    raise PeerMissing(f"{name} was not found: the Java engine needs a JDK, 17 or later (with javac)")
+    raise PeerMissing(f"{name} was not found: {needed}")
 
 
-def _run(arguments: list[str]) -> None:
-    done = subprocess.run(arguments, capture_output=True, text=True)
+def _run(arguments: list[str], **environment: str) -> None:
+    done = subprocess.run(arguments, capture_output=True, text=True, env={**os.environ, **environment})
     if done.returncode:
         raise PeerMissing(
             f"{' '.join(arguments)}\nexit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"

@@ -1,0 +1,241 @@
+"""Tables on a server of S3 that we did not write, behind a network of 40 ms: what races do, and how many requests wait for one another."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pytest
+
+from lakeformat import Lake, Table
+from lakeformat.storage.files import open_store
+
+from . import environments
+from .delayed import Delayed, Request
+
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), ("v", pa.string()), pa.field("p", pa.int32(), nullable=False)]
+)
+FORMATS = ("iceberg", "paimon")
+VERBS: dict[str, Callable[[Table], Any]] = {
+    "scan": lambda t: t.scan().to_arrow(),
+    "append": lambda t: t.append(rows(5, 100)),
+    "overwrite": lambda t: t.overwrite(rows(5), where="id = 5"),
+    "overwrite_partitions": lambda t: t.overwrite_partitions(rows(4)),
+    "delete": lambda t: t.delete("id = 1"),
+    "update": lambda t: t.update({"v": "'b'"}, where="id = 1"),
+    "merge": lambda t: (
+        t.merge_into(rows(1, 50), on="t.id = s.id").when_matched().update_all().when_not_matched().insert_all().merge()
+    ),
+    "compact": lambda t: t.compact(full=True),
+    "expire": lambda t: t.expire_snapshots(retain_last=1),
+}
+# Requests, and those of them that wait for one another, of a verb on a table that has to be opened: (Iceberg, Paimon).
+BOUNDS = {
+    "scan": ((14, 7), (16, 7)),
+    "append": ((14, 12), (19, 13)),
+    "overwrite": ((21, 16), (25, 17)),
+    "overwrite_partitions": ((19, 13), (21, 14)),
+    "delete": ((20, 15), (24, 16)),
+    "update": ((20, 15), (24, 16)),
+    "merge": ((21, 15), (25, 17)),
+    "compact": ((26, 15), (28, 17)),
+    "expire": ((18, 16), (29, 19)),
+}
+# On a busy machine requests that are sent together begin some milliseconds after each other, and some wait by chance.
+BUSY = 1.5
+MANIFESTS = 1000
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": ids, "v": ["a"] * len(ids), "p": [id % 2 for id in ids]}, SCHEMA)
+
+
+@dataclass(frozen=True)
+class S3:
+    """The server. What lies in `folder` are its objects."""
+
+    port: int
+    folder: Path
+
+    def options(self, port: int | None = None) -> dict[str, str]:
+        return {
+            "aws_endpoint": f"http://127.0.0.1:{port or self.port}",
+            "aws_region": "us-east-1",
+            "aws_access_key_id": "test",
+            "aws_secret_access_key": "testsecret",
+        }
+
+    def lake(self, port: int | None = None, name: str = "w") -> Lake:
+        return Lake(f"s3://lake/{name}", **self.options(port))
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    folder = tmp_path_factory.mktemp("s3")
+    objects, attributes = folder / "objects", folder / "attributes"
+    for each in (objects / "lake", attributes):
+        each.mkdir(parents=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        str(environments.server(environments.VERSITYGW)), "--port", f"127.0.0.1:{port}", "--access", "test", "--secret", "testsecret",
+        "--quiet", "posix", "--sidecar", str(attributes), str(objects),
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            end = time.monotonic() + 60
+            while True:
+                with socket.socket() as trial:
+                    if not trial.connect_ex(("127.0.0.1", port)):
+                        break
+                assert process.poll() is None
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            yield S3(port, objects / "lake")
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def far(s3: S3) -> Iterator[Delayed]:
+    with Delayed(s3.port) as delayed:
+        yield delayed
+
+
+def together(requests: list[Request]) -> int:
+    """How many requests were under way at the same time, at most."""
+    changes = sorted([(each.begun, 1) for each in requests] + [(each.ended, -1) for each in requests])
+    most = now = 0
+    for _, change in changes:
+        now += change
+        most = max(most, now)
+    return most
+
+
+def show(what: str, far: Delayed, seconds: float) -> None:
+    print(f"{what}: {len(far.requests)} requests, {far.in_sequence()} in sequence, {seconds:.2f} s")
+
+
+def test_a_bucket_is_what_others_see(s3: S3):
+    table = s3.lake().create_table("d.seen", SCHEMA, format="paimon", partition_by=["p"])
+    table.append(rows(1, 2, 3))
+    options = s3.options()
+    client = boto3.client(
+        "s3", endpoint_url=options["aws_endpoint"], region_name="us-east-1", aws_access_key_id="test",
+        aws_secret_access_key="testsecret",
+    )  # fmt: skip
+    keys = {each["Key"] for each in client.list_objects_v2(Bucket="lake", Prefix="w/d.db/seen/")["Contents"]}
+    assert {"w/d.db/seen/schema/schema-0", "w/d.db/seen/snapshot/snapshot-1"} <= keys
+
+
+def test_one_of_many_creates_a_name(s3: S3):
+    store = open_store("s3://lake/names", s3.options())
+    for name in map(str, range(5)):
+        with ThreadPoolExecutor(8) as pool:
+            won = list(pool.map(lambda mine, name=name: store.create(name, bytes([mine])), range(8)))
+        assert sum(won) == 1
+        assert store.read(name) == bytes([won.index(True)])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_writers_that_race_lose_no_row(s3: S3, format: str):
+    s3.lake().create_table(f"d.race_{format}", SCHEMA, format=format, partition_by=["p"])
+
+    def write(first: int) -> None:
+        table = s3.lake().table(f"d.race_{format}")
+        for n in range(4):
+            table.append(rows(first + n), id=f"{first + n}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(0, 400, 100)))
+    table = s3.lake().table(f"d.race_{format}")
+    assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == [
+        a + b for a in range(0, 400, 100) for b in range(4)
+    ]
+    assert len(table.snapshots()) == 16
+    assert table.missing_files() == []
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_verbs_wait_for_few_round_trips(s3: S3, far: Delayed, format: str):
+    # A process asks a store once whether puts can be conditional.
+    s3.lake(far.own_port).create_table(f"d.known_{format}", SCHEMA, format=format).append(rows(1))
+    for verb, run in VERBS.items():
+        name = f"d.{format}_{verb}"
+        near = s3.lake().create_table(name, SCHEMA, format=format, partition_by=["p"])
+        for start in (0, 10, 20):
+            near.append(rows(*range(start, start + 10)))
+        far.requests.clear()
+        started = time.monotonic()
+        run(s3.lake(far.own_port).table(name))
+        show(f"{format} {verb}", far, time.monotonic() - started)
+        requests, in_sequence = BOUNDS[verb][FORMATS.index(format)]
+        assert len(far.requests) <= requests, far.requests
+        assert far.in_sequence() <= BUSY * in_sequence, far.requests
+        if verb == "append":
+            data = [each.ended for each in far.requests if each.method == "PUT" and each.target.endswith(".parquet")]
+            print(f"{format} append: {far.in_sequence(max(data))} in sequence after its data files")
+            assert len(data) == 2
+            assert far.in_sequence(max(data)) <= BUSY * 8
+
+
+def test_planning_reads_many_manifests_together(s3: S3, far: Delayed):
+    """Written beside the server, into the folder of its objects."""
+    local = Lake(s3.folder / "many")
+    options = {"manifest.merge-min-count": "100000", "snapshot.num-retained.min": "100000", "write-only": "true"}
+    table = local.create_table("d.t", SCHEMA, format="paimon", partition_by=["p"], properties=options)
+    for n in range(MANIFESTS):
+        table.append(rows(n))
+    far.requests.clear()
+    started = time.monotonic()
+    tasks = s3.lake(far.own_port, "many").table("d.t").scan().plan()
+    assert sum(task.row_count for task in tasks) == MANIFESTS
+    show(f"plan of {MANIFESTS} manifests", far, time.monotonic() - started)
+    assert len(far.requests) <= MANIFESTS + 10
+    assert 24 <= together(far.requests) <= 64
+    assert far.in_sequence() <= BUSY * (MANIFESTS / 32 + 8)
+
+
+def test_many_small_delete_files_are_read_together(s3: S3, far: Delayed):
+    options = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "file"}
+    table = s3.lake().create_table("d.marked", SCHEMA, format="iceberg", properties=options)
+    for n in range(30):
+        table.append(rows(*range(10 * n, 10 * n + 10)))
+        table.delete(f"id = {10 * n}")
+    far.requests.clear()
+    started = time.monotonic()
+    found = s3.lake(far.own_port).table("d.marked").scan().to_arrow()
+    assert sorted(found["id"].to_pylist()) == [n for n in range(300) if n % 10]
+    show("merge-on-read of 30 files with 30 delete files", far, time.monotonic() - started)
+    opened = [each for each in far.requests if "deletes" in each.target]
+    assert len(opened) == 30
+    assert len(far.requests) <= 30 + 30 + 60 + 8, "a request for each file, one for each manifest, and the table's own"
+    assert far.in_sequence() <= BUSY * 14
+
+
+def test_a_sweep_deletes_a_thousand_files_a_request(s3: S3, far: Delayed):
+    table = s3.lake().create_table("d.swept", SCHEMA, format="paimon")
+    table.append(rows(1))
+    orphan = "00000000-0000-0000-0000-000000000000"
+    folder = s3.folder / "w/d.db/swept/bucket-0"
+    for n in range(2500):
+        (folder / f"data-{orphan}-{n}.parquet").write_bytes(b"x")
+    far.requests.clear()
+    started = time.monotonic()
+    removed = s3.lake(far.own_port).table("d.swept").remove_orphan_files(older_than=timedelta(0))
+    assert len(removed) == 2500
+    show("sweep of 2,500 orphans", far, time.monotonic() - started)
+    assert len([each for each in far.requests if each.method == "POST"]) == 3
+    assert far.in_sequence() <= BUSY * 16
+    assert len(list(folder.iterdir())) == 1
