@@ -241,7 +241,11 @@ def encode(
     for name, value in head.items():
         out += [avro_encode.varint(len(name.encode())), name.encode(), avro_encode.varint(len(value)), bytes(value)]
     out += [avro_encode.varint(0), marker]
-    few = avro_few.write(record, null_at, table) if table.num_rows and table.nbytes <= few_bytes else None
+    few = (
+        avro_few.write(record, null_at, table)
+        if table.num_rows and table.get_total_buffer_size() <= few_bytes
+        else None
+    )
     if few is not None and len(few) <= block_bytes:
         blocks: Iterable[tuple[int, memoryview]] = [(table.num_rows, memoryview(few))]
     else:

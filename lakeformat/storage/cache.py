@@ -16,6 +16,7 @@ CACHE_BYTES = 512 << 20
 REMEMBERED_BYTES = 1 << 20
 TOGETHER_BYTES = 256 << 10  # Of files that are parsed together.
 _PART = "#part"  # After the path of a file of which some columns are kept.
+ROW_BYTES = 100  # What a row of a metadata file takes at least.
 TABLE_BYTES = 32 << 10  # About what an Arrow table of so many columns takes before it holds anything.
 
 
@@ -25,25 +26,26 @@ class Cache:
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
         self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
-        self._tables: OrderedDict[tuple[str, str], pa.Table] = OrderedDict()
+        self._tables: OrderedDict[tuple[str, str], tuple[pa.Table, int]] = OrderedDict()  # With the bytes of each.
 
     def __reduce__(self) -> tuple[type[Cache], tuple[int]]:
         return Cache, (self._limit,)
 
     def get(self, root: str, path: str) -> pa.Table | None:
         with self._lock:
-            table = self._tables.get((root, path))
-            if table is not None:
-                self._tables.move_to_end((root, path))
-            return table
+            found = self._tables.get((root, path))
+            if found is None:
+                return None
+            self._tables.move_to_end((root, path))
+            return found[0]
 
-    def put(self, root: str, path: str, table: pa.Table) -> None:
+    def put(self, root: str, path: str, table: pa.Table, size_bytes: int) -> None:
         with self._lock:
             if (root, path) not in self._tables:
-                self._tables[root, path] = table
-                self._size += table.nbytes + TABLE_BYTES
+                self._tables[root, path] = table, size_bytes + TABLE_BYTES
+                self._size += size_bytes + TABLE_BYTES
             while self._size > self._limit and len(self._tables) > 1:
-                self._size -= self._tables.popitem(last=False)[1].nbytes + TABLE_BYTES
+                self._size -= self._tables.popitem(last=False)[1][1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,12 @@ def decoded(
     found = {path: kept(path) for path in paths}
     absent = [path for path, table in found.items() if table is None]
     for some in _grouped(zip(absent, reader.read_many(absent), strict=True)):
-        for (path, _), table in zip(some, parse([data for _, data in some], [path for path, _ in some]), strict=True):
+        paths_of_some = [path for path, _ in some]
+        tables = list(parse([data for _, data in some], paths_of_some))
+        for path, table, size_bytes in zip(paths_of_some, tables, _sizes(tables), strict=True):
             found[path] = table
             if cache:
-                cache.put(reader.root, path + mark, table)
+                cache.put(reader.root, path + mark, table, size_bytes)
     return [found[path] for path in paths]
 
 
@@ -109,11 +113,25 @@ def _grouped(files: Iterable[tuple[str, bytes | None]]) -> Iterator[list[tuple[s
         yield group
 
 
+def _sizes(tables: Sequence[pa.Table]) -> list[int]:
+    """The bytes of tables that may be pieces of one. Arrow's `nbytes` takes a hundred times as long for them."""
+    sizes = [table.get_total_buffer_size() for table in tables]
+    buffers = {buffer.address for table in tables if len(table) and (buffer := table.column(0).chunk(0).buffers()[1])}
+    if len(tables) == 1 or len(buffers) != 1:
+        return sizes
+    rows = sum(map(len, tables))
+    return [size * len(table) // rows for size, table in zip(sizes, tables, strict=True)]
+
+
 def remember(reader: Reader, path: str, table: pa.Table) -> None:
     """What a file that is about to be written under a name of its own will hold, so that the next commit need not read it.
     Only small tables: a large one would push out what readers ask for."""
-    if isinstance(reader, Cached) and table.nbytes <= REMEMBERED_BYTES:
-        reader.cache.put(reader.root, path, table.combine_chunks())  # A copy, which holds no larger table in memory.
+    if not isinstance(reader, Cached) or len(table) > REMEMBERED_BYTES // ROW_BYTES:
+        return
+    own = table.combine_chunks()
+    size_bytes = own.get_total_buffer_size()  # With what else is in memory where it is a piece of a larger table.
+    if size_bytes <= REMEMBERED_BYTES:
+        reader.cache.put(reader.root, path, own, size_bytes)
 
 
 def in_catalog(reader: Reader) -> Catalogued | None:

@@ -223,7 +223,7 @@ def test_a_manifest_is_remembered_as_it_would_be_read(format: str):
         table.append(pa.table(values, schema=arrow_schema(fields)))
     remembered = dict(cache._tables)
     assert len(remembered) >= 4
-    for (_, path), held in remembered.items():
+    for (_, path), (held, _) in remembered.items():
         parse = {"paimon": paimon, "iceberg": iceberg}[format]
         is_list = "manifest-list" in path or "snap-" in path
         read = (parse.parse_list if is_list else parse.parse)(store.read(path), path)
