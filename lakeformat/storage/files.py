@@ -30,12 +30,13 @@ from lakeformat.errors import (
     StoreRefused,
     UnsupportedFeature,
 )
-from lakeformat.storage import paths
+from lakeformat.storage import listing, paths
 from lakeformat.storage.credentials import Lease, Renewing
 from lakeformat.storage.several import several
 from lakeformat.storage.store import Listed, R, Reader, Store, T
 from lakeformat.storage.streams import NewFile, Ranges
 
+_ORDERED = ("s3://", "gs://")  # Services that list by name, from any name on.
 IN_FLIGHT = 32  # Requests to object storage of one call: a thousand take as long as thirty in sequence.
 TAIL_BYTES = 256 << 10  # Of a file, which come with its size: the footer, and all of a small file.
 
@@ -363,14 +364,14 @@ class ObjectFiles:
         key = self._path(prefix)
         skip = len(self.prefix) + 1 if self.prefix else 0
         with _store_errors(f"{self.base}/{key}", "list"):
-            return sorted(
-                (
-                    Listed(found["path"][skip:], found["size"], int(found["last_modified"].timestamp() * 1000))
-                    for chunk in obstore.list(self._client(), key or None, chunk_size=1000)
-                    for found in chunk
-                ),
-                key=lambda listed: listed.path,
-            )
+            found = listing.listed(self._client(), key or None, self.several, self.base.startswith(_ORDERED))
+        return sorted(
+            (
+                Listed(each["path"][skip:], each["size"], int(each["last_modified"].timestamp() * 1000))
+                for each in found
+            ),
+            key=lambda listed: listed.path,
+        )
 
     def open(self, path: str) -> BinaryIO:
         if elsewhere := _outside(self, path):

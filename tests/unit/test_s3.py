@@ -1,5 +1,6 @@
 """What only object storage can do wrong: services that do not keep their word, are away, or repeat a request."""
 
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +12,7 @@ import pytest
 from lakeformat import Lake
 from lakeformat.errors import CommitUnknown, InvalidInput, StoreError, StoreRefused, UnsupportedFeature
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot
+from lakeformat.storage import listing
 from lakeformat.storage.files import ObjectFiles, open_store
 from lakeformat.storage.head import CreateHead
 from tests.unit.s3_server import S3Server, Wsgi
@@ -263,3 +265,49 @@ def test_files_go_to_another_bucket_where_a_table_says_so(s3: S3Server, tmp_path
     assert table.missing_files() == table.remove_orphan_files(older_than=0) == []
     lake.drop_table("d.t", purge=True)
     assert open_store(far, s3.options).list("") == open_store(home, s3.options).list("") == []
+
+
+def test_many_objects_are_listed_part_by_part():
+    """Also by a service that does not begin where it is asked to, or lists in no order: each object once."""
+    asked: list[str] = []
+    is_deaf = is_random = False
+
+    def altered(inner: Wsgi) -> Wsgi:
+        def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            query = environ["QUERY_STRING"]
+            if environ["REQUEST_METHOD"] != "GET" or "list-type=2" not in query:
+                return inner(environ, start_response)
+            asked.append(query)
+            if is_deaf:
+                environ["QUERY_STRING"] = re.sub(r"&?start-after=[^&]*", "", query)
+            if not is_random:
+                return inner(environ, start_response)
+            answer: list[Any] = []
+            body = b"".join(inner(environ, lambda *given: answer.append(given)))
+            objects = re.findall(rb"<Contents>.*?</Contents>", body, re.DOTALL)
+            for each, other in zip(objects, reversed(objects), strict=True):
+                body = body.replace(each, other.replace(b"Contents", b"contents"), 1)
+            start_response(*answer[0])
+            return [body.replace(b"contents>", b"Contents>")]
+
+        return app
+
+    with S3Server(altered) as server:
+        store = open_store(f"{server.new_bucket()}/t", server.options)
+        assert isinstance(store, ObjectFiles)
+        names = [f"data/p={n % 7}/b-{n % 3}/{n}" for n in range(40)]
+        names += ["data/p=1", "data/p=1-1/x", "metadata/v1", "a", "z"]
+        store.write_many(dict.fromkeys(names, b"x"))
+        for is_deaf, is_random, cuts in (  # noqa: B007  The server looks at these.
+            (False, False, True),
+            (True, False, True),
+            (False, True, True),
+            (False, False, False),
+        ):
+            asked.clear()
+            found = listing.listed(store._client(), "t", store.several, cuts, page=4)
+            assert sorted(each["path"] for each in found) == sorted(f"t/{name}" for name in names)
+            parts = [each for each in asked if "start-after" in each]
+            assert len(parts) == (2 + 8 + 21 if cuts else 0), "from each folder on"
+            whole = [each for each in asked if each not in parts and "delimiter" not in each]
+            assert len(whole) == 3 if is_random else 2, "the first, and up to the first folder, or all"

@@ -1,0 +1,68 @@
+"""What lies below a name of object storage: many objects are listed part by part, several parts at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice, pairwise
+from typing import Any
+
+import obstore
+
+PAGE = 1000  # Objects that one answer has at most.
+_FEW = 4  # Answers, one after the other, that take as long as finding where to cut.
+_PARTS = 64
+_DEPTH = 3
+
+Several = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+
+
+def listed(client: Any, prefix: str | None, several: Several, cuts: bool, page: int = PAGE) -> list[Any]:
+    """All objects below `prefix`, in no order. With `cuts`, those that do not fit a few answers are listed from several names on at
+    a time, between folders: for a service that begins a listing where it is asked to. One that does not list by name is listed
+    as a whole."""
+    first = [each for chunk in islice(obstore.list(client, prefix, chunk_size=page), _FEW) for each in chunk]
+    if len(first) < _FEW * page:
+        return first
+    if cuts:
+        folders = _folders(client, prefix, several)
+        names = folders[:: -(-len(folders) // _PARTS) or 1]
+        parts = list(several(partial(_between, client, prefix, page), pairwise([None, *names, None])))
+        if all(part is not None for part in parts):
+            return [each for part in parts for each in part]
+    return [each for chunk in obstore.list(client, prefix, chunk_size=page) for each in chunk]
+
+
+def _folders(client: Any, prefix: str | None, several: Several) -> list[str]:
+    """Folders below `prefix`, level by level, until there are enough to cut at; sorted."""
+    found: list[str] = []
+    level: Sequence[str | None] = [prefix]
+    for _ in range(_DEPTH):
+        inside = [each for folders in several(partial(_inside, client), level) for each in folders]
+        found += inside
+        if not inside or len(found) >= _PARTS:
+            break
+        level = inside
+    return sorted(found)
+
+
+def _inside(client: Any, prefix: str | None) -> list[str]:
+    return list(obstore.list_with_delimiter(client, prefix)["common_prefixes"])
+
+
+def _between(client: Any, prefix: str | None, page: int, ends: tuple[str | None, str | None]) -> list[Any] | None:
+    """The objects after one name, up to another and with it; None where they do not come in the order of their names."""
+    start, end = ends
+    found: list[Any] = []
+    before = ""
+    for chunk in obstore.list(client, prefix, offset=start, chunk_size=page):
+        for each in chunk:
+            path = each["path"]
+            if path < before:
+                return None
+            before = path
+            if end is not None and path > end:
+                return found
+            if start is None or path > start:  # A service may begin at the first all the same.
+                found.append(each)
+    return found
