@@ -1,7 +1,9 @@
 """A driver on a cluster: scenarios by name, each with a table of one format. Arguments: master, warehouse, scenario, format."""
 
 import json
+import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -11,6 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from lakeformat import Lake
@@ -22,6 +26,8 @@ SCHEMA = pa.schema(
 
 
 def session(master):
+    if master.startswith("sc://"):
+        return SparkSession.builder.remote(master).getOrCreate()
     settings = {
         "spark.ui.enabled": "false",
         "spark.executor.memory": "700m",
@@ -45,11 +51,14 @@ def frame(spark, first=0, count=ROWS, partitions=DAYS):
     return rows.selectExpr("id", "CAST(id AS DOUBLE) AS v", f"CAST(id % {DAYS} AS INT) AS day")
 
 
-def create(lake, format, keyed=False):
+def create(lake, format, keyed=False, spread=True):
+    """Rows of a table that is not `spread` are written by the tasks that have them."""
     properties = {"bucket": "2"} if keyed else {}
-    keys = {"primary_key": ["id", "day"], "properties": properties} if keyed else {}
+    if format == "iceberg" and not spread:
+        properties["write.distribution-mode"] = "none"
+    keys = {"primary_key": ["id", "day"]} if keyed else {}
     name = f"d.{format}_{time.time_ns()}"
-    return lake.create_table(name, SCHEMA, format=format, partition_by=["day"], **keys)
+    return lake.create_table(name, SCHEMA, format=format, partition_by=["day"], properties=properties, **keys)
 
 
 def leftovers(table):
@@ -62,6 +71,8 @@ def check(table, rows):
     assert table.scan().count() == rows, (table.scan().count(), rows)
     ids = table.scan(["id"]).to_arrow()["id"]
     assert len(ids.unique()) == rows
+    paths = [path for task in table.scan().plan() for path in task.paths]
+    assert len(set(paths)) == len(paths)
     table.remove_orphan_files(older_than=timedelta(0))
     assert leftovers(table) == []
 
@@ -69,12 +80,18 @@ def check(table, rows):
 @contextmanager
 def executor_killed(spark, table):
     """Once a task has written a file of the verb inside, one executor is killed."""
+    with killed_once_written(table, lambda: executors(spark.sparkContext.applicationId)[0]):
+        yield
+
+
+@contextmanager
+def killed_once_written(table, victim):
     before, killed, over = len(table.stored_files()), [], threading.Event()
 
     def work():
         while not over.is_set():
             if len(table.stored_files()) > before:
-                pid = executors(spark.sparkContext.applicationId)[0]
+                pid = victim()
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
                 return
@@ -92,13 +109,18 @@ def executor_killed(spark, table):
 
 def executors(application):
     """The executors of this driver's own application."""
+    return processes("CoarseGrainedExecutorBackend", application)
+
+
+def processes(*words):
+    """Those of which the command has all the words, but for the shells that start them."""
     found = []
     for each in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = each.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if "CoarseGrainedExecutorBackend" in command and application in command and command.startswith("/"):
+        if all(word in command for word in words) and command.startswith("/"):
             found.append(int(each.parent.name))
     return sorted(found)
 
@@ -181,6 +203,104 @@ def killed_in_compaction(spark, lake, format):
     check(table, 3 * ROWS)
 
 
+def worker_killed(spark, lake, format):
+    """One of the two workers is lost for good, with its executor; the other one goes on."""
+    table = create(lake, format)
+    with killed_once_written(
+        table, lambda: processes("org.apache.spark.deploy.worker.Worker", spark.sparkContext.master)[0]
+    ):
+        table.append(frame(spark))
+    check(table, ROWS)
+    table.compact(full=True, spark=spark)
+    check(table, ROWS)
+
+
+def slow_executor(spark, lake, format):
+    """Spark tries a task of a slow executor on the other one as well; what both write is in the table once."""
+    table = create(lake, format, spread=False)
+    marks = Path(lake.uri.removeprefix("file://")) / f"attempts-{table.name}"
+    marks.mkdir()
+
+    def folders(batches):
+        for batch in batches:
+            time.sleep(0.2)
+            yield pa.RecordBatch.from_arrays([pa.array([os.getcwd()] * len(batch))], ["folder"])
+
+    both = set()
+    while len(both) < 2:  # One may come later.
+        both = {row[0] for row in spark.range(0, 8, 1, 8).mapInArrow(folders, "folder string").collect()}
+    slow = min(both)
+
+    def waits(batches):
+        context = TaskContext.get()
+        (marks / f"{context.partitionId()}-{context.taskAttemptId()}").write_text(f"{time.time():.1f} {os.getcwd()}")
+        for place, batch in enumerate(batches):
+            if place == 0 and os.getcwd() == slow:
+                time.sleep(15)
+            yield batch
+
+    rows = 400_000
+    source = frame(spark, 0, rows)
+    table.append(source.mapInArrow(waits, source.schema))
+    tried = [name.partition("-")[0] for name in os.listdir(marks)]
+    assert len(tried) > len(set(tried)) == DAYS, {each.name: each.read_text() for each in marks.iterdir()}
+    check(table, rows)
+
+
+def _everything(table):
+    return {str(path) for path in Path(table.uri.removeprefix("file://")).rglob("*") if path.is_file()}
+
+
+def _failing(spark, marks, how):
+    """Rows of which the last task fails each time that Spark tries it, after the others have had their time."""
+
+    def work(batches):
+        context = TaskContext.get()
+        if context.partitionId() == DAYS - 1:
+            (marks / str(context.taskAttemptId())).touch()
+            next(batches)
+            time.sleep(1)
+            if how == "raise":
+                raise OSError("this disk is full")
+            os._exit(1)
+        yield from batches
+
+    source = frame(spark, 0, 80_000)
+    return source.mapInArrow(work, source.schema)
+
+
+def failing_task(spark, lake, format):
+    """A task that fails four times fails its job, which leaves no file behind, whether it raised or its process died."""
+    said = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("lakeformat").addHandler(handler)
+    for how in ("raise", "exit"):
+        table = create(lake, format, spread=False)
+        lake.attach(spark, [table.name], pack="auto")
+        table.append(frame(spark, 10**6, 8000))
+        before = _everything(table)
+        for write in (
+            table.append,
+            lambda rows, to=table: rows.write.format("lakeformat").mode("append").save(to.name),
+        ):
+            marks = Path(lake.uri.removeprefix("file://")) / f"attempts-{time.time_ns()}"
+            marks.mkdir()
+            said.clear()
+            with pytest.raises(Exception, match=r"this disk is full|crashed|exited|Connection reset"):
+                write(_failing(spark, marks, how))
+            assert len(os.listdir(marks)) == 4
+            left = _everything(table) - before
+            if write == table.append:
+                (count,) = [int(n) for each in said for n in re.findall(r"(\d+) files that its tasks", each)]
+                assert count >= 8, said  # Each of the seven other tasks wrote eight.
+                assert left == set()
+            else:  # Of a task whose process was stopped, nobody but the sweep knows the file.
+                print(f"{format}, {how}, by name: {len(left)} files left", file=sys.stderr)
+                assert left <= {f"{table.uri.removeprefix('file://')}/{path}" for path in leftovers(table)}
+        check(table, 8000)
+
+
 def driver_killed(spark, lake, format):
     """Writes until it is killed from outside, which may begin when this prints the table's name."""
     table = create(lake, format)
@@ -206,7 +326,7 @@ def after_driver_killed(spark, lake, format):
 
 if __name__ == "__main__":
     url, warehouse, scenarios, formats = sys.argv[1:]
-    spark, lake = session(url), Lake(warehouse)
+    spark, lake = session(os.environ.get("CONNECT", url)), Lake(warehouse)
     lake.attach(spark, [], pack="auto")
     done = {}
     for scenario in scenarios.split(","):

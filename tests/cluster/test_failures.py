@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.spark_cluster import _environment, running_cluster
+from tests.contract.spark_cluster import _environment, connect_server, running_cluster
 
 DRIVER = Path(__file__).with_name("driver.py").read_text()
 FORMATS = "paimon,iceberg"
@@ -33,7 +33,15 @@ def run(cluster, *arguments, **environment):
 
 @pytest.mark.parametrize(
     "scenarios",
-    ["verbs", "by_name", "killed_in_append", "killed_in_merge", "killed_in_compaction"],
+    [
+        "verbs",
+        "by_name",
+        "killed_in_append",
+        "killed_in_merge",
+        "killed_in_compaction",
+        "slow_executor",
+        "failing_task",
+    ],
 )
 def test_on_a_cluster(cluster, warehouse, scenarios):
     run(cluster, warehouse, scenarios, FORMATS)
@@ -41,6 +49,12 @@ def test_on_a_cluster(cluster, warehouse, scenarios):
 
 def test_a_keyed_write_of_which_an_executor_dies(cluster, warehouse):
     run(cluster, warehouse, "killed_in_upsert", "paimon")
+
+
+def test_a_connect_server_on_the_cluster(cluster, warehouse):
+    """The server's own Python has no packages either."""
+    with connect_server(cluster) as url:
+        run(cluster, warehouse, "verbs", FORMATS, CONNECT=url)
 
 
 @pytest.mark.parametrize("format", FORMATS.split(","))
@@ -51,3 +65,8 @@ def test_a_driver_that_is_killed_leaves_a_whole_table(cluster, warehouse, format
     os.killpg(driver.pid, signal.SIGKILL)  # Its JVM as well.
     driver.wait()
     run(cluster, warehouse, "after_driver_killed", format, TABLE=name)
+
+
+def test_a_worker_that_dies_leaves_its_work_to_the_other(tmp_path):
+    with running_cluster(tmp_path) as cluster:
+        run(cluster, str(tmp_path / "lake"), "worker_killed", "iceberg")

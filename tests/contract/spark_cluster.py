@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import venv
@@ -54,27 +55,28 @@ def _logged(log: Path, pattern: str, process: subprocess.Popen) -> str:
 
 @contextmanager
 def running_cluster(folder: Path, workers: int = 2, cores: int = 1):
-    """The workers' Python is a bare virtual environment. Processes are gone afterwards."""
+    """The workers' Python is a bare virtual environment. Each has an address of its own: Spark does not run a task on one host twice.
+    Processes are gone afterwards."""
     venv.create(folder / "bare", with_pip=False, symlinks=True)
     python = folder / "bare" / "bin" / "python"
     with ExitStack() as stack:
 
-        def start(name: str, *command: str) -> tuple[subprocess.Popen, Path]:
+        def start(name: str, host: str, *command: str) -> tuple[subprocess.Popen, Path]:
             log = folder / f"{name}.log"
             process = subprocess.Popen(
-                [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{command[0]}", *command[1:]],
-                env={**_environment(PYSPARK_PYTHON=str(python)), "PYTHONPATH": ""}, cwd=folder,
+                [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{command[0]}", "--host", host, *command[1:]],
+                env={**_environment(PYSPARK_PYTHON=str(python), SPARK_LOCAL_IP=host), "PYTHONPATH": ""}, cwd=folder,
                 stdout=stack.enter_context(log.open("w")), stderr=subprocess.STDOUT,
             )  # fmt: skip
             stack.callback(process.wait)
             stack.callback(process.terminate)
             return process, log
 
-        master, log = start("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        master, log = start("master", "127.0.0.1", "master.Master", "--port", "0", "--webui-port", "0")
         cluster = Cluster(_logged(log, r"Starting Spark master at (\S+)", master), python, folder)
         started = [
             start(
-                f"worker{n}", "worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", str(cores),
+                f"worker{n}", f"127.0.0.{n + 1}", "worker.Worker", "--webui-port", "0", "--cores", str(cores),
                 "--memory", "1g", "--work-dir", str(folder / f"work{n}"), cluster.url,
             )
             for n in range(workers)
@@ -83,3 +85,32 @@ def running_cluster(folder: Path, workers: int = 2, cores: int = 1):
             _logged(log, r"(Successfully registered) with master", process)
             cluster.workers.append(process)
         yield cluster
+
+
+@contextmanager
+def connect_server(cluster: Cluster):
+    """A Spark Connect server on the cluster, as one starts it without a Spark distribution; its URL."""
+    log = cluster.folder / "connect.log"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false", "spark.executor.memory": "700m", "spark.sql.shuffle.partitions": "4",
+    }  # fmt: skip
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [
+                str(HOME / "bin" / "spark-submit"), "--master", cluster.url,
+                *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}")),
+                "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal",
+            ],
+            env={**_environment(PYSPARK_PYTHON=str(cluster.python), SPARK_DAEMON_MEMORY="700m"), "PYTHONPATH": ""}, cwd=cluster.folder,
+            stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            _logged(log, r"(Spark Connect server started)", process)
+            yield f"sc://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait()
