@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from lakeformat.cdc.source import SourceTable
 from lakeformat.codec import evaluation, sql_text
 from lakeformat.codec.arrow import from_arrow
 from lakeformat.errors import InvalidInput, LakeError
-from lakeformat.model.predicate import Expression
+from lakeformat.model.predicate import Expression, columns_of
 from lakeformat.model.schema import NO_ID, Field
 
 SOURCE_TABLE, COMMITTED_AT = "_source_table", "_committed_at"  # What expressions may name beside the source's columns.
@@ -57,6 +57,12 @@ class Computed:
             except LakeError as error:
                 raise InvalidInput(f"computed column {name!r} of {table}: {error}") from error
         return rows
+
+    def anew(self, rows: pa.Table, table: str, changed: Collection[str]) -> pa.Table:
+        """`rows` with those of these columns computed again that are made of `changed` columns."""
+        names = [name for name, each in self.expressions.items() if not columns_of(each).isdisjoint(changed)]
+        made = replace(self, expressions={name: self.expressions[name] for name in names})
+        return made.added(rows.drop_columns(names), table, None).select(rows.schema.names) if names else rows
 
 
 NONE = Computed()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from lakeformat.cdc import progress
 from lakeformat.cdc.computed import NONE, Computed
-from lakeformat.cdc.progress import Progress
+from lakeformat.cdc.progress import Filling, Progress
 from lakeformat.cdc.source import Chunk, Position, Source, SourceTable, TableChanges, Transactions
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines.kernels.rows import key_codes
-from lakeformat.errors import CommitUnknown, Conflict, InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.errors import CommitUnknown, Conflict, InvalidInput, LakeError, NotFound, UnsupportedFeature
 from lakeformat.model.evolution import AddColumn, ChangeComment, ChangeNullability, ChangeType
 from lakeformat.model.predicate import Call, Column, Literal
 from lakeformat.model.schema import Field, Kind, Scalar, Type
@@ -50,6 +50,7 @@ class Report:
     schema_changes: tuple[str, ...] = ()
     error: LakeError | None = None  # Why this table stopped, while others of a database went on; nothing of it is lost.
     is_complete: bool = False  # Whether the snapshot has been read to its end.
+    filled_rows: int = 0  # Of added columns, by the source's values: not among `rows`, a "-U" and a "+U" each.
 
 
 class Follower:
@@ -111,7 +112,7 @@ class Follower:
             self._empty_table(position)
         if self.progress is None:
             self.progress = Progress(position.text)
-        self.evolve(self.source_table, is_new=True)
+        self.evolve(self.source_table, None)
         if self.progress.is_complete or is_over():
             return
         with (
@@ -141,12 +142,16 @@ class Follower:
         if batch.position <= self.covered:
             return
         changes = batch.tables.get(self.source_table.name)
-        views = tuple(each for each in self.progress.views if self.source.parse(each.until) > batch.position)
-        next_ = Progress(batch.position.text, self.progress.views if views else (), True)
         rows = None
         if changes is not None:
-            self.evolve(changes.table)
+            self.evolve(changes.table, batch.position)
             rows = self._rows(changes)
+        views, filling = self.progress.views, self.progress.filling
+        if all(self.source.parse(each.until) <= batch.position for each in views):
+            views = ()
+        if filling is not None and filling.is_done and self._filled_until() <= batch.position.order:
+            filling = None
+        next_ = Progress(batch.position.text, views, True, filling)
         if rows is not None and rows.num_rows:
             properties = {} if batch.committed_ms is None else {progress.COMMITTED: str(batch.committed_ms)}
             self._commit(rows, next_, properties)
@@ -165,8 +170,8 @@ class Follower:
     def _rows(self, changes: TableChanges) -> pa.Table:
         """The rows that are not in the table yet, with all of their values."""
         rows, keep = changes.rows, self._fresh(changes.rows, changes.ends, changes.transactions)
-        if changes.unknown:
-            rows = self._with_known(changes, rows, keep)
+        if unknown := self._unknown(changes):
+            rows = self._with_known(unknown, rows, keep)
         rows = self._computed.added(rows, self.source_table.name, changes.committed_ms)
         emptied = changes.emptied
         if emptied is None or emptied.end <= self.committed.order:
@@ -190,20 +195,46 @@ class Follower:
             rest &= ~inside
         return fresh
 
-    def _with_known(self, changes: TableChanges, rows: pa.Table, keep: np.ndarray) -> pa.Table:
+    def _unknown(self, changes: TableChanges) -> dict[str, np.ndarray]:
+        """Of columns: the rows whose value the table knows, and the log does not. Where values of added columns were read from the source
+        before the log came to them, or are yet to be, the row that a change replaces is as the table has it."""
+        unknown, filling = dict(changes.unknown), self._filling
+        if filling is not None:
+            early = changes.ends <= self._filled_until() if filling.is_done else np.ones(changes.rows.num_rows, bool)
+            is_old = pc.is_in(
+                changes.rows[ROW_KIND.name], pa.array([RowKind.UPDATE_BEFORE.short, RowKind.DELETE.short])
+            )
+            early &= is_old.to_numpy(zero_copy_only=False)
+            for name in set(filling.columns) & set(changes.rows.schema.names):
+                unknown[name] = unknown.get(name, False) | early
+        return unknown
+
+    @property
+    def _filling(self) -> Filling | None:
+        return None if self.progress is None else self.progress.filling
+
+    def _filled_until(self) -> int:
+        filling = self._filling
+        return -1 if filling is None or filling.until is None else self.source.parse(filling.until).order
+
+    def _there(self, rows: pa.Table, columns: list[str] | None = None) -> pa.Table:
+        """What the table has of the keys of `rows`, and of others."""
+        key = self.source_table.key
+        condition = Call("in", (Column((key[0],)), Literal(frozenset(rows[key[0]].unique().to_pylist()))))
+        return self.table.scan(columns=columns, where=condition).to_arrow()
+
+    def _with_known(self, unknown: Mapping[str, np.ndarray], rows: pa.Table, keep: np.ndarray) -> pa.Table:
         """Values that the log left out, as they did not change: those of the row before, here or in the table. Rows that are not to
         be kept may lack theirs: the table has gone on without them."""
-        key, names = self.source_table.key, list(changes.unknown)
-        first = rows[key[0]].unique().to_pylist()
-        condition = Call("in", (Column((key[0],)), Literal(frozenset(first))))
-        there = self.table.scan(columns=[*key, *names], where=condition).to_arrow()
+        key, names = self.source_table.key, list(unknown)
+        there = self._there(rows, [*key, *names])
         both = pa.concat_tables([there, rows.select([*key, *names])], promote_options="permissive").combine_chunks()
         codes, offset = key_codes([both[name].combine_chunks() for name in key]), there.num_rows
         order = np.argsort(codes, kind="stable")
         starts = np.append(True, np.diff(codes[order]) != 0)
         inserted = pc.equal(rows[ROW_KIND.name], RowKind.INSERT.short).to_numpy(zero_copy_only=False)
         for name in names:
-            missing = np.append(np.zeros(offset, bool), changes.unknown[name])
+            missing = np.append(np.zeros(offset, bool), unknown[name])
             # A row that moved to another key has the values of the row before it, which has the old key.
             moved = np.flatnonzero(missing[offset:] & inserted) + offset
             missing[moved - 1] = True
@@ -230,9 +261,10 @@ class Follower:
 
     # --- the schema ---
 
-    def evolve(self, now: SourceTable, is_new: bool = False) -> None:
-        """Add the columns that are new in the source and widen those that are wider; columns that it dropped stay, and become null."""
-        if now == self.source_table and not is_new:
+    def evolve(self, now: SourceTable, at: Position | None) -> None:
+        """Add the columns that are new in the source and widen those that are wider; columns that it dropped stay, and become null. Rows of the
+        log after `at` have them; None: those after now."""
+        if now == self.source_table and at is not None:
             return
         have = {each.name: each for each in self.table.schema.fields}
         changes: list[AddColumn | ChangeType | ChangeComment | ChangeNullability] = []
@@ -248,6 +280,10 @@ class Follower:
             if each.comment is not None and each.comment != old.comment:
                 changes.append(ChangeComment(each.name, each.comment))
         if changes:
+            own = {each.name for each in now.fields}
+            self._begin_filling(
+                [str(each.name) for each in changes if isinstance(each, AddColumn) and each.name in own], at
+            )
             try:
                 self.table.evolve(changes)
             except LakeError as error:
@@ -260,6 +296,79 @@ class Follower:
             log.info("%s: %s", self.table.name, ", ".join(names))
         self.source_table = now
 
+    # --- values of columns that the source added ---
+
+    def _begin_filling(self, names: list[str], at: Position | None) -> None:
+        """Have the columns filled, where rows are there to be, before the table has them: a process that ends between goes on."""
+        assert self.progress is not None
+        names = self._in_source(names) if self.progress.is_complete or self.progress.views else []
+        if not names or not self.source.has_values(self.source_table, names):
+            return
+        before = self.progress.filling
+        at = at or self.source.position()
+        names = list(dict.fromkeys([*(before.columns if before is not None else ()), *names]))
+        until = None if before is None else before.until
+        self._commit(None, replace(self.progress, filling=Filling(tuple(names), at.text, None, until)))
+
+    def _in_source(self, names: Collection[str]) -> list[str]:
+        try:
+            now = self.source.describe(self.source_table.name, self.source_table.key)
+        except (NotFound, InvalidInput):
+            return []  # Dropped since, or with another key.
+        return [each.name for each in now.fields if each.name in names]
+
+    def fill(self, size: int, is_over: Callable[[], bool]) -> None:
+        """Read the values of added columns from the source, for rows that are there, a commit for each `size` of them at most."""
+        assert self.progress is not None
+        filling = self.progress.filling
+        if filling is None or filling.is_done or not self.progress.is_complete or is_over():
+            return
+        if self.source.parse(filling.after) > self.covered:
+            return
+        names = self._in_source({*self.source_table.key, *filling.columns})
+        if len(names) == len(self.source_table.key):
+            self._commit(None, replace(self.progress, position=self.covered.text, filling=None))
+            return
+        now = self.source.describe(self.source_table.name, self.source_table.key)
+        wanted = replace(now, fields=tuple(each for each in now.fields if each.name in names))
+        with self.source.view(wanted) as view, closing(_ahead(view.chunks(filling.upto, size))) as chunks:
+            until = max(view.until.order, self._filled_until())
+            text = view.until.text if until == view.until.order else filling.until
+            for chunk in chunks:
+                rows = self._filled(chunk.rows)
+                filling = replace(filling, upto=chunk.upto, until=text, is_done=chunk.upto is None)
+                if rows.num_rows or filling.is_done:
+                    self._commit(rows, replace(self.progress, position=self.covered.text, filling=filling))
+                    self.report = replace(self.report, filled_rows=self.report.filled_rows + rows.num_rows // 2)
+                if is_over():
+                    return
+
+    def _filled(self, read: pa.Table) -> pa.Table:
+        """The rows of the table that have other values than these, and with these."""
+        key = list(self.source_table.key)
+        read, there = _fitted(read, self.table.schema.fields), self._there(read)
+        both = pa.concat_tables([there.select(key), read.select(key)], promote_options="permissive").combine_chunks()
+        codes = key_codes([both[name].combine_chunks() for name in key])
+        order = np.argsort(codes[there.num_rows :], kind="stable")
+        sought = codes[there.num_rows :][order]
+        at = np.minimum(np.searchsorted(sought, codes[: there.num_rows]), max(0, len(sought) - 1))
+        known = np.flatnonzero(sought[at] == codes[: there.num_rows]) if len(sought) else np.empty(0, np.int64)
+        old, read = there.take(pa.array(known)), read.take(pa.array(order[at[known]]))
+        differs, new = pa.array(np.zeros(old.num_rows, bool)), old
+        for name in set(read.schema.names) - set(key):
+            same = pc.fill_null(pc.equal(old[name], read[name]), False)
+            both_null = pc.and_(pc.is_null(old[name]), pc.is_null(read[name]))
+            differs = pc.or_(differs, pc.invert(pc.or_(same, both_null)))
+            new = new.set_column(new.schema.get_field_index(name), name, read[name])
+        new = self._computed.anew(new, self.source_table.name, set(read.schema.names))
+        rows = [
+            each.filter(differs).append_column(
+                ROW_KIND.name, pa.array([kind.short] * pc.sum(differs).as_py(), pa.string())
+            )
+            for each, kind in ((old, RowKind.UPDATE_BEFORE), (new, RowKind.UPDATE_AFTER))
+        ]
+        return pa.concat_tables(rows)
+
     # --- commits ---
 
     def carry(self) -> None:
@@ -267,7 +376,7 @@ class Follower:
         assert self.progress is not None
         newest = self.table.current_snapshot()
         if self.progress.is_complete and (newest is None or progress.POSITION not in newest.properties):
-            self._commit(None, Progress(self.covered.text, self.progress.views, True))
+            self._commit(None, replace(self.progress, position=self.covered.text))
 
     def settle(self) -> Report:
         self._session.settle()

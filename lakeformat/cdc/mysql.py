@@ -224,6 +224,10 @@ class MySql:
         finally:
             cursor.execute("UNLOCK TABLES")
 
+    def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
+        tests = " OR ".join(f"{_quoted(each)} IS NOT NULL" for each in columns)
+        return bool(self._rows(f"SELECT 1 FROM {_quoted_table(table.name)} WHERE {tests} LIMIT 1"))
+
     def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
         covered: np.ndarray = ends <= self.parse(view).order
         return covered

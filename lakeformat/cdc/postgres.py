@@ -293,6 +293,11 @@ class Postgres:
         finally:
             connection.close()
 
+    def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
+        tests = sql.SQL(" OR ").join(sql.SQL("{} IS NOT NULL").format(sql.Identifier(each)) for each in columns)
+        name = sql.Identifier(*table.name.split(".", 1))
+        return bool(self._rows(sql.SQL("SELECT 1 FROM {} WHERE {} LIMIT 1").format(name, tests)))
+
     def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
         oldest, next_, running = view.split(":")
         # The log has the low 32 bits of a transaction's number: the full one is the one near the view's.

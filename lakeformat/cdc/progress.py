@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 
 from lakeformat.cdc.source import Position
 from lakeformat.errors import CorruptTable
 from lakeformat.table import Table
 
 SOURCE, POSITION, SNAPSHOT, COMMITTED = "cdc.source", "cdc.position", "cdc.snapshot", "cdc.committed-ms"
+FILLING = "cdc.filling"
 RESTART = "cdc.restart"  # The name of the restart that a snapshot is of.
 _RESTORED = "lakeformat.restored-from"  # In the snapshot that a rollback makes: the one whose rows it has again.
 
@@ -25,6 +26,18 @@ class Viewed:
 
 
 @dataclass(frozen=True, slots=True)
+class Filling:
+    """Columns that the source added, and whose values of rows that were there its log does not have: a default's, for one. They are read
+    from the source once the table has reached `after`: the log's rows up to there may lack them."""
+
+    columns: tuple[str, ...]
+    after: str
+    upto: tuple[str, ...] | None = None  # Of rows up to this key they are filled in.
+    until: str | None = None  # No later transaction is in what was read.
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """All transactions up to `position` are in the table; of those after it, what the views show. Without a last view up to the
     end of the table the snapshot is not complete."""
@@ -32,6 +45,7 @@ class Progress:
     position: str
     views: tuple[Viewed, ...] = ()
     is_complete: bool = False
+    filling: Filling | None = None
 
     @property
     def upto(self) -> tuple[str, ...] | None:
@@ -40,11 +54,13 @@ class Progress:
 
     def with_chunk(self, view: str, until: Position, upto: tuple[str, ...] | None) -> Progress:
         before = self.views[:-1] if self.views and self.views[-1].view == view else self.views
-        return Progress(self.position, (*before, Viewed(upto, view, until.text)), upto is None)
+        return replace(self, views=(*before, Viewed(upto, view, until.text)), is_complete=upto is None)
 
     def properties(self, source: str) -> dict[str, str]:
         views = [[each.upto, each.view, each.until] for each in self.views]
         properties = {SOURCE: source, POSITION: self.position}
+        if self.filling is not None:
+            properties[FILLING] = json.dumps(astuple(self.filling))
         if self.is_complete and not views:
             return properties
         return properties | {SNAPSHOT: json.dumps([self.is_complete, views])}
@@ -70,11 +86,19 @@ def has_restarted(table: Table, name: str) -> bool:
 
 
 def _parse(properties: Mapping[str, str], name: str) -> Progress:
-    if SNAPSHOT not in properties:
-        return Progress(properties[POSITION], (), True)
     try:
-        is_complete, views = json.loads(properties[SNAPSHOT])
-        viewed = tuple(Viewed(None if upto is None else tuple(upto), view, until) for upto, view, until in views)
+        is_complete, views = json.loads(properties.get(SNAPSHOT, "[true, []]"))
+        viewed = tuple(Viewed(_key(upto), view, until) for upto, view, until in views)
+        filling = None
+        if FILLING in properties:
+            columns, after, upto, until, is_done = json.loads(properties[FILLING])
+            filling = Filling(tuple(columns), after, _key(upto), until, is_done)
     except (ValueError, TypeError) as error:
-        raise CorruptTable(f"{name}: property {SNAPSHOT} is {properties[SNAPSHOT]!r} ({error})") from error
-    return Progress(properties[POSITION], viewed, bool(is_complete))
+        raise CorruptTable(
+            f"{name}: property {SNAPSHOT} is {properties.get(SNAPSHOT)!r}, and {FILLING} {properties.get(FILLING)!r} ({error})"
+        ) from error
+    return Progress(properties[POSITION], viewed, bool(is_complete), filling)
+
+
+def _key(texts: list[str] | None) -> tuple[str, ...] | None:
+    return None if texts is None else tuple(texts)

@@ -122,6 +122,10 @@ class Source(Protocol):
 
     def view(self, table: SourceTable) -> AbstractContextManager[View]: ...
 
+    def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
+        """Whether a row that is there now has one in any of these columns."""
+        ...
+
     def position(self) -> Position:
         """After everything that is committed by now."""
         ...

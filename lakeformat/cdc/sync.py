@@ -189,6 +189,7 @@ def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bo
                     source.acknowledge(min(each.committed for each in followers))
                 if is_over() or not live:
                     break
+            each_alone(lambda each: each.fill(limits.batch_rows, is_over))
             if limits.until is Until.NOW:
                 break
             if after >= end:

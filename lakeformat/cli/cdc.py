@@ -95,7 +95,7 @@ def _columns(given: list[str]) -> dict[str, str]:
 
 def _record(name: str, report: Report) -> dict[str, Any]:
     return {
-        "source": name, "table": report.table, "snapshot_rows": report.snapshot_rows, "rows": report.rows,
+        "source": name, "table": report.table, "snapshot_rows": report.snapshot_rows, "filled_rows": report.filled_rows, "rows": report.rows,
         "rows_by_kind": dict(report.rows_by_kind), "position": report.position, "lag_seconds": report.lag_seconds,
         "snapshots": list(report.snapshots), "schema_changes": list(report.schema_changes),
         "error": None if report.error is None else str(report.error),

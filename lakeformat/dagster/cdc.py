@@ -23,7 +23,7 @@ from pydantic import ConfigDict, Field
 
 from lakeformat import Lake
 from lakeformat.cdc import Report, lag_seconds, open_source, sync_table
-from lakeformat.cdc.progress import COMMITTED, POSITION, SNAPSHOT
+from lakeformat.cdc.progress import COMMITTED, FILLING, POSITION, SNAPSHOT
 from lakeformat.cdc.source import Source
 from lakeformat.dagster.asset_table import ASSET, as_dagster_failures, metadata_of
 from lakeformat.dagster.fields import KnownFields
@@ -248,6 +248,7 @@ def _metadata(report: Report) -> dict[str, Any]:
         "cdc/lag_seconds": report.lag_seconds,
         "cdc/snapshot_rows": report.snapshot_rows,
         "cdc/snapshot_is_complete": report.is_complete,
+        "cdc/filled_rows": report.filled_rows or None,
         "cdc/rows": report.rows,
         **{f"cdc/rows {kind}": count for kind, count in sorted(report.rows_by_kind.items())},
         "cdc/commits": len(report.snapshots),
@@ -263,7 +264,7 @@ def _has_changed(instance: dg.DagsterInstance, key: dg.AssetKey, table: Any) -> 
     if not last:
         return True
     return any(
-        POSITION in each.properties and (COMMITTED in each.properties or SNAPSHOT in each.properties)
+        POSITION in each.properties and not each.properties.keys().isdisjoint({COMMITTED, SNAPSHOT, FILLING})
         for each in snapshots_after(table, int(str(last.value)))
     )
 

@@ -193,10 +193,18 @@ def test_columns_and_whole_tables_that_change_are_followed(run, source, lake, fo
     assert [(row["id"], row["a"], row["b"], row["d"], row["e"], row["f"]) for row in rows_of(table)] == [
         (1, 1, "x", "d", None, None),
         (2, 2, "y", None, None, None),
-        (3, 9000000000, "xxxxxx", None, datetime.date(2024, 1, 1), None),
+        (3, 9000000000, "xxxxxx", None, datetime.date(2024, 1, 1), datetime.date(2024, 1, 1)),
         (4, 0, None, None, None, datetime.date(2024, 1, 2)),
     ]
+    assert [row["g"] for row in rows_of(table)] == [row[0] for row in run("SELECT g FROM t ORDER BY id")]
     assert table.schema.field("f").comment == "new"
+    run(
+        "ALTER TABLE t ADD h varchar(9) NOT NULL DEFAULT 'there'",
+        "UPDATE t SET h = 'set' WHERE id = 1",
+        "ALTER TABLE t ALTER h DROP DEFAULT",
+    )
+    report = sync_table(source, name, lake, "d.t", format, batch_rows=2)
+    assert ([row["h"] for row in rows_of(table)], report.filled_rows) == (["set", "there", "there", "there"], 3)
     run("INSERT INTO t (id) VALUES (5)", "TRUNCATE TABLE t", "INSERT INTO t (id) VALUES (6)")
     report = sync_table(source, name, lake, "d.t", format)
     assert dict(report.rows_by_kind) == {"-D": 4, "+I": 1}
