@@ -117,7 +117,7 @@ def _scan(table: Table, version: str) -> Scan | None:
         if steps > len(made):
             raise InvalidInput(f"{table.name}: {version}: only {len(made)} snapshots are kept")
         return table.scan(snapshot_id=made[-1 - steps].id)
-    if version.isdigit():
+    if version.isdecimal():
         return table.scan(snapshot_id=int(version))
     return table.scan(tag=version)
 

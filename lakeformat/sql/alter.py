@@ -341,7 +341,7 @@ def _create(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
 
 
 def _named(cursor: Cursor) -> str:
-    return cursor.string() if cursor.tokens[cursor.at].token_type is TokenType.STRING else cursor.part()
+    return cursor.string() if cursor.kind is TokenType.STRING else cursor.part()
 
 
 def _reference(

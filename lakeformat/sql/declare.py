@@ -100,7 +100,7 @@ def properties(cursor: Cursor) -> dict[str, str]:
         name = key(cursor)
         if not cursor.take("="):
             cursor.fail("expected =")
-        if cursor.tokens[cursor.at].token_type is TokenType.STRING:
+        if cursor.kind is TokenType.STRING:
             return name, cursor.string()
         return name, cursor.until(",", ")").text.strip()
 
@@ -109,7 +109,7 @@ def properties(cursor: Cursor) -> dict[str, str]:
 
 def key(cursor: Cursor) -> str:
     """A property's name: in quotes, or words with dots and dashes."""
-    if not cursor.done and cursor.tokens[cursor.at].token_type is TokenType.STRING:
+    if cursor.kind is TokenType.STRING:
         return cursor.string()
     return cursor.until("=", ",", ")").text.strip().strip("`")
 
@@ -124,11 +124,11 @@ def transform(cursor: Cursor) -> str:
         return ".".join(path)
 
     def item() -> str:
-        if cursor.tokens[cursor.at].token_type is TokenType.NUMBER:
+        if cursor.kind is TokenType.NUMBER:
             return str(cursor.number())
         return ".".join(cursor.path())
 
     given = cursor.listed(item)
-    if len(given) == 2 and given[1].isdigit():
+    if len(given) == 2 and given[1].isdecimal():
         given.reverse()
     return f"{name.lower()}({', '.join(given)})"

@@ -75,7 +75,7 @@ def translated(tree: Any, piece: Piece) -> Any:
     """The tree for DuckDB. Raises `UnsupportedFeature` that names the function and its place."""
     for node in tree.find_all(exp.Table):
         if not isinstance(node.this, exp.Identifier):
-            _refuse(node.this, piece, "table function")
+            _refuse(node.this or node, piece, "table function")
     for node in tree.find_all(exp.Pivot, exp.MatchRecognize, exp.QueryTransform, exp.Command):
         _refuse(node, piece, "clause")
     for node in reversed(list(tree.bfs())):  # What is inside before what is around it.

@@ -97,7 +97,7 @@ def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Inser
 def _hinted(cursor: Cursor, is_dynamic: bool) -> bool:
     """Flink's `/*+ OPTIONS('dynamic-partition-overwrite'='false') */` behind the table's name."""
     comments = list(cursor.tokens[cursor.at - 1].comments)
-    if not cursor.done and cursor.tokens[cursor.at].token_type is TokenType.HINT:
+    if cursor.kind is TokenType.HINT:
         comments += cursor.tokens[cursor.at].comments
         cursor.at += 1
     for each in comments:

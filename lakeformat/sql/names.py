@@ -55,8 +55,8 @@ def find(context: Context, path: tuple[str, ...], where: str) -> Named:
             return found
     try:
         context.lake.table(_full(context, _plain(path)))
-    except NotFound as error:
-        raise NotFound(f"{where}: {error}") from None
+    except (NotFound, InvalidInput) as error:
+        raise type(error)(f"{where}: {error}") from None
     raise NotFound(f"{where}: no table {'.'.join(path)!r}")
 
 

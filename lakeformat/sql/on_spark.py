@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -19,8 +20,26 @@ if TYPE_CHECKING:
     from lakeformat.sql.query import Query
 
 
+# What of Spark's SQL leads out of a query's tables and functions of values.
+_OUTSIDE = {
+    "identifier": "makes a name of a text, also one of files; write the name itself",
+    "stream": "reads what no table of this warehouse is; write the table's name",
+    "table": "hands tables to functions by names of Spark's own; pass a subquery's columns",
+    "reflect": "calls any method of Java",
+    "try_reflect": "calls any method of Java",
+    "java_method": "calls any method of Java",
+    "from_protobuf": "may read a file; decode the column with the DataFrame's own function",
+    "to_protobuf": "may read a file; encode the column with the DataFrame's own function",
+    "input_file_name": "gives names of files, which are not the table's; see `table.inspect.files()`",
+    "input_file_block_start": "gives places in files, which are not the table's",
+    "input_file_block_length": "gives places in files, which are not the table's",
+}
+
+
 def frame(context: Context, query: Query) -> Any:
-    """The query as a Spark DataFrame. Raises `InvalidInput` with Spark's words for what it cannot analyse."""
+    """The query as a Spark DataFrame. Raises `InvalidInput` with Spark's words for what it cannot analyse, and `UnsupportedFeature`
+    for what reaches more than tables and functions: files, commands, methods of Java."""
+    _require_inside(query)
     frames = {_name(place): each.source.frame(context.spark) for place, each in enumerate(query.references)}
     values = {name: parameters.value(context.params, name) for name in parameters.used(query.tree)}
     try:
@@ -66,6 +85,18 @@ def named(data: Any, columns: list[str], static: Mapping[str, tuple[Any, Field]]
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _require_inside(query: Query) -> None:
+    script, before = query.piece.script, ""
+    for token, following in pairwise(text.tokens(query.piece)):
+        name = token.text.lower()
+        if name in _OUTSIDE and following.text == "(" and token.token_type is not TokenType.STRING:
+            raise script.unsupported(query.piece.origin(token.start), f"{name}(...) {_OUTSIDE[name]}")
+        if token.token_type is TokenType.USING and following.text != "(" and before != "as":
+            said = "TRANSFORM ... USING runs a program; map the DataFrame instead (to_spark())"
+            raise script.unsupported(query.piece.origin(token.start), said)
+        before = name
 
 
 def _name(place: int) -> str:

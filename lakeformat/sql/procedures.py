@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -55,11 +56,28 @@ class Call:
             raise self.context.script.invalid(self.offset, f"{self.name}: no database {database!r}")
         return [self.context.lake.table(name) for name in self.context.lake.tables(database)]
 
+    def whole(self, name: str, given: Any) -> int:
+        """A whole number, also as text."""
+        is_number = isinstance(given, int | float | Decimal) and not isinstance(given, bool)
+        try:
+            found = int(given) if is_number or isinstance(given, str) else None
+        except (ValueError, OverflowError):  # Of text and of what is not finite.
+            found = None
+        if found is None or (is_number and found != given):
+            raise self.context.script.invalid(self.offset, f"{self.name}: {name} => {given!r} is no whole number")
+        return found
+
+    def whole_or_none(self, name: str) -> int | None:
+        given = self.take(name)
+        return None if given is None else self.whole(name, given)
+
     def options(self, ignored: tuple[str, ...] = ()) -> dict[str, str]:
         """`options`, as a map or as 'k=v,l=w', without those that only say how fast."""
         given = self.take("options") or {}
         if isinstance(given, str):
             given = dict(each.strip().split("=", 1) for each in given.split(",") if "=" in each)
+        if not isinstance(given, Mapping):
+            raise self.context.script.invalid(self.offset, f"{self.name}: options => {given!r} is no map")
         return {str(k): str(v) for k, v in given.items() if k not in ignored}
 
     def no_options(self, ignored: tuple[str, ...] = ()) -> None:
@@ -161,7 +179,7 @@ def _age(call: Call, name: str, value: Any) -> dt.timedelta | None:
     units = {"d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 0.001}
     unit = words[len(number) :].strip()
     unit = {"min": "m", "sec": "s"}.get(unit, unit if unit == "ms" else unit[:1])
-    if not number.strip().isdigit() or unit not in units:
+    if not number.strip().isdecimal() or unit not in units:
         raise call.context.script.invalid(
             call.offset, f"{call.name}: {name} => {value!r} is no duration; write e.g. '7 d'"
         )
@@ -273,7 +291,7 @@ def _rewrite_data_files(call: Call) -> Result:
     full = str(options.pop("rewrite-all", "false")).lower() == "true"
     least = options.pop("min-input-files", None)
     partial = str(options.pop("partial-progress.enabled", "false")).lower() == "true"
-    most = int(options.pop("partial-progress.max-commits", 10))
+    most = call.whole("partial-progress.max-commits", options.pop("partial-progress.max-commits", 10))
     if options:
         raise call.context.script.unsupported(
             call.offset, f"{call.name}: option {next(iter(options))!r} is not supported"
@@ -287,9 +305,10 @@ def _rewrite_data_files(call: Call) -> Result:
 
 
 def _count(call: Call, name: str, value: Any) -> int | None:
-    if value is not None and not (str(value).isdigit() and int(value)):
+    found = None if value is None else call.whole(name, value)
+    if found is not None and found < 1:
         raise call.context.script.invalid(call.offset, f"{call.name}: {name} => {value!r} is no number of files")
-    return None if value is None else int(value)
+    return found
 
 
 def _outer_split(given: str) -> list[str]:
@@ -309,9 +328,10 @@ def _expired(call: Call, last: Any, older: Any, at_once: Any = None, ids: Any = 
     call.close(("max_concurrent_deletes", "stream_results"))
     keep_from = None
     if at_once is not None:
-        if not str(at_once).isdigit():
+        most = call.whole("max_deletes", at_once)
+        if most < 0:
             raise call.context.script.invalid(call.offset, f"{call.name}: {at_once!r} is no number of snapshots")
-        keep_from = next((each.id + int(at_once) for each in table.snapshots()), None)
+        keep_from = next((each.id + most for each in table.snapshots()), None)
     limit = None if older is None else _moment(older)
     found = table.expire_snapshots(retain_last=last, older_than=limit, keep_from=keep_from, snapshot_ids=ids or ())
     return _ok(expired_snapshots=len(found.snapshots), deleted_files=sum(len(wave) for wave in found.waves))
@@ -354,18 +374,18 @@ def _rolled(call: Call, **to: Any) -> Result:
 
 
 def _rollback_paimon(call: Call) -> Result:
-    snapshot, tag = call.take("snapshot"), call.take("tag")
+    snapshot, tag = call.whole_or_none("snapshot"), call.take("tag")
     if snapshot is not None:
-        return _rolled(call, snapshot_id=int(snapshot))
+        return _rolled(call, snapshot_id=snapshot)
     if tag is not None:
         return _rolled(call, tag=str(tag))
     to = str(call.need("version"))
-    return _rolled(call, **({"snapshot_id": int(to)} if to.isdigit() else {"tag": to}))
+    return _rolled(call, **({"snapshot_id": int(to)} if to.isdecimal() else {"tag": to}))
 
 
 def _rollback_to_watermark(call: Call) -> Result:
     """To the last snapshot whose watermark is not later."""
-    limit, table = int(call.need("watermark")), call.table()
+    limit, table = call.whole("watermark", call.need("watermark")), call.table()
     snapshots = table.inspect.snapshots()
     rows = snapshots.to_pylist() if "watermark" in snapshots.column_names else []
     passed = [row["snapshot_id"] for row in rows if row["watermark"] is not None and row["watermark"] <= limit]
@@ -379,7 +399,8 @@ def _rollback_to_watermark(call: Call) -> Result:
 
 def _tag_from_timestamp(call: Call) -> Result:
     """Of the first snapshot that is later."""
-    table, name, after = call.table(), str(call.need("tag")), int(call.need("timestamp"))
+    table, name = call.table(), str(call.need("tag"))
+    after = call.whole("timestamp", call.need("timestamp"))
     retain = _age(call, "time_retained", call.take("time_retained"))
     call.close()
     later = [each for each in table.snapshots() if each.timestamp_ms > after]
@@ -400,10 +421,10 @@ def _rename_tag(call: Call) -> Result:
 
 
 def _replace_tag(call: Call) -> Result:
-    table, name, snapshot = call.table(), str(call.need("tag")), call.take("snapshot")
+    table, name, snapshot = call.table(), str(call.need("tag")), call.whole_or_none("snapshot")
     retain = _age(call, "time_retained", call.take("time_retained"))
     call.close()
-    snapshot_id = table.scan(snapshot_id=None if snapshot is None else int(snapshot)).snapshot_id
+    snapshot_id = table.scan(snapshot_id=snapshot).snapshot_id
     table.delete_tag(name)
     table.create_tag(name, snapshot_id, retain)
     return _ok(result=True)
@@ -465,17 +486,21 @@ def _changelog_view(call: Call) -> Result:
     name = str(call.take("changelog_view") or f"{table.name.rpartition('.')[2]}_changes")
     net, updates = bool(call.take("net_changes", False)), call.take("compute_updates")
     keys = call.take("identifier_columns")
-    after, until = options.pop("start-snapshot-id", None), options.pop("end-snapshot-id", None)
-    times = [options.pop("start-timestamp", None), options.pop("end-timestamp", None)]
+
+    def number(name: str) -> int | None:
+        given = options.pop(name, None)
+        return None if given is None else call.whole(name, given)
+
+    ids = [number("start-snapshot-id"), number("end-snapshot-id")]
+    times = [number("start-timestamp"), number("end-timestamp")]
     if options:
         raise call.context.script.unsupported(
             call.offset, f"{call.name}: option {next(iter(options))!r} is not supported"
         )
     call.close()
-    ids = [None if given is None else int(given) for given in (after, until)]
     for place, time in enumerate(times):
         if time is not None:
-            ids[place] = next((s.id for s in reversed(table.snapshots()) if s.timestamp_ms <= int(time)), 0)
+            ids[place] = next((s.id for s in reversed(table.snapshots()) if s.timestamp_ms <= time), 0)
     if updates and not keys and not table.schema.primary_key:
         raise call.context.script.invalid(call.offset, f"{call.name} needs identifier_columns; {table.name} has no key")
     wanted = keys or (table.schema.primary_key if updates else ())
@@ -543,10 +568,10 @@ def _set_current(call: Call) -> Result:
 
 
 def _create_tag(call: Call) -> Result:
-    table, name, snapshot = call.table(), str(call.need("tag")), call.take("snapshot")
+    table, name, snapshot = call.table(), str(call.need("tag")), call.whole_or_none("snapshot")
     retain = _age(call, "time_retained", call.take("time_retained"))
     call.close()
-    table.create_tag(name, None if snapshot is None else int(snapshot), retain)
+    table.create_tag(name, snapshot, retain)
     return _ok(result=True)
 
 
@@ -591,7 +616,7 @@ def _fast_forward_iceberg(call: Call) -> Result:
 
 
 def _cherrypick(call: Call) -> Result:
-    table, snapshot_id = call.table(), int(call.need("snapshot_id"))
+    table, snapshot_id = call.table(), call.whole("snapshot_id", call.need("snapshot_id"))
     call.close()
     return _published(snapshot_id, table.cherry_pick(snapshot_id))
 
@@ -725,12 +750,12 @@ _OF_PARTITION_EXPIRY = {
 
 
 def _drop_consumer(call: Call) -> Result:
-    table, name, following = call.table(), str(call.need("consumer_id")), call.take("next_snapshot_id")
+    table, name, following = call.table(), str(call.need("consumer_id")), call.whole_or_none("next_snapshot_id")
     call.close()
     if following is None or name in table.inspect.consumers().column(0).to_pylist():
         table.drop_consumer(name)
     if following is not None:
-        table.changes(int(following) - 1, consumer=name)  # A new consumer begins there.
+        table.changes(following - 1, consumer=name)  # A new consumer begins there.
     return _ok(result=True)
 
 

@@ -28,6 +28,7 @@ from lakeformat.sql.text import Cursor, Piece, Script
 _INCREMENTAL = "paimon_incremental_query"
 _WATERMARK = re.compile(r"watermark-(\d+)")
 _TIMES = {"TIMESTAMP", "VERSION"}
+_SECONDS = 1 << 53  # Since 1970; what is not finite is not below it either.
 
 
 @dataclass(slots=True)
@@ -119,7 +120,11 @@ def rows(context: Context, piece: Piece) -> Any:
 def constant(context: Context, piece: Piece) -> Any:
     """The value of an expression without columns."""
     found = rows(context, Piece.join(context.script, ["SELECT ", piece, " AS value"]))
-    return (found if isinstance(found, pa.Table) else found.toArrow())["value"][0].as_py()
+    value = (found if isinstance(found, pa.Table) else found.toArrow())["value"][0]
+    try:
+        return value.as_py()
+    except ValueError as error:  # A struct with two parts of one name.
+        raise context.script.invalid(piece.origin(0), f"{piece.text.strip()!r} is no constant: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,9 +352,9 @@ def _at(context: Context, found: names.Named, version: dict[str, Any], where: st
     if isinstance(value, bool) or value is None:
         raise InvalidInput(f"{where}: {kind} AS OF {value!r} is no version")
     if kind == "TIMESTAMP":
-        if isinstance(value, int | float | Decimal):
+        if isinstance(value, int | float | Decimal) and -_SECONDS < value < _SECONDS:
             return names.Named(table, None, found.metadata, {"as_of": int(value * 1000)})
-        if isinstance(value, str) and value.strip().isdigit() and len(value.strip()) > 4:
+        if isinstance(value, str) and value.strip().isdecimal() and len(value.strip()) > 4:
             return names.Named(table, None, found.metadata, {"as_of": int(value) * 1000})
         if not isinstance(value, str | dt.date):
             raise InvalidInput(f"{where}: TIMESTAMP AS OF {value!r} is no time")
@@ -360,7 +365,7 @@ def _at(context: Context, found: names.Named, version: dict[str, Any], where: st
     tags = known.column(0).to_pylist()
     if value in tags:
         return names.Named(table, None, found.metadata, {"tag": value})
-    if str(value).isdigit():
+    if str(value).isdecimal():
         return names.Named(table, None, found.metadata, {"snapshot_id": int(value)})
     if (watermark := _WATERMARK.fullmatch(str(value))) is not None:
         return names.Named(
@@ -397,7 +402,7 @@ def _snapshot(table: Any, given: Any, where: str) -> int:
     tagged = {each["tag_name"]: each["snapshot_id"] for each in tags if "tag_name" in each}
     if str(given) in tagged:
         return int(tagged[str(given)])
-    if not str(given).isdigit():
+    if not str(given).isdecimal():
         raise InvalidInput(f"{where}: {given!r} is no snapshot and no tag of {table.name}")
     return int(given)
 

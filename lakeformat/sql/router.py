@@ -52,7 +52,8 @@ def run(
     writing = [each for each in statements if _is_write(each)]
     if id is not None and len(writing) != 1:
         raise InvalidInput(f"sql(id=...) names one commit; the text has {len(writing)} statements that write rows")
-    found = Result()
+    if not statements:
+        raise InvalidInput(text.NO_STATEMENT)
     for each in statements:
         found = _statement(context, each)
     return found

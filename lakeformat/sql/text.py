@@ -24,6 +24,8 @@ _QUESTION, _QUESTIONS = 0xE100, 0x1700  # The private characters that stand for 
 
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+NO_STATEMENT = "the text of sql(...) has no statement; write e.g. SELECT 1"
+_TEXTS = {TokenType.STRING, TokenType.RAW_STRING}
 _QUOTED = {TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.RAW_STRING, TokenType.HEX_STRING, TokenType.HINT}
 
 
@@ -95,7 +97,7 @@ def read(original: str) -> Script:
     if any(c == DOLLAR or question_mark(c) is not None for c in original):
         raise InvalidInput("SQL with characters of Unicode's private use area; pass them as a parameter")
     if not original.strip():
-        raise InvalidInput("sql('') has no statement; write e.g. SELECT 1")
+        raise InvalidInput(NO_STATEMENT)
     tokens = _tokenize(original)
     changed = list(original)
     for here, after in itertools.pairwise(tokens):
@@ -150,6 +152,11 @@ class Cursor:
     def offset(self) -> int:
         """Where the next token begins, or the statement ends."""
         return self.tokens[self.at].start if not self.done else self.tokens[-1].end + 1
+
+    @property
+    def kind(self) -> TokenType | None:
+        """What the next token is; None at the end."""
+        return None if self.done else self.tokens[self.at].token_type
 
     @property
     def end(self) -> int:
@@ -218,10 +225,10 @@ class Cursor:
 
     def string(self) -> str:
         """A text in quotes, one or several beside each other."""
-        if self.done or self.tokens[self.at].token_type not in (TokenType.STRING, TokenType.RAW_STRING):
+        if self.kind not in _TEXTS:
             self.fail("expected text in quotes")
         found = ""
-        while not self.done and self.tokens[self.at].token_type in (TokenType.STRING, TokenType.RAW_STRING):
+        while self.kind in _TEXTS:
             found += self.tokens[self.at].text
             self.at += 1
         return found
@@ -229,7 +236,7 @@ class Cursor:
     def number(self) -> int:
         """A whole number."""
         negative = self.take("-")
-        if self.done or self.tokens[self.at].token_type is not TokenType.NUMBER or "." in self.tokens[self.at].text:
+        if self.kind is not TokenType.NUMBER or not self.tokens[self.at].text.isdecimal():
             self.fail("expected a whole number")
         self.at += 1
         return (-1 if negative else 1) * int(self.tokens[self.at - 1].text)
@@ -285,7 +292,7 @@ def parse(piece: Piece, what: str = "query") -> Any:
         found = sqlglot.parse(piece.text, read="spark")
     except (ParseError, TokenError) as error:
         raise _misread(piece, error, what) from error
-    except (SqlglotError, KeyError, AttributeError, TypeError, ValueError) as error:
+    except (SqlglotError, LookupError, AttributeError, TypeError, ValueError) as error:
         raise piece.script.invalid(piece.origin(0), f"this {what} cannot be read: {error}") from error
     except RecursionError as error:
         raise piece.script.invalid(piece.origin(0), f"this {what} is nested too deeply") from error

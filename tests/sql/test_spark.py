@@ -5,6 +5,7 @@ import random
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import AlreadyExists, InvalidInput, Lake, UnsupportedFeature
@@ -255,6 +256,38 @@ def test_text_goes_to_spark_as_it_is(orders, spark):
     with pytest.raises(UnsupportedFeature, match="the function hash"):
         orders.sql("SELECT hash(id) FROM paimon.orders")
     assert orders.sql("SELECT hash(id) FROM paimon.orders", spark=spark).to_spark().count() == 80
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT * FROM IDENTIFIER('parquet.`{file}`')", "column 15: identifier(...)"),
+        (
+            "SELECT 1 FROM paimon.orders, LATERAL (SELECT * FROM `identifier` /* ( */ ('parquet.`{file}`'))",
+            "identifier(...)",
+        ),
+        ("SELECT * FROM STREAM(parquet.`{file}`)", "stream(...)"),
+        ("SELECT * FROM explode(TABLE(parquet.`{file}`))", "table(...)"),
+        ("SELECT reflect('java.lang.System', 'getenv', 'HOME')", "reflect(...) calls any method of Java"),
+        ("SELECT system.builtin.`java_method` ('java.lang.System', 'getenv', 'HOME')", "java_method(...)"),
+        (
+            "DELETE FROM paimon.orders WHERE name = try_reflect('java.lang.System', 'getenv', 'HOME')",
+            "try_reflect(...)",
+        ),
+        (
+            "SELECT TRANSFORM(id) USING 'cat {file}' AS (x STRING) FROM paimon.orders",
+            "column 22: TRANSFORM ... USING runs a program",
+        ),
+        ("SELECT TRANSFORM(id) USING :file AS (x STRING) FROM paimon.orders", "runs a program"),
+        ("SELECT input_file_name() FROM paimon.orders", "input_file_name(...)"),
+    ],
+)
+def test_a_query_on_spark_reaches_no_file_and_no_program(orders, spark, tmp_path, text, said):
+    file = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"a": ["secret"]}), file)
+    with pytest.raises(UnsupportedFeature) as told:
+        orders.sql(text.format(file=file), spark=spark, params={"file": "cat /etc/passwd"} if ":file" in text else None)
+    assert said in str(told.value)
 
 
 def test_views_are_read_as_in_process(tmp_path, spark):

@@ -181,7 +181,7 @@ def test_tags_and_snapshots_expire_as_procedures_ask(lake, orders):
     assert column(lake.sql(f"{call}, max_deletes => 1)"), "expired_snapshots") == [1]
     with pytest.raises(UnsupportedFeature, match="option 'nope' is not supported"):
         lake.sql(f"{call}, options => 'nope=1')")
-    with pytest.raises(InvalidInput, match="'all' is no number of snapshots"):
+    with pytest.raises(InvalidInput, match="max_deletes => 'all' is no whole number"):
         lake.sql(f"{call}, max_deletes => 'all')")
     with pytest.raises(UnsupportedFeature, match=r"option 'sink\.parallelism' is not supported"):
         lake.sql("CALL sys.expire_partitions('shop.orders', options => 'sink.parallelism=1')")

@@ -8,6 +8,7 @@ import contextlib
 import copy
 import json
 import random
+import re
 import sqlite3
 from dataclasses import replace
 from itertools import count
@@ -40,6 +41,7 @@ from lakeformat.storage.head import Pointer
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from lakeformat.views import View, Views, created
+from tests.sql.examples import GROUPS
 from tests.unit.rest_server import RestServer
 
 dialect = Iceberg()
@@ -646,3 +648,44 @@ def test_numbers_and_texts_that_no_file_holds_are_found_by_the_bytes(data):
 )
 def test_numbers_and_texts_that_files_hold_pass(data):
     parsing.check_values(json.loads(data), data)
+
+
+WORDS = [
+    "SELECT", "FROM", "WHERE", "(", ")", ",", "'x'", "`a`", "*", "1", "-1", "NULL", "AS", "VERSION", "OF", ".", "?", ":x", "||",
+    "::INT", "[0]", "{", "}", "OVER", "LATERAL", "VIEW", "ROWS", "UNION", "VALUES", "INTERVAL", "CASE", "END", "/*", "--\n", ";",
+    "@", "$", "EXISTS", "BY", "struct", "map", "array", "TABLE", "PARTITION", "=>", "->", "\x00", "1e400", "map('a', {x})",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def statements(tmp_path_factory):
+    """(a warehouse, the statements of the connectors' pages that stay within it, as parts)."""
+    lake = Lake(tmp_path_factory.mktemp("sql") / "w", fsync="false")
+    for name, format in (
+        ("db.sample", "iceberg"),
+        ("db.tbl", "iceberg"),
+        ("default.t", "paimon"),
+        ("default.my_table", "paimon"),
+    ):
+        lake.create_table(name, SCHEMA, format=format, partition_by=["dt"]).append(rows(0))
+    examples = {each.sql for group in GROUPS for each in group.examples}
+    kept = [each for each in sorted(examples) if not re.search("(?i)orphan|drop|purge|location|folder", each)]
+    return lake, [
+        re.findall(r"\s+|\w+|'[^']*'|`[^`]*`|.", re.sub(r"\b(prod|spark_catalog)\.", "", each)) for each in kept
+    ]
+
+
+@fuzzed(400)
+def test_statements(statements, seed):
+    """Nothing but a `LakeError` leaves `lake.sql`, whatever its text."""
+    lake, known = statements
+    chance = random.Random(seed)
+    parts = list(chance.choice(known))
+    for _ in range(chance.randint(1, 4)):
+        place = chance.randrange(len(parts) + 1)
+        inside = chance.choice(known)
+        start = chance.randrange(len(inside))
+        added = chance.choice([[], [f" {chance.choice(WORDS)} "], inside[start : start + 8]])
+        parts[place : place + chance.randrange(2)] = added
+    with contextlib.suppress(LakeError):
+        lake.sql("".join(parts)).to_arrow()
