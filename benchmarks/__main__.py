@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.measure import machine
 
-NAMES = ("planning", "writing", "commits", "upkeep", "spark_overwrite", "iceberg", "keys", "sql", "cdc")
+NAMES = ("planning", "writing", "reading", "commits", "upkeep", "spark_overwrite", "iceberg", "keys", "sql", "cdc")
 BUILT = Path(__file__).resolve().parents[1] / ".bench"
 
 
