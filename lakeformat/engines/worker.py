@@ -176,9 +176,13 @@ def read_or_copy(
 def count(store: Reader, task: ReadTask) -> int:
     """How many rows satisfy the task's predicate; reads only the columns in it."""
     is_plain = task.predicate == ALWAYS and task.merge is None
-    if is_plain and not any(task.deletes):
+    if is_plain and not any(task.deletes) and task.row_counts:
         return task.row_count
-    if is_plain and all(by.content is not Content.EQUALITY_DELETES for each in task.deletes for by in each):
+    if (
+        is_plain
+        and task.row_counts
+        and all(by.content is not Content.EQUALITY_DELETES for each in task.deletes for by in each)
+    ):
         return sum(
             count - int(np.searchsorted(deletes.positions(store, path, gone), count))
             for path, count, gone in zip(task.paths, task.row_counts, task.deletes, strict=True)
@@ -311,7 +315,7 @@ def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> 
 
 def _open(store: Reader, task: ReadTask, place: int) -> Any:
     with _blamed(task.paths[place]):
-        return opened(store, task.paths[place], task.file_format)
+        return opened(store, task.paths[place], task.file_format, task.text_options)
 
 
 def _is_copyable(task: ReadTask, into: WriteTask) -> bool:
@@ -385,7 +389,7 @@ def _read_file(
                 result = rows.keep(result, expression.mask(task.predicate, result))
             if result.num_rows:
                 yield result
-        if file.row_count is None and pushed is None:
+        if file.row_count is None and pushed is None and task.row_counts:
             _require_count(seen, task, place, path)
 
 
@@ -431,6 +435,8 @@ class _Beside:
 
 def _require_whole(file: Any, task: ReadTask, place: int, path: str, held: dict[int, Field]) -> None:
     """Raises `CorruptFile` where the file has not the rows (if it counts them) or the columns that its table says."""
+    if not task.row_counts:
+        return
     if file.row_count is not None:
         _require_count(file.row_count, task, place, path)
     lost = [each.name for each in task.file_fields or () if each.id not in held]

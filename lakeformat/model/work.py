@@ -247,12 +247,13 @@ class ReadTask:
 
     Paths are relative to the table's location, or absolute URIs. All files of a task share format and columns;
     `paths`, `row_counts`, `sizes_bytes` and, where there are any, `deletes` run in parallel. A task that merges has parts.
+    Without `row_counts` the files are those of others: nobody has counted their rows, and they may lack columns.
     """
 
     paths: tuple[str, ...]
     row_counts: tuple[int, ...]
     sizes_bytes: tuple[int, ...]
-    file_format: str  # "parquet", "orc" or "avro"
+    file_format: str  # "parquet", "orc" or "avro"; of files of others also "csv" or "json"
     fields: tuple[Field, ...]  # The columns asked for, as the table names and types them now, in order.
     file_fields: tuple[Field, ...] | None = (
         None  # The columns as the files name and type them; None: ids are in the files.
@@ -282,6 +283,7 @@ class ReadTask:
     bucket: int | None = None
     # Ids of columns, outermost ones, of which timestamps beyond the reach of nanoseconds are null, and no error.
     far_as_null: frozenset[int] = frozenset()
+    text_options: tuple[tuple[str, str], ...] | None = None  # How files of CSV and JSON are written.
 
     @property
     def row_count(self) -> int:

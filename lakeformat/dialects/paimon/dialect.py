@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from lakeformat.dialects.dialect import View
 from lakeformat.dialects.paimon import expire, lineage, metadata
+from lakeformat.dialects.paimon.folder import TYPE as FOLDER
+from lakeformat.dialects.paimon.folder import FolderView
 from lakeformat.dialects.paimon.inspect import INSPECTIONS
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.view import PaimonView
@@ -70,4 +72,5 @@ class Paimon:
         return expire.everything(cached(reader, self.cache))
 
     def _view(self, reader: Reader, state: State) -> PaimonView:
-        return PaimonView(cached(reader, self.cache), state)
+        kind = FolderView if state.schema.properties.get("type", "").lower() == FOLDER else PaimonView
+        return kind(cached(reader, self.cache), state)

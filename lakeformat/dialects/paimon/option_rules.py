@@ -30,7 +30,7 @@ DOCUMENTED = Documented.of(
     fields.*.list-agg-delimiter fields.*.nested-key fields.*.nested-key-null-strategy fields.*.nested-sequence-field
     fields.*.sequence-group fields.*.stats-mode fields.*.ts-field fields.default-aggregate-function file-index.bloom-filter.*.fpp
     file-index.bloom-filter.*.items file-index.bloom-filter.columns file-index.in-manifest-threshold file-index.read.enabled
-    file.block-size file.compression
+    file.block-size file.compression format-table.partition-path-only-value
     file.compression.zstd-level file.format first-row.ignore-delete force-lookup full-compaction.delta-commits ignore-delete
     ignore-update-before index-file-in-data-file-dir lakeformat.accepted-options lookup-wait manifest.compression manifest.format
     manifest.full-compaction-threshold-size manifest.merge-min-count manifest.target-file-size merge-engine
@@ -73,7 +73,7 @@ DOCUMENTED = Documented.of(
     file-index.token-bloom-filter.columns file-operation.thread-num file-reader-async-threshold
     file.compression.per.level file.format.per.level file.suffix.include.compression filesystem.job-level-settings.enabled
     flink.* format-table.commit-hive-sync-url format-table.file.compression format-table.implementation
-    format-table.partition-path-only-value format-table.repair.collect-statistics format-table.statistics.parallelism
+    format-table.repair.collect-statistics format-table.statistics.parallelism
     full-text-index.* global-index.build.max-parallelism global-index.build.max-shard global-index.column-update-action
     global-index.enabled global-index.external-path global-index.row-count-per-shard global-index.search-mode
     global-index.thread-num hive.* image-column incremental-between incremental-between-scan-mode

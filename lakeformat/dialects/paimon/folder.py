@@ -1,0 +1,167 @@
+"""Paimon's format tables (`type=format-table`): a folder of Parquet, ORC, CSV or JSON files without a history of its own, with folders
+for partitions. Every file that lies there counts, by whatever name, but for those that begin with `_` or `.`; here they are read
+(FormatTableScan, FormatTableRead)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+
+from lakeformat.codec import expression
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.dialects.paimon import inspect, manifest, metadata, options
+from lakeformat.dialects.paimon.view import PaimonView
+from lakeformat.errors import CorruptTable, InvalidInput, UnsupportedFeature
+from lakeformat.model.predicate import ALWAYS, Expression, split
+from lakeformat.model.projection import with_columns_of
+from lakeformat.model.schema import Scalar, Type
+from lakeformat.model.work import ReadTask
+from lakeformat.storage.store import Listed
+
+TYPE = "format-table"
+_FORMATS = ("parquet", "orc", "csv", "json")
+_TEXT_OPTIONS = ("csv.", "json.", "field-delimiter")
+_PATH_OPTION, _VALUES_ONLY = "path", "format-table.partition-path-only-value"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderView(PaimonView):
+    """A format table as it is each time that it is read. It cannot be changed."""
+
+    def require_readable(self) -> None:
+        given = self._file_format
+        if given not in _FORMATS:
+            raise UnsupportedFeature(
+                f"{self.reader.root}: a format table of {given} files; known are {', '.join(_FORMATS)}"
+            )
+        elsewhere = self.schema.properties.get(_PATH_OPTION)
+        if elsewhere is not None and _plain(elsewhere) != _plain(self.reader.root):
+            raise UnsupportedFeature(
+                f"{self.reader.root}: a format table whose files lie elsewhere, in {elsewhere} (option path): not supported"
+            )
+
+    def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> Sequence[ReadTask]:
+        schema, given = self.schema, self._file_format
+        scope, rest = split(predicate, schema.partitioning.names)
+        fields = with_columns_of(rest, self.project(columns), schema.fields)
+        keys = [schema.field(name) for name in schema.partitioning.names]
+        text = {k: v for k, v in schema.properties.items() if k.startswith(_TEXT_OPTIONS)}
+        return [
+            ReadTask(
+                paths=tuple(each.path for each in files),
+                row_counts=(),
+                sizes_bytes=tuple(each.size_bytes for each in files),
+                file_format=given,
+                fields=fields,
+                file_fields=tuple(f for f in schema.fields if f not in keys),
+                predicate=rest,
+                constants=tuple((f.id, value) for f, value in zip(keys, partition, strict=True)),
+                partition=partition,
+                text_options=tuple(sorted(text.items())) if given in ("csv", "json") else None,
+            )
+            for partition, files in self._found(scope).items()
+        ]
+
+    def count(self, predicate: Expression = ALWAYS) -> int | None:
+        return None  # Nobody has counted the rows.
+
+    def inspect(self, name: str, *how: Any) -> pa.Table:
+        if name == "partitions":
+            return self._partitions(*how)
+        if name in ("files", "manifests"):
+            self._refused()
+        return inspect.INSPECTIONS[name](self.reader, self.state, *how)
+
+    def _refused(self, *given: Any, **named: Any) -> NoReturn:
+        raise UnsupportedFeature(
+            f"{self.reader.root}: a format table is a folder of files of others, which is read; write it by other means, or copy its rows "
+            "to a table of its own"
+        )
+
+    # Each of these would take the folder for a table with snapshots, to which its files do not belong.
+    plan = layout = rewriting = delete_layout = column_layouts = files = tasks = tag = _refused
+    shown = published = empty = begin_branch = forward = complete = placement = expired_partitions = _refused
+    maintenance = property(_refused)
+
+    @property
+    def _file_format(self) -> str:
+        said = self.schema.properties.get("file.format")
+        return options.of(self.schema).file_format if said is None else said.lower()
+
+    def _found(self, scope: Expression = ALWAYS) -> Mapping[tuple[Any, ...], list[Listed]]:
+        """The files of each partition for which `scope` is true."""
+        schema = self.schema
+        names = schema.partitioning.names
+        by_folder: dict[tuple[str, ...], list[Listed]] = {}
+        for each in self.reader.list(""):
+            *folders, file = each.path.split("/")
+            hidden = any(part[:1] in ("_", ".") for part in (*folders[len(names) :], file))
+            if hidden or len(folders) < len(names) or each.path.startswith(f"{metadata.SCHEMA_FOLDER}/"):
+                continue
+            by_folder.setdefault(tuple(folders[: len(names)]), []).append(each)
+        partitions = [self._partition(folders) for folders in by_folder]
+        keep = np.ones(len(partitions), bool)
+        if scope != ALWAYS and partitions:
+            keep = np.asarray(expression.mask(scope, manifest.partition_table(partitions, schema)).fill_null(False))
+        found: dict[tuple[Any, ...], list[Listed]] = {}
+        for partition, files, kept in zip(partitions, by_folder.values(), keep.tolist(), strict=True):
+            if kept:
+                found.setdefault(partition, []).extend(sorted(files, key=lambda each: each.path))
+        return found
+
+    def _partition(self, folders: tuple[str, ...]) -> tuple[Any, ...]:
+        """The values that the names of folders say, `key=value` or only the value."""
+        schema = self.schema
+        alone = schema.properties.get(_VALUES_ONLY, "").lower() == "true"
+        missing, values = options.of(schema).partition_default_name, []
+        for name, folder in zip(schema.partitioning.names, folders, strict=True):
+            key, said, text = ("", "=", folder) if alone else folder.partition("=")
+            if not said or (not alone and unquote(key) != name):
+                raise CorruptTable(
+                    f"{self.reader.root}/{'/'.join(folders)}: a folder of a partition by {name} is called {name}=value"
+                )
+            text = unquote(text)
+            values.append(
+                None if text == missing else _value(text, schema.field(name).type, f"{self.reader.root}/{folder}")
+            )
+        return tuple(values)
+
+    def _partitions(self, small_file_bytes: int | None = None) -> pa.Table:
+        schema, found = self.schema, self._found()
+        small = options.of(schema).small_file_bytes if small_file_bytes is None else small_file_bytes
+        table = manifest.partition_table(list(found), schema)
+        sizes = [[each.size_bytes for each in files] for files in found.values()]
+        figures = {
+            "file_count": [len(each) for each in sizes],
+            "small_file_count": [sum(size < small for size in each) for each in sizes],
+            "row_count": [None] * len(sizes),
+            "deleted_row_count": [0] * len(sizes),
+            "size_bytes": [sum(each) for each in sizes],
+            "last_modified_ms": [max(each.modified_ms for each in files) for files in found.values()],
+        }
+        for name, values in figures.items():
+            table = table.append_column(name, pa.array(values, pa.int64()))
+        return table
+
+
+def _plain(location: str) -> str:
+    return location.removeprefix("file:").strip("/")
+
+
+def _value(text: str, type: Type, where: str) -> Any:
+    arrow = to_arrow(type)
+    if (
+        not isinstance(type, Scalar)
+        or (pa.types.is_temporal(arrow) and not pa.types.is_date(arrow))
+        or pa.types.is_binary(arrow)
+    ):
+        raise UnsupportedFeature(f"{where}: a format table with a partition of type {type}: not supported")
+    try:
+        return pa.scalar(text).cast(arrow).as_py()
+    except pa.ArrowException as error:
+        raise InvalidInput(f"{where}: {text!r} is no {type}") from error
