@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
@@ -188,6 +189,44 @@ def apply(
     return schema
 
 
+def towards(schema: Schema, fields: Iterable[Field]) -> tuple[Change, ...]:
+    """The changes by which the columns of a table become `fields`, in their order. A column of a name that is there stays, whatever
+    the name's case, where its new type holds all values; any other makes room for a new one."""
+    wanted, old = tuple(fields), {each.name.casefold(): each for each in schema.fields}
+    changes: list[Change] = []
+    gone = [each.name for each in schema.fields if each.name.casefold() not in {f.name.casefold() for f in wanted}]
+    order = [each.name for each in schema.fields]
+    for each in wanted:
+        before = old.get(each.name.casefold())
+        if before is not None and not _can_become(before, each):
+            aside = _unused(f"{before.name}_before", [*order, *(f.name for f in wanted)])
+            changes.append(RenameColumn((before.name,), aside))
+            order[order.index(before.name)] = aside
+            gone.append(aside)
+            before = None
+        if before is None:
+            changes.append(AddColumn((each.name,), each.type, each.nullable, each.comment, each.default))
+            order.append(each.name)
+            continue
+        if before.name != each.name:
+            changes.append(RenameColumn((before.name,), each.name))
+            order[order.index(before.name)] = each.name
+        if str(before.type) != str(each.type):
+            changes.append(ChangeType((each.name,), each.type))
+        if before.nullable != each.nullable:
+            changes.append(ChangeNullability((each.name,), each.nullable))
+        if before.comment != each.comment:
+            changes.append(ChangeComment((each.name,), each.comment))
+        if before.default != each.default:
+            changes.append(ChangeDefault((each.name,), each.default))
+    changes += [DropColumn((name,)) for name in gone]
+    names = [each.name for each in wanted]
+    if [name for name in order if name not in gone] != names:
+        changes.append(MoveColumn((names[0],), first=True))
+        changes += [MoveColumn((name,), after=previous) for previous, name in pairwise(names)]
+    return tuple(changes)
+
+
 def number(fields: tuple[Field, ...], last: int, collections_have_ids: bool = False) -> tuple[tuple[Field, ...], int]:
     """`fields` with new ids above `last`, each before its parts; and the last id given."""
 
@@ -232,6 +271,19 @@ def can_widen(old: Type, new: Type) -> bool:
             reach = a is Kind.TIME or new.parameters[0] <= 6 or old.parameters[0] > 6
             return new.parameters[0] >= old.parameters[0] and reach
     return False
+
+
+def _can_become(old: Field, new: Field) -> bool:
+    is_same = str(old.type) == str(new.type)
+    is_wider = isinstance(old.type, Scalar) and isinstance(new.type, Scalar) and can_widen(old.type, new.type)
+    return (is_same or is_wider) and (new.nullable or not old.nullable)
+
+
+def _unused(name: str, names: Iterable[str]) -> str:
+    taken = {each.casefold() for each in names}
+    while name.casefold() in taken:
+        name += "_"
+    return name
 
 
 _INTEGERS = {Kind.TINYINT: 3, Kind.SMALLINT: 5, Kind.INT: 10, Kind.BIGINT: 19}  # Decimal digits.

@@ -10,7 +10,8 @@ import pyarrow as pa
 from lakeformat.codec.arrow import fields_from_arrow
 from lakeformat.codec.spark_sql import quoted
 from lakeformat.engines.choose import fields_from_spark
-from lakeformat.errors import AlreadyExists, NotFound
+from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.model import evolution
 from lakeformat.model.partition import PartitionField, Partitioning, TransformKind, parse_field
 from lakeformat.model.schema import Field, Schema
 from lakeformat.sql import databases, declare, names, query, views
@@ -233,33 +234,56 @@ def _complete(context: Context, asked: Asked, data: Any) -> None:
 
 
 def _replaced(context: Context, table: Table, asked: Asked, data: Any) -> Result:
-    """OR REPLACE of a table that is there: its rows give way, in one commit, and its history stays. Only where its columns,
-    partitions and key are the same."""
+    """OR REPLACE of a table that is there: its rows give way in one commit, and its history stays. Other columns, partition fields and
+    keys come in a commit before."""
     schema = table.schema
-    partitioning = Partitioning(tuple(parse_field(each) for each in asked.partition_by))
-    same = (
-        (asked.format or table.format) == table.format
-        and [(each.name, str(each.type)) for each in asked.fields]
-        == [(each.name, str(each.type)) for each in schema.fields]
-        and [transform_text(each) for each in partitioning.fields]
-        == [transform_text(each) for each in schema.partitioning.fields]
-        and tuple(asked.key) == schema.primary_key
-        and (asked.location is None or relative(table.uri, asked.location) == "")
-    )
-    if not same:
+    if (asked.format or table.format) != table.format or (
+        asked.location is not None and relative(table.uri, asked.location) != ""
+    ):
         raise context.script.unsupported(
             asked.offset,
-            f"REPLACE of {table.name} by other columns, partitions, keys or another location than it has; ALTER TABLE, or DROP TABLE and CREATE TABLE",
+            f"REPLACE of {table.name}, {table.format} at {table.uri}, in another format or place; DROP TABLE and CREATE TABLE",
         )
-    changed = {key: value for key, value in asked.properties.items() if schema.properties.get(key) != value}
-    alteration = table.alter()
-    if changed:
-        alteration = alteration.set_properties(changed)
-    if asked.comment is not None and asked.comment != schema.comment:
-        alteration = alteration.set_comment(asked.comment)
-    if alteration.changes:
-        alteration.commit()
+    changes = _changes(schema, asked)
+    if changes:
+        try:
+            table.evolve(changes)
+        except (InvalidInput, UnsupportedFeature) as error:
+            said = f"REPLACE of {table.name}: {error}; DROP TABLE and CREATE TABLE make another table, without this one's history"
+            raise context.script.unsupported(asked.offset, said) from error
     return metrics(table.truncate(**context.verb) if data is None else table.overwrite(data, **context.verb))
+
+
+def _changes(schema: Schema, asked: Asked) -> list[evolution.Change]:
+    """What makes of a table's declaration the one that is asked for, but properties that only the old one has, which stay."""
+    columns = evolution.towards(schema, asked.fields)
+    wanted = Partitioning(tuple(parse_field(each) for each in asked.partition_by)).fields
+    spelt = {transform_text(each) for each in wanted}
+    has_other_partitions = [transform_text(each) for each in schema.partitioning.fields] != [
+        transform_text(each) for each in wanted
+    ]
+    key_differs = tuple(asked.key) != schema.primary_key
+    names = {each.name for each in asked.fields}
+    changes: list[evolution.Change] = []
+    if has_other_partitions:
+        gone = [each for each in schema.partitioning.fields if transform_text(each) not in spelt]
+        changes += [evolution.DropPartitionField(each.name) for each in gone]
+    if key_differs and schema.primary_key:
+        changes.append(evolution.SetKey(()))
+    if any(each.source[0] not in names for each in schema.sort_order.fields):
+        changes.append(evolution.SetSortOrder(()))
+    changes += columns
+    if has_other_partitions:
+        there = {transform_text(each) for each in schema.partitioning.fields}
+        changes += [evolution.AddPartitionField(each) for each in wanted if transform_text(each) not in there]
+    if key_differs and asked.key:
+        changes.append(evolution.SetKey(tuple(asked.key)))
+    properties = {key: value for key, value in asked.properties.items() if schema.properties.get(key) != value}
+    if properties:
+        changes.append(evolution.SetProperties(properties))
+    if asked.comment is not None and asked.comment != schema.comment:
+        changes.append(evolution.SetTableComment(asked.comment))
+    return changes
 
 
 def _catalog(context: Context, cursor: Cursor, start: int) -> Result:

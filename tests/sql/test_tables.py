@@ -77,11 +77,43 @@ def test_create_table_as_select_and_like(lake, orders):
     )
     assert len(rows(twin)) == 1
     assert len(twin.snapshots()) == 2
-    with pytest.raises(UnsupportedFeature, match="other columns"):
-        lake.sql("CREATE OR REPLACE TABLE shop.twin (x INT) USING " + orders.format)
+    other = "paimon" if orders.format == "iceberg" else "iceberg"
+    with pytest.raises(UnsupportedFeature, match="in another format or place"):
+        lake.sql(f"CREATE OR REPLACE TABLE shop.twin (x INT) USING {other}")
     with pytest.raises((InvalidInput, NotFound)):
         lake.sql("CREATE TABLE shop.fails AS SELECT nope FROM shop.orders")
     assert not lake.exists("shop.fails")
+
+
+def test_a_replaced_table_may_have_other_columns_and_keeps_its_history(lake, orders):
+    first = orders.current_snapshot().id
+    replace = f"CREATE OR REPLACE TABLE shop.orders USING {orders.format}"
+    lake.sql(
+        f"{replace} PARTITIONED BY (dt) COMMENT 'anew' AS SELECT id AS Name, CAST(id AS INT) AS id, dt, amount * 2 AS amount, 'x' AS note "
+        "FROM shop.orders WHERE dt = '05-01'"
+    )
+    table = lake.table("shop.orders")
+    assert [str(each.type) for each in table.schema.fields][:3] == ["bigint", "int", "string"]
+    assert (names(table), table.schema.comment) == (["Name", "id", "dt", "amount", "note"], "anew")
+    assert [row[:3] for row in rows(table)] == [(1, 1, "05-01"), (2, 2, "05-01")]
+    assert (
+        len(
+            rows(lake.sql(f"SELECT id, name, amount, dt FROM shop.orders VERSION AS OF {first} WHERE name IS NOT NULL"))
+        )
+        == 4
+    )
+    lake.sql(f"REPLACE TABLE shop.orders (dt STRING, only BIGINT) USING {orders.format} PARTITIONED BY (dt)")
+    assert (names(table), len(rows(table)), len(table.snapshots())) == (["dt", "only"], 0, 3)
+    if orders.format == "paimon":
+        with pytest.raises(
+            UnsupportedFeature, match=r"partitions of a Paimon table are fixed; .* DROP TABLE and CREATE TABLE"
+        ):
+            lake.sql(f"{replace} AS SELECT 1 AS only")
+    else:
+        lake.sql(f"{replace} PARTITIONED BY (bucket(2, only)) AS SELECT CAST(1 AS BIGINT) AS only")
+        assert [str(each) for each in table.schema.partitioning.fields] == ["bucket(2, only)"]
+        lake.sql(f"{replace} AS SELECT 1 AS dt")
+    assert len(rows(lake.sql(f"SELECT * FROM shop.orders VERSION AS OF {first}"))) == 5
 
 
 def test_create_table_as_select_is_one_commit_and_leaves_nothing_where_it_fails(lake, orders, tmp_path):

@@ -229,6 +229,38 @@ def test_after_any_changes_ids_are_unique_and_still_mean_the_same_column(changes
         schema = after
 
 
+COLUMNS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "A", "b", "c", "d", "a_before", "e"]),
+        st.sampled_from(
+            ["int", "bigint", "string", "row<x: int>", "row<x: int, y: int>", "decimal(5, 2)", "decimal(9, 2)"]
+        ),
+        st.sampled_from([None, "text"]),
+    ),
+    min_size=1,
+    unique_by=lambda each: each[0].casefold(),
+)
+
+
+@given(COLUMNS, COLUMNS)
+@settings(max_examples=150, derandomize=True)
+def test_a_schema_goes_towards_any_columns_and_ids_stay_where_values_fit(old, new):
+    def fields(columns):
+        return tuple(Field(NO_ID, name, parse_type(type), comment=comment) for name, type, comment in columns)
+
+    numbered, last = ev.number(fields(old), -1, collections_have_ids=True)
+    before = Schema(fields=numbered, last_field_id=last)
+    after = ev.apply(before, ev.towards(before, fields(new)), collections_have_ids=True)
+    assert [(each.name, str(each.type), each.comment) for each in after.fields] == [tuple(each) for each in new]
+    ids = {each.name.casefold(): each for each in before.fields}
+    for each in after.fields:
+        was = ids.get(each.name.casefold())
+        fits = was is not None and (str(was.type) == str(each.type) or ev.can_widen(was.type, each.type))
+        assert (was is not None and was.id == each.id) == fits, each
+        assert fits or each.id > last
+    assert ev.towards(after, after.fields) == ()
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
