@@ -42,18 +42,12 @@ _Refused: Any = typer.BadParameter.__mro__[
     2
 ]  # Click's base of all errors of usage; Typer brings its own copy of Click.
 
-app = typer.Typer(
-    name="lakeformat",
-    help="Apache Paimon and Apache Iceberg tables, from the shell.",
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for module in (
-    ls, show, log, diff, files, why, head, count, sql, compact, expire, sweep, rollback, tag, branch, doctor, copy, convert, cdc
-):  # fmt: skip
-    name = module.__name__.rpartition(".")[2]
-    app.command(name)(getattr(module, name))
+COMMANDS = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (
+        ls, show, log, diff, files, why, head, count, sql, compact, expire, sweep, rollback, tag, branch, doctor, copy, convert, cdc
+    )
+}  # fmt: skip
 
 
 def _version(asked: bool) -> None:
@@ -62,7 +56,6 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def shared(
     context: typer.Context,
     warehouse: Annotated[
@@ -95,9 +88,10 @@ def run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments  # Wherever it stands.
     rest = [each for each in arguments if each != "--json"] or ["--help"]
     try:
-        result = _command().main(
-            args=["--json", *rest] if as_json else rest, prog_name="lakeformat", standalone_mode=False
-        )
+        named = tuple(name for name in COMMANDS if name in rest)
+        wanted = tuple(COMMANDS) if not named or {"-h", "--help"} & {*rest} else named
+        given = ["--json", *rest] if as_json else rest
+        result = _command(wanted).main(args=given, prog_name="lakeformat", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except typer.Exit as stop:
         return stop.exit_code
@@ -112,8 +106,18 @@ def run(arguments: Sequence[str]) -> int:
         return 0
 
 
-@cache  # Typer makes it of every signature again, a tenth of a second.
-def _command() -> Any:
+@cache  # Typer makes each command of its signature: those that are not asked for would take longer than `count` does.
+def _command(names: tuple[str, ...]) -> Any:
+    app = typer.Typer(
+        name="lakeformat",
+        help="Apache Paimon and Apache Iceberg tables, from the shell.",
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(shared)
+    for name in names:
+        app.command(name)(getattr(COMMANDS[name], name))
     return typer.main.get_command(app)
 
 

@@ -24,7 +24,9 @@ _SKEW = 20  # Times the median partition.
 def doctor(
     context: typer.Context,
     table: Annotated[str | None, typer.Argument(help="`db.table`; without it, all tables.")] = None,
-    orphans_older_than: Annotated[int, typer.Option(metavar="DAYS", min=0, help="Younger files may be in use.")] = 1,
+    orphans_older_than: Annotated[
+        int, typer.Option(metavar="DAYS", min=0, max=36_500, help="Younger files may be in use.")
+    ] = 1,
 ) -> None:
     """Look for small files, deleted rows, skew, orphan files, snapshots to expire, and references to files that are gone."""
     session = of(context)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+
+gc.set_threshold(200_000)  # Modules are no garbage: looking for some while they load takes a twentieth of a command.
 
 try:
     from lakeformat.cli.app import run

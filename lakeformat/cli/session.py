@@ -128,7 +128,10 @@ def time(epoch_ms: int | None) -> str | None:
 def age(text: str | None) -> datetime.timedelta | str | None:
     """`7d`, `12h`, `90m`, `30s`, `2w` is an age; all else is left to be a time."""
     found = _AGE.fullmatch(text.strip()) if text else None
-    return datetime.timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else text
+    try:
+        return datetime.timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else text
+    except OverflowError:
+        raise InvalidInput(f"{text!r} is longer than times reach back") from None
 
 
 def duration(text: str | None) -> datetime.timedelta | None:

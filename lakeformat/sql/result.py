@@ -143,7 +143,8 @@ class Result:
     def _text(self, rows: int) -> str:
         first = self._frame.limit(rows + 1).toArrow() if self._frame is not None else self._first(rows + 1)
         names = list(first.column_names)
-        lines = [[_cell(value) for value in row.values()] for row in first.slice(0, rows).to_pylist()]
+        columns = [map(_cell, column.to_pylist()) for column in first.slice(0, rows).columns]
+        lines = list(zip(*columns, strict=True))
         widths = [max(len(name), *(len(line[i]) for line in lines), 0) for i, name in enumerate(names)]
         ruled = ["-" * width for width in widths]
         shown = "\n".join(

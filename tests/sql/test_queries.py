@@ -43,6 +43,8 @@ def test_a_result_takes_every_form(lake, orders, capsys):
     found.show()
     assert capsys.readouterr().out == "id | name\n-- | ----\n1  | ann\n2  | bob\n"
     assert repr(found) == "Result(2 rows: id, name)"
+    lake.sql("SELECT 1 AS a, 2 AS a").show()
+    assert capsys.readouterr().out == "a | a\n- | -\n1 | 2\n"
 
 
 def test_names_are_found_however_they_are_quoted_and_spelt(lake, orders):
