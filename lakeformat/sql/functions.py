@@ -23,7 +23,7 @@ _SAME = frozenset({
     "abs", "and", "argmax", "argmin", "array", "arrayagg", "arrayappend", "arrayfilter", "arraymax", "arraymin",
     "arraysort", "arrayslice", "arraytostring", "arrayuniqueagg", "ascii", "atan", "atan2", "avg", "bitwiseandagg",
     "bitwiseoragg", "bitwisexoragg", "case", "cast", "cbrt", "chr", "coalesce", "concat", "concatws", "contains", "cos", "count",
-    "countif", "covarpop", "covarsamp", "cumedist", "currentdate", "currenttimestamp", "decodecase", "degrees", "endswith", "exists",
+    "countif", "covarpop", "covarsamp", "cumedist", "currentdate", "currenttimestamp", "decodecase", "degrees", "endswith",
     "exp", "explode", "first", "frombase64", "greatest", "groupconcat", "hex", "if", "initcap", "jsonextractscalar", "lag", "last",
     "lastday", "lastvalue", "lead", "least", "left", "ln", "log", "logicaland", "logicalor", "lower", "map", "mapkeys",
     "max", "md5", "median", "min", "nextday", "nthvalue", "nullif", "nvl2", "or", "pad", "percentrank", "pi", "pow", "radians", "rand",
@@ -78,6 +78,8 @@ def translated(tree: Any, piece: Piece) -> Any:
             _refuse(node.this or node, piece, "table function")
     for node in tree.find_all(exp.Pivot, exp.MatchRecognize, exp.QueryTransform, exp.Command):
         _refuse(node, piece, "clause")
+    for group in tree.find_all(exp.Group):
+        _regroup(group)
     for node in reversed(list(tree.bfs())):  # What is inside before what is around it.
         found = _node(node, piece)
         if found is node:
@@ -97,6 +99,16 @@ def variant_gets(tree: Any) -> Iterator[tuple[str, str, str]]:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _regroup(group: Any) -> None:
+    """`GROUP BY a, b WITH ROLLUP | WITH CUBE | GROUPING SETS (...)` as DuckDB has them: in the place of the columns."""
+    for key, kind in (("rollup", exp.Rollup), ("cube", exp.Cube)):
+        if any(not each.expressions for each in group.args.get(key) or ()):
+            group.set(key, [kind(expressions=group.expressions)])
+            group.set("expressions", [])
+    if group.args.get("grouping_sets"):
+        group.set("expressions", [])
 
 
 def _node(node: Any, piece: Piece) -> Any:
@@ -257,6 +269,11 @@ def _to_date(node: Any) -> Any:
     return exp.Cast(this=node.this.copy(), to=exp.DataType.build("DATE"))
 
 
+def _subquery(node: Any) -> Any:
+    """EXISTS of a query; the function of arrays has its name."""
+    return node if isinstance(node.this, exp.Query) else None
+
+
 def _no_struct(node: Any) -> Any:
     return None if isinstance(node.this, exp.Struct) else node
 
@@ -282,6 +299,7 @@ _REWRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "anyvalue": lambda node: exp.First(this=node.this.copy()),
     "firstvalue": lambda node: node if isinstance(node.parent, exp.Window) else exp.First(this=node.this.copy()),
     "quantile": lambda node: _template("CAST(QUANTILE_CONT($x, $y) AS DOUBLE)", x=node.this, y=node.args["quantile"]),
+    "exists": _subquery,
     "max": _no_struct,
     "min": _no_struct,
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from lakeformat.codec import variant, variant_get
 from lakeformat.codec.arrow import to_arrow
@@ -46,7 +47,10 @@ def stream(context: Context, query: Query) -> pa.RecordBatchReader:
     """As `rows`, batch by batch as DuckDB finds them: it goes on when the next one is asked for."""
     tree = _replaced(query)
     translated = functions.translated(tree, query.piece)
-    sql = translated.sql(dialect="duckdb")
+    try:
+        sql = translated.sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE)
+    except UnsupportedError as error:  # DuckDB would be asked for something else.
+        raise query.piece.script.unsupported(query.piece.origin(0), f"in process: {error}; pass spark=") from error
     values = {name: parameters.value(context.params, name) for name in parameters.used(tree)}
     variants = list(functions.variant_gets(translated))
     for function in variants:

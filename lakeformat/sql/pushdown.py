@@ -117,7 +117,7 @@ def _scopes(tree: Any, references: Sequence[Referring]) -> tuple[list[Scope], di
     # What the text names stays, used or not: the engine would take a column that is not there for an alias.
     named = {_named(place): _read(before, _named(place), "start") or set() for place in range(len(references))}
     if any(select.is_star for select in tree.find_all(exp.Select)):
-        loose |= _named_outside(before)
+        loose |= _named_outside(before) | _named_in_stars(tree)
     for place, each in enumerate(references):
         named[_named(place)] |= {name.lower() for name in each.source.names} & loose
     return traverse_scope(pushdown_projections(qualified_)), named
@@ -131,6 +131,18 @@ def _named_outside(scopes: list[Scope]) -> set[str]:
             if isinstance(source, Scope):
                 found |= {each.name.lower() for each in scope.source_columns(alias) if "start" in each.this.meta}
     return found
+
+
+def _named_in_stars(tree: Any) -> set[str]:
+    """`* EXCEPT (a)`, `* REPLACE (b + 1 AS b)`: columns that must be there, whether or not they are in the result."""
+    parts = [
+        each
+        for star in tree.find_all(exp.Star)
+        for key in ("except_", "replace", "rename")
+        for each in star.args.get(key) or ()
+    ]
+    columns = {column.name.lower() for each in parts for column in each.find_all(exp.Column)}
+    return columns | {each.alias_or_name.lower() for each in parts}
 
 
 def _aliases_used(qualified: Any) -> set[str]:

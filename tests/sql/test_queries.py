@@ -258,6 +258,7 @@ def test_columns_without_a_name_are_called_as_in_spark(lake, orders):
         ("SELECT id\n  FROM shop.orders\n  WHERE WHERE", InvalidInput, "line 3, column 9"),
         ("SELECT id, hash(id) FROM shop.orders", UnsupportedFeature, "line 1, column 12: the function hash"),
         ("SELECT nope FROM shop.orders", InvalidInput, "nope"),
+        ("SELECT exists(array(1), x -> x = 1)", UnsupportedFeature, "the function exists"),
         ("SELECT 'a", InvalidInput, "cannot be taken apart"),
         ("", InvalidInput, "no statement"),
         ("-- nothing", InvalidInput, "no statement"),
@@ -330,6 +331,33 @@ def test_columns_named_outside_a_star_are_read(orders, lake):
     assert rows(lake.sql(text)) == [(1,), (2,)]
     (scan,) = lake.sql(f"EXPLAIN {text}").to_arrow().to_pylist()
     assert scan["columns"] == "id, name"
+
+
+def test_stars_leave_out_and_replace_columns_that_nothing_else_reads(lake, orders):
+    assert rows(lake.sql("SELECT * EXCEPT (name, amount) FROM shop.orders WHERE dt = '05-03'")) == [(5, "05-03")]
+    assert rows(
+        lake.sql("SELECT o.* EXCEPT (Amount, dt) FROM shop.orders o JOIN shop.orders p ON o.id = p.id WHERE p.id = 5")
+    ) == [(5, "eve")]
+    assert rows(lake.sql("SELECT * REPLACE (id + 1 AS name) FROM (SELECT id, name FROM shop.orders WHERE id = 1)")) == [
+        (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group", "counts"),
+    [
+        ("dt WITH ROLLUP", [2, 2, 1, 5]),
+        ("dt, id > 2 WITH CUBE", [2, 2, 1, 2, 2, 1, 2, 3, 5]),
+        ("dt GROUPING SETS ((dt), ())", [2, 2, 1, 5]),
+        ("GROUPING SETS ((dt), ())", [2, 2, 1, 5]),
+        ("ROLLUP (dt)", [2, 2, 1, 5]),
+        ("dt, ROLLUP (id)", [2, 2, 1, *[1] * 5]),
+    ],
+)
+def test_rows_are_grouped_by_several_sets(lake, orders, group, counts):
+    assert sorted(
+        row[0] for row in rows(lake.sql(f"SELECT count(*) AS n FROM shop.orders GROUP BY {group}"))
+    ) == sorted(counts)
 
 
 def test_many_rows_are_streamed_and_can_be_asked_for_again(lake, capsys):

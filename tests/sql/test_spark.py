@@ -251,6 +251,12 @@ def test_text_goes_to_spark_as_it_is(orders, spark):
         params={"v": version},
     )
     assert at.to_arrow()[0].to_pylist() == [20]
+    for text in (
+        "SELECT dt, count(*) AS n FROM paimon.orders GROUP BY dt GROUPING SETS ((dt), ())",
+        "SELECT dt, id % 2 AS odd, count(*) AS n FROM paimon.orders GROUP BY dt, id % 2 WITH CUBE",
+        "SELECT * EXCEPT (name, amount) FROM paimon.orders WHERE id > 10",
+    ):
+        assert rows(orders.sql(text)) == rows(orders.sql(text, spark=spark)), text
     with pytest.raises(InvalidInput, match="Spark says"):
         orders.sql("SELECT nope FROM paimon.orders", spark=spark)
     with pytest.raises(UnsupportedFeature, match="the function hash"):
