@@ -688,7 +688,7 @@ def _option(name: str, value: str) -> tuple[str, str]:
 
 def _endpoint(options: tuple[tuple[str, str], ...]) -> str:
     given = dict(_option(name, value) for name, value in options)
-    for key in ("endpoint", "endpoint_url"):
+    for key in ("endpoint", "endpoint_url", "azure_endpoint", "azure_storage_endpoint"):
         if key in given:
             return given[key]
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")

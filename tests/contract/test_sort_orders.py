@@ -169,13 +169,21 @@ def test_files_of_one_write_do_not_overlap(lake):
         assert [i for ids in found for i in ids] == sorted(row["id"] for row in data if row["dt"] == dt)
 
 
-def test_many_partitions_become_few_files(lake):
+@pytest.mark.parametrize("fans_out", [False, True])
+def test_many_partitions_become_few_files(lake, fans_out):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["bucket(40, id)"], sort_by=["x", "id desc"])
     layout = t._view().layout(from_files=True)
     batches = pa.Table.from_pylist([{**row, "id": n} for n, row in enumerate(rows(400))], SCHEMA).to_batches(50)
-    written = worker.write(t._store, batches, replace(layout, open_files=3), buffer_bytes=4000)
+    written = worker.write(t._store, batches, replace(layout, open_files=3, fans_out=fans_out), buffer_bytes=4000)
     assert len({each.partition for each in written}) == 40
     assert len(written) <= 44
+    for each in written:
+        found = pq.ParquetFile(t.uri.removeprefix("file://") + "/" + each.path).read(["x", "id"]).to_pylist()
+        by_x = [
+            (repr(x), [row["id"] for row in group]) for x, group in itertools.groupby(found, lambda row: repr(row["x"]))
+        ]
+        assert len(dict(by_x)) == len(by_x), "rows of an x meet"
+        assert all(ids == sorted(ids, reverse=True) for _, ids in by_x)
 
 
 def test_a_table_without_rows_and_one_parted_anew(lake):

@@ -53,6 +53,16 @@ class GoServer:
     version: str
 
 
+@dataclass(frozen=True, slots=True)
+class NodeServer:
+    """A server that is a package of npm."""
+
+    package: str
+    version: str
+    command: str
+
+
+AZURITE = NodeServer("azurite", "3.35.0", "azurite-blob")  # Azure's own emulator of its blob storage.
 VERSITYGW = GoServer("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")  # S3 over a folder.
 
 PYPAIMON = PythonPeer("pypaimon", ("pypaimon==2.1.0", "pyarrow==19.0.1"))
@@ -152,16 +162,25 @@ def rest_server(warehouse: Path, credential: str) -> list[str]:
     return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, "RestServer", f"file://{warehouse}", credential]
 
 
-def server(found: GoServer) -> Path:
-    """The server's binary."""
-    home = BUILT / "go" / found.module.rpartition("/")[2]
-    binary, stamp = home / home.name, {"server": f"{found.module}@{found.version}"}
+def server(found: GoServer | NodeServer) -> Path:
+    """The program that is the server."""
+    match found:
+        case GoServer(module, version):
+            home = BUILT / "go" / module.rpartition("/")[2]
+            program, wanted = home / home.name, f"{module}@{version}"
+        case NodeServer(package, version, command):
+            home = BUILT / "npm" / package
+            program, wanted = home / "node_modules" / ".bin" / command, f"{package}@{version}"
+    stamp = {"server": wanted}
     if not _stamped(home, stamp):
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
-        _run([_tool("go", "Go, to build it"), "install", stamp["server"]], GOBIN=str(home))
+        if isinstance(found, GoServer):
+            _run([_tool("go", "Go, to build it"), "install", wanted], GOBIN=str(home))
+        else:
+            _run([_tool("npm", "Node, to run it"), "install", "--silent", "--prefix", str(home), wanted])
         _write_stamp(home, stamp)
-    return binary
+    return program
 
 
 def _classes(peer: JavaPeer) -> Path:

@@ -1,12 +1,19 @@
-"""Tables on a server of S3 that we did not write, behind a network of 40 ms: what races do, and how many requests wait for one another."""
+"""Tables on servers of S3 and Azure that we did not write: what verbs and races do; and, behind a network of 40 ms, how many requests
+wait for one another."""
 
 from __future__ import annotations
 
+import base64
+import email.utils
+import hmac
+import random
 import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -53,6 +60,9 @@ BOUNDS = {
 }
 # On a busy machine requests that are sent together begin some milliseconds after each other, and some wait by chance.
 BUSY = 1.5
+# Of the emulator, known to all.
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 MANIFESTS = 1000
 
 
@@ -79,19 +89,14 @@ class S3:
         return Lake(f"s3://lake/{name}", **self.options(port))
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    folder = tmp_path_factory.mktemp("s3")
-    objects, attributes = folder / "objects", folder / "attributes"
-    for each in (objects / "lake", attributes):
-        each.mkdir(parents=True)
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        str(environments.server(environments.VERSITYGW)), "--port", f"127.0.0.1:{port}", "--access", "test", "--secret", "testsecret",
-        "--quiet", "posix", "--sidecar", str(attributes), str(objects),
-    ]  # fmt: skip
+        return free.getsockname()[1]
+
+
+@contextmanager
+def running(port: int, *command: str) -> Iterator[None]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             end = time.monotonic() + 60
@@ -102,9 +107,57 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
                 assert process.poll() is None
                 assert time.monotonic() < end
                 time.sleep(0.05)
-            yield S3(port, objects / "lake")
+            yield
         finally:
             process.terminate()
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    folder, port = tmp_path_factory.mktemp("s3"), free_port()
+    objects, attributes = folder / "objects", folder / "attributes"
+    for each in (objects / "lake", attributes):
+        each.mkdir(parents=True)
+    program = str(environments.server(environments.VERSITYGW))
+    login = ("--access", "test", "--secret", "testsecret", "--quiet")
+    with running(
+        port, program, "--port", f"127.0.0.1:{port}", *login, "posix", "--sidecar", str(attributes), str(objects)
+    ):
+        yield S3(port, objects / "lake")
+
+
+@pytest.fixture(scope="module")
+def azure() -> Iterator[dict[str, str]]:
+    """The options of a container, `az://lake`."""
+    port, program = free_port(), str(environments.server(environments.AZURITE))
+    quiet = ("--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry")
+    with running(port, program, "--blobPort", str(port), *quiet):
+        options = {
+            "azure_storage_account_name": ACCOUNT,
+            "azure_storage_account_key": KEY,
+            "azure_storage_endpoint": f"http://127.0.0.1:{port}/{ACCOUNT}",
+        }
+        _create_container(options["azure_storage_endpoint"], "lake")
+        yield options
+
+
+def _create_container(endpoint: str, name: str) -> None:
+    headers = {"x-ms-date": email.utils.formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
+    named = [f"{key}:{value}" for key, value in headers.items()]
+    signed = "\n".join(["PUT", *[""] * 11, *named, f"/{ACCOUNT}/{ACCOUNT}/{name}", "restype:container"])
+    mac = base64.b64encode(hmac.digest(base64.b64decode(KEY), signed.encode(), "sha256")).decode()
+    headers |= {"Authorization": f"SharedKey {ACCOUNT}:{mac}", "Content-Length": "0"}
+    asked = urllib.request.Request(f"{endpoint}/{name}?restype=container", method="PUT", headers=headers)
+    with urllib.request.urlopen(asked) as answer:
+        assert answer.status == 201
+
+
+@pytest.fixture(params=["s3", "azure"])
+def place(request: pytest.FixtureRequest) -> tuple[str, dict[str, str]]:
+    """Where objects go, and the options for it."""
+    if request.param == "s3":
+        return "s3://lake", request.getfixturevalue("s3").options()
+    return "az://lake", request.getfixturevalue("azure")
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +192,9 @@ def test_a_bucket_is_what_others_see(s3: S3):
     assert {"w/d.db/seen/schema/schema-0", "w/d.db/seen/snapshot/snapshot-1"} <= keys
 
 
-def test_one_of_many_creates_a_name(s3: S3):
-    store = open_store("s3://lake/names", s3.options())
+def test_one_of_many_creates_a_name(place: tuple[str, dict[str, str]]):
+    uri, options = place
+    store = open_store(f"{uri}/names", options)
     for name in map(str, range(5)):
         with ThreadPoolExecutor(8) as pool:
             won = list(pool.map(lambda mine, name=name: store.create(name, bytes([mine])), range(8)))
@@ -149,22 +203,43 @@ def test_one_of_many_creates_a_name(s3: S3):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_writers_that_race_lose_no_row(s3: S3, format: str):
-    s3.lake().create_table(f"d.race_{format}", SCHEMA, format=format, partition_by=["p"])
+def test_writers_that_race_lose_no_row(place: tuple[str, dict[str, str]], format: str):
+    uri, options = place
+    Lake(f"{uri}/w", **options).create_table(f"d.race_{format}", SCHEMA, format=format, partition_by=["p"])
 
     def write(first: int) -> None:
-        table = s3.lake().table(f"d.race_{format}")
+        table = Lake(f"{uri}/w", **options).table(f"d.race_{format}")
         for n in range(4):
             table.append(rows(first + n), id=f"{first + n}")
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(0, 400, 100)))
-    table = s3.lake().table(f"d.race_{format}")
+    table = Lake(f"{uri}/w", **options).table(f"d.race_{format}")
     assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == [
         a + b for a in range(0, 400, 100) for b in range(4)
     ]
     assert len(table.snapshots()) == 16
     assert table.missing_files() == []
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_verbs_do_what_they_do_here(place: tuple[str, dict[str, str]], tmp_path: Path, format: str):
+    uri, options = place
+    found = []
+    for lake in (Lake(f"{uri}/verbs", **options), Lake(tmp_path)):
+        table = lake.create_table(f"d.{format}", SCHEMA, format=format, partition_by=["p"])
+        noise = random.Random(3)
+        many = range(1000, 1200)  # 20 MB, which go in several parts.
+        table.append(pa.table({"id": many, "v": [noise.randbytes(50_000).hex() for _ in many], "p": [1] * 200}, SCHEMA))
+        for start in (0, 10, 20):
+            table.append(rows(*range(start, start + 10)))
+        for verb in VERBS.values():
+            verb(table)
+        table.remove_orphan_files(older_than=timedelta(0))
+        assert table.missing_files() == []
+        found.append(lake.table(f"d.{format}").scan().to_arrow().sort_by("id"))
+    assert found[0].equals(found[1])
+    assert found[0].num_rows == 217
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -181,6 +181,10 @@ def test_a_service_that_is_away_is_a_store_error():
         with pytest.raises(StoreError, match="s3://bucket/t") as caught:
             attempt()
         assert "\n" not in str(caught.value)
+    given = {"azure_storage_account_name": "a", "azure_storage_account_key": "eA==", "max_retries": "0"}
+    away = open_store("az://bucket/t", {**given, "azure_storage_endpoint": "http://127.0.0.1:9/a"})
+    with pytest.raises(StoreError, match="error sending request"):  # It is asked, also without TLS.
+        away.read("f")
     with pytest.raises(StoreError):
         CreateHead(store).advance(0, plan(1))
 
