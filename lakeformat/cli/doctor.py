@@ -59,7 +59,7 @@ def _findings(table: Table, days: int) -> list[dict[str, Any]]:
             )
         partitions = table.inspect.partitions()
         small, sizes, rows, deleted = (
-            partitions[name].to_pylist()
+            partitions[name].fill_null(0).to_pylist()  # Of files of others nobody has counted the rows.
             for name in ("small_file_count", "size_bytes", "row_count", "deleted_row_count")
         )
         crowded = [count for count in small if count >= _SMALL]

@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import Lake
+from lakeformat.cli.app import run
+from lakeformat.dagster.pictures import partitions_picture
 from lakeformat.dialects.paimon import metadata
 from lakeformat.errors import CorruptFile, CorruptTable, LakeError, UnsupportedFeature
 from lakeformat.model.partition import identity
@@ -89,6 +91,8 @@ def test_files_of_a_folder_are_the_rows_of_a_table(tmp_path, file_format):
     assert lake.sql("SELECT p, count(*) AS n FROM d.t WHERE ok IS NOT NULL GROUP BY p ORDER BY p").to_arrow().to_pydict() == {
         "p": [1, 2], "n": [2, 2]
     }  # fmt: skip
+    (shown,) = lake.sql("EXPLAIN SELECT id FROM d.t WHERE p = 1").to_arrow().to_pylist()
+    assert (shown["files_read"], shown["rows_read"], shown["files"]) == (1, None, 2)
     partitions = table.inspect.partitions().to_pylist()
     assert [(each["p"], each["q"], each["file_count"], each["row_count"]) for each in partitions] == [
         (1, "a/b", 1, None),
@@ -144,16 +148,23 @@ def test_verbs_that_would_change_the_folder_are_refused(tmp_path):
     before = sorted(root.rglob("*"))
     for verb in (
         lambda: table.append(row), lambda: table.overwrite(row), lambda: table.overwrite_partitions(row), lambda: table.delete("id = 1"),
-        lambda: table.delete("p = 1"), lambda: table.truncate(), lambda: table.update({"a": "'x'"}, "id = 1"), lambda: table.compact(),
-        lambda: table.drop_partitions([{"p": 1}]), lambda: table.expire_snapshots(retain_last=1), lambda: table.create_tag("v"),
-        lambda: table.remove_orphan_files(older_than="2100-01-01"), lambda: table.alter().add_column("n", "int").commit(),
+        lambda: table.delete("p = 1"), lambda: table.truncate(), lambda: table.update({"a": "'x'"}, "id = 1"), lambda: table.compact(sort_by=["id"]),
+        lambda: table.drop_partitions([{"p": 1}]), lambda: table.create_tag("v"), lambda: Lake(tmp_path).rename_table("d.t", "d.u"),
+        lambda: table.alter().add_column("n", "int").commit(),
         lambda: table.merge_into(row, "t.id = s.id").when_matched().delete().merge(), lambda: table.inspect.files(),
         lambda: table.create_branch("b"), lambda: Lake(tmp_path).convert("d.t", to="iceberg"),
     ):  # fmt: skip
         with pytest.raises(LakeError):
             verb()
+    assert table.compact(full=True) is None
+    table.expire_snapshots(retain_last=1)
+    assert table.remove_orphan_files(older_than="2100-01-01") == []
     assert sorted(root.rglob("*")) == before
     assert table.scan().count() == 3
+    assert "small" in partitions_picture(table.inspect.partitions())
+    assert run(["--warehouse", str(tmp_path), "doctor"]) == run(["--warehouse", str(tmp_path), "show", "d.t"]) == 0
+    Lake(tmp_path).drop_table("d.t")  # The files are others'.
+    assert [each.name for each in root.rglob("*") if each.is_file()] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,41 @@ import pyarrow as pa
 from lakeformat.codec import expression
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import inspect, manifest, metadata, options
-from lakeformat.dialects.paimon.view import PaimonView
+from lakeformat.dialects.paimon.view import Maintenance, PaimonView
 from lakeformat.errors import CorruptTable, InvalidInput, UnsupportedFeature
+from lakeformat.model.order import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, split
 from lakeformat.model.projection import with_columns_of
 from lakeformat.model.schema import Scalar, Type
-from lakeformat.model.work import ReadTask
+from lakeformat.model.snapshot import Expiry, Retention
+from lakeformat.model.work import ReadTask, RewriteTask
 from lakeformat.storage.store import Listed
 
 TYPE = "format-table"
 _FORMATS = ("parquet", "orc", "csv", "json")
 _TEXT_OPTIONS = ("csv.", "json.", "field-delimiter")
 _PATH_OPTION, _VALUES_ONLY = "path", "format-table.partition-path-only-value"
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep(Maintenance):
+    """Nothing is worth writing anew, no snapshot expires, and no file is an orphan: all of them are the table."""
+
+    def compaction(
+        self, full: bool, scope: Expression = ALWAYS, now_ms: int | None = None, min_files: int | None = None
+    ) -> list[RewriteTask]:
+        return []
+
+    def sorting(self, scope: Expression, sort_by: tuple[Sort, ...]) -> list[RewriteTask]:
+        raise UnsupportedFeature(
+            f"{self.reader.root}: compact(sort_by=...) of a format table, which is read only: not supported"
+        )
+
+    def expiry(self, retention: Retention, now_ms: int) -> Expiry:
+        return Expiry((), ())
+
+    def orphans(self, older_than_ms: int) -> list[Listed]:
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +90,10 @@ class FolderView(PaimonView):
             for partition, files in self._found(scope).items()
         ]
 
+    @property
+    def maintenance(self) -> Upkeep:
+        return Upkeep(self.reader, self.state)
+
     def count(self, predicate: Expression = ALWAYS) -> int | None:
         return None  # Nobody has counted the rows.
 
@@ -85,8 +112,7 @@ class FolderView(PaimonView):
 
     # Each of these would take the folder for a table with snapshots, to which its files do not belong.
     plan = layout = rewriting = delete_layout = column_layouts = files = tasks = tag = _refused
-    shown = published = empty = begin_branch = forward = complete = placement = expired_partitions = _refused
-    maintenance = property(_refused)
+    shown = published = empty = begin_branch = forward = complete = _refused
 
     @property
     def _file_format(self) -> str:
