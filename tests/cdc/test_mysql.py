@@ -3,9 +3,11 @@
 import datetime
 import os
 import random
+import re
 import tempfile
 from contextlib import suppress
 from decimal import Decimal
+from pathlib import Path
 
 import pymysql
 import pytest
@@ -351,3 +353,13 @@ def test_every_change_comes_once_whatever_fails(run, server, source, format, see
     if format == "paimon":
         told = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
         assert [told[key] for key in sorted(told)] == expected, f"seed {seed}"
+
+
+def test_the_walk_of_the_page_runs(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("SHOP_SOCKET", server.socket)
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parent.parent.parent / "docs" / "cdc.md").read_text()
+    seen = {}
+    for block in re.findall(r'```py title="MariaDB"\n(.*?)```', page, re.DOTALL):
+        exec(compile(block, "docs/cdc.md", "exec"), seen)
+    seen["source"].close()
