@@ -16,14 +16,16 @@ import pyarrow.compute as pc
 
 from lakeformat.cdc import progress
 from lakeformat.cdc.computed import NONE, Computed
-from lakeformat.cdc.progress import Filling, Progress
-from lakeformat.cdc.source import Chunk, Position, Source, SourceTable, TableChanges, Transactions
+from lakeformat.cdc.progress import Filling, Progress, Viewed
+from lakeformat.cdc.shards import NOTHING
+from lakeformat.cdc.source import Chunk, Emptied, Position, Source, SourceTable, TableChanges, Transactions
+from lakeformat.cdc.widening import holds
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines.kernels.rows import key_codes
 from lakeformat.errors import CommitUnknown, Conflict, InvalidInput, LakeError, NotFound, UnsupportedFeature
 from lakeformat.model.evolution import AddColumn, ChangeComment, ChangeNullability, ChangeType
-from lakeformat.model.predicate import Call, Column, Literal
-from lakeformat.model.schema import Field, Kind, Scalar, Type
+from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, Literal, and_
+from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import ROW_KIND, RowKind
 from lakeformat.table import Table
@@ -32,8 +34,6 @@ log = logging.getLogger(__name__)
 _USER = "cdc"
 _CARRY = 16 << 20  # How far a table without changes may stay behind, in bytes of the source's log.
 _TRIES = 3
-_INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
-_TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,7 @@ class Follower:
             self._empty_table(position)
         if self.progress is None:
             self.progress = Progress(position.text)
+        self._join()
         self.evolve(self.source_table, None)
         if self.progress.is_complete or is_over():
             return
@@ -125,6 +126,18 @@ class Follower:
                 self.report = replace(self.report, snapshot_rows=self.report.snapshot_rows + chunk.rows.num_rows)
                 if is_over():
                     return
+
+    def _join(self) -> None:
+        """Have shards that are new read behind the others."""
+        assert self.progress is not None
+        before, views = self.progress.parts, self.progress.views
+        new = tuple(each for each in self.source_table.parts if each not in before)
+        self.source_table = replace(self.source_table, parts=(*before, *new))
+        if new and self.progress.is_complete:
+            end = (before[-1],)
+            last = replace(views[-1], upto=end) if views else Viewed(end, NOTHING, self.progress.position)
+            self.progress = replace(self.progress, views=(*views[:-1], last), is_complete=False)
+        self.progress = replace(self.progress, parts=self.source_table.parts)
 
     def _empty_table(self, position: Position) -> None:
         """Begin anew, in a commit that removes all rows and says so."""
@@ -151,7 +164,7 @@ class Follower:
             views = ()
         if filling is not None and filling.is_done and self._filled_until() <= batch.position.order:
             filling = None
-        next_ = Progress(batch.position.text, views, True, filling)
+        next_ = replace(self.progress, position=batch.position.text, views=views, is_complete=True, filling=filling)
         if rows is not None and rows.num_rows:
             properties = {} if batch.committed_ms is None else {progress.COMMITTED: str(batch.committed_ms)}
             self._commit(rows, next_, properties)
@@ -173,15 +186,21 @@ class Follower:
         if unknown := self._unknown(changes):
             rows = self._with_known(unknown, rows, keep)
         rows = self._computed.added(rows, self.source_table.name, changes.committed_ms)
-        emptied = changes.emptied
-        if emptied is None or emptied.end <= self.committed.order:
-            return rows.filter(pa.array(keep))
-        there = self.table.scan().to_arrow()
+        removed = [self._emptied(each, rows, keep) for each in changes.emptied if each.end > self.committed.order]
+        return pa.concat_tables([*removed, rows.filter(pa.array(keep))], promote_options="permissive")
+
+    def _emptied(self, emptied: Emptied, rows: pa.Table, keep: np.ndarray) -> pa.Table:
+        """Deletions of the rows that are in the table; of `rows`, those that are before it are not to be kept."""
+        is_own = np.ones(rows.num_rows, bool)
+        condition: Expression = ALWAYS
+        for name, value in emptied.where.items():
+            is_own &= pc.equal(rows[name], value).to_numpy(zero_copy_only=False)
+            condition = and_(condition, Call("eq", (Column((name,)), Literal(value))))
+        keep[: emptied.row] &= ~is_own[: emptied.row]
+        there = self.table.scan(where=condition).to_arrow()
         gone = self._fresh(there, np.full(there.num_rows, emptied.end), np.full(there.num_rows, emptied.transaction))
         there = there.filter(pa.array(gone))
-        there = there.append_column(ROW_KIND.name, pa.array([RowKind.DELETE.short] * there.num_rows, pa.string()))
-        keep[: emptied.row] = False
-        return pa.concat_tables([there, rows.filter(pa.array(keep))], promote_options="permissive")
+        return there.append_column(ROW_KIND.name, pa.array([RowKind.DELETE.short] * there.num_rows, pa.string()))
 
     def _fresh(self, rows: pa.Table, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
         """Of each row: whether its transaction is neither before the position nor in the view that its key was read in."""
@@ -273,7 +292,7 @@ class Follower:
             if old is None:
                 changes.append(AddColumn(each.name, each.type, True, each.comment))
                 continue
-            if not _holds(old.type, each.type):
+            if not holds(old.type, each.type):
                 changes.append(ChangeType(each.name, each.type))
             if each.nullable and not old.nullable and each.name not in self.source_table.key:
                 changes.append(ChangeNullability(each.name, True))
@@ -330,7 +349,8 @@ class Follower:
             self._commit(None, replace(self.progress, position=self.covered.text, filling=None))
             return
         now = self.source.describe(self.source_table.name, self.source_table.key)
-        wanted = replace(now, fields=tuple(each for each in now.fields if each.name in names))
+        fields = tuple(each for each in now.fields if each.name in names)
+        wanted = replace(now, fields=fields, parts=self.source_table.parts)
         with self.source.view(wanted) as view, closing(_ahead(view.chunks(filling.upto, size))) as chunks:
             until = max(view.until.order, self._filled_until())
             text = view.until.text if until == view.until.order else filling.until
@@ -435,30 +455,6 @@ def _ahead(chunks: Iterator[Chunk]) -> Generator[Chunk]:
         while (chunk := following.result()) is not None:
             following = reader.submit(next, chunks, None)
             yield chunk
-
-
-def _holds(have: Type, want: Type) -> bool:
-    """Whether a column can take the values of another type."""
-    if have == want:
-        return True
-    if not isinstance(have, Scalar) or not isinstance(want, Scalar):
-        return False
-    if have.kind in _INTEGERS and want.kind in _INTEGERS:
-        return _INTEGERS.index(have.kind) >= _INTEGERS.index(want.kind)
-    if have.kind in _TEXTS and want.kind in _TEXTS:
-        return have.kind is Kind.STRING or (want.kind is not Kind.STRING and have.parameters >= want.parameters)
-    if have.kind is Kind.DECIMAL and want.kind is Kind.DECIMAL:
-        (precision, scale), (wanted, digits) = have.parameters, want.parameters
-        return scale >= digits and precision - scale >= wanted - digits
-    blobs = {Kind.BYTES, Kind.BINARY, Kind.VARBINARY, Kind.FIXED}
-    if have.kind in blobs and want.kind in blobs:
-        return have.kind is Kind.BYTES or have.parameters >= want.parameters
-    alike = ({Kind.FLOAT, Kind.DOUBLE}, {Kind.TIME, Kind.TIME_MICROS}, {Kind.TIMESTAMP}, {Kind.TIMESTAMP_TZ})
-    if have.kind is Kind.FLOAT and want.kind is Kind.DOUBLE:
-        return False
-    if any({have.kind, want.kind} <= each for each in alike):
-        return have.kind in {Kind.TIME, Kind.TIME_MICROS, Kind.DOUBLE} or have.parameters >= want.parameters
-    return False
 
 
 def _fitted(rows: pa.Table, fields: tuple[Field, ...]) -> pa.Table:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -15,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pymysql
 from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.event import GtidEvent, MariadbGtidEvent, QueryEvent, XidEvent
+from pymysqlreplication.event import GtidEvent, HeartbeatLogEvent, MariadbGtidEvent, QueryEvent, XidEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
 
 from lakeformat.cdc import mysql_types
+from lakeformat.cdc.gtids import Gtids
 from lakeformat.cdc.mysql_types import MySqlType
 from lakeformat.cdc.source import (
     Chunk,
@@ -49,6 +51,8 @@ _PARSE_ERROR = 1064
 _HEARTBEAT_SECONDS = 0.5  # How long after the last event the server says that there are no more.
 _FILE_BITS = 40  # Of a position's order: the place in its file.
 _KEYS_A_QUERY = 500
+_TRIES = 3
+_GTID_SET = 4  # The column of SHOW MASTER STATUS, in MySQL.
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 _NAME = r"(?:`?(?P<schema>[^`\s.]+)`?\.)?`?(?P<table>[^`\s.;]+)`?"
 _COMMENTS = re.compile(r"^(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)+", re.DOTALL)
@@ -61,7 +65,7 @@ class MySql:
 
     Tables are named `database.table`. The user needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR), and on
     MySQL RELOAD. `server_id` distinguishes this reader from the server's replicas; by default a random one. `exclude_columns`:
-    "database.table.column".
+    "database.table.column". `name`: by which tables know the server, where its address is that of the moment; by default the address.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class MySql:
         type_options: Collection[TypeOption | str] = (),
         exclude_columns: Collection[str] = (),
         server_id: int | None = None,
+        name: str | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"mysql", "mariadb"}:
@@ -87,14 +92,17 @@ class MySql:
         self._server_id = random.randrange(1 << 16, 1 << 32) if server_id is None else server_id
         self._options, self._excluded = frozenset(map(TypeOption, type_options)), frozenset(exclude_columns)
         self._connection: Any = None
+        self._name = name
         self._types: dict[str, dict[str, MySqlType]] = {}  # Table -> column -> type.
+        self._found: dict[str, Position] = {}  # Positions of other servers, in this one's log.
 
     def __repr__(self) -> str:
         return f"MySql({self.name!r})"
 
     @property
     def name(self) -> str:
-        return f"mysql/{self._settings.get('unix_socket') or self._settings['host']}:{self._settings['port']}"
+        here = f"{self._settings.get('unix_socket') or self._settings['host']}:{self._settings['port']}"
+        return f"mysql/{here if self._name is None else self._name}"
 
     # --- tables ---
 
@@ -172,7 +180,18 @@ class MySql:
             )
             what = f"{name} = {wanted} {where}" if name in _AT_START else where
             raise SourceError(f"{name} is {value}, so the server's log lacks changes; {what}")
-        return self.position()
+        for _ in range(_TRIES):
+            before = self._gtids_of_log()
+            end = self.position()
+            if ";" in end.text or not before:
+                return end
+            file, _, place = end.text.rpartition(":")
+            if self._gtids_of_log() == before:  # Nothing was committed between.
+                return self._at(file, int(place), before)
+        return self._at(file, int(place))
+
+    def _gtids_of_log(self) -> str:
+        return str(self._rows("SELECT @@gtid_binlog_pos")[0][0] or "") if self._is_mariadb else ""
 
     def position(self) -> Position:
         try:
@@ -185,13 +204,80 @@ class MySql:
             raise SourceError(
                 "log_bin is OFF: the server writes no log; set log_bin in its configuration, and restart it"
             )
-        return _position(rows[0][0], rows[0][1])
+        gtids = rows[0][_GTID_SET].replace("\n", "") if len(rows[0]) > _GTID_SET else ""
+        return self._at(rows[0][0], rows[0][1], gtids)
+
+    def _at(self, file: str, place: int, gtids: str | None = None) -> Position:
+        """A place in this server's log, and which transactions are before it (None: the server is asked)."""
+        if gtids is None:
+            gtids = self._gtids_before(file, place)
+        order = _order(file, place)
+        return Position(order, f"{file}:{place};{self._server};{gtids}" if gtids else f"{file}:{place}")
+
+    def _gtids_before(self, file: str, place: int) -> str:
+        """MariaDB's, which it looks up in the file."""
+        if not self._is_mariadb:
+            return ""
+        return str(self._rows("SELECT BINLOG_GTID_POS(%s, %s)", file, place)[0][0] or "")
+
+    @cached_property
+    def _is_mariadb(self) -> bool:
+        return "mariadb" in str(self._rows("SELECT version()")[0][0]).lower()
+
+    @cached_property
+    def _server(self) -> str:
+        """What distinguishes the server among those of its group."""
+        return str(self._rows("SELECT @@server_id" if self._is_mariadb else "SELECT @@server_uuid")[0][0])
 
     def parse(self, text: str) -> Position:
-        file, _, place = text.rpartition(":")
+        where, _, known = text.partition(";")
+        file, _, place = where.rpartition(":")
         if not re.fullmatch(r".+\.\d+", file) or not place.isdecimal():
             raise InvalidInput(f"position {text!r} is none of MySQL's, e.g. 'mysql-bin.000003:154'")
-        return _position(file, int(place))
+        server, _, gtids = known.partition(";")
+        if gtids and server != self._server:
+            if text not in self._found:
+                self._found[text] = self._found_here(text, gtids)
+            return self._found[text]
+        return Position(_order(file, int(place)), text)
+
+    def _found_here(self, text: str, gtids: str) -> Position:
+        """A position of another server of the group, in this one's log: before the first transaction that is not among `gtids`. Those of them
+        that come later in this log are passed over as it is read."""
+        known, end = Gtids.parse(gtids), self.position()
+        if not self._is_mariadb and not self._rows("SELECT GTID_SUBSET(%s, @@gtid_executed)", gtids)[0][0]:
+            raise self._behind(text, "it lacks some of these transactions")
+        reader = BinLogStreamReader(
+            connection_settings=dict(self._settings),
+            server_id=self._server_id,
+            blocking=True,
+            auto_position=gtids,
+            is_mariadb=self._is_mariadb,
+            slave_heartbeat=_HEARTBEAT_SECONDS,
+            enable_logging=False,
+        )
+        try:
+            with refusals():
+                while (event := reader.fetchone()) is not None:
+                    if isinstance(event, GtidEvent | MariadbGtidEvent) and event.gtid not in known:
+                        place = reader.log_pos - event.packet.event_size
+                        return Position(
+                            _order(reader.log_file, place), f"{reader.log_file}:{place};{self._server};{known}"
+                        )
+                    is_quiet = isinstance(event, HeartbeatLogEvent)
+                    if is_quiet and _order(reader.log_file, reader.log_pos) >= end.order:
+                        return Position(end.order, f"{end.text.partition(';')[0]};{self._server};{known}")
+        except SourceError as error:
+            raise self._behind(text, str(error.__cause__)) from error
+        finally:
+            reader.close()
+        raise SourceError(f"the server ended its log before {gtids}; run it again")
+
+    def _behind(self, text: str, why: str) -> NotFound:
+        return NotFound(
+            f"the log of {self.name} does not go on from {text}, a position of another server: {why}. If it is a replica that is behind, run it again "
+            f"when it has caught up; else take the table anew (restart=True)"
+        )
 
     def acknowledge(self, position: Position) -> None:
         """The server keeps its log by its own rule (binlog_expire_logs_seconds)."""
@@ -216,7 +302,7 @@ class MySql:
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
             cursor.execute("SHOW STATUS WHERE variable_name IN ('binlog_snapshot_file', 'binlog_snapshot_position')")
             status = {name.lower(): value for name, value in cursor.fetchall()}
-            return _position(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
+            return self._at(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
         cursor.execute("FLUSH TABLES WITH READ LOCK")
         try:
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
@@ -281,16 +367,16 @@ class MySql:
         self._require_log(after)
         log, batch = _Log(self, self._server_id, after, tables), _Batch(self, dict(tables))
         try:
-            while log.position < until:
+            while log.order < until.order:
                 ended = log.read(batch)
-                if ended and (batch.row_count >= limit or log.position >= until):
+                if ended and (batch.row_count >= limit or log.order >= until.order):
                     yield batch.transactions(log.position)
                     batch = _Batch(self, batch.tables)
         finally:
             log.close()
 
     def _require_log(self, after: Position) -> None:
-        file = after.text.rpartition(":")[0]
+        file = after.text.partition(";")[0].rpartition(":")[0]
         there = [row[0] for row in self._rows("SHOW BINARY LOGS")]
         if file not in there:
             raise NotFound(
@@ -312,6 +398,8 @@ class MySql:
     def _open(self) -> Any:
         if self._connection is None or not self._connection.open:
             self._connection = self._connect()
+            self.__dict__.pop("_server", None)  # An address may lead to another one by now.
+            self._found.clear()
         return self._connection
 
     def _connect(self) -> Any:
@@ -336,6 +424,9 @@ class MySqlView:
     _connection: Any
     _source: MySql
     _table: SourceTable
+
+    def of(self, table: SourceTable) -> MySqlView:
+        return replace(self, _table=table)
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
         is_last = False
@@ -388,7 +479,8 @@ class _Rows:
     kinds: list[RowKind] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
-    emptied: Emptied | None = None
+    places: list[int] = field(default_factory=list)
+    emptied: tuple[Emptied, ...] = ()
 
 
 class _Batch:
@@ -431,6 +523,7 @@ class _Batch:
         if new:
             self.describe(name)
             self._add_gone(name, [each for each in event.columns if each.name in new])
+        held.places += [self.row_count] * (len(held.values) - len(held.places))
         self.row_count = sum(len(each.values) for each in self.rows.values())
 
     def _add_gone(self, name: str, columns: Sequence[Any]) -> None:
@@ -460,7 +553,7 @@ class _Batch:
 
     def empty(self, name: str, end: int) -> None:
         held = self.rows.setdefault(name, _Rows())
-        held.emptied = Emptied(len(held.values), end, end)
+        held.emptied = (Emptied(len(held.values), end, end),)
 
     def end(self, end: int, timestamp: int) -> None:
         for each in self.rows.values():
@@ -478,7 +571,8 @@ class _Batch:
             rows = _table(self.source, table, columns).append_column(ROW_KIND.name, kinds)
             ends = np.array(held.ends, np.int64)
             times = np.array(held.times, np.int64)
-            made[name] = TableChanges(table, rows, ends, ends, times, {}, held.emptied)
+            places = np.array(held.places, np.int64)
+            made[name] = TableChanges(table, rows, ends, ends, times, places, {}, held.emptied)
         return Transactions(position, self.count, self.committed_ms, made)
 
 
@@ -487,8 +581,16 @@ class _Log:
     what is committed; the reader's own way, to connect again in silence, gives events twice."""
 
     def __init__(self, source: MySql, server_id: int, after: Position, tables: Mapping[str, SourceTable]) -> None:
-        file, _, place = after.text.rpartition(":")
-        self.position, self._tables, self._is_open = after, tables, False
+        where, _, known = after.text.partition(";")
+        file, _, place = where.rpartition(":")
+        self._source, self._tables, self._is_open = source, tables, False
+        self._file, self._place, self.order = file, int(place), after.order
+        gtids = known.partition(";")[2] or source._gtids_before(file, int(place))
+        # What is before a position that MySQL wrote without GTIDs nobody knows.
+        self._gtids = Gtids.parse(gtids) if gtids or source._is_mariadb else None
+        self._has_moved = after in source._found.values()
+        self._next: str | None = None  # Of the transaction that is read.
+        self._is_known = False
         self._connections: list[str] = []
         settings = dict(source._settings)
 
@@ -520,11 +622,12 @@ class _Log:
             event = self._reader.fetchone()
         if event is None:
             raise SourceError(f"the server ended its log after {self.position.text}; run it again")
-        at = _position(self._reader.log_file, self._reader.log_pos)
+        file, place = self._reader.log_file, self._reader.log_pos
+        at = _order(file, place)
         match event:
             case WriteRowsEvent() | UpdateRowsEvent() | DeleteRowsEvent():
                 name = f"{event.schema}.{event.table}"
-                if name in batch.tables and at > self.position:
+                if name in batch.tables and at > self.order and not self._is_known:
                     with refusals():
                         batch.add(event, name)
                 return False
@@ -532,19 +635,29 @@ class _Log:
                 self._require_names(event)
                 return False
             case GtidEvent() | MariadbGtidEvent():
-                self._is_open = True
+                self._is_open, self._next = True, event.gtid
+                # A server's own log may have them in another order, where MariaDB's last one does not stand for all before it.
+                is_exact = self._has_moved or not self._source._is_mariadb
+                self._is_known = is_exact and self._gtids is not None and event.gtid in self._gtids
                 return False
             case XidEvent():
-                batch.end(at.order, event.timestamp)
+                batch.end(at, event.timestamp)
             case QueryEvent():
                 if not self._statement(event, batch, at):
                     return False
             case _ if self._is_open:
                 return False
         self._is_open = False
-        if at > self.position:
-            self.position = at
+        if at > self.order:
+            self._file, self._place, self.order = file, place, at
+            if self._next is not None and self._gtids is not None:
+                self._gtids.add(self._next)
+        self._next = None
         return True
+
+    @property
+    def position(self) -> Position:
+        return self._source._at(self._file, self._place, "" if self._gtids is None else str(self._gtids))
 
     def _require_names(self, event: Any) -> None:
         name = f"{event.schema}.{event.table}"
@@ -554,7 +667,7 @@ class _Log:
                 f"the table anew (restart=True)"
             )
 
-    def _statement(self, event: Any, batch: _Batch, at: Position) -> bool:
+    def _statement(self, event: Any, batch: _Batch, at: int) -> bool:
         """Whether a statement of the log ends a transaction."""
         text = _COMMENTS.sub("", event.query if isinstance(event.query, str) else event.query.decode())
         verb = text.split(None, 1)[0].upper().rstrip(";") if text.strip() else ""
@@ -573,12 +686,12 @@ class _Log:
             )
         if found := _TRUNCATE.match(text):
             name = f"{found['schema'] or schema}.{found['table']}"
-            if name in batch.tables:
-                batch.empty(name, at.order)
+            if name in batch.tables and not self._is_known:
+                batch.empty(name, at)
         elif verb in {"ALTER", "CREATE", "RENAME", "DROP"}:
             for name in named:
                 batch.describe(name)
-        batch.end(at.order, event.timestamp)
+        batch.end(at, event.timestamp)
         return True
 
     def close(self) -> None:
@@ -621,8 +734,8 @@ def _has_zero(type: str) -> bool:
     return type in {"date", "datetime", "timestamp"}
 
 
-def _position(file: str, place: int) -> Position:
-    return Position(int(file.rpartition(".")[2]) << _FILE_BITS | place, f"{file}:{place}")
+def _order(file: str, place: int) -> int:
+    return int(file.rpartition(".")[2]) << _FILE_BITS | place
 
 
 @contextmanager

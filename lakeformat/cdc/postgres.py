@@ -420,12 +420,12 @@ class Postgres:
         }
         places = places[order]
         last = max((at for at in emptied if decoded.ends[at] > after.order), default=None)
-        truncated = None
+        truncated: tuple[Emptied, ...] = ()
         if last is not None:
             row = int(np.searchsorted(places, last))
-            truncated = Emptied(row, int(decoded.ends[last]), int(decoded.transactions[last]))
-        times = decoded.committed_ms[decoded.transaction_of[places]]
-        return TableChanges(table, rows, decoded.ends[places], decoded.transactions[places], times, unknown, truncated)
+            truncated = (Emptied(row, int(decoded.ends[last]), int(decoded.transactions[last])),)
+        times, ends = decoded.committed_ms[decoded.transaction_of[places]], decoded.ends[places]
+        return TableChanges(table, rows, ends, decoded.transactions[places], times, places, unknown, truncated)
 
     def _values(self, piece: pgoutput.RelationRows, table: SourceTable) -> tuple[pa.Table, dict[str, np.ndarray]]:
         """The rows as the table's columns are by now, and of which a value was left out as it did not change."""
@@ -492,6 +492,9 @@ class PostgresView:
     _connection: psycopg.Connection
     _source: Postgres
     _table: SourceTable
+
+    def of(self, table: SourceTable) -> PostgresView:
+        return replace(self, _table=table)
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
         is_last = False

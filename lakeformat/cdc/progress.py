@@ -11,7 +11,7 @@ from lakeformat.errors import CorruptTable
 from lakeformat.table import Table
 
 SOURCE, POSITION, SNAPSHOT, COMMITTED = "cdc.source", "cdc.position", "cdc.snapshot", "cdc.committed-ms"
-FILLING = "cdc.filling"
+FILLING, SHARDS = "cdc.filling", "cdc.shards"
 RESTART = "cdc.restart"  # The name of the restart that a snapshot is of.
 _RESTORED = "lakeformat.restored-from"  # In the snapshot that a rollback makes: the one whose rows it has again.
 
@@ -46,6 +46,7 @@ class Progress:
     views: tuple[Viewed, ...] = ()
     is_complete: bool = False
     filling: Filling | None = None
+    parts: tuple[str, ...] = ()  # Of a table of several: in the order in which their rows were, or are to be, read.
 
     @property
     def upto(self) -> tuple[str, ...] | None:
@@ -61,6 +62,8 @@ class Progress:
         properties = {SOURCE: source, POSITION: self.position}
         if self.filling is not None:
             properties[FILLING] = json.dumps(astuple(self.filling))
+        if self.parts:
+            properties[SHARDS] = json.dumps(self.parts)
         if self.is_complete and not views:
             return properties
         return properties | {SNAPSHOT: json.dumps([self.is_complete, views])}
@@ -93,11 +96,11 @@ def _parse(properties: Mapping[str, str], name: str) -> Progress:
         if FILLING in properties:
             columns, after, upto, until, is_done = json.loads(properties[FILLING])
             filling = Filling(tuple(columns), after, _key(upto), until, is_done)
+        parts = tuple(json.loads(properties.get(SHARDS, "[]")))
     except (ValueError, TypeError) as error:
-        raise CorruptTable(
-            f"{name}: property {SNAPSHOT} is {properties.get(SNAPSHOT)!r}, and {FILLING} {properties.get(FILLING)!r} ({error})"
-        ) from error
-    return Progress(properties[POSITION], viewed, bool(is_complete), filling)
+        wrong = {each: properties.get(each) for each in (SNAPSHOT, FILLING, SHARDS)}
+        raise CorruptTable(f"{name}: properties {wrong} are none of a sync's ({error})") from error
+    return Progress(properties[POSITION], viewed, bool(is_complete), filling, parts)
 
 
 def _key(texts: list[str] | None) -> tuple[str, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ class Position:
     """A place between two transactions of a source's log. `order` rises along the log; `text` is how the database writes it."""
 
     order: int
-    text: str
+    text: str = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class SourceTable:
     fields: tuple[Field, ...]
     key: tuple[str, ...]
     comment: str | None = None
+    parts: tuple[str, ...] = ()  # The tables that it is made of, if it is of several (`Shards`).
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -52,11 +53,12 @@ def chosen_key(
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """The last time that a table was truncated."""
+    """The last time that a table was truncated; of a table of several, those rows that have the values `where`."""
 
     row: int  # Of the rows around it: the first one after it.
     end: int
     transaction: int
+    where: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,9 @@ class TableChanges:
     ends: np.ndarray  # Of each row: the `order` of the position after its transaction.
     transactions: np.ndarray  # Of each row: its transaction's number, as in views.
     committed_ms: np.ndarray  # Of each row: when its transaction was committed, since 1970.
+    places: np.ndarray  # Of each row: its place among the changes of all tables of the batch.
     unknown: Mapping[str, np.ndarray]  # Of columns: the rows in which the log left an unchanged value out.
-    emptied: Emptied | None = None
+    emptied: tuple[Emptied, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,10 @@ class View(Protocol):
 
     text: str  # Which transactions those are; `covers` understands it, also later and in another process.
     until: Position  # No later transaction is among them.
+
+    def of(self, table: SourceTable) -> View:
+        """Another table, as the same transactions left it."""
+        ...
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
         """The rows with a key above `after`, about `size` at a time."""

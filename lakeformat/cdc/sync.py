@@ -12,6 +12,7 @@ from typing import Any
 
 from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.follow import Follower, Report
+from lakeformat.cdc.shards import Shards
 from lakeformat.cdc.source import Source
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.lake import Lake
@@ -46,7 +47,7 @@ class Limits:
 
 def sync_table(
     source: Source,
-    source_table: str,
+    source_table: str | re.Pattern[str],
     lake: Lake,
     table: str,
     format: str = "paimon",
@@ -69,12 +70,17 @@ def sync_table(
     The table is made where it is not there, with the source's columns and key (`primary_key`: where that declares none, or another).
     `computed_columns`: further columns, by Spark SQL over the source's, `_source_table` and `_committed_at` (when the row was changed; null in
     the snapshot), e.g. `{"year": "year(at)"}`.
+    A pattern, `re.compile("shop_[0-9]+[.]orders_[0-9]+")`, takes all tables that match it together, which must have the same key; rows then have the columns
+    `database_name` and `table_name`, which belong into `primary_key` where two shards may have the same key. Shards that come later are read when they are there.
     `restart` empties it and begins anew; a restart with a name does so once, and a second call with that name goes on.
     `snapshot_properties` are kept in each snapshot. `until`: "now", or "stopped": until `stop()` is true. Whatever ends a call, the next one goes
     on where the table stands. Raises `SourceError` where the database is not set up, `NotFound` where it no longer has the
     changes, `Conflict` where another process follows into the table.
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
+    if isinstance(source_table, re.Pattern):
+        source = Shards(source, {source_table.pattern: _matching(source, source_table.pattern, None)})
+        source_table = source_table.pattern
     declared = source.describe(source_table, primary_key)
     computed = Computed.parse(computed_columns or {})
     follower = _follower(
@@ -93,6 +99,7 @@ def sync_database(
     excluding: str | None = None,
     table_prefix: str = "",
     table_suffix: str = "",
+    merge_shards: bool = False,
     properties: Mapping[str, Any] | None = None,
     until: str = "now",
     max_rows: int | None = None,
@@ -102,14 +109,22 @@ def sync_database(
     poll_seconds: float = 1.0,
 ) -> dict[str, Report]:
     """As `sync_table` for all tables of a database whose names (`schema.table`) match `including` and not `excluding`, as tables of
-    `namespace`: a report for each, by the source's name. A table that cannot be followed stops alone (`Report.error`)."""
+    `namespace`: a report for each, by the source's name. A table that cannot be followed stops alone (`Report.error`).
+    `merge_shards`: tables of the same name in several schemas are one table together, as a pattern's are in `sync_table`, and reported as `*.name`."""
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
-    names = [each for each in source.table_names() if re.fullmatch(including, each)]
-    names = [each for each in names if excluding is None or not re.fullmatch(excluding, each)]
+    names = _matching(source, including, excluding)
+    if merge_shards:
+        merged = {
+            f"*.{each.rpartition('.')[2]}": [o for o in names if o.rpartition(".")[2] == each.rpartition(".")[2]]
+            for each in names
+        }
+        source, names = Shards(source, merged), list(merged)
     targets = {each: f"{namespace}.{table_prefix}{each.rpartition('.')[2]}{table_suffix}" for each in names}
     for each, target in targets.items():
         if others := [other for other, name in targets.items() if name == target and other != each]:
-            raise InvalidInput(f"{each} and {others[0]} would both be {target}; leave one out (excluding=...)")
+            raise InvalidInput(
+                f"{each} and {others[0]} would both be {target}; leave one out (excluding=...), or take them together (merge_shards=True)"
+            )
     followers, failed = dict[str, Follower](), dict[str, Report]()
     for each, target in targets.items():
         try:
@@ -119,6 +134,11 @@ def sync_database(
             failed[each] = Report(target, error=error)
     reports = _run(source, list(followers.values()), limits, is_alone=False) if followers else []
     return dict(sorted({**failed, **dict(zip(followers, reports, strict=True))}.items()))
+
+
+def _matching(source: Source, including: str, excluding: str | None) -> list[str]:
+    names = [each for each in source.table_names() if re.fullmatch(including, each)]
+    return [each for each in names if excluding is None or not re.fullmatch(excluding, each)]
 
 
 def _until(given: str) -> Until:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,6 +47,9 @@ def cdc(
     ] = False,
     max_rows: Annotated[int | None, typer.Option("--max-rows", min=1)] = None,
     max_seconds: Annotated[float | None, typer.Option("--max-seconds", min=0.1)] = None,
+    shards: Annotated[
+        bool, typer.Option("--shards", help="All tables whose names match, together as one table.")
+    ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Empty the table and begin anew.")] = False,
 ) -> None:
     """Bring tables up to those of a PostgreSQL or MySQL database. Each call goes on where the tables stand."""
@@ -63,6 +67,8 @@ def cdc(
         "stop": stopped.is_set,
     }
     try:
+        if all and shards:
+            raise InvalidInput("--all makes a table of each, --shards one of all: give one of them")
         if all:
             if restart or primary_key or computed:
                 raise InvalidInput("--all goes without --restart, --key and --computed-column; name their table")
@@ -70,7 +76,7 @@ def cdc(
         else:
             made = capture.sync_table(
                 found,
-                tables,
+                re.compile(tables) if shards else tables,
                 session.lake,
                 target,
                 primary_key=primary_key,

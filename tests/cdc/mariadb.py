@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -24,8 +25,15 @@ def program():
     return str(own) if own.exists() else shutil.which("mariadbd")
 
 
+def _free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
 class MariaDb:
-    def __init__(self, folder):
+    def __init__(self, folder, id=1):
+        self.id, self.port = id, _free_port()
         self.folder, self.socket, self._process = folder, f"{folder}/sock", None
         share = ROOT / "usr/share/mysql"
         self._share = share if share.exists() else Path("/usr/share/mysql")
@@ -65,8 +73,9 @@ class MariaDb:
                 [
                     *self._options,
                     f"--socket={self.socket}",
-                    "--skip-networking",
-                    "--server-id=1",
+                    "--bind-address=127.0.0.1",
+                    f"--port={self.port}",
+                    f"--server-id={self.id}",
                     *(options or LOGS_ALL),
                 ],
                 env=self._environment,

@@ -3,6 +3,7 @@
 import datetime
 import os
 import random
+import re
 from decimal import Decimal
 from itertools import count
 
@@ -223,6 +224,65 @@ def test_columns_are_computed_from_a_row_and_its_change(server, source, lake, fo
     assert [(row["id"], row["year"]) for row in rows_of(lake.table("d.t"))] == [(5, 2020)]
 
 
+@FORMATS
+def test_shards_are_one_table(server, source, lake, format):
+    """Their keys are the same; a snapshot is cut short in the second, a shard comes later, one is emptied, and one has further columns."""
+    server.execute("CREATE SCHEMA one; CREATE SCHEMA two; CREATE SCHEMA three")
+    server.execute("CREATE TABLE one.o_1 (id int PRIMARY KEY, v int); ALTER TABLE one.o_1 REPLICA IDENTITY FULL")
+    server.execute("CREATE TABLE two.o_1 (id int PRIMARY KEY, v bigint, note text DEFAULT 'n')")
+    server.execute(
+        "ALTER TABLE two.o_1 REPLICA IDENTITY FULL; INSERT INTO one.o_1 SELECT i, i FROM generate_series(1, 5) i"
+    )
+    server.execute("INSERT INTO two.o_1 SELECT i, 9000000000 + i FROM generate_series(1, 5) i")
+    properties = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}
+    names, key = {"one.o_1", "two.o_1"}, ["database_name", "table_name", "id"]
+
+    def sync(**more):
+        shards, how = re.compile(r".*\.o_\d"), {"primary_key": key, "properties": properties, "batch_rows": 2}
+        return sync_table(source, shards, lake, "d.t", format, **{**how, **more})
+
+    def matches():
+        found = {
+            tuple(row[name] for name in (*key, "v", "note")) for row in lake.table("d.t").scan().to_arrow().to_pylist()
+        }
+        there = set()
+        for name in names:
+            note = "note" if name.startswith("two") else "NULL"
+            for row in server.execute(f"SELECT id, v, {note} FROM {name}").fetchall():
+                there.add((*name.split("."), *row))
+        return found == there
+
+    assert sync(max_rows=6).snapshot_rows == 7
+    server.execute("UPDATE one.o_1 SET v = 0 WHERE id = 3; UPDATE two.o_1 SET v = 0 WHERE id IN (1, 5)")
+    report = sync()
+    assert (report.snapshot_rows, dict(report.rows_by_kind)) == (3, {"-U": 2, "+U": 2})
+    assert matches()
+    server.execute("CREATE TABLE three.o_2 (id int PRIMARY KEY, v int); ALTER TABLE three.o_2 REPLICA IDENTITY FULL")
+    server.execute("INSERT INTO three.o_2 SELECT i, i FROM generate_series(1, 3) i; DELETE FROM two.o_1 WHERE id = 1")
+    names.add("three.o_2")
+    report = sync(max_rows=1)
+    assert (report.snapshot_rows, report.rows, report.is_complete) == (2, 0, False)
+    server.execute("UPDATE three.o_2 SET v = 10; TRUNCATE one.o_1; INSERT INTO one.o_1 VALUES (1, 7)")
+    report = sync()
+    assert (report.snapshot_rows, dict(report.rows_by_kind)) == (1, {"-D": 6, "+I": 1, "-U": 2, "+U": 2})
+    assert matches()
+    if format == "paimon":
+        told = replay(lake.table("d.t").changes(0).to_arrow().to_pylist(), key)
+        assert len(told) == lake.table("d.t").scan().count() == 8
+    with pytest.raises(NotFound, match=r"no table matches 'nobody'"):
+        sync_table(source, re.compile("nobody"), lake, "d.n")
+    server.execute(
+        "CREATE TABLE one.x_1 (id int PRIMARY KEY, v text); CREATE TABLE one.x_2 (id int PRIMARY KEY, v int)"
+    )
+    server.execute("CREATE TABLE one.x_3 (other int PRIMARY KEY, v text)")
+    for wrong, kind, said in (
+        (r"one\.x_[12]", UnsupportedFeature, "column 'v' is .* no type holds both"),
+        (r"one\.x_[13]", InvalidInput, "has the key .*primary_key="),
+    ):
+        with pytest.raises(kind, match=said):
+            sync_table(source, re.compile(wrong), lake, "d.x")
+
+
 def test_tables_of_a_database_stop_alone(server, source, lake):
     server.execute(
         "CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE nokey (v int); CREATE TABLE b (id int PRIMARY KEY, at point)"
@@ -364,7 +424,7 @@ def test_every_change_comes_once_whatever_fails(server, source, format, seed):
 
 
 @pytest.mark.parametrize("format", ["paimon", "iceberg"] if IS_LONG else ["paimon"])
-@pytest.mark.parametrize(("what", "step"), [("storage", 1 if IS_LONG else 211), ("source", 1 if IS_LONG else 71)])
+@pytest.mark.parametrize(("what", "step"), [("storage", 1 if IS_LONG else 307), ("source", 1 if IS_LONG else 103)])
 def test_any_call_may_fail(server, source, format, what, step):
     """The n-th call of the storage, or the n-th fetch from the source, fails before its effect or after it, in a snapshot of three chunks or in the
     batches after it; every n, in both formats, in `make test-long`."""

@@ -1,0 +1,77 @@
+"""Global transaction identifiers: which transactions of a group of servers are known, whichever server's log they are read from.
+
+Source: MariaDB documentation, "Global Transaction ID" (`domain-server-sequence`, rising in each domain); MySQL reference manual, "GTID Sets"
+(`uuid:1-5:7`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from lakeformat.errors import InvalidInput
+
+
+@dataclass(slots=True)
+class Gtids:
+    """A set of them. In MariaDB the last one of each domain stands for all before it."""
+
+    last: dict[int, tuple[int, int]] = field(default_factory=dict)  # MariaDB: domain -> (sequence, server).
+    ranges: dict[str, list[tuple[int, int]]] = field(
+        default_factory=dict
+    )  # MySQL: source -> from, to; in order, with gaps.
+
+    @classmethod
+    def parse(cls, text: str) -> Gtids:
+        """Raises `InvalidInput`."""
+        made = cls()
+        try:
+            for each in filter(None, (part.strip() for part in text.split(","))):
+                if ":" not in each:
+                    made.add(each)
+                    continue
+                source, *ranges = each.split(":")
+                for one in ranges:
+                    first, _, last = one.partition("-")
+                    made._add_range(source.lower(), int(first), int(last or first))
+        except ValueError as error:
+            raise InvalidInput(f"{text!r} is no set of GTIDs: '0-1-57' or '3e11fa47-...:1-57'") from error
+        return made
+
+    def add(self, gtid: str) -> None:
+        if ":" in gtid:
+            source, text = gtid.split(":")
+            self._add_range(source.lower(), int(text), int(text))
+        else:
+            domain, server, number = map(int, gtid.split("-"))
+            if self.last.get(domain, (0, 0))[0] < number:
+                self.last[domain] = number, server
+
+    def _add_range(self, source: str, first: int, last: int) -> None:
+        ranges = self.ranges.setdefault(source, [])
+        at = bisect_right(ranges, (first, first))
+        if at and ranges[at - 1][1] >= first - 1:
+            at -= 1
+            first, last = ranges[at][0], max(last, ranges[at][1])
+        end = at
+        while end < len(ranges) and ranges[end][0] <= last + 1:
+            last, end = max(last, ranges[end][1]), end + 1
+        ranges[at:end] = [(first, last)]
+
+    def __contains__(self, gtid: str) -> bool:
+        if ":" in gtid:
+            source, text = gtid.split(":")
+            number, ranges = int(text), self.ranges.get(source.lower(), [])
+            at = bisect_right(ranges, (number, 1 << 63))
+            return at > 0 and ranges[at - 1][1] >= number
+        domain, _, number = map(int, gtid.split("-"))
+        return self.last.get(domain, (0, 0))[0] >= number
+
+    def __bool__(self) -> bool:
+        return bool(self.last or self.ranges)
+
+    def __str__(self) -> str:
+        ours = [f"{domain}-{server}-{number}" for domain, (number, server) in sorted(self.last.items())]
+        for source, ranges in sorted(self.ranges.items()):
+            ours.append(":".join([source, *(f"{a}-{b}" if a < b else f"{a}" for a, b in ranges)]))
+        return ",".join(ours)

@@ -1,0 +1,246 @@
+"""Tables of a source that one table follows together, as one table of a source around that source."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.cdc.source import (
+    Chunk,
+    Position,
+    Source,
+    SourceTable,
+    TableChanges,
+    Transactions,
+    View,
+    chosen_key,
+)
+from lakeformat.cdc.widening import holds
+from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
+from lakeformat.model.schema import NO_ID, Field, Kind, scalar
+from lakeformat.model.work import ROW_KIND
+
+DATABASE, TABLE = "database_name", "table_name"  # Which shard a row is of: in PostgreSQL the schema and the table.
+NOTHING = ""  # A view that shows no transaction.
+
+
+class Shards:
+    """`source` with tables that are each made of others: `merged` has their names by its own. Its tables have the columns `database_name` and
+    `table_name`, by which a row's shard is known, and the columns of all shards, as wide as the widest."""
+
+    def __init__(self, source: Source, merged: Mapping[str, Sequence[str]]) -> None:
+        if empty := [name for name, parts in merged.items() if not parts]:
+            raise NotFound(f"no table matches {empty[0]!r}; there are: {', '.join(source.table_names()[:20])}")
+        self._source, self._merged = source, {name: tuple(parts) for name, parts in merged.items()}
+        self._parts: dict[str, dict[str, SourceTable]] = {}  # Merged table -> shard -> as it is by now.
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    def table_names(self) -> list[str]:
+        return self._source.table_names()
+
+    def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
+        """Raises `InvalidInput` where the shards have different keys."""
+        if name not in self._merged:
+            return self._source.describe(name, key)
+        own = None if key is None else [each for each in key if each not in {DATABASE, TABLE}]
+        parts = {each: self._source.describe(each, own) for each in self._merged[name]}
+        first, *others = parts.values()
+        for each in others:
+            if each.key != first.key:
+                raise InvalidInput(
+                    f"{each.name} has the key ({', '.join(each.key)}), and {first.name} ({', '.join(first.key)}): they cannot be one table; "
+                    f"say which columns identify rows of both: primary_key=[...]"
+                )
+        self._parts[name] = parts
+        table = _union(name, parts.values(), tuple(parts))
+        return replace(table, key=chosen_key(name, first.key, key, {each.name for each in table.fields}))
+
+    # --- the snapshot ---
+
+    def begin(self, tables: Sequence[SourceTable]) -> Position:
+        return self._source.begin([part for each in tables for part in self._shards(each)])
+
+    def _shards(self, table: SourceTable) -> list[SourceTable]:
+        there = self._parts[table.name] if table.parts else {}
+        return [there[each] for each in table.parts if each in there] if table.parts else [table]
+
+    @contextmanager
+    def view(self, table: SourceTable) -> Iterator[View]:
+        shards = self._shards(table)
+        with self._source.view(shards[0]) as view:
+            yield _ShardsView(view.text, view.until, view, table, shards) if table.parts else view
+
+    def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
+        for each in self._shards(table):
+            names = [field.name for field in each.fields if field.name in columns]
+            if names and self._source.has_values(each, names):
+                return True
+        return False
+
+    def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
+        return np.zeros(len(ends), bool) if view == NOTHING else self._source.covers(view, ends, transactions)
+
+    def upto(self, table: SourceTable, rows: pa.Table, key: tuple[str, ...]) -> np.ndarray:
+        if not table.parts:
+            return self._source.upto(table, rows, key)
+        shard, *last = key
+        at = table.parts.index(shard)
+        found = np.isin(_names(rows), table.parts[: at if last else at + 1])
+        if last:
+            own = np.flatnonzero(_names(rows) == shard)
+            inner = self._parts[table.name].get(shard)
+            if len(own) and inner is not None:
+                found[own] = self._source.upto(inner, rows.take(pa.array(own)), tuple(last))
+        return found
+
+    # --- changes ---
+
+    def position(self) -> Position:
+        return self._source.position()
+
+    def parse(self, text: str) -> Position:
+        return self._source.parse(text)
+
+    def changes(
+        self, after: Position, until: Position, tables: Mapping[str, SourceTable], limit: int
+    ) -> Iterator[Transactions]:
+        shards = {part.name: part for each in tables.values() for part in self._shards(each)}
+        for batch in self._source.changes(after, until, shards, limit):
+            made = {}
+            for name, table in tables.items():
+                own = [each.name for each in self._shards(table) if each.name in batch.tables]
+                if own:
+                    changes = {each: batch.tables[each] for each in own}
+                    made[name] = self._together(table, changes) if table.parts else changes[name]
+            yield replace(batch, tables=made)
+
+    def _together(self, table: SourceTable, changes: Mapping[str, TableChanges]) -> TableChanges:
+        """Changes of shards in the order that they happened."""
+        self._parts[table.name] |= {name: each.table for name, each in changes.items()}
+        now = replace(_union(table.name, self._shards(table), table.parts), key=table.key)
+        every = list(changes.values())
+        places = np.concatenate([each.places for each in every])
+        order = np.argsort(places, kind="stable")
+        rows = pa.concat_tables([_fitted(each.rows, name, now) for name, each in changes.items()])
+        names = {name for each in every for name in each.unknown}
+        unknown = {
+            name: np.concatenate([each.unknown.get(name, np.zeros(each.rows.num_rows, bool)) for each in every])[order]
+            for name in names
+        }
+        emptied = []
+        for name, each in changes.items():
+            for one in each.emptied:
+                is_last = one.row == each.rows.num_rows
+                row = len(places) if is_last else int(np.searchsorted(places[order], each.places[one.row]))
+                emptied.append(replace(one, row=row, where=dict(zip((DATABASE, TABLE), _named(name), strict=True))))
+        ends, transactions, times = (
+            np.concatenate([getattr(each, what) for each in every])[order]
+            for what in ("ends", "transactions", "committed_ms")
+        )
+        return TableChanges(
+            now, rows.take(pa.array(order)), ends, transactions, times, places[order], unknown, tuple(emptied)
+        )
+
+    def acknowledge(self, position: Position) -> None:
+        self._source.acknowledge(position)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+@dataclass(slots=True)
+class _ShardsView:
+    """Shards one after the other, in one view of the database. A key is the shard's name and the key in it; the name alone is its end."""
+
+    text: str
+    until: Position
+    _view: View
+    _table: SourceTable
+    _shards: Sequence[SourceTable]
+
+    def of(self, table: SourceTable) -> View:
+        return self._view.of(table)
+
+    def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
+        parts, names = self._table.parts, {each.name for each in self._table.fields}
+        at = -1 if after is None else parts.index(after[0])
+        left = [
+            each
+            for each in self._shards
+            if parts.index(each.name) > at or (after is not None and after[1:] and each.name == after[0])
+        ]
+        for shard in left:
+            inner = replace(shard, fields=tuple(each for each in shard.fields if each.name in names))
+            start = after[1:] if after is not None and shard.name == after[0] else None
+            for chunk in self._view.of(inner).chunks(start, size):
+                is_last = chunk.upto is None and shard is left[-1]
+                rows = _fitted(chunk.rows, shard.name, self._table)
+                yield Chunk(rows, None if is_last else (shard.name, *(chunk.upto or ())))
+        if not left:
+            yield Chunk(self._table.arrow_schema.empty_table(), None)
+
+
+def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) -> SourceTable:
+    """One table that holds the rows of several. Raises `UnsupportedFeature` where two types of a column have none in common."""
+    fields = {each: Field(NO_ID, each, scalar(Kind.STRING), nullable=False) for each in (DATABASE, TABLE)}
+    first, *_ = parts
+    for part in parts:
+        for each in part.fields:
+            old = fields.get(each.name)
+            if each.name in {DATABASE, TABLE}:
+                raise InvalidInput(
+                    f"{part.name} has a column {each.name!r}, as the table of its shards has; leave it out (exclude_columns)"
+                )
+            if old is None:
+                fields[each.name] = each
+            elif holds(old.type, each.type) or holds(each.type, old.type):
+                type = old.type if holds(old.type, each.type) else each.type
+                fields[each.name] = replace(old, type=type, nullable=old.nullable or each.nullable)
+            else:
+                raise UnsupportedFeature(
+                    f"column {each.name!r} is {each.type} in {part.name}, and {old.type} in another shard of {name}: no type holds both; leave it "
+                    f"out (exclude_columns), or take all columns as text (type option 'to-string')"
+                )
+    everywhere = set.intersection(*({each.name for each in part.fields} for part in parts)) | {DATABASE, TABLE}
+    made = [replace(each, nullable=each.nullable or each.name not in everywhere) for each in fields.values()]
+    return SourceTable(name, (*made[2:], *made[:2]), first.key, first.comment, names)
+
+
+def _fitted(rows: pa.Table, shard: str, table: SourceTable) -> pa.Table:
+    """Rows of a shard as rows of the table of all."""
+    schema = table.arrow_schema
+    known = dict(zip((DATABASE, TABLE), _named(shard), strict=True))
+    columns: list[Any] = []
+    for each in schema:
+        if each.name in known:
+            columns.append(pa.repeat(pa.scalar(known[each.name], each.type), rows.num_rows))
+        elif each.name in rows.schema.names:
+            columns.append(rows[each.name].cast(each.type))
+        else:
+            columns.append(pa.nulls(rows.num_rows, each.type))
+    made = pa.table(columns, schema=schema)
+    return made.append_column(ROW_KIND.name, rows[ROW_KIND.name]) if ROW_KIND.name in rows.schema.names else made
+
+
+def _named(shard: str) -> tuple[str, str]:
+    database, _, table = shard.rpartition(".")
+    return database, table
+
+
+def _names(rows: pa.Table) -> np.ndarray:
+    """The shard of each row."""
+    found: np.ndarray = (
+        pc.binary_join_element_wise(rows[DATABASE], rows[TABLE], ".").to_numpy(zero_copy_only=False)
+        if rows.num_rows
+        else np.empty(0, object)
+    )
+    return found
