@@ -329,7 +329,7 @@ def test_tasks_are_made_of_the_columns_that_planning_reads(tmp_path):
     planned = manifest.fold(manifest.read_all(store, metas, manifest.PLANNED))[0]
     assert planned.schema == manifest.PLANNED
     assert not {"_VALUE_STATS", "_KEY_STATS", "_MIN_KEY"} & set(planned.column_names)
-    found = scan.Files(planned, scan.paths(planned, state.schema))
+    found = scan.Files(planned, state.schema)
     assert scan.tasks(store, state, found, state.schema.fields) == table.scan().plan() != []
     for read in (cached(store, cache := Cache()), cached(store, cache)):  # Taken from what is kept whole, too.
         whole = manifest.fold(manifest.read_all(read, metas))[0]
@@ -502,8 +502,9 @@ def test_tasks_take_as_many_files_as_their_size_allows_and_are_made_when_asked_f
     entries = pa.concat_tables([one] * 500)
     entries = entries.set_column(entries.column_names.index("_FILE_SIZE"), "_FILE_SIZE", pa.array(sizes))
     names = pa.array([f"{i}.parquet" for i in range(500)])
-    tasks = scan.tasks(store, state, scan.Files(entries, names), state.schema.fields)
-    assert [path for task in tasks for path in task.paths] == names.to_pylist()
+    entries = entries.set_column(entries.column_names.index("_FILE_NAME"), "_FILE_NAME", names)
+    tasks = scan.tasks(store, state, scan.Files(entries, state.schema), state.schema.fields)
+    assert [path for task in tasks for path in task.paths] == [f"bucket-0/{name}" for name in names.to_pylist()]
     assert [size for task in tasks for size in task.sizes_bytes] == sizes.tolist()
     weights = [[max(size, 8) for size in task.sizes_bytes] for task in tasks]
     assert all(sum(each) <= 64 or len(each) == 1 for each in weights)

@@ -56,7 +56,7 @@ def snapshots(reader: Reader, base: State) -> pa.Table:
 
 def files(reader: Reader, base: State) -> pa.Table:
     """One row a live data file, in the order of the manifests."""
-    found = scan.files(reader, base).each(base.schema)
+    found = scan.files(reader, base).each()
     entries = found.entries
     stats = entries["_VALUE_STATS"].combine_chunks()
     return pa.table(
@@ -103,7 +103,7 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
     whole, beside = manifest.live_entries(reader, base.document, schema), tracking.NOTHING_BESIDE
     if options.of(schema).data_evolution_enabled:
         whole, beside = tracking.by_row_id(whole, reader.root)
-    found = scan.Files(whole, scan.paths(whole, schema), beside).each(schema)
+    found = scan.Files(whole, schema, beside).each()
     entries = found.entries
     # Files of columns hold rows that others hold too.
     row_counts = np.where(np.arange(len(entries)) < len(whole), np.asarray(entries["_ROW_COUNT"]), 0)

@@ -178,7 +178,7 @@ def _files(reader: Reader, base: State, entries: pa.Table) -> tuple[PublishedFil
             f"{reader.root}: metadata.iceberg.storage: some files are no Parquet files, which Iceberg could not read; write them "
             "anew (compact(full=True))"
         )
-    found = scan.Files(entries, scan.paths(entries, base.schema))
+    found = scan.Files(entries, base.schema)
     ids = {each.name: each.id for each in base.schema.fields}
     groups = []
     for rows, bounds in scan.bounds(reader, base, found, ids) if len(entries) else ():

@@ -412,7 +412,7 @@ def _added(
     elif schema.primary_key:
         pass
     elif buckets > 0 and kind == OperationKind.COMPACT:
-        lost = scan.deleted_rows(reader, base, scan.Files(gone, scan.paths(gone, base.schema)))
+        lost = scan.deleted_rows(reader, base, scan.Files(gone, base.schema))
         first, totals = _in_place_of(gone, lost, added, partitions.to_pylist())
     elif buckets > 0:
         first = _first_sequence_numbers(reader, base, added, partitions.to_pylist())

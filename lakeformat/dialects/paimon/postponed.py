@@ -39,7 +39,7 @@ def placement(reader: Reader, base: State, scope: Expression) -> list[RewriteTas
         waiting = live.take(pa.array(rows))
         placed = live.filter(pa.array((codes == codes[rows[0]]) & ~waits))
         count = _bucket_count(schema, waiting, placed)
-        files = scan.Files(waiting, scan.paths(waiting, schema))
+        files = scan.Files(waiting, schema)
         read = scan.standing(reader, base, files, (*schema.fields, VALUE_KIND))
         result.append(RewriteTask(tuple(read), replace(write, bucket=BucketRule(key, count, function))))
     return result

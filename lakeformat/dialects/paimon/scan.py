@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, groupby
 from typing import Any
 
@@ -50,13 +50,13 @@ _TIMES = frozenset({Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ})
 _LISTED = 10_000  # Keys that a condition lists, up to which their buckets are looked up.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Files:
-    """Live files of one snapshot: rows of `manifest.ENTRY`, and the path of each. Files of some columns only, of rows that
+    """Live files of one snapshot of a table of this schema: rows of `manifest.ENTRY`. Files of some columns only, of rows that
     another file has, are `beside` that one."""
 
     entries: pa.Table
-    paths: pa.Array
+    schema: Schema
     beside: tracking.Beside = tracking.NOTHING_BESIDE
 
     def __len__(self) -> int:
@@ -64,17 +64,20 @@ class Files:
 
     def filter(self, keep: pa.Array) -> Files:
         entries = rows_where(self.entries, keep)
-        return self if entries is self.entries else replace(self, entries=entries, paths=self.paths.filter(keep))
+        return self if entries is self.entries else replace(self, entries=entries)
 
     def take(self, rows: np.ndarray) -> Files:
-        return replace(self, entries=self.entries.take(pa.array(rows)), paths=self.paths.take(pa.array(rows)))
+        return replace(self, entries=self.entries.take(pa.array(rows)))
 
-    def each(self, schema: Schema) -> Files:
+    def each(self) -> Files:
         """These files, and after them those that are beside them."""
         near = self.beside.entries.filter(pa.array(self.beside.places(self.entries) >= 0))
-        if not len(near):
-            return self
-        return Files(pa.concat_tables([self.entries, near]), pa.concat_arrays([self.paths, paths(near, schema)]))
+        return Files(pa.concat_tables([self.entries, near]), self.schema) if len(near) else self
+
+    @cached_property
+    def paths(self) -> pa.Array:
+        """The path of each; made when it is asked for, for of very many a plan takes some."""
+        return paths(self.entries, self.schema)
 
     @property
     def row_count(self) -> int:
@@ -115,7 +118,7 @@ class Sections:
         alone = np.diff(np.append(starts, count)) == 1
         plain = np.logical_and.reduceat(((levels > 0) & (retracts == 0))[order], starts)
         rows = pa.array(order)
-        sorted_files = Files(entries.take(rows), found.paths.take(rows))
+        sorted_files = Files(entries.take(rows), found.schema)
         return cls(sorted_files, starts, plain & (alone | marked))
 
     def __len__(self) -> int:
@@ -187,7 +190,7 @@ def complete(base: State) -> State:
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS, to_plan: bool = False) -> Files:
     """The live files that may hold a row for which `predicate` is true; `to_plan`: for tasks alone, see `manifest.PLANNED`."""
     entries, beside = _entries(reader, base, predicate, to_plan)
-    return Files(entries, paths(entries, base.schema), beside)
+    return Files(entries, base.schema, beside)
 
 
 def manifests(reader: Reader, base: State, predicate: Expression = ALWAYS) -> pa.Table:
@@ -241,10 +244,13 @@ def tasks(
     beside = _tasks_beside(reader, base, found, fields)
     lineage = _lineage(found) if {ROW_ID.id, LAST_UPDATED.id} & {f.id for f in fields} else []
     row_counts, sizes = (np.asarray(found.entries[name]) for name in ("_ROW_COUNT", "_FILE_SIZE"))
+    folder_of, folders = _folders(found.entries, base.schema)
+    names, elsewhere = found.entries["_FILE_NAME"], found.entries["_EXTERNAL_PATH"]
+    has_external = elsewhere.null_count < len(elsewhere)
     kinds, cuts = [], []
     for schema_id, format, columns, rows in _kinds(found, deletes):
         file_fields = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
-        kinds.append((format, file_fields, rows, _rows(found.paths, rows)))
+        kinds.append((format, file_fields, rows, _rows(names, rows)))
         cuts.append(_cuts(sizes[rows], target, given.source_split_open_file_cost))
     firsts = np.cumsum([0, *(len(each) - 1 for each in cuts)])
     if alone:
@@ -253,13 +259,19 @@ def tasks(
     def made(number: int) -> ReadTask:
         number = int(order[number]) if alone else number
         at = int(firsts.searchsorted(number, "right")) - 1
-        format, file_fields, rows, names = kinds[at]
+        format, file_fields, rows, own_names = kinds[at]
         start, end = cuts[at][number - firsts[at] :][:2].tolist()
         chosen = rows[start:end]
         own = chosen.tolist()
+        inside = zip(folder_of[chosen].tolist(), own_names.slice(start, end - start).to_pylist(), strict=True)
+        paths = [f"{folders[folder]}/{name}" for folder, name in inside]
+        if has_external:
+            paths = [
+                there or path for there, path in zip(elsewhere.take(pa.array(chosen)).to_pylist(), paths, strict=True)
+            ]
         partition, bucket = places[own[0]] if alone else ((), None)
         return ReadTask(
-            paths=tuple(names.slice(start, end - start).to_pylist()),
+            paths=tuple(paths),
             row_counts=tuple(row_counts[chosen].tolist()),
             sizes_bytes=tuple(sizes[chosen].tolist()),
             file_format=format,
@@ -466,6 +478,18 @@ def paths(entries: pa.Table, schema: Schema) -> pa.Array:
     """The path of each file, relative to the table's location; an external one is absolute."""
     if len(entries) == 0:
         return pa.array([], pa.string())
+    codes, folders = _folders(entries, schema)
+    inside = pc.binary_join_element_wise(
+        pa.array(folders, pa.string()).take(pa.array(codes)), entries["_FILE_NAME"].combine_chunks(), "/"
+    )
+    elsewhere = entries["_EXTERNAL_PATH"].combine_chunks()
+    return inside if elsewhere.null_count == len(elsewhere) else pc.coalesce(elsewhere, inside)
+
+
+def _folders(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, list[str]]:
+    """(for each file the row of the folder of its bucket, these folders)."""
+    if len(entries) == 0:
+        return np.zeros(0, np.int32), []
     codes, values = manifest.partitions(entries, schema)
     buckets = np.asarray(entries["_BUCKET"])
     low = int(buckets.min())
@@ -474,11 +498,7 @@ def paths(entries: pa.Table, schema: Schema) -> pa.Array:
     place = directory(schema)
     rows = manifest.partition_values(values, schema)
     folders = [place(rows[pair // spread], low + pair % spread) for pair in pairs.dictionary.to_pylist()]
-    inside = pc.binary_join_element_wise(
-        pa.array(folders, pa.string()).take(pairs.indices), entries["_FILE_NAME"].combine_chunks(), "/"
-    )
-    elsewhere = entries["_EXTERNAL_PATH"].combine_chunks()
-    return inside if elsewhere.null_count == len(elsewhere) else pc.coalesce(elsewhere, inside)
+    return np.asarray(pairs.indices), folders
 
 
 def file_formats(entries: pa.Table) -> pa.Array:
@@ -565,7 +585,7 @@ def delta(
         (RowKind.INSERT, EntryKind.ADD, state),
     ):
         changed = pa.concat_tables([entries.filter(pc.equal(kinds, int(entry_kind))), lost])
-        result.append(Delta(kind, tuple(tasks(reader, then, Files(changed, paths(changed, schema)), fields, residual))))
+        result.append(Delta(kind, tuple(tasks(reader, then, Files(changed, schema), fields, residual))))
     return result
 
 
@@ -650,7 +670,7 @@ def _raw(
     """A task for each key-value file, that reads its rows as they stand, with their kinds; a bucket's in their order."""
     order = np.lexsort((np.asarray(entries["_MIN_SEQUENCE_NUMBER"]), bucket_codes(entries)))
     entries = entries.take(pa.array(order))
-    found = Files(entries, paths(entries, base.schema))
+    found = Files(entries, base.schema)
     return standing(reader, base, found, (*fields, VALUE_KIND), predicate)
 
 
