@@ -63,6 +63,12 @@ CASE
   WHEN TYPEOF($x) = 'VARCHAR' AND CAST($x AS VARCHAR) LIKE '%.%' THEN ERROR('text with a point is no whole number')
   ELSE CAST($x AS $t)
 END"""
+_TRY_WHOLE = (
+    _TO_WHOLE.replace(" CAST(TRUNC(", " TRY_CAST(TRUNC(")
+    .replace("CAST(SPLIT_PART", "TRY_CAST(SPLIT_PART")
+    .replace("ELSE CAST", "ELSE TRY_CAST")
+)
+_OR_ONE_NULL = "CASE WHEN $x IS NULL OR LEN($x) = 0 THEN [NULL] ELSE $x END"
 _TO_BYTES = """
 CASE
   WHEN TYPEOF($x) = 'BLOB' THEN CAST($x AS BLOB)
@@ -114,6 +120,11 @@ def _regroup(group: Any) -> None:
 def _node(node: Any, piece: Piece) -> Any:
     if isinstance(node, exp.Cast):
         return _cast(node)
+    if isinstance(node, exp.Like | exp.ILike):
+        return _escaped(node, piece)
+    if isinstance(node, exp.Lateral) and node.args.get("outer"):
+        _keep_rows(node, piece)
+        return node
     if isinstance(node, exp.IntDiv):
         return _typed(node, "BIGINT")
     if isinstance(node, exp.Window) and node.this.key in _INTEGERS:
@@ -173,16 +184,16 @@ def _cast(node: Any) -> Any:
     safe = bool(node.args.get("safe"))
     if kind == "TIMESTAMP":  # What to_timestamp gives; Spark's TIMESTAMP is an instant.
         node.to.set("this", exp.DataType.Type.TIMESTAMPTZ)
-    if safe or isinstance(node.this, exp.Literal):
-        return node if safe else _strict(node)
     operand = node.this
+    if kind in _WHOLE:  # DuckDB rounds, Spark leaves the fraction out.
+        return _template(_TRY_WHOLE if safe else _TO_WHOLE, x=operand, type=kind)
+    if isinstance(operand, exp.Literal) and operand.is_string:
+        return node if safe else _strict(node)
     if kind in ("TEXT", "VARCHAR", "CHAR"):
         return _template(_TO_TEXT, x=operand)
-    if kind in _WHOLE:
-        return _template(_TO_WHOLE, x=operand, type=kind)
     if kind in ("BINARY", "VARBINARY"):
         return _template(_TO_BYTES, x=operand)
-    return _strict(node)
+    return node if safe else _strict(node)
 
 
 def _strict(node: Any) -> Any:
@@ -267,6 +278,30 @@ def _to_date(node: Any) -> Any:
     if node.args.get("format") is not None:
         return node
     return exp.Cast(this=node.this.copy(), to=exp.DataType.build("DATE"))
+
+
+def _escaped(node: Any, piece: Piece) -> Any:
+    """LIKE with the backslash as escape, which DuckDB has to be asked for."""
+    pattern = node.expression
+    if isinstance(node.parent, exp.Escape) or (isinstance(pattern, exp.Literal) and "\\" not in pattern.name):
+        return node
+    if isinstance(pattern, exp.Any | exp.All):
+        if any("\\" in each.name for each in pattern.find_all(exp.Literal)):
+            raise piece.script.unsupported(
+                piece.origin(_offset(node)), "LIKE ANY | ALL with a backslash in process; write several LIKE"
+            )
+        return node
+    return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
+
+
+def _keep_rows(node: Any, piece: Piece) -> None:
+    """LATERAL VIEW OUTER explode(x): a row whose array is null or empty stays, with a null."""
+    if not isinstance(node.this, exp.Explode) or isinstance(node.this, exp.Posexplode):
+        raise piece.script.unsupported(
+            piece.origin(_offset(node)), "LATERAL VIEW OUTER of other functions than explode in process; pass spark="
+        )
+    node.this.set("this", _template(_OR_ONE_NULL, x=node.this.this))
+    node.set("outer", None)
 
 
 def _subquery(node: Any) -> Any:

@@ -343,6 +343,34 @@ def test_stars_leave_out_and_replace_columns_that_nothing_else_reads(lake, order
     ]
 
 
+def test_rows_and_values_that_duckdb_alone_would_give_otherwise_are_as_in_spark(lake):
+    f = pa.table(
+        {
+            "id": [1, 2, 3, 4],
+            "a": pa.array([[1, 2], [], None, [None]], pa.list_(pa.int32())),
+            "s": ["x%y", "xay", "a\\b", "A_b"],
+            "x": [1.7, -1.7, None, 2.5],
+        }
+    )
+
+    def asked(text):
+        return rows(lake.sql(text, f=f))
+
+    assert asked(r"SELECT id FROM f WHERE s LIKE 'x\\%y'") == [(1,)]
+    assert asked(r"SELECT id FROM f WHERE s ILIKE 'a\\_%' OR s LIKE concat('a', '\\\\', '_')") == [(3,), (4,)]
+    assert asked("SELECT id FROM f WHERE s LIKE 'x!%y' ESCAPE '!' OR s LIKE 'xa%'") == [(1,), (2,)]
+    expected = [(1, 1), (1, 2), (2, None), (3, None), (4, None)]
+    assert asked("SELECT id, v FROM f LATERAL VIEW OUTER explode(a) e AS v") == expected
+    assert asked("SELECT id, v FROM f LATERAL VIEW explode(a) e AS v") == [row for row in expected if row[0] in (1, 4)]
+    assert asked(
+        "SELECT CAST(1.7 AS INT), TRY_CAST(1.7 AS BIGINT), int(2.5), TRY_CAST('a' AS INT), CAST('12' AS INT)"
+    ) == [(1, 1, 2, None, 12)]
+    assert asked("SELECT TRY_CAST(x AS INT) AS n, TRY_CAST(x * 1e10 AS INT) AS m FROM f WHERE id < 3") == [
+        (-1, None),
+        (1, None),
+    ]
+
+
 @pytest.mark.parametrize(
     ("group", "counts"),
     [

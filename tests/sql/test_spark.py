@@ -255,6 +255,8 @@ def test_text_goes_to_spark_as_it_is(orders, spark):
         "SELECT dt, count(*) AS n FROM paimon.orders GROUP BY dt GROUPING SETS ((dt), ())",
         "SELECT dt, id % 2 AS odd, count(*) AS n FROM paimon.orders GROUP BY dt, id % 2 WITH CUBE",
         "SELECT * EXCEPT (name, amount) FROM paimon.orders WHERE id > 10",
+        "SELECT id, v FROM paimon.orders LATERAL VIEW OUTER explode(if(id > 9, array(id, NULL), array())) e AS v",
+        r"SELECT CAST(1.7 AS INT) AS a, TRY_CAST(-2.5D AS INT) AS b, 'x%y' LIKE 'x\\%y' AS c, 'xay' LIKE concat('x', '\\%y') AS d",
     ):
         assert rows(orders.sql(text)) == rows(orders.sql(text, spark=spark)), text
     with pytest.raises(InvalidInput, match="Spark says"):
