@@ -3,16 +3,31 @@ BitSliceIndexBitmapFileIndex)."""
 
 from __future__ import annotations
 
+import array
 import struct
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from lakeformat.codec import decimals, murmur
+from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Kind, Scalar, Type
 
 _TEXTS = frozenset({Kind.CHAR, Kind.VARCHAR, Kind.STRING})
 _WIDTHS = {Kind.TINYINT: 1, Kind.SMALLINT: 2, Kind.INT: 4, Kind.BIGINT: 8, Kind.DATE: 4}  # Bytes of a value.
+_STORED = {
+    Kind.BOOLEAN: 1,
+    Kind.TIME: 4,
+    Kind.FLOAT: 4,
+    Kind.TIMESTAMP: 8,
+    Kind.TIMESTAMP_TZ: 8,
+    Kind.DOUBLE: 8,
+}  # Written alone.
+_TIMES = frozenset({Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ})
+_LONG_DIGITS = 18  # Of decimals that a number of 64 bits holds.
 _Slices = tuple[
     int, int, BitMap, list[BitMap]
 ]  # Least and greatest value, the rows with a value, those with each bit set.
@@ -55,6 +70,201 @@ def in_slices(index: bytes, values: pa.Array, type: Type) -> bool:
         part, at = _slices(index, at + 1) if index[at] else (None, at + 1)
         parts.append(part)
     return any(_has(parts[value < 0], abs(value)) for value in _numbers(values, type).tolist())
+
+
+def has_bitmaps(type: Type) -> bool:
+    return isinstance(type, Scalar) and type.kind in _TEXTS | _WIDTHS.keys() | _STORED.keys()
+
+
+def has_slices(type: Type) -> bool:
+    match type:
+        case Scalar(Kind.DECIMAL, (precision, _)):
+            return precision <= _LONG_DIGITS
+        case Scalar(kind):
+            return kind in _WIDTHS.keys() | _TIMES
+    return False
+
+
+class Bitmaps:
+    """The rows of each value, as Java writes them: a value of a single row has no bitmap, and the others' come in the order in which
+    a `HashMap` gives the values, but for bins of more than eight values, which Java makes trees."""
+
+    def __init__(self, version: int, block_bytes: int) -> None:
+        self._version, self._block_bytes = version, block_bytes
+        self._parts: list[pa.Array] = []
+        self._type: Type | None = None
+
+    def add(self, values: pa.Array, type: Type) -> None:
+        """Take in values of a type in `has_bitmaps`."""
+        self._parts.append(values.cast(pa.large_binary()) if _is_text(type) else pa.array(*_masked(values, type)))
+        self._type = type
+
+    def __bytes__(self) -> bytes:
+        found = pa.chunked_array(self._parts).combine_chunks().dictionary_encode()
+        codes = np.asarray(found.indices.fill_null(-1))
+        order = np.argsort(codes, kind="stable")
+        missing = int((codes < 0).sum())
+        rows, nulls = order[missing:], order[:missing]
+        counts = np.bincount(codes[rows], minlength=len(found.dictionary))
+        starts = np.cumsum(counts) - counts
+        null_bitmap = _serialized(nulls)
+        body = [null_bitmap] if missing > 1 else []
+        offsets, lengths, at = -1 - rows[starts], np.full(len(counts), -1, np.int64), sum(map(len, body))
+        in_order = self._in_order(found.dictionary, counts, codes)
+        for each in in_order[counts[in_order] > 1].tolist():
+            body.append(_serialized(rows[starts[each] : starts[each] + counts[each]]))
+            offsets[each], lengths[each] = at, len(body[-1])
+            at += len(body[-1])
+        head = struct.pack(">bii?", self._version, len(codes), len(counts), missing > 0)
+        if missing:
+            head += struct.pack(">i", -1 - int(nulls[0]) if missing == 1 else 0)
+            head += struct.pack(">i", len(null_bitmap)) if self._version > 1 else b""
+        if self._version == 1:
+            return head + self._entries(found.dictionary, in_order, offsets[in_order]) + b"".join(body)
+        by_value = self._sorted(found.dictionary)
+        return head + self._blocks(found.dictionary, by_value, offsets, lengths) + b"".join(body)
+
+    def _blocks(self, values: pa.Array, order: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> bytes:
+        """The sorted values in blocks, and before them the first of each."""
+        ends = np.cumsum(8 + self._sizes(values)[order])
+        cuts = [0]
+        while cuts[-1] < len(order):
+            before = ends[cuts[-1] - 1] if cuts[-1] else 0
+            # A value that alone is larger than a block has one of its own.
+            cuts.append(max(int(np.searchsorted(ends, before + self._block_bytes - 4, side="right")), cuts[-1] + 1))
+        blocks = [
+            struct.pack(">i", end - start)
+            + self._entries(values, part := order[start:end], offsets[part], lengths[part])
+            for start, end in pairwise(cuts)
+        ]
+        first = order[np.array(cuts[:-1], np.int64)]
+        begin = np.cumsum([0, *(len(each) for each in blocks)])
+        head = struct.pack(">i", len(blocks)) + self._entries(values, first, begin[:-1])
+        return head + struct.pack(">i", int(begin[-1])) + b"".join(blocks)
+
+    def _entries(self, values: pa.Array, order: np.ndarray, *numbers: np.ndarray) -> bytes:
+        """Values, each with numbers after it."""
+        tail = np.stack(numbers, axis=1).astype(">i4").view(np.uint8).reshape(len(order), 4 * len(numbers))
+        if not _is_text(self._type):
+            width = self._width()
+            held = np.asarray(values)[order].astype(f">i{width}")
+            return np.concatenate([held.view(np.uint8).reshape(len(order), width), tail], axis=1).tobytes()
+        texts = values.take(pa.array(order))
+        lengths, data = np.asarray(pc.binary_length(texts)).astype(np.int64), b"".join(texts.to_pylist())
+        begin = np.cumsum(4 + lengths + tail.shape[1]) - (4 + lengths + tail.shape[1])
+        out = np.zeros(int((4 + lengths + tail.shape[1]).sum()), np.uint8)
+        out[begin[:, None] + np.arange(4)] = lengths.astype(">i4").view(np.uint8).reshape(-1, 4)
+        out[(begin + 4 + lengths)[:, None] + np.arange(tail.shape[1])] = tail
+        within = np.arange(len(data)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        out[np.repeat(begin + 4, lengths) + within] = np.frombuffer(data, np.uint8)
+        return out.tobytes()
+
+    def _sizes(self, values: pa.Array) -> np.ndarray:
+        if _is_text(self._type):
+            return 4 + np.asarray(pc.binary_length(values)).astype(np.int64)
+        return np.full(len(values), self._width())
+
+    def _width(self) -> int:
+        assert isinstance(self._type, Scalar), self._type
+        return _WIDTHS.get(self._type.kind) or _STORED[self._type.kind]
+
+    def _sorted(self, values: pa.Array) -> np.ndarray:
+        if _is_text(self._type):
+            return np.asarray(pc.array_sort_indices(values)).astype(np.int64)
+        held = np.asarray(values)
+        if self._type in (
+            Scalar(Kind.FLOAT),
+            Scalar(Kind.DOUBLE),
+        ):  # Whose bits, below zero, are in the opposite order.
+            held = np.where(held < 0, -1 - (held - np.int64(-1 << (8 * self._width() - 1))), held)
+        return np.argsort(held, kind="stable")
+
+    def _in_order(self, values: pa.Array, counts: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """The values as a `HashMap` of Java gives them that they came to by `computeIfAbsent`: by bin, the last one first."""
+        if _is_text(self._type):
+            hashed = murmur.murmur3_32(values, murmur.PAIMON_SEED, bytewise=True).view(np.uint32)
+        else:
+            held = np.asarray(values)
+            hashed = (
+                held.astype(np.uint32)
+                if self._width() < 8
+                else (held ^ (held.view(np.uint64) >> np.uint64(32)).view(np.int64)).astype(np.uint32)
+            )
+            if self._type == Scalar(Kind.BOOLEAN):
+                hashed = np.where(held != 0, np.uint32(1231), np.uint32(1237))
+        # The table is doubled when the next value comes, also one that is there.
+        last = codes[codes >= 0][-1:]
+        known = len(counts) - int((counts[last] == 1).sum())
+        bins = 16
+        while known > bins * 3 // 4:
+            bins *= 2
+        return np.lexsort((-np.arange(len(counts)), (hashed ^ (hashed >> np.uint32(16))) & np.uint32(bins - 1)))
+
+
+class BitSlices:
+    """The rows of each bit that values have."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def add(self, values: pa.Array, type: Type) -> None:
+        """Take in values of a type in `has_slices`. Raises `InvalidInput` for the least number of 64 bits, which has no opposite."""
+        numbers, missing = _masked(values, type)[0], np.asarray(values.is_null())
+        if len(numbers) and (numbers[~missing] == np.iinfo(np.int64).min).any():
+            raise InvalidInput(
+                f"{np.iinfo(np.int64).min} has no bit slices: leave the column out of file-index.bsi.columns"
+            )
+        self._parts.append((numbers, missing))
+
+    def __bytes__(self) -> bytes:
+        numbers = np.concatenate([each for each, _ in self._parts])
+        there = ~np.concatenate([each for _, each in self._parts])
+        return struct.pack(">bi", 1, len(numbers)) + b"".join(
+            self._part(np.flatnonzero(there & mask), np.abs(numbers)) for mask in (numbers >= 0, numbers < 0)
+        )
+
+    def _part(self, rows: np.ndarray, numbers: np.ndarray) -> bytes:
+        if not len(rows):
+            return b"\0"
+        own = numbers[rows]
+        greatest = int(own.max())
+        slices = [_serialized(rows[own >> bit & 1 == 1]) for bit in range(greatest.bit_length())]
+        head = struct.pack(">?bqq", True, 1, 0, greatest)  # Java begins with 0 as the least value, whatever they are.
+        return head + _serialized(rows) + struct.pack(">i", len(slices)) + b"".join(slices)
+
+
+def _is_text(type: Type | None) -> bool:
+    return isinstance(type, Scalar) and type.kind in _TEXTS
+
+
+def _masked(values: pa.Array, type: Type) -> tuple[np.ndarray, pa.DataType, np.ndarray]:
+    """Values as whole numbers of 64 bits, as Java's indexes have them, and where they are null."""
+    missing, plain = np.asarray(values.is_null()), pa.int64()
+    match type:
+        case Scalar(Kind.FLOAT | Kind.DOUBLE as kind):
+            floats = np.asarray(values.fill_null(0))
+            floats = np.where(
+                np.isnan(floats), floats.dtype.type(np.nan), floats
+            )  # One of all the values that are no number.
+            return floats.view(np.int32 if kind is Kind.FLOAT else np.int64).astype(np.int64), plain, missing
+        case Scalar(Kind.DECIMAL):
+            unscaled = np.ascontiguousarray(decimals.little_endian(values)[:, :8]).view("<i8")[:, 0]
+            return np.where(missing, 0, unscaled), plain, missing
+        case Scalar(Kind.DATE):
+            numbers = values.cast(pa.int32())
+        case Scalar(Kind.TIME):
+            numbers = values.cast(pa.time32("ms"), safe=False).cast(pa.int32())
+        case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ, (digits,)) if digits > 6:
+            return np.floor_divide(np.asarray(values.cast(plain).fill_null(0)), 1000), plain, missing
+        case _:
+            numbers = values
+    return np.asarray(numbers.cast(plain).fill_null(0)), plain, missing
+
+
+def _serialized(rows: np.ndarray) -> bytes:
+    bits = BitMap(array.array("I", rows.astype(np.uint32).tobytes()))
+    bits.run_optimize()
+    return bytes(bits.serialize())
 
 
 def _slices(index: bytes, at: int) -> tuple[_Slices, int]:

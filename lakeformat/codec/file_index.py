@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -127,6 +128,30 @@ class BloomFilter:
 
     def __bytes__(self) -> bytes:
         return self._functions.to_bytes(4, "big") + np.packbits(self._bits, bitorder="little").tobytes()
+
+
+class Index(Protocol):
+    """An index of a column of a file that is being written."""
+
+    def add(self, values: pa.Array, type: Type) -> None: ...
+    def __bytes__(self) -> bytes: ...
+
+
+def fresh(kind: str, settings: Sequence[float]) -> Index:
+    """An index of nothing yet. `settings`: of a bloom filter the distinct values that it is made for and the share of others that it
+    lets pass, of bitmaps their version and the bytes of a block."""
+    match kind:
+        case "bloom-filter":
+            return BloomFilter(int(settings[0]), settings[1])
+        case "bitmap":
+            return bitmap_index.Bitmaps(int(settings[0]), int(settings[1]))
+        case _:
+            return bitmap_index.BitSlices()
+
+
+def is_for(kind: str, type: Type) -> bool:
+    """Whether there are indexes of this kind of values of this type."""
+    return {BLOOM_FILTER: can_hash, "bitmap": bitmap_index.has_bitmaps, "bsi": bitmap_index.has_slices}[kind](type)
 
 
 def can_hash(type: Type) -> bool:

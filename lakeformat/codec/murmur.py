@@ -16,8 +16,9 @@ PAIMON_SEED = 42
 FUNCTIONS = ("default", "mod", "hive")
 
 
-def murmur3_32(values: pa.Array, seed: int = 0) -> np.ndarray:
-    """MurmurHash3_x86_32 of byte strings, int32; null counts as empty. Iceberg's seed is 0, Paimon's `PAIMON_SEED`."""
+def murmur3_32(values: pa.Array, seed: int = 0, bytewise: bool = False) -> np.ndarray:
+    """MurmurHash3_x86_32 of byte strings, int32; null counts as empty. Iceberg's seed is 0, Paimon's `PAIMON_SEED`. `bytewise`: with
+    the bytes after the last whole word mixed in one by one, as Java Paimon hashes text (MurmurHashUtils.hashBytes)."""
     data, offsets = spans.padded(values.cast(pa.binary()).fill_null(b""))
     begin, size = offsets[:-1], np.diff(offsets)
     order, reach = _by_length(size // 4)
@@ -29,7 +30,11 @@ def murmur3_32(values: pa.Array, seed: int = 0) -> np.ndarray:
         part ^= _scrambled(words[begin[:count] + 4 * k])
         part[:] = _turned(part, 13) * np.uint32(5) + np.uint32(0xE6546B64)
     rest = (size % 4).astype(np.uint32)
-    if rest.any():
+    for k in range(3 if bytewise else 0):
+        own = np.flatnonzero(rest > k)
+        byte = data[(begin + size // 4 * 4)[own] + k].view(np.int8).astype(np.int32).view(np.uint32)
+        state[own] = _turned(state[own] ^ _scrambled(byte), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    if rest.any() and not bytewise:
         tail = words[begin + size // 4 * 4] & ((np.uint32(1) << (rest * np.uint32(8))) - np.uint32(1))
         state ^= np.where(rest > 0, _scrambled(tail), np.uint32(0))
     state ^= size.astype(np.uint32)

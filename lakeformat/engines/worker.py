@@ -322,7 +322,7 @@ def _is_copyable(task: ReadTask, into: WriteTask) -> bool:
     """Whether rows come out of the task's files as they go into those of `into`, and no file says more of them than they hold."""
     as_stored = not (task.merge or task.lineage or task.far_as_null or task.constants or task.predicate != ALWAYS)
     alone = not (any(task.deletes) or any(task.taken_by) or any(task.beside))
-    made_of_rows = into.keyed or into.sort_by or into.columns or into.bloom_filters or into.required != ALWAYS
+    made_of_rows = into.keyed or into.sort_by or into.columns or into.file_indexes or into.required != ALWAYS
     same = _named(task.fields) == _named(into.fields)
     return as_stored and alone and same and not made_of_rows and task.file_format == into.file_format == "parquet"
 

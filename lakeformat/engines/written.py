@@ -80,7 +80,7 @@ class Files:
         self._open: OrderedDict[int, _Place] = OrderedDict()  # By use, oldest first.
         self._waiting_bytes = 0
         # Of a changelog nobody looks anything up.
-        self._filters = None if task.content is Content.CHANGELOG else task.bloom_filters
+        self._indexed = None if task.content is Content.CHANGELOG else task.file_indexes
         self._types = {each.name: each.type for each in task.fields}
         self._name = names.fresh(task.names_task)
         self._numbers = itertools.count(task.first_number)
@@ -233,9 +233,10 @@ class Files:
         file = place.file or self._start(place)
         if keyed is not None:
             file.keys = key_values.joined(file.keys, key_values.key_range(table, keyed))
-        if self._filters is not None:
-            for name, filter in file.filters.items():
-                filter.add(casts.flat(table.column(name)), self._types[name])
+        for name, indexes in file.indexes.items():
+            values = casts.flat(table.column(name))
+            for each in indexes.values():
+                each.add(values, self._types[name])
         file.row_count += table.num_rows
         file.added_bytes += waited_bytes
         self._open.move_to_end(id(place))
@@ -252,7 +253,7 @@ class Files:
             return
         side = _Place(place.partition, place.bucket)
         file = self._start(side, keyed.changelog_prefix)
-        file.filters = {}
+        file.indexes = {}
         file.keys, file.row_count = key_values.key_range(table, keyed), table.num_rows
         with _unwritable(file.path):
             file.output.add(table)
@@ -270,7 +271,7 @@ class Files:
         with _unwritable(path):
             try:
                 place.file = _Open(
-                    path, sink, self._format.Output(sink, self._file_task), filters=self._fresh_filters()
+                    path, sink, self._format.Output(sink, self._file_task), indexes=self._fresh_indexes()
                 )
             except BaseException as error:
                 sink.give_up(error)
@@ -310,18 +311,20 @@ class Files:
             )
         )
 
-    def _fresh_filters(self) -> dict[str, file_index.BloomFilter]:
-        if self._filters is None:
-            return {}
-        return {name: file_index.BloomFilter(items, share) for name, items, share in self._filters.columns}
+    def _fresh_indexes(self) -> dict[str, dict[str, file_index.Index]]:
+        """By column, by kind."""
+        made: dict[str, dict[str, file_index.Index]] = {}
+        for each in self._indexed.columns if self._indexed else ():
+            made.setdefault(each.column, {})[each.kind] = file_index.fresh(each.kind, each.settings)
+        return made
 
     def _index(self, file: _Open) -> bytes | str | None:
-        """The bloom filters of a file, or the path at which they are written."""
-        if self._filters is None or not file.filters:
+        """The indexes of a file, or the path at which they are written."""
+        if self._indexed is None or not file.indexes:
             return None
-        found = {name: {file_index.BLOOM_FILTER: bytes(each)} for name, each in file.filters.items()}
-        index = file_index.emit(found)
-        if len(index) <= self._filters.embedded_bytes:
+        own = {name: {kind: bytes(each) for kind, each in made.items()} for name, made in file.indexes.items()}
+        index = file_index.emit(own)
+        if len(index) <= self._indexed.embedded_bytes:
             return index
         path = f"{file.path}.index"
         self._store.write(path, index)
@@ -384,7 +387,7 @@ class _Open:
     row_count: int = 0
     added_bytes: int = 0  # In memory.
     keys: KeyRange | None = None
-    filters: dict[str, file_index.BloomFilter] = field(default_factory=dict)
+    indexes: dict[str, dict[str, file_index.Index]] = field(default_factory=dict)  # By column, by kind.
 
 
 @dataclass(slots=True)

@@ -386,11 +386,20 @@ class OneFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class BloomFilters:
-    """Which columns of each data file get a bloom filter: (name, distinct values that it is made for, the share of other values
-    that it lets pass). Those of one file lie in its entry, or in a file beside it where they have more than `embedded_bytes`."""
+class ColumnIndex:
+    """An index of a column of each data file: its kind, as the table's options call it, and what it is made with."""
 
-    columns: tuple[tuple[str, int, float], ...]
+    column: str
+    kind: str
+    settings: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileIndexes:
+    """Which columns of each data file get an index. Those of one file lie in its entry, or in a file beside it where they have more
+    than `embedded_bytes`."""
+
+    columns: tuple[ColumnIndex, ...]
     embedded_bytes: int
 
 
@@ -431,7 +440,7 @@ class WriteTask:
     columns: tuple[str, ...] = ()
     first_row_id: int | None = None
     partition: tuple[Any, ...] | None = None
-    bloom_filters: BloomFilters | None = None
+    file_indexes: FileIndexes | None = None
     open_files: int = 64  # That are written at the same time.
     # Rows of partitions that have no open file wait on local disk. Without, that is so once rows are seen to come mixed; for rows
     # that come partition by partition files are ended, for others to be opened.
@@ -466,7 +475,7 @@ class WrittenFile:
     columns: tuple[str, ...] = ()  # As in `WriteTask`.
     first_row_id: int | None = None
     bucket_count: int | None = None  # Of the rule that chose `bucket`, where there was one.
-    index: bytes | str | None = None  # Its bloom filters, or the path of the file with them.
+    index: bytes | str | None = None  # The indexes of its columns, or the path of the file with them.
 
 
 def paths_of(files: Iterable[WrittenFile]) -> list[str]:

@@ -58,7 +58,11 @@ class Verbs(RuleBasedStateMachine):
             bucket, vectors = None, vectors or 32
         if indexed:
             properties |= {"file-index.bloom-filter.columns": "v", "file-index.bloom-filter.v.items": "3"}
-            properties |= {"file-index.in-manifest-threshold": indexed}
+            properties |= {
+                "file-index.in-manifest-threshold": indexed,
+                "file-index.bitmap.columns": "v,dt",
+                "file-index.bsi.columns": "v,id",
+            }
         if bucket:
             properties |= {"bucket": str(bucket), "bucket-key": "id"}
         if vectors:

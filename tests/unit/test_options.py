@@ -104,7 +104,7 @@ def test_a_users_own_option_is_kept_and_rows_are_written(lake, caplog, format):
     [
         ("paimon", "write-buffer-size"),
         ("paimon", "sink.parallelism"),
-        ("paimon", "file-index.bitmap.columns"),
+        ("paimon", "file-index.range-bitmap.columns"),
         ("paimon", "parquet.bloom.filter.enabled"),
         ("iceberg", "write.upsert.enabled"),
         ("iceberg", "write.spark.accept-any-schema"),

@@ -20,8 +20,9 @@ from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, walk
 from lakeformat.model.work import (
     SEQUENCE,
     VALUE_KIND,
-    BloomFilters,
     BucketRule,
+    ColumnIndex,
+    FileIndexes,
     HashIndex,
     KeyPlaces,
     KeyValues,
@@ -116,7 +117,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         default_bucket=POSTPONED_BUCKET,
         name_prefix=f"{task.name_prefix}{_WRITER}",
         keyed=replace(keyed, waits=True, changelog_prefix=None),
-        bloom_filters=None,
+        file_indexes=None,
     )
 
 
@@ -150,7 +151,7 @@ def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
         stats=stats_modes(schema),
         options=block | {key: value for key, value in schema.properties.items() if key.startswith(f"{format}.")},
         keyed=_keyed(base, reader) if schema.primary_key else None,
-        bloom_filters=_bloom_filters(schema),
+        file_indexes=_file_indexes(schema),
         open_files=given.write_max_writers_to_spill,
     )
 
@@ -191,7 +192,7 @@ def of_columns(base: State, files: Any, names: Sequence[str], partitions: Sequen
             fields=tuple(f for f, _ in own),
             stats=tuple(stats for _, stats in own),
             columns=tuple(f.name for f, _ in own),
-            bloom_filters=None,
+            file_indexes=None,
             **_in_place(first, partition),
         )
         for first, partition in zip(files.entries["_FIRST_ROW_ID"].to_pylist(), partitions, strict=True)
@@ -327,28 +328,51 @@ def _fits_avro(field: Field) -> bool:
     return metadata.AVRO_NAME.fullmatch(field.name) is not None
 
 
-def _bloom_filters(schema: Schema) -> BloomFilters | None:
-    """Raises `InvalidInput` for columns without bloom filters. Those of keys of maps (`column[key]`) are not written."""
-    given, found = options.of(schema), []
-    for name in given.bloom_filter_columns:
-        if name.endswith("]"):
-            continue
-        at = f"table at schema {schema.id}: file-index.bloom-filter.columns names {name!r}"
-        if name not in schema.names:
-            raise InvalidInput(f"{at}, which is no column; there are {', '.join(schema.names)}")
-        if not file_index.can_hash(schema.field(name).type):
-            raise InvalidInput(f"{at}, a {schema.field(name).type}, of which there are no bloom filters; leave it out")
-        items, share = (schema.properties.get(f"file-index.bloom-filter.{name}.{what}") for what in ("items", "fpp"))
-        if items is not None and (not items.strip().isdigit() or not int(items)):
-            raise InvalidInput(
-                f"table at schema {schema.id}: file-index.bloom-filter.{name}.items={items}: it is a number of values"
-            )
-        if share is not None and not _SHARE.fullmatch(share.strip()):
-            raise InvalidInput(
-                f"table at schema {schema.id}: file-index.bloom-filter.{name}.fpp={share}: it lies between 0 and 1"
-            )
-        found.append((name, int(items or 1_000_000), float(share or 0.1)))
-    return BloomFilters(tuple(found), given.bloom_filter_embedded) if found else None
+def _file_indexes(schema: Schema) -> FileIndexes | None:
+    """Raises `InvalidInput` for columns without such an index. Those of keys of maps (`column[key]`) are not written."""
+    given = options.of(schema)
+    found = []
+    for kind, names, settings in (
+        (file_index.BLOOM_FILTER, given.bloom_filter_columns, _of_bloom_filter),
+        ("bitmap", given.bitmap_columns, _of_bitmap),
+        ("bsi", given.bit_slice_columns, None),
+    ):
+        for name in names:
+            if name.endswith("]"):
+                continue
+            at = f"table at schema {schema.id}: file-index.{kind}.columns names {name!r}"
+            if name not in schema.names:
+                raise InvalidInput(f"{at}, which is no column; there are {', '.join(schema.names)}")
+            if not file_index.is_for(kind, schema.field(name).type):
+                raise InvalidInput(
+                    f"{at}, a {schema.field(name).type}, of which there are no such indexes; leave it out"
+                )
+            found.append(ColumnIndex(name, kind, settings(schema, name) if settings else ()))
+    return FileIndexes(tuple(found), given.file_index_embedded) if found else None
+
+
+def _of_bloom_filter(schema: Schema, name: str) -> tuple[float, ...]:
+    """(distinct values that the filter of a column is made for, the share of other values that it lets pass)."""
+    items, share = (schema.properties.get(f"file-index.bloom-filter.{name}.{what}") for what in ("items", "fpp"))
+    if items is not None and (not items.strip().isdigit() or not int(items)):
+        raise InvalidInput(
+            f"table at schema {schema.id}: file-index.bloom-filter.{name}.items={items}: it is a number of values"
+        )
+    if share is not None and not _SHARE.fullmatch(share.strip()):
+        raise InvalidInput(
+            f"table at schema {schema.id}: file-index.bloom-filter.{name}.fpp={share}: it lies between 0 and 1"
+        )
+    return int(items or 1_000_000), float(share or 0.1)
+
+
+def _of_bitmap(schema: Schema, name: str) -> tuple[float, ...]:
+    """(version of the bitmaps of a column, bytes of a block)."""
+    version, block = (
+        schema.properties.get(f"file-index.bitmap.{name}.{what}") for what in ("version", "index-block-size")
+    )
+    if version is not None and version.strip() not in ("1", "2"):
+        raise InvalidInput(f"table at schema {schema.id}: file-index.bitmap.{name}.version={version}: it is 1 or 2")
+    return int(version or 2), options.positive(f"file-index.bitmap.{name}.index-block-size", block or "16 kb")
 
 
 def _mode(text: str) -> tuple[StatsMode, int]:

@@ -29,7 +29,8 @@ DOCUMENTED = Documented.of(
     fallback-branch fields.*.aggregate-function fields.*.count-limit fields.*.distinct fields.*.ignore-retract
     fields.*.list-agg-delimiter fields.*.nested-key fields.*.nested-key-null-strategy fields.*.nested-sequence-field
     fields.*.sequence-group fields.*.stats-mode fields.*.ts-field fields.default-aggregate-function file-index.bloom-filter.*.fpp
-    file-index.bloom-filter.*.items file-index.bloom-filter.columns file-index.in-manifest-threshold file-index.read.enabled
+    file-index.bitmap.*.index-block-size file-index.bitmap.*.version file-index.bitmap.columns
+    file-index.bloom-filter.*.items file-index.bloom-filter.columns file-index.bsi.columns file-index.in-manifest-threshold file-index.read.enabled
     file.block-size file.compression format-table.partition-path-only-value
     file.compression.zstd-level file.format first-row.ignore-delete force-lookup full-compaction.delta-commits ignore-delete
     ignore-update-before index-file-in-data-file-dir lakeformat.accepted-options lookup-wait manifest.compression manifest.format
@@ -68,7 +69,6 @@ DOCUMENTED = Documented.of(
     delete.force-produce-changelog deletion-vectors.modifiable disable-alter-column-null-to-not-null
     disable-explicit-type-casting dlf.* dynamic-bucket.assigner-parallelism dynamic-bucket.initial-buckets
     dynamic-partition-overwrite end-input.check-partition-expire end-input.watermark fields.*.default-value
-    file-index.bitmap.*.index-block-size file-index.bitmap.*.version file-index.bitmap.columns file-index.bsi.columns
     file-index.ngram-bloom-filter.columns file-index.range-bitmap.*.chunk-size file-index.range-bitmap.columns
     file-index.token-bloom-filter.columns file-operation.thread-num file-reader-async-threshold
     file.compression.per.level file.format.per.level file.suffix.include.compression filesystem.job-level-settings.enabled

@@ -234,7 +234,7 @@ class TableOptions:
     bloom_filter_columns = Option[tuple[str, ...]]("file-index.bloom-filter.columns", names, ())
     bitmap_columns = Option[tuple[str, ...]]("file-index.bitmap.columns", names, ())
     bit_slice_columns = Option[tuple[str, ...]]("file-index.bsi.columns", names, ())
-    bloom_filter_embedded = Option("file-index.in-manifest-threshold", size, 500)
+    file_index_embedded = Option("file-index.in-manifest-threshold", size, 500)
     file_index_read_enabled = Option("file-index.read.enabled", boolean, True)
     file_block_size = Option[int | None]("file.block-size", positive, None)
     file_compression = Option("file.compression", _word, "zstd")
