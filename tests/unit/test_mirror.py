@@ -14,7 +14,7 @@ from lakeformat.dialects.iceberg import manifest as iceberg_manifest
 from lakeformat.dialects.iceberg import metadata as iceberg_metadata
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
-from lakeformat.errors import LakeError
+from lakeformat.errors import CorruptTable, LakeError
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, ListOf, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
@@ -266,6 +266,30 @@ def test_what_is_behind_is_made_up_for():
 
 def forget(table):
     table._store.delete([p.path for p in table._store.list("metadata")])
+
+
+def test_a_missing_schema_file_is_named_and_hinders_only_what_needs_it():
+    table = made()
+    table.append(data(1, 2))
+    table.alter().add_column("n", "int").commit()
+    table.append(data(3))
+    old = table._store.read("schema/schema-0")
+    table._store.delete(["schema/schema-0"])
+    forget(table)
+    behind = Table("t", table._store, Paimon())  # Which has not read that schema yet.
+    for asked in (behind.sync_iceberg, lambda: seen(behind)):
+        with pytest.raises(CorruptTable, match="schema/schema-0 is missing, and data files at snapshot 2 were"):
+            asked()
+    assert not table._store.names("metadata")
+    table._store.write("schema/schema-0", old)
+    behind.sync_iceberg()
+    require_same(behind)
+    behind.overwrite(data(1, 2, 3))
+    table._store.delete(["schema/schema-0"])
+    forget(table)
+    newest = Table("t", table._store, Paimon())
+    newest.sync_iceberg()
+    assert seen(shown(newest)) == seen(newest)
 
 
 def test_a_number_that_another_engine_gives_again_is_shown_anew():

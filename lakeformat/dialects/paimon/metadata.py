@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakeformat.codec import murmur, parsing
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import merging, option_rules, options, types
-from lakeformat.errors import CorruptFile, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.errors import CorruptFile, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.model.operation import Create, Evolve, Operation, OperationKind, Request, Rewrite
 from lakeformat.model.partition import identity, require_identity
 from lakeformat.model.schema import Field, Kind, MultisetOf, Row, Scalar, Schema, is_plain, scalar, walk
@@ -198,9 +198,15 @@ def until(reader: Reader, version: int) -> State:
 
 
 def schema_at(reader: Reader, state: State, schema_id: int) -> Schema:
-    """The schema that files of `schema_id` were written with."""
+    """The schema that files of `schema_id` were written with. Raises `CorruptTable` where it is gone."""
     if schema_id not in state.schemas:
-        state.schemas[schema_id] = read_schema(reader, schema_id)
+        try:
+            state.schemas[schema_id] = read_schema(reader, schema_id)
+        except NoSuchFile as error:
+            raise CorruptTable(
+                f"{reader.root}: {schema_path(schema_id)} is missing, and data files at snapshot {state.version} were written with it; put "
+                "it back from a backup. Snapshots without such files can be read"
+            ) from error
     return state.schemas[schema_id]
 
 
