@@ -503,8 +503,14 @@ def test_tasks_take_as_many_files_as_their_size_allows_and_are_made_when_asked_f
     entries = entries.set_column(entries.column_names.index("_FILE_SIZE"), "_FILE_SIZE", pa.array(sizes))
     names = pa.array([f"{i}.parquet" for i in range(500)])
     entries = entries.set_column(entries.column_names.index("_FILE_NAME"), "_FILE_NAME", names)
-    tasks = scan.tasks(store, state, scan.Files(entries, state.schema), state.schema.fields)
-    assert [path for task in tasks for path in task.paths] == [f"bucket-0/{name}" for name in names.to_pylist()]
+    external = pa.array([f"s3://far/{i}.parquet" if i % 3 == 0 else None for i in range(500)])
+    entries = entries.set_column(entries.column_names.index("_EXTERNAL_PATH"), "_EXTERNAL_PATH", external)
+    found = scan.Files(entries, state.schema)
+    tasks = scan.tasks(store, state, found, state.schema.fields)
+    expected = [
+        there or f"bucket-0/{name}" for there, name in zip(external.to_pylist(), names.to_pylist(), strict=True)
+    ]
+    assert [path for task in tasks for path in task.paths] == expected == found.paths.to_pylist()
     assert [size for task in tasks for size in task.sizes_bytes] == sizes.tolist()
     weights = [[max(size, 8) for size in task.sizes_bytes] for task in tasks]
     assert all(sum(each) <= 64 or len(each) == 1 for each in weights)
