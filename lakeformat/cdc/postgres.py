@@ -6,8 +6,10 @@ import re
 import select
 import time
 from array import array
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,6 +54,7 @@ _SETTINGS = {
     "client_encoding": "UTF8",
     "search_path": "",
 }
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _PEEK = """
 COPY (
   SELECT data FROM pg_logical_slot_peek_binary_changes({}, {}, {}, 'proto_version', '1', 'publication_names', {})
@@ -63,7 +66,8 @@ class Postgres:
     """A PostgreSQL database (14 or newer): `dsn` is an address that libpq understands.
 
     `slot` names the replication slot, and the publication, that hold the changes back for one `sync_table` or `sync_database`;
-    they are made when they are not there. `exclude_columns`: "schema.table.column". A slot keeps the server's log until it is read: `drop()` when it is no longer wanted.
+    they are made when they are not there. `exclude_columns`: "schema.table.column". `readers`: how many connections read a snapshot, each a chunk, all in one view;
+    as many chunks are held in memory. A slot keeps the server's log until it is read: `drop()` when it is no longer wanted.
     The role needs REPLICATION, SELECT on the tables, and to own them where the publication is to be made.
     """
 
@@ -73,11 +77,14 @@ class Postgres:
         slot: str = "lakeformat",
         type_options: Collection[TypeOption | str] = (),
         exclude_columns: Collection[str] = (),
+        readers: int = 1,
     ) -> None:
+        if readers < 1:
+            raise InvalidInput(f"readers={readers}: it must be at least 1")
         if not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
             raise InvalidInput(f"slot {slot!r}: PostgreSQL takes lower-case letters, digits and _, at most 63")
         self._dsn, self._slot, self._options = dsn, slot, frozenset(map(TypeOption, type_options))
-        self._excluded = frozenset(exclude_columns)
+        self._excluded, self._readers = frozenset(exclude_columns), readers
         self._connection: psycopg.Connection | None = None
         self._types: dict[int, PostgresType] = {}
 
@@ -281,17 +288,24 @@ class Postgres:
 
     @contextmanager
     def view(self, table: SourceTable) -> Iterator[PostgresView]:
-        connection = self._connect()
-        try:
+        with ExitStack() as stack:
+            connection = stack.enter_context(closing(self._connect()))
             with refusals():
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                connection.execute(_READ)
                 shown = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
                 until = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
             assert shown is not None
             assert until is not None
-            yield PostgresView(shown[0], self.parse(until[0]), connection, self, table)
-        finally:
-            connection.close()
+            others = []
+            for _ in range(self._readers if self._readers > 1 else 0):
+                others.append(stack.enter_context(closing(self._connect())))
+                with refusals():
+                    others[-1].execute(_READ)
+                    exported = connection.execute("SELECT pg_export_snapshot()").fetchone()
+                    assert exported is not None
+                    others[-1].execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(exported[0])))
+            pool = stack.enter_context(ThreadPoolExecutor(self._readers))
+            yield PostgresView(shown[0], self.parse(until[0]), connection, self, table, tuple(others), pool)
 
     def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
         tests = sql.SQL(" OR ").join(sql.SQL("{} IS NOT NULL").format(sql.Identifier(each)) for each in columns)
@@ -492,15 +506,34 @@ class PostgresView:
     _connection: psycopg.Connection
     _source: Postgres
     _table: SourceTable
+    _others: tuple[psycopg.Connection, ...]  # In the same view, for chunks at the same time.
+    _pool: ThreadPoolExecutor
 
     def of(self, table: SourceTable) -> PostgresView:
         return replace(self, _table=table)
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
+        if not self._others:
+            yield from (Chunk(self._read(self._connection, *each), each[1]) for each in self._ranges(after, size))
+            return
+        reading = deque[tuple[tuple[str, ...] | None, Future[pa.Table]]]()
+        for number, (start, upto) in enumerate(self._ranges(after, size)):
+            if len(reading) == len(self._others):  # The oldest has the connection whose turn it is.
+                done, rows = reading.popleft()
+                yield Chunk(rows.result(), done)
+            connection = self._others[number % len(self._others)]
+            reading.append((upto, self._pool.submit(self._read, connection, start, upto)))
+        for done, rows in reading:
+            yield Chunk(rows.result(), done)
+
+    def _ranges(
+        self, after: tuple[str, ...] | None, size: int
+    ) -> Iterator[tuple[tuple[str, ...] | None, tuple[str, ...] | None]]:
+        """Keys above which, and up to which, there are `size` rows; the last range goes to the end."""
         is_last = False
         while not is_last:
             upto = self._last_key(after, size)
-            yield Chunk(self._read(after, upto), upto)
+            yield after, upto
             is_last, after = upto is None, upto
 
     def _last_key(self, after: tuple[str, ...] | None, size: int) -> tuple[str, ...] | None:
@@ -516,14 +549,16 @@ class PostgresView:
             found = self._connection.execute(query).fetchall()
         return tuple(found[0]) if len(found) == 2 else None
 
-    def _read(self, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> pa.Table:
+    def _read(
+        self, connection: psycopg.Connection, after: tuple[str, ...] | None, upto: tuple[str, ...] | None
+    ) -> pa.Table:
         fields = self._table.fields
         names = sql.SQL(", ").join(sql.Identifier(each.name) for each in fields)
         query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT (FORMAT csv)").format(
             names, self._name(), self._between(after, upto)
         )
         with refusals():
-            data, _ = _copied(self._connection.pgconn, query.as_bytes(self._connection))
+            data, _ = _copied(connection.pgconn, query.as_bytes(connection))
         schema = self._table.arrow_schema
         if not data:
             return schema.empty_table()

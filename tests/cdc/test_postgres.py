@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import count
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 from lakeformat import InvalidInput, Lake, LakeError, NotFound, SourceError, UnsupportedFeature
@@ -123,6 +124,28 @@ def test_a_sync_goes_on_where_the_table_stands(server, source, lake, format):
         assert (report.snapshot_rows, report.is_complete) == (expected, True)
     assert lake.table("d.t").current_snapshot().properties["by"] == "a test"
     assert rows_of(table) == rows_in(server, "t")
+
+
+def test_connections_read_a_snapshot_together_in_one_view(server, lake):
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 25) i"
+    )
+    source = Postgres(server.dsn, slot=server.info.dbname, readers=3)
+    with source.view(source.describe("t")) as view:
+        chunks = view.chunks(("3",), 4)
+        read = [next(chunks)]
+        server.execute("UPDATE t SET v = 1 WHERE id > 6; DELETE FROM t WHERE id = 20")
+        read += chunks
+    assert [each.upto for each in read] == [("7",), ("11",), ("15",), ("19",), ("23",), None]
+    assert pa.concat_tables([each.rows for each in read]).to_pylist() == [{"id": i, "v": 0} for i in range(4, 26)]
+    assert sync_table(source, "t", lake, "d.t", batch_rows=4, max_rows=8).snapshot_rows == 8
+    server.execute("UPDATE t SET v = 2 WHERE id IN (1, 25)")
+    report = sync_table(source, "t", lake, "d.t", batch_rows=4)
+    assert (report.snapshot_rows, report.rows, report.is_complete) == (16, 1, True)
+    assert rows_of(lake.table("d.t")) == rows_in(server, "t")
+    source.close()
+    with pytest.raises(InvalidInput, match="readers=0"):
+        Postgres(server.dsn, readers=0)
 
 
 def test_a_table_that_was_rolled_back_to_before_what_is_acknowledged_goes_on_from_there(server, source, lake):
