@@ -298,7 +298,6 @@ def test_types_that_are_not_known_are_refused_by_name(table, home, type):
 @pytest.mark.parametrize(
     ("key", "value", "word"),
     [
-        ("type", "format-table", "format-table"),
         ("type", "object-table", "object-table"),
         ("blob-field", "v", "blob"),
         ("chain-table.enabled", "true", "chain"),
