@@ -132,7 +132,7 @@ class Manifests:
 
 
 EMPTY_ENTRIES = pa.Table.from_batches([], ENTRY)
-EMPTY_INDEX = INDEX_ENTRY.empty_table()
+EMPTY_INDEX = pa.Table.from_batches([], INDEX_ENTRY)  # `Schema.empty_table` imports pandas.
 EMPTY_METAS = pa.Table.from_batches([], META)
 NO_MANIFESTS = Manifests({}, EMPTY_METAS)
 
