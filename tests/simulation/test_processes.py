@@ -25,10 +25,10 @@ AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, str], int]]:
     """(warehouse, its options, commits of each writer: fewer where all wait for one slow server)."""
     if request.param == "local":
-        yield str(tmp_path / "warehouse"), {}, 50
+        yield str(tmp_path / "warehouse"), {}, 30
     else:
         with S3Server() as server:
-            yield f"{server.new_bucket()}/warehouse", server.options, 10
+            yield f"{server.new_bucket()}/warehouse", server.options, 5
 
 
 def test_four_processes_commit_at_the_same_time(where: tuple[str, dict[str, str], int]):
@@ -36,7 +36,8 @@ def test_four_processes_commit_at_the_same_time(where: tuple[str, dict[str, str]
     properties = {"commit.max-retries": "200", "manifest.merge-min-count": "10"}
     table = Lake(uri, **options).create_table("db.t", SCHEMA, partition_by=["dt"], properties=properties)
     started = time.monotonic()
-    with ProcessPoolExecutor(WRITERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(WRITERS, mp_context=context, initializer=context.Barrier(WRITERS).wait) as pool:
         told = [each for told in pool.map(write, [(uri, options, i, commits) for i in range(WRITERS)]) for each in told]
     attempts = sum(attempts for _, _, attempts in told)
     print(f"{uri}: {len(told)} commits, {attempts} attempts, {time.monotonic() - started:.1f} s")
