@@ -174,7 +174,7 @@ class MySql:
             schema,
             table,
         )
-        return SourceTable(name, fields, chosen, comment[0][0] or None)
+        return SourceTable(name, fields, chosen, comment[0][0] or None, chosen == tuple(row[0] for row in declared))
 
     # --- the log ---
 
