@@ -73,8 +73,10 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
             sleep(pause(attempt - 1, jitter()))
         version = -1
         try:
-            first = known is not None and not attempt and isinstance(head, CreateHead)
-            version = head.version_since(known.version) if first else head.version()
+            if known is not None and not attempt and isinstance(head, CreateHead):
+                version = head.version_since(known.version)
+            else:
+                version = head.version()
             view = format.load(store, version, known)
             # An attempt whose answer was lost, or a caller who asked twice.
             if found := settle(store, operation, view, doubts) or view.find(operation):
