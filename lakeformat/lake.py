@@ -74,9 +74,9 @@ class Lake:
     out comes from the environment. Picklable; opens nothing before it is asked for a table.
 
     Without a `catalog`, a table is a folder. With one, Iceberg tables are where the catalog says, and Paimon tables stay
-    folders: "sql" is a SQL catalog in the file `catalog.sqlite` of the warehouse, an address that SQLAlchemy
+    folders; with `catalog_options={"format": "paimon"}` it is the other way round. "sql" is a SQL catalog in the file `catalog.sqlite` of the warehouse, an address that SQLAlchemy
     understands (`sqlite:///...`, `postgresql+psycopg://...`) one in that database, and `https://...` a REST catalog.
-    `catalog_options`: for SQL `name`, the catalog's own (by default "default"); for REST `token` or `credential`,
+    `catalog_options`: for SQL `name`, the catalog's own (by default "default", Paimon's "jdbc"), and with Paimon `lock.enabled`; for REST `token` or `credential`,
     `warehouse`, `prefix`, `scope`, `oauth2-server-uri`, `view-endpoints-supported`, `header.*`.
 
     `cache_bytes`: how much of the tables' manifests stays in memory, decoded, from one verb to the next.
@@ -149,11 +149,17 @@ class Lake:
             )
         declaration = (schema, format, partition_by, primary_key, properties, comment, sort_by)
         table, declared = self._new(name, *declaration, location)
+        catalog = self._keeper(format)
         try:
             tables.create(table, declared)
-        except AlreadyExists:
+        except AlreadyExists as error:
+            if if_exists == "error" and catalog is not None and catalog.names_are_folders:
+                raise AlreadyExists(f"{error}; register_table({name!r}, {table.uri!r}) gives it its name") from error
             if if_exists == "error":
                 raise
+        if catalog is not None and catalog.names_are_folders:
+            with suppress(AlreadyExists):  # Whoever made it at the same time did.
+                catalog.register(name, table.uri)
         return self.table(name)  # Where a catalog put it.
 
     def create_table_as(
@@ -183,7 +189,8 @@ class Lake:
         if there := self._find(name):
             raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
         declaration = (schema, format, partition_by, primary_key, properties, comment, sort_by)
-        if format != "iceberg" or self._catalog is None or not self._catalog.vends_credentials:
+        catalog = self._keeper(format)
+        if catalog is None or not (catalog.vends_credentials or catalog.names_are_folders):
             table, declared = self._new(name, *declaration, location)
             return create_with_rows(table, declared, data, id, snapshot_properties)
         table = self.create_table(
@@ -224,16 +231,19 @@ class Lake:
             raise UnsupportedFeature(
                 f"{name}: location={location!r}: only an Iceberg table of a SQL catalog lies where it is told; others lie in the warehouse"
             )
-        if self._catalog is not None and format == "iceberg":
+        catalog = self._keeper(format)
+        if catalog is not None and not catalog.names_are_folders:
             root = self._new_root(name) if location is None else self._free(name, location)
-            self._catalog.create_namespace(name.rpartition(".")[0])
-            found = Found(root)
-            return Table(name, self._catalogued(self._catalog, name, found), self._formats[format]), declared
+            catalog.create_namespace(name.rpartition(".")[0])
+            return Table(name, self._catalogued(catalog, name, Found(root)), self._formats[format]), declared
         store = self._table_store(name)
         if self.views.is_there(name):
             raise AlreadyExists(f"{name}: there is a view of that name")
         if said := refers_to_catalog(store):
             raise AlreadyExists(f"{name}: {store.root} {said}")
+        if catalog is not None:
+            catalog.create_namespace(name.rpartition(".")[0])
+            store = Catalogued(store, catalog.place(name))
         return Table(name, store, self._formats[format]), declared
 
     def table(self, name: str) -> Table:
@@ -281,7 +291,7 @@ class Lake:
                 if not _NAME.fullmatch(folder):
                     continue
                 store = self._table_store(f"{each}.{folder}")
-                if self._format(store) is not None:
+                if self._format_of_folder(store) is not None:
                     found.add(f"{each}.{folder}")
                 elif self._catalog is None and refers_to_catalog(store):
                     unnamed.append(store.root)
@@ -308,7 +318,8 @@ class Lake:
     @property
     def places_tables(self) -> bool:
         """Whether a new Iceberg table may lie anywhere: in a SQL catalog. A REST catalog chooses itself, and folders are one place."""
-        return self._catalog is not None and not self._catalog.vends_credentials
+        catalog = self._keeper("iceberg")
+        return catalog is not None and not catalog.vends_credentials
 
     @property
     def keeps_properties(self) -> bool:
@@ -345,11 +356,18 @@ class Lake:
 
     def register_table(self, name: str, metadata_location: str) -> Table:
         """Give an Iceberg table that is there already a name in the catalog, by its newest metadata file, which is read first.
-        Raises `AlreadyExists`, `NoSuchFile`, `CorruptTable`, and `UnsupportedFeature` for a version that is not known."""
+        In Paimon's catalogs a Paimon table, by its folder. Raises `AlreadyExists`, `NoSuchFile`, `CorruptTable`, `NotFound` where
+        no table lies, and `UnsupportedFeature` for a version that is not known."""
         if self._catalog is None:
             raise InvalidInput(f"{self.uri} has no catalog to register {name!r} in; open Lake(..., catalog='sql')")
         if there := self._find(name):
             raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
+        if self._catalog.format == "paimon":
+            if self._format(open_store(metadata_location, self._options)) != "paimon":
+                raise NotFound(f"{name}: no Paimon table lies in {metadata_location}; give its folder")
+            self._catalog.create_namespace(name.rpartition(".")[0])
+            self._catalog.register(name, metadata_location)
+            return self.table(name)
         try:
             metadata_location, _ = read_root(metadata_location, self._options)
         except StoreError as error:
@@ -397,9 +415,9 @@ class Lake:
         store = self._table_store(name)
         found = self._looked_at(store, name, schema, properties)
         declared = _declared(found.schema, found.partition_by, (), {**(properties or {}), "migrated": "true"}, None, ())
-        if self._catalog is not None:
-            self._catalog.create_namespace(name.rpartition(".")[0])
-            store = self._catalogued(self._catalog, name, Found(store.root))
+        if (catalog := self._keeper("iceberg")) is not None:
+            catalog.create_namespace(name.rpartition(".")[0])
+            store = self._catalogued(catalog, name, Found(store.root))
         tables.create(Table(name, store, self._formats["iceberg"]), declared)
         table = self.table(name)
         table.add_files(found.paths, spark=spark)
@@ -496,15 +514,17 @@ class Lake:
         return statements.run(self, self._session, text, spark, params, id, properties, frames)
 
     def rename_table(self, old: str, new: str) -> Table:
-        """Give a table another name, also in another namespace. In a catalog, its files stay where they are. Elsewhere
-        Paimon tables on local storage only: on other storage it is not atomic, and an Iceberg table names its files by
+        """Give a table another name, also in another namespace. In a catalog, its files stay where they are. Elsewhere, and in
+        Paimon's JDBC catalog, which moves them along, Paimon tables on local storage only: on other storage it is not atomic, and an Iceberg table names its files by
         absolute paths."""
         table = self.table(old)
         if there := self._find(new):
             raise AlreadyExists(f"{new}: there is a table already at {there.uri}")
-        if self._catalog is not None and isinstance(table._store, Catalogued):
-            self._catalog.create_namespace(new.rpartition(".")[0])
-            self._catalog.rename(old, new)
+        catalog = self._catalog if isinstance(table._store, Catalogued) else None
+        if catalog is not None:
+            catalog.create_namespace(new.rpartition(".")[0])
+        if catalog is not None and not catalog.names_are_folders:
+            catalog.rename(old, new)
             return self.table(new)
         if not table._format.is_movable:
             raise UnsupportedFeature(
@@ -517,7 +537,10 @@ class Lake:
                 "rows to a new table"
             )
         beside = mirror.place(table._store, table._format)
-        self._store.move_folder(_folder(old), _folder(new))
+        if catalog is None:
+            self._store.move_folder(_folder(old), _folder(new))
+        else:
+            catalog.rename(old, new)
         moved = self.table(new)
         if beside is not None:  # It names files by absolute paths, and has moved along or lies beside.
             inside = beside.root == table._store.root
@@ -534,7 +557,13 @@ class Lake:
         again; until then readers may find files missing.
         """
         _require_name(name)
-        if self._catalog is not None:
+        if self._catalog is not None and self._catalog.names_are_folders:
+            table = self._find(name)
+            if table is not None and isinstance(table._store, Catalogued):
+                self._remove_files(table)
+                self._catalog.drop(name)  # Last, so that a drop that was cut short can be asked for again.
+                return
+        elif self._catalog is not None:
             try:
                 self._purge(self._catalog, name) if purge else self._catalog.drop(name)
                 return
@@ -545,8 +574,8 @@ class Lake:
             return
         table = self.table(name)
         store = table._store
-        if self._catalog is not None:
-            _require_alone(name, self._catalog.place(name).sharers(store))
+        if (catalog := self._keeper("iceberg")) is not None:
+            _require_alone(name, catalog.place(name).sharers(store))
         if not purge and (there := iceberg.documents_of_catalogs(store)):
             raise InvalidInput(
                 f"{name}: a catalog has a table at {store.root} too ({METADATA_FOLDER}/{there[-1]}); drop it there first, and then "
@@ -577,7 +606,7 @@ class Lake:
         if found is None:
             raise NotFound(f"no table {name!r} in {self.uri}")
         store = self._catalogued(catalog, name, found)
-        table = Table(name, store, self._formats["iceberg"])
+        table = Table(name, store, self._formats[catalog.format])
         if table.properties.get("gc.enabled", "true").strip().lower() == "false":
             raise UnsupportedFeature(f"{name}: gc.enabled=false: others use this table's files; drop it without purge")
         _require_alone(name, catalog.place(name).sharers(store))
@@ -591,11 +620,11 @@ class Lake:
     def _find(self, name: str) -> Table | None:
         _require_name(name)
         if self._catalog is not None and (found := self._catalog.find(name, self._options)):
-            return Table(name, self._catalogued(self._catalog, name, found), self._formats["iceberg"])
+            return Table(name, self._catalogued(self._catalog, name, found), self._formats[self._catalog.format])
         if self._catalog is not None and name.count(".") > 1:
             return None  # Of namespaces inside others there are no folders.
         store = self._table_store(name)
-        format = self._format(store)
+        format = self._format_of_folder(store)
         return None if format is None else Table(name, store, self._formats[format])
 
     def _catalogued(self, catalog: Catalog, name: str, found: Found) -> Store:
@@ -634,6 +663,17 @@ class Lake:
         holds_namespaces = any(folder.endswith(_DATABASE) for folder in self._store.folders(""))
         if self._catalog is None and not holds_namespaces and (said := refers_to_catalog(self._store)):
             raise InvalidInput(f"{self.uri} is a table, not a warehouse: it {said}")
+
+    def _keeper(self, format: str) -> Catalog | None:
+        """The catalog, if it is one of tables of that format."""
+        return self._catalog if self._catalog is not None and self._catalog.format == format else None
+
+    def _format_of_folder(self, store: Store) -> str | None:
+        """The format of a table that is a folder and nothing else. Where names of a catalog are folders, one that lacks its line in
+        the catalog is no table: nobody has finished making it, or dropping it."""
+        format = self._format(store)
+        catalog = None if format is None else self._keeper(format)
+        return None if catalog is not None and catalog.names_are_folders else format
 
     def _format(self, store: Store) -> str | None:
         return next((format for format, each in self._formats.items() if each.is_table(store)), None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from html import escape
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
@@ -58,6 +58,7 @@ from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, Snapshot
 from lakeformat.scan import Scan
 from lakeformat.storage.catalogued import Catalogued, files_of
+from lakeformat.storage.head import CreateHead
 from lakeformat.storage.reaching import reaching
 from lakeformat.storage.rehearsal import Rehearsal, RehearsedHead, RehearsedPlace
 from lakeformat.storage.store import Listed, Store
@@ -91,10 +92,6 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The current rows for whoever speaks Arrow's C stream interface: `pa.table(t)`, `pl.DataFrame(t)`, DuckDB's `FROM t`."""
         return self.scan().__arrow_c_stream__(requested_schema)
-
-    def __iter__(self) -> NoReturn:
-        """Refused by name: without this, `pd.DataFrame(...)` says only that it was called wrongly."""
-        raise TypeError(f"{self!r} is no sequence of rows; take .scan().to_pandas(), .to_arrow() or .to_batches()")
 
     def _repr_html_(self) -> str:
         view = self._view()
@@ -746,8 +743,8 @@ class Table:
         """
         record = Rehearsal(files_of(self._whole))
         store: Store = record
-        if isinstance(self._whole, Catalogued):
-            store = Catalogued(record, RehearsedPlace(RehearsedHead(record, self._whole.head()), self._whole.place))
+        if isinstance(self._whole, Catalogued) and not isinstance(head := self._whole.head(), CreateHead):
+            store = Catalogued(record, RehearsedPlace(RehearsedHead(record, head), self._whole.place))
         return Table(self.name, store, self._format, self._branch), record
 
     def rollback_to(

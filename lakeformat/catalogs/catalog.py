@@ -26,6 +26,16 @@ class Catalog(Protocol):
     """
 
     @property
+    def format(self) -> str:
+        """The format of its tables, "iceberg" or "paimon"; of other formats it knows none."""
+        ...
+
+    @property
+    def names_are_folders(self) -> bool:
+        """Whether a table lies at `<namespace>.db/<table>` of the warehouse, moves when it is renamed, and goes with its files."""
+        ...
+
+    @property
     def vends_credentials(self) -> bool:
         """Whether files of its tables may be out of reach without what the catalog hands out for them."""
         ...
@@ -33,7 +43,7 @@ class Catalog(Protocol):
     def namespaces(self) -> list[str]: ...
 
     def tables(self, namespace: str) -> list[str]:
-        """Full names of the Iceberg tables of a namespace."""
+        """Full names of the tables of a namespace."""
         ...
 
     def find(self, name: str, options: Mapping[str, str]) -> Found | None:
@@ -66,11 +76,12 @@ class Catalog(Protocol):
         ...
 
     def register(self, name: str, metadata_location: str) -> None:
-        """A table that is there already, by its newest metadata file. Raises `AlreadyExists`."""
+        """A table that is there already: an Iceberg table by its newest metadata file, a Paimon table by its folder. Raises
+        `AlreadyExists`."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Raises `NotFound` and `AlreadyExists`."""
+        """With its folder, where names are folders. Raises `NotFound` and `AlreadyExists`."""
         ...
 
     def drop(self, name: str) -> None:

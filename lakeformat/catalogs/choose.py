@@ -13,6 +13,7 @@ from lakeformat.storage import paths
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"(?:[!-~\xa0-\xff](?:[ \t!-~\xa0-\xff]*[!-~\xa0-\xff])?)?")
+_SQL_OPTIONS = {"iceberg": ("format", "name"), "paimon": ("format", "name", "lock.enabled")}
 _SQLITE = "catalog.sqlite"  # In the warehouse's folder.
 
 
@@ -26,8 +27,13 @@ def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Ca
         raise InvalidInput(f"catalog={address!r}: write 'sql' or a database's address, e.g. 'postgresql+psycopg://...'")
     if address.startswith(("http://", "https://")):
         return _rest(address, options)
-    if unknown := sorted(options.keys() - {"name"}):
-        raise InvalidInput(f"catalog_options: {unknown[0]!r} means nothing to a SQL catalog; the only one is 'name'")
+    format = options.get("format", "iceberg")
+    if format not in _SQL_OPTIONS:
+        raise InvalidInput(f"catalog_options: format={format!r}: a SQL catalog is one of {' or '.join(_SQL_OPTIONS)}")
+    if unknown := sorted(options.keys() - set(_SQL_OPTIONS[format])):
+        raise InvalidInput(
+            f"catalog_options: {unknown[0]!r} means nothing to a SQL catalog of {format}; known are {', '.join(_SQL_OPTIONS[format])}"
+        )
     if address == "sql":
         if paths.scheme_of(warehouse) not in (None, "file"):
             raise InvalidInput(
@@ -35,10 +41,20 @@ def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Ca
             )
         address = f"sqlite:///{paths.local_folder(warehouse)}/{_SQLITE}"
     try:
-        sql = import_module("lakeformat.catalogs.sql")
+        module = import_module("lakeformat.catalogs.sql" if format == "iceberg" else "lakeformat.catalogs.paimon_sql")
     except ModuleNotFoundError as error:
         raise InvalidInput(f"catalog={redact.address(address)!r} needs SQLAlchemy: install lakeformat[sql]") from error
-    return sql.SqlCatalog(address, options.get("name", "default"))
+    if format == "iceberg":
+        return module.SqlCatalog(address, options.get("name", "default"))
+    return module.PaimonSqlCatalog(address, warehouse, options.get("name", "jdbc"), _locks(options, warehouse))
+
+
+def _locks(options: Mapping[str, str], warehouse: str) -> bool:
+    """Whether writers of a JDBC catalog of Paimon lock: where its Java engine does, unless it is told."""
+    given = options.get("lock.enabled", "false" if paths.scheme_of(warehouse) in (None, "file") else "true")
+    if str(given).lower() not in ("true", "false"):
+        raise InvalidInput(f"catalog_options: lock.enabled={given!r}: it must be 'true' or 'false'")
+    return str(given).lower() == "true"
 
 
 def _rest(address: str, options: Mapping[str, str]) -> Catalog:

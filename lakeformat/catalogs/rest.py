@@ -65,6 +65,14 @@ class RestCatalog:
         return f"RestCatalog({redact.address(self.uri)!r})"
 
     @property
+    def format(self) -> str:
+        return "iceberg"
+
+    @property
+    def names_are_folders(self) -> bool:
+        return False
+
+    @property
     def vends_credentials(self) -> bool:
         return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -10,59 +9,37 @@ from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, IntegrityError, InvalidRequestError, SQLAlchemyError
 
-from lakeformat import redact
 from lakeformat.catalogs import view_files
 from lakeformat.catalogs.catalog import Found, FoundView
+from lakeformat.catalogs.database import Text, TextOrNull, connected, shown
 from lakeformat.codec import document
-from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, NotFound, StoreError, UnsupportedFeature
+from lakeformat.errors import AlreadyExists, CorruptFile, NotFound, StoreError, UnsupportedFeature
 from lakeformat.storage.catalogued import is_within
 from lakeformat.storage.files import open_store
 from lakeformat.storage.head import SwapHead
 from lakeformat.storage.store import Reader, Store
 
-
-class _Text(sa.TypeDecorator[str]):
-    """Text and nothing else: SQLite's columns hold any value, whatever their type, and tables made by others may hold nulls."""
-
-    impl = sa.String
-    cache_ok = True
-
-    def process_result_value(self, value: object, dialect: sa.Dialect) -> str | None:
-        if not isinstance(value, str):
-            raise InvalidRequestError(f"a line of the catalog has {value!r} where a text belongs")
-        return value
-
-
-class _TextOrNull(_Text):
-    cache_ok = True
-
-    def process_result_value(self, value: object, dialect: sa.Dialect) -> str | None:
-        return None if value is None else super().process_result_value(value, dialect)
-
-
 _TABLES = sa.MetaData()
 _LINES = sa.Table(
     "iceberg_tables",
     _TABLES,
-    sa.Column("catalog_name", _Text(255), primary_key=True),
-    sa.Column("table_namespace", _Text(255), primary_key=True),
-    sa.Column("table_name", _Text(255), primary_key=True),
-    sa.Column("metadata_location", _TextOrNull(1000)),
+    sa.Column("catalog_name", Text(255), primary_key=True),
+    sa.Column("table_namespace", Text(255), primary_key=True),
+    sa.Column("table_name", Text(255), primary_key=True),
+    sa.Column("metadata_location", TextOrNull(1000)),
     sa.Column("previous_metadata_location", sa.String(1000)),
     sa.Column("iceberg_type", sa.String(5)),
 )
 _NAMESPACES = sa.Table(
     "iceberg_namespace_properties",
     _TABLES,
-    sa.Column("catalog_name", _Text(255), primary_key=True),
-    sa.Column("namespace", _Text(255), primary_key=True),
+    sa.Column("catalog_name", Text(255), primary_key=True),
+    sa.Column("namespace", Text(255), primary_key=True),
     sa.Column("property_key", sa.String(255), primary_key=True),
     sa.Column("property_value", sa.String(1000), nullable=False),
 )
 _TABLE, _VIEW = "TABLE", "VIEW"  # What a line is of.
-_WAIT_SECONDS = 60  # For SQLite's one writer.
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +50,18 @@ class SqlCatalog:
     name: str = "default"
 
     def __repr__(self) -> str:
-        return f"SqlCatalog({_shown(self.uri)!r}, {self.name!r})"
+        return f"SqlCatalog({shown(self.uri)!r}, {self.name!r})"
+
+    @property
+    def format(self) -> str:
+        return "iceberg"
 
     @property
     def vends_credentials(self) -> bool:
+        return False
+
+    @property
+    def names_are_folders(self) -> bool:
         return False
 
     def namespaces(self) -> list[str]:
@@ -302,50 +287,11 @@ def _is(kind: str, typed: bool) -> tuple[Any, ...]:
 
 @contextmanager
 def _connected(uri: str) -> Iterator[tuple[sa.Connection, bool]]:
-    """A transaction, and whether a column distinguishes tables from views. Raises `AlreadyExists` for a line that is there, and
-    `StoreError` for whatever else the database answers, or does not."""
-    try:
-        engine, typed = _engine(uri, os.getpid())
-        with engine.begin() as connection:
-            yield connection, typed
-    except IntegrityError as error:
-        raise AlreadyExists(f"{_shown(uri)}: there is a table of that name") from error
-    except (SQLAlchemyError, UnicodeError) as error:  # A name with half of a surrogate pair has no encoding.
-        secrets = redact.secrets_in(uri)
-        said = redact.redacted((str(error).splitlines() or [type(error).__name__])[0], *secrets)
-        raise StoreError(f"{_shown(uri)}: {said}") from redact.cause(error, *secrets)
+    """A transaction, and whether a column distinguishes tables from views."""
+    with connected(uri, _TABLES) as connection:
+        yield connection, _is_typed(connection.engine)
 
 
 @cache
-def _engine(uri: str, process: int) -> tuple[sa.Engine, bool]:
-    """An engine for each process, since connections do not survive a fork; makes the tables where they are missing."""
-    try:
-        url = sa.make_url(uri)
-    except (ArgumentError, ValueError):  # Its text may hold any part of the address.
-        raise InvalidInput(
-            f"catalog={_shown(uri)!r} is no address of a database; write e.g. 'postgresql+psycopg://user@host:5432/db'"
-        ) from None
-    try:
-        is_sqlite = url.get_backend_name() == "sqlite"
-        if is_sqlite and url.database:
-            os.makedirs(os.path.dirname(os.path.abspath(url.database)), exist_ok=True)
-        engine = sa.create_engine(url, connect_args={"timeout": _WAIT_SECONDS} if is_sqlite else {})
-    except (ArgumentError, ImportError) as error:
-        secrets = redact.secrets_in(uri)
-        said = redact.redacted(str(error), *secrets)
-        raise InvalidInput(f"catalog={_shown(uri)!r}: {said}") from redact.cause(error, *secrets)
-    except OSError as error:
-        raise StoreError(f"{_shown(uri)}: cannot make the folder: {error.strerror}") from redact.cause(
-            error, *redact.secrets_in(uri)
-        )
-    for table in _TABLES.sorted_tables:
-        try:
-            table.create(engine, checkfirst=True)
-        except SQLAlchemyError:
-            if not sa.inspect(engine).has_table(table.name):  # Else somebody made it at the same time.
-                raise
-    return engine, any(c["name"] == "iceberg_type" for c in sa.inspect(engine).get_columns(_LINES.name))
-
-
-def _shown(uri: str) -> str:
-    return redact.address(uri)
+def _is_typed(engine: sa.Engine) -> bool:
+    return any(column["name"] == "iceberg_type" for column in sa.inspect(engine).get_columns(_LINES.name))

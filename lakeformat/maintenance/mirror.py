@@ -22,6 +22,7 @@ from lakeformat.errors import (
 )
 from lakeformat.model.operation import Follow, Request
 from lakeformat.model.snapshot import Snapshot
+from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.head import FollowHead, load_newest
 from lakeformat.storage.reaching import beside
 from lakeformat.storage.store import Store
@@ -115,4 +116,5 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
 
 
 def _beside(store: Store, place: Mirror) -> Store:
-    return store if place.root == store.root else beside(store, place.root)
+    files = files_of(store)  # The table's catalog knows nothing of its mirror.
+    return files if place.root == store.root else beside(files, place.root)

@@ -129,6 +129,5 @@ _FAMILIES = {
     "DESCRIBE": show.describe,
     "DESC": show.describe,
     "SHOW": show.show,
-    "REFRESH": show.refresh,
     "CALL": procedures.call,
 }

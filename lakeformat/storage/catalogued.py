@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lakeformat.storage import paths
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import ForwardingStore, Reader, Store
+from lakeformat.storage.swapped import Swapped
 
 
 def files_of(store: Store) -> Store:
     """The files alone: what a worker needs, without the catalog and what opens it."""
+    if isinstance(store, Swapped):
+        return replace(store, store=files_of(store.store))
     return store.store if isinstance(store, Catalogued) else store
 
 

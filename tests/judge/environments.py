@@ -65,6 +65,12 @@ class NodeServer:
 AZURITE = NodeServer("azurite", "3.35.0", "azurite-blob")  # Azure's own emulator of its blob storage.
 VERSITYGW = GoServer("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")  # S3 over a folder.
 
+MAVEN_JARS = (
+    ("org.apache.paimon", "paimon-bundle", "1.3.1"),
+    ("org.xerial", "sqlite-jdbc", "3.44.0.0"),
+    ("org.slf4j", "slf4j-nop", "1.7.36"),
+)
+
 PYPAIMON = PythonPeer("pypaimon", ("pypaimon==2.1.0", "pyarrow==19.0.1"))
 RUST = PythonPeer("rust", ("pypaimon-rust==0.4.0", "pyarrow==19.0.1"))
 JAVA = JavaPeer(
@@ -160,6 +166,30 @@ def rest_server(warehouse: Path, credential: str) -> list[str]:
         _write_stamp(home, stamp)
     classpath = os.pathsep.join([str(home), libraries])
     return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, "RestServer", f"file://{warehouse}", credential]
+
+
+def paimon_catalogs() -> list[str]:
+    """The command that starts Paimon's newest Java engine with its catalogs. Maven brings the jars."""
+    source, home = HERE / "engines" / "catalogs" / "Catalogs.java", BUILT / "catalogs"
+    stamp = {"source": _sha256(source), "jars": MAVEN_JARS}
+    if not _stamped(home, stamp):
+        shutil.rmtree(home, ignore_errors=True)
+        (home / "classes").mkdir(parents=True)
+        wanted = "".join(
+            f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+            for group, artifact, version in MAVEN_JARS
+        )
+        (home / "pom.xml").write_text(
+            "<project><modelVersion>4.0.0</modelVersion><groupId>judge</groupId><artifactId>catalogs</artifactId>"
+            f"<version>1</version><dependencies>{wanted}</dependencies></project>"
+        )
+        maven = [_tool("mvn", "Maven, to fetch the jars"), "-q", "-B", "-f", str(home / "pom.xml")]
+        _run([*maven, "dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"])
+        compile = [_tool("javac"), "-encoding", "UTF-8", "-nowarn", "-d", str(home / "classes")]
+        _run([*compile, "-cp", str(home / "jars" / "*"), str(source)])
+        _write_stamp(home, stamp)
+    classpath = os.pathsep.join([str(home / "classes"), str(home / "jars" / "*"), *map(str, _hadoop())])
+    return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, "Catalogs"]
 
 
 def server(found: GoServer | NodeServer) -> Path:

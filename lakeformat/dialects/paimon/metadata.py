@@ -25,7 +25,8 @@ from lakeformat.model.schema import Field, Kind, MultisetOf, Row, Scalar, Schema
 from lakeformat.model.snapshot import Snapshot, utc
 from lakeformat.model.work import MergeEngine
 from lakeformat.storage import fence
-from lakeformat.storage.head import CreateHead
+from lakeformat.storage.cache import in_catalog
+from lakeformat.storage.head import CreateHead, Head
 from lakeformat.storage.store import Reader, Store
 from lakeformat.storage.swapped import Swapped
 
@@ -97,8 +98,9 @@ class State:
 NOTHING = State(0, Schema(fields=(), id=-1), exists=False)
 
 
-def head(store: Store) -> CreateHead:
-    return CreateHead(store, SNAPSHOT_FOLDER, "snapshot-")
+def head(store: Store) -> Head:
+    found = in_catalog(store.store if isinstance(store, Swapped) else store)  # A branch has its table's place.
+    return found.place.head(store) if found else CreateHead(store, SNAPSHOT_FOLDER, "snapshot-")
 
 
 def load(reader: Reader, version: int, known: State | None = None) -> State:

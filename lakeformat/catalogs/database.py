@@ -1,0 +1,88 @@
+"""A database that keeps a catalog: its engine, its transactions, and what it answers as errors of ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, IntegrityError, InvalidRequestError, SQLAlchemyError
+
+from lakeformat import redact
+from lakeformat.errors import AlreadyExists, InvalidInput, StoreError
+
+_WAIT_SECONDS = 60  # For SQLite's one writer.
+
+
+class Text(sa.TypeDecorator[str]):
+    """Text and nothing else: SQLite's columns hold any value, whatever their type, and tables made by others may hold nulls."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_result_value(self, value: object, dialect: sa.Dialect) -> str | None:
+        if not isinstance(value, str):
+            raise InvalidRequestError(f"a line of the catalog has {value!r} where a text belongs")
+        return value
+
+
+class TextOrNull(Text):
+    cache_ok = True
+
+    def process_result_value(self, value: object, dialect: sa.Dialect) -> str | None:
+        return None if value is None else super().process_result_value(value, dialect)
+
+
+@contextmanager
+def connected(uri: str, tables: sa.MetaData) -> Iterator[sa.Connection]:
+    """A transaction in a database that has `tables`. Raises `AlreadyExists` for a line that is there, and `StoreError` for whatever
+    else the database answers, or does not."""
+    try:
+        with _engine(uri, tables, os.getpid()).begin() as connection:
+            yield connection
+    except IntegrityError as error:
+        raise AlreadyExists(f"{shown(uri)}: there is a table of that name") from error
+    except (SQLAlchemyError, UnicodeError) as error:  # A name with half of a surrogate pair has no encoding.
+        secrets = redact.secrets_in(uri)
+        said = redact.redacted((str(error).splitlines() or [type(error).__name__])[0], *secrets)
+        raise StoreError(f"{shown(uri)}: {said}") from redact.cause(error, *secrets)
+
+
+def shown(uri: str) -> str:
+    return redact.address(uri)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _engine(uri: str, tables: sa.MetaData, process: int) -> sa.Engine:
+    """An engine for each process, since connections do not survive a fork; makes the tables where they are missing."""
+    try:
+        url = sa.make_url(uri)
+    except (ArgumentError, ValueError):  # Its text may hold any part of the address.
+        raise InvalidInput(
+            f"catalog={shown(uri)!r} is no address of a database; write e.g. 'postgresql+psycopg://user@host:5432/db'"
+        ) from None
+    try:
+        is_sqlite = url.get_backend_name() == "sqlite"
+        if is_sqlite and url.database:
+            os.makedirs(os.path.dirname(os.path.abspath(url.database)), exist_ok=True)
+        engine = sa.create_engine(url, connect_args={"timeout": _WAIT_SECONDS} if is_sqlite else {})
+    except (ArgumentError, ImportError) as error:
+        secrets = redact.secrets_in(uri)
+        said = redact.redacted(str(error), *secrets)
+        raise InvalidInput(f"catalog={shown(uri)!r}: {said}") from redact.cause(error, *secrets)
+    except OSError as error:
+        raise StoreError(f"{shown(uri)}: cannot make the folder: {error.strerror}") from redact.cause(
+            error, *redact.secrets_in(uri)
+        )
+    for table in tables.sorted_tables:
+        try:
+            table.create(engine, checkfirst=True)
+        except SQLAlchemyError:
+            if not sa.inspect(engine).has_table(table.name):  # Else somebody made it at the same time.
+                raise
+    return engine

@@ -1,0 +1,262 @@
+"""Paimon's JDBC catalog: a line for each table in a database, as Java's `JdbcCatalog` has it; the tables lie in the warehouse's folders."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from lakeformat.catalogs.catalog import Found
+from lakeformat.catalogs.database import Text, TextOrNull, connected, shown
+from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, StoreError, StoreRefused, UnsupportedFeature
+from lakeformat.model.snapshot import Outcome, Plan
+from lakeformat.storage import paths
+from lakeformat.storage.files import open_store
+from lakeformat.storage.head import CreateHead
+from lakeformat.storage.store import Reader, Store
+
+log = logging.getLogger("lakeformat")
+
+_TABLES = sa.MetaData()
+_LINES = sa.Table(
+    "paimon_tables",
+    _TABLES,
+    sa.Column("catalog_key", Text(255), primary_key=True),
+    sa.Column("database_name", Text(255), primary_key=True),
+    sa.Column("table_name", Text(255), primary_key=True),
+)
+_NAMESPACES = sa.Table(
+    "paimon_database_properties",
+    _TABLES,
+    sa.Column("catalog_key", Text(255), primary_key=True),
+    sa.Column("database_name", Text(255), primary_key=True),
+    sa.Column("property_key", Text(255), primary_key=True),
+    sa.Column("property_value", TextOrNull(1000)),
+)
+_WITH_LOCKS = sa.MetaData()
+_LOCKS = sa.Table(
+    "paimon_distributed_locks",
+    _WITH_LOCKS,
+    sa.Column("lock_id", sa.String(255), primary_key=True),
+    sa.Column("acquired_at", sa.TIMESTAMP, server_default=sa.func.current_timestamp(), nullable=False),
+    sa.Column("expire_time_seconds", sa.BigInteger, server_default="0", nullable=False),
+)
+_EXPIRED = {  # By the database's clock.
+    "sqlite": "strftime('%s', 'now') - strftime('%s', acquired_at) > expire_time_seconds",
+    "postgresql": "extract(epoch from now() - acquired_at) > expire_time_seconds",
+    "mysql": "timestampdiff(second, acquired_at, now()) > expire_time_seconds",
+}
+_EXISTS, _LOCATION = "exists", "location"  # Properties that Java gives each namespace.
+_LOCK_SECONDS = 8 * 60  # How long a lock holds, and is waited for (lock-acquire-timeout).
+_LONGEST_SLEEP_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PaimonSqlCatalog:
+    """The lines of the catalog `name` (`catalog-key`) in the database `uri`, as SQLAlchemy writes it. Missing tables are made.
+
+    `locks`: whether a table's commits are made one at a time, under a lock in the database (`lock.enabled`).
+    """
+
+    uri: str
+    warehouse: str
+    name: str = "jdbc"
+    locks: bool = False
+
+    def __repr__(self) -> str:
+        return f"PaimonSqlCatalog({shown(self.uri)!r}, {self.name!r})"
+
+    @property
+    def format(self) -> str:
+        return "paimon"
+
+    @property
+    def names_are_folders(self) -> bool:
+        return True
+
+    @property
+    def vends_credentials(self) -> bool:
+        return False
+
+    def namespaces(self) -> list[str]:
+        with connected(self.uri, _TABLES) as connection:
+            declared = sa.select(_NAMESPACES.c.database_name).where(_NAMESPACES.c.catalog_key == self.name)
+            used = sa.select(_LINES.c.database_name).where(_LINES.c.catalog_key == self.name)
+            return sorted(set(connection.scalars(declared.union(used))))
+
+    def tables(self, namespace: str) -> list[str]:
+        with connected(self.uri, _TABLES) as connection:
+            own = _LINES.c.catalog_key == self.name, _LINES.c.database_name == namespace
+            return sorted(
+                f"{namespace}.{name}" for name in connection.scalars(sa.select(_LINES.c.table_name).where(*own))
+            )
+
+    def find(self, name: str, options: Mapping[str, str]) -> Found | None:
+        with connected(self.uri, _TABLES) as connection:
+            is_there = connection.scalar(sa.select(_LINES.c.table_name).where(*self._line(name)))
+        return None if is_there is None else Found(self._root(name))
+
+    def place(self, name: str) -> PaimonEntry:
+        return PaimonEntry(self, name)
+
+    def create_namespace(self, name: str) -> None:
+        _require_flat(name)
+        if name not in self.namespaces():
+            given = {_EXISTS: "true", _LOCATION: f"{self.warehouse}/{name}.db"}
+            try:
+                self._say(name, given)
+            except AlreadyExists:
+                return  # Somebody else made it.
+
+    def namespace_properties(self, name: str) -> dict[str, str]:
+        with connected(self.uri, _TABLES) as connection:
+            columns = (_NAMESPACES.c.property_key, _NAMESPACES.c.property_value)
+            lines = connection.execute(sa.select(*columns).where(*self._lines_of(name))).all()
+        return {key: value for key, value in lines if key not in (_EXISTS, _LOCATION) and value is not None}
+
+    def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str]) -> None:
+        if said := {_EXISTS, _LOCATION} & {*properties, *remove}:
+            raise UnsupportedFeature(
+                f"namespace {name}: {sorted(said)[0]!r} is the catalog's own property: tables of a JDBC catalog of Paimon lie in "
+                f"{self.warehouse}/{name}.db"
+            )
+        self._say(name, properties, remove)
+
+    def drop_namespace(self, name: str) -> None:
+        with connected(self.uri, _TABLES) as connection:
+            connection.execute(sa.delete(_NAMESPACES).where(*self._lines_of(name)))
+
+    def location_of(self, namespace: str) -> str | None:
+        return None
+
+    def register(self, name: str, metadata_location: str) -> None:
+        if paths.relative(self._root(name), metadata_location) != "":
+            raise InvalidInput(
+                f"{name}: {metadata_location} is not where a JDBC catalog of Paimon has it; move its folder to {self._root(name)}"
+            )
+        namespace, _, table = name.rpartition(".")
+        line = {"catalog_key": self.name, "database_name": namespace, "table_name": table}
+        with connected(self.uri, _TABLES) as connection:
+            connection.execute(sa.insert(_LINES).values(**line))
+
+    def rename(self, old: str, new: str) -> None:
+        _require_flat(new.rpartition(".")[0])
+        namespace, _, table = new.rpartition(".")
+        store = open_store(self.warehouse, {})
+        with connected(self.uri, _TABLES) as connection:
+            change = sa.update(_LINES).where(*self._line(old)).values(database_name=namespace, table_name=table)
+            if not connection.execute(change).rowcount:
+                raise NotFound(f"no table {old!r} in {self!r}")
+            store.move_folder(_folder(old), _folder(new))  # A line that is not committed goes back by itself.
+
+    def drop(self, name: str) -> None:
+        with connected(self.uri, _TABLES) as connection:
+            gone = connection.execute(sa.delete(_LINES).where(*self._line(name))).rowcount
+        if not gone:
+            raise NotFound(f"no table {name!r} in {self!r}")
+
+    def _root(self, name: str) -> str:
+        return f"{self.warehouse}/{_folder(name)}"
+
+    def _line(self, name: str) -> tuple[Any, ...]:
+        namespace, _, table = name.rpartition(".")
+        return _LINES.c.catalog_key == self.name, _LINES.c.database_name == namespace, _LINES.c.table_name == table
+
+    def _lines_of(self, namespace: str) -> tuple[Any, ...]:
+        return _NAMESPACES.c.catalog_key == self.name, _NAMESPACES.c.database_name == namespace
+
+    def _say(self, name: str, properties: Mapping[str, str], remove: Collection[str] = ()) -> None:
+        with connected(self.uri, _TABLES) as connection:
+            gone = _NAMESPACES.c.property_key.in_([*properties, *remove])
+            connection.execute(sa.delete(_NAMESPACES).where(*self._lines_of(name), gone))
+            line = {"catalog_key": self.name, "database_name": name}
+            lines = [{**line, "property_key": key, "property_value": value} for key, value in properties.items()]
+            if lines:
+                connection.execute(sa.insert(_NAMESPACES), lines)
+
+
+@dataclass(frozen=True, slots=True)
+class PaimonEntry:
+    """A table of the catalog. Which snapshot is its newest its folder says."""
+
+    catalog: PaimonSqlCatalog
+    name: str
+
+    def head(self, store: Store) -> CreateHead:
+        return LockedHead(store, entry=self) if self.catalog.locks else CreateHead(store)
+
+    def sharers(self, reader: Reader) -> list[str]:
+        return []  # A name is a folder.
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the table's lock. Raises `StoreRefused` where others hold it for too long."""
+        lock_id, uri = f"{self.catalog.name}.{self.name}", self.catalog.uri
+        begun = time.monotonic()
+        sleep_seconds = 0.05
+        while not _acquire(uri, lock_id):
+            if time.monotonic() - begun > _LOCK_SECONDS:
+                raise StoreRefused(
+                    f"{self.name}: the lock {lock_id!r} in {shown(uri)} was held by others for {_LOCK_SECONDS} s"
+                )
+            time.sleep(sleep_seconds)
+            sleep_seconds = min(2 * sleep_seconds, _LONGEST_SLEEP_SECONDS)
+        held_since = time.monotonic()
+        try:
+            yield
+        finally:
+            if time.monotonic() - held_since < _LOCK_SECONDS:  # Else it may be somebody else's by now.
+                _release(uri, lock_id)
+
+
+@dataclass(frozen=True, slots=True)
+class LockedHead(CreateHead):
+    """A commit creates its file under the table's lock: peers on storage that cannot create a file only if it is absent rely on it."""
+
+    entry: PaimonEntry = field(kw_only=True)
+
+    def advance(self, version: int, plan: Plan) -> Outcome:
+        with self.entry.locked():
+            return CreateHead.advance(self, version, plan)
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _acquire(uri: str, lock_id: str) -> bool:
+    try:
+        with connected(uri, _WITH_LOCKS) as connection:
+            expired = _EXPIRED.get(connection.dialect.name)
+            if expired is None:
+                raise UnsupportedFeature(
+                    f"{shown(uri)}: lock.enabled=true in a database of {connection.dialect.name}; known are {', '.join(_EXPIRED)}"
+                )
+            connection.execute(sa.delete(_LOCKS).where(_LOCKS.c.lock_id == lock_id, sa.text(expired)))
+        with connected(uri, _WITH_LOCKS) as connection:
+            connection.execute(sa.insert(_LOCKS).values(lock_id=lock_id, expire_time_seconds=_LOCK_SECONDS))
+    except AlreadyExists:
+        return False
+    return True
+
+
+def _release(uri: str, lock_id: str) -> None:
+    try:
+        with connected(uri, _WITH_LOCKS) as connection:
+            connection.execute(sa.delete(_LOCKS).where(_LOCKS.c.lock_id == lock_id))
+    except StoreError:  # What was done is done; the lock expires.
+        log.warning("%s: the lock %r stays until it expires", shown(uri), lock_id, exc_info=True)
+
+
+def _folder(name: str) -> str:
+    namespace, _, table = name.rpartition(".")
+    return f"{namespace}.db/{table}"
+
+
+def _require_flat(namespace: str) -> None:
+    if "." in namespace:
+        raise InvalidInput(f"namespace {namespace!r}: Paimon has no namespaces inside others")
