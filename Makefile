@@ -14,7 +14,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE # Runs and tests start hundreds of processes that import the same.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ui test test-fast test-long check judge cluster package docs bench mariadb clean java
+.PHONY: help demo ui test test-fast test-long check judge cluster package docs bench mariadb mysql clean java
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
@@ -60,6 +60,12 @@ mariadb: .judge/mariadb/usr/sbin/mariadbd ## Bring a MariaDB server for the test
 .judge/mariadb/usr/sbin/mariadbd:
 	@mkdir -p .judge/mariadb/packages
 	cd .judge/mariadb/packages && apt-get download -qq $(MARIADB) && for each in *.deb; do dpkg -x "$$each" ..; done
+
+mysql: .judge/mysql/usr/sbin/mysqld $(STAMP) ## Run the tests of change data capture on MySQL itself, out of Debian's newest packages
+	LAKEFORMAT_CDC_SERVER=mysql $(BIN)/python -m pytest tests/cdc/test_mysql.py
+
+.judge/mysql/usr/sbin/mysqld:
+	tests/cdc/bring_mysql.sh .judge/mysql
 
 clean: ## Remove what the targets built; tables stay
 	rm -rf $(VENV) .site .judge .bench .dagster .mypy_cache .ruff_cache .pytest_cache

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -169,6 +169,10 @@ class Scan:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The rows for whoever speaks Arrow's C stream interface: `pa.table(scan)`, `pl.DataFrame(scan)`, DuckDB's `FROM scan`."""
         return self.to_batches().__arrow_c_stream__(requested_schema)
+
+    def __iter__(self) -> NoReturn:
+        """Refused by name: without this, `pd.DataFrame(...)` says only that it was called wrongly."""
+        raise TypeError(f"{self!r} is no sequence of rows; take .to_pandas(), .to_arrow() or .to_batches()")
 
     def _apart(self) -> tuple[Expression, Expression]:
         return nanoseconds.apart(self.predicate, self.view.schema.fields, self.nanoseconds)

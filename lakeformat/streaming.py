@@ -90,8 +90,9 @@ class WriteSession:
         last = view.history.committed(self.user)
         return last is not None and identifier <= last
 
-    def prepare(self, identifier: int, data: Any, *, watermark: int | None = None) -> Prepared:
-        """Write rows that `commit` then shows. Of a commit that is there already no row is written again."""
+    def prepare(self, identifier: int, data: Any, *, watermark: int | None = None, appends: bool = False) -> Prepared:
+        """Write rows that `commit` then shows. Of a commit that is there already no row is written again. `appends`: the caller knows that
+        neither the table nor `data` has two rows with one of these keys, so none is looked for to be replaced."""
         _check(identifier)
         view = self._view()
         if self._is_committed(view, identifier):
@@ -111,7 +112,7 @@ class WriteSession:
                 f"commit {min(waiting)} is prepared, and {identifier} may bring its keys in other partitions; commit or abort it "
                 f"first"
             )
-        if layout.keyed is None and view.schema.primary_key:
+        if layout.keyed is None and view.schema.primary_key and not appends:
             files = self._upserted(view, data)
         else:
             layout = after(looking(view, layout), chain.from_iterable(waiting.values()))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from html import escape
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -92,6 +92,10 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The current rows for whoever speaks Arrow's C stream interface: `pa.table(t)`, `pl.DataFrame(t)`, DuckDB's `FROM t`."""
         return self.scan().__arrow_c_stream__(requested_schema)
+
+    def __iter__(self) -> NoReturn:
+        """Refused by name: without this, `pd.DataFrame(...)` says only that it was called wrongly."""
+        raise TypeError(f"{self!r} is no sequence of rows; take .scan().to_pandas(), .to_arrow() or .to_batches()")
 
     def _repr_html_(self) -> str:
         view = self._view()

@@ -122,7 +122,12 @@ class Follower:
         ):
             for chunk in chunks:
                 rows = self._computed.added(chunk.rows, self.source_table.name, None)
-                self._commit(rows, self.progress.with_chunk(view.text, view.until, chunk.upto))
+                # Rows above all keys that the table has: there are none that they replace.
+                self._commit(
+                    rows,
+                    self.progress.with_chunk(view.text, view.until, chunk.upto),
+                    appends=self.source_table.is_unique,
+                )
                 self.report = replace(self.report, snapshot_rows=self.report.snapshot_rows + chunk.rows.num_rows)
                 if is_over():
                     return
@@ -404,14 +409,21 @@ class Follower:
             return self.report
         return replace(self.report, position=self.covered.text, is_complete=self.progress.is_complete)
 
-    def _commit(self, rows: pa.Table | None, next_: Progress, more: Mapping[str, str] | None = None) -> None:
+    def _commit(
+        self,
+        rows: pa.Table | None,
+        next_: Progress,
+        more: Mapping[str, str] | None = None,
+        *,
+        appends: bool = False,
+    ) -> None:
         properties = {**self._extra, **next_.properties(self._follows), **(more or {})}
         if rows is None:
             rows = self._empty()
         for start in range(_TRIES):
             number = self._number
             try:
-                prepared = self._session.prepare(number, _fitted(rows, self.table.schema.fields))
+                prepared = self._session.prepare(number, _fitted(rows, self.table.schema.fields), appends=appends)
                 made = self._session.commit(prepared, empty=True, properties=properties)
                 break
             except Conflict:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pymysql
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import GtidEvent, HeartbeatLogEvent, MariadbGtidEvent, QueryEvent, XidEvent
+from pymysqlreplication.exceptions import StatusVariableMismatch
 from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
 
 from lakeformat.cdc import mysql_types
@@ -58,6 +59,23 @@ _NAME = r"(?:`?(?P<schema>[^`\s.]+)`?\.)?`?(?P<table>[^`\s.;]+)`?"
 _COMMENTS = re.compile(r"^(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)+", re.DOTALL)
 _TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?{_NAME}", re.IGNORECASE)
 _ROWS_AS_TEXT = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE)
+
+_read_status = QueryEvent._read_status_vars_value_for_key
+
+
+def _read_known_status(event: QueryEvent, key: int) -> None:
+    """A statement's status variables, up to one that is newer than the library: no length is recorded, so that it ends what can be read.
+
+    The library refuses the whole event (`StatusVariableMismatch`); MySQL 9.7 logs such a variable. Nothing here reads them.
+    """
+    start = event.__dict__.setdefault("_status_start", event.packet.read_bytes - 1)
+    try:
+        _read_status(event, key)
+    except StatusVariableMismatch:
+        event.packet.advance(start + event.status_vars_length - event.packet.read_bytes)
+
+
+QueryEvent._read_status_vars_value_for_key = _read_known_status
 
 
 class MySql:
@@ -156,7 +174,7 @@ class MySql:
             schema,
             table,
         )
-        return SourceTable(name, fields, chosen, comment[0][0] or None)
+        return SourceTable(name, fields, chosen, comment[0][0] or None, chosen == tuple(row[0] for row in declared))
 
     # --- the log ---
 

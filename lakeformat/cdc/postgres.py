@@ -153,7 +153,7 @@ class Postgres:
             for row in columns
             if not row[5] and f"{schema or 'public'}.{table}.{row[0]}" not in self._excluded
         )
-        return SourceTable(f"{schema or 'public'}.{table}", fields, chosen, comment)
+        return SourceTable(f"{schema or 'public'}.{table}", fields, chosen, comment, chosen == declared)
 
     def _field(self, name: str, oid: int, modifier: int, nullable: bool, comment: str | None) -> Field:
         return Field(

@@ -212,7 +212,7 @@ def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) ->
                 )
     everywhere = set.intersection(*({each.name for each in part.fields} for part in parts)) | {DATABASE, TABLE}
     made = [replace(each, nullable=each.nullable or each.name not in everywhere) for each in fields.values()]
-    return SourceTable(name, (*made[2:], *made[:2]), first.key, first.comment, names)
+    return SourceTable(name, (*made[2:], *made[:2]), first.key, first.comment, parts=names)
 
 
 def _fitted(rows: pa.Table, shard: str, table: SourceTable) -> pa.Table:

@@ -31,6 +31,7 @@ class SourceTable:
     fields: tuple[Field, ...]
     key: tuple[str, ...]
     comment: str | None = None
+    is_unique: bool = False  # Whether the database keeps two rows from having one key.
     parts: tuple[str, ...] = ()  # The tables that it is made of, if it is of several (`Shards`).
 
     @property

@@ -19,6 +19,7 @@ from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor
 from lakeformat.table import Table
 
+_ACTIONS = {"TYPE", "COMMENT", "FIRST", "AFTER", "DROP", "SET"}  # What ALTER COLUMN does; else a declaration follows.
 _UNITS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1}
 
 
@@ -243,11 +244,27 @@ def _change(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
     found = table.alter()
     while True:
         name = _column(table, cursor.path())
-        found = _changed(context, cursor, found, name)
+        found = (_changed if cursor.done or cursor.word() in _ACTIONS else _declared_anew)(context, cursor, found, name)
         while not cursor.done and not cursor.peek(","):
             found = _changed(context, cursor, found, name)
         if not cursor.take(","):
             return found
+
+
+def _declared_anew(context: Context, cursor: Cursor, found: Alteration, name: str) -> Alteration:
+    """CHANGE COLUMN a b BIGINT COMMENT 'text' AFTER c: the column's declaration anew, under its name or another."""
+    said = declare.column(context, cursor)
+    if not said.nullable:
+        cursor.refuse(f"NOT NULL of {name}: rows that are there may hold nulls; write them into a new table")
+    if len(said.path) > 1:
+        cursor.fail(f"expected the new name of {name}, one word")
+    found = found.change_type(name, said.type)
+    found = found if said.comment is None else found.change_comment(name, said.comment)
+    found = found if said.default is None else found.change_default(name, said.default)
+    if said.first or said.after is not None:
+        found = found.move_column(name, first=said.first, after=said.after)
+    same = said.path[0] == name.rpartition(".")[2]
+    return found if same else found.rename_column(name, said.path[0])
 
 
 def _changed(context: Context, cursor: Cursor, found: Alteration, name: str) -> Alteration:

@@ -14,7 +14,7 @@ from lakeformat.codec.arrow import fields_from_arrow, from_arrow, to_arrow
 from lakeformat.engines.choose import fields_from_spark
 from lakeformat.engines.kernels import casts
 from lakeformat.errors import InvalidInput, UnsupportedFeature
-from lakeformat.model.predicate import coerce, resolve
+from lakeformat.model.predicate import Expression, coerce, resolve
 from lakeformat.model.schema import Field, Kind, Scalar, Type
 from lakeformat.sql import names, on_spark, parameters, query
 from lakeformat.sql.result import Result, metrics
@@ -38,6 +38,7 @@ class Insert:
     by_name: bool
     rows: Piece
     offset: int
+    where: Expression | None = None  # The rows that are replaced.
     evolve: bool = False  # Columns that the table lacks are added, in a commit before; by name, as others have none.
 
 
@@ -46,9 +47,11 @@ def insert(context: Context, cursor: Cursor, before: Piece | None = None) -> Res
     asked = read(context, cursor, before)
     data = query.rows(context, asked.rows)
     if asked.evolve:
-        _grow(asked.table, data)
+        grow(asked.table, fields(data.schema))
     data = _columns(context, asked, data)
-    if not asked.overwrite:
+    if asked.where is not None:
+        made = asked.table.overwrite(data, where=asked.where, **context.verb)
+    elif not asked.overwrite:
         made = asked.table.append(data, **context.verb)
     elif asked.is_dynamic:
         made = asked.table.overwrite_partitions(data, **context.verb)
@@ -78,8 +81,9 @@ def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Inser
         static = partition(context, cursor, table)
     if cursor.take("IF NOT EXISTS"):
         cursor.refuse("INSERT ... IF NOT EXISTS")
-    if cursor.take("REPLACE WHERE"):
-        cursor.refuse("INSERT INTO ... REPLACE WHERE; DELETE the rows and INSERT, or table.overwrite(data, where=...)")
+    where = None
+    if not overwrite and cursor.take("REPLACE WHERE"):
+        where = parameters.condition(cursor.until("SELECT", "WITH", "VALUES", "FROM", "TABLE"), context.params)
     if cursor.take("BY NAME"):
         by_name = True
     elif cursor.peek("(") and cursor.word(1) not in ("SELECT", "WITH", "VALUES", "FROM", "(", "TABLE"):
@@ -88,7 +92,22 @@ def read(context: Context, cursor: Cursor, before: Piece | None = None) -> Inser
         cursor.fail("expected a query or VALUES")
     rows = _query(cursor)
     rows = rows if before is None else _with(before, rows)
-    return Insert(table, overwrite, static, is_dynamic, columns, by_name, rows, start, evolve and by_name)
+    return Insert(table, overwrite, static, is_dynamic, columns, by_name, rows, start, where, evolve and by_name)
+
+
+def fields(schema: Any) -> tuple[Field, ...]:
+    """The columns of a query's rows, given its `pyarrow.Schema` or Spark's."""
+    return fields_from_arrow(schema) if isinstance(schema, pa.Schema) else fields_from_spark(schema)
+
+
+def grow(table: Table, given: Sequence[Field]) -> None:
+    """Add the columns that the table lacks."""
+    there, change = {name.casefold() for name in table.schema.names}, table.alter()
+    for each in given:
+        if each.name.casefold() not in there:
+            change = change.add_column(each.name, each.type)
+    if change.changes:
+        change.commit()
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -155,17 +174,6 @@ def literal(context: Context, piece: Piece, field: Field) -> Any:
     ):
         value = str(value)
     return coerce(value, field.type, f"SQL at {context.script.place(piece.origin(0))}: {field.name}")
-
-
-def _grow(table: Table, data: Any) -> None:
-    """Add the columns of the rows that the table lacks."""
-    found = fields_from_arrow(data.schema) if isinstance(data, pa.Table) else fields_from_spark(data.schema)
-    there, change = {name.casefold() for name in table.schema.names}, table.alter()
-    for each in found:
-        if each.name.casefold() not in there:
-            change = change.add_column(each.name, each.type)
-    if change.changes:
-        change.commit()
 
 
 def _columns(context: Context, asked: Insert, data: Any) -> Any:

@@ -1,11 +1,13 @@
 """MERGE INTO -> merge_into.
 
 Expressions that our own evaluator does not know (subqueries, other functions) become columns of the source, which the query engine
-computes, where they speak of the source alone.
+computes: over the source where they speak of it alone, else over the pairs of rows that match, which take its place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,29 +18,47 @@ from sqlglot import exp
 from lakeformat.codec import sql_text
 from lakeformat.codec.spark_sql import quoted
 from lakeformat.errors import InvalidInput
-from lakeformat.model.merge import SOURCE, TARGET, Act, Group
-from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, and_, conjuncts, paths_of, resolve
-from lakeformat.sql import parameters, query, rows, text
+from lakeformat.model.merge import SOURCE, TARGET, Act, Group, all_columns
+from lakeformat.model.predicate import (
+    ALWAYS,
+    Call,
+    Column,
+    Expression,
+    Literal,
+    and_,
+    conjuncts,
+    not_,
+    paths_of,
+    resolve,
+)
+from lakeformat.sql import insert, parameters, query, rows, text
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.rows import Target
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor, Piece
+from lakeformat.table import Table
 from lakeformat.verbs.merge import Asked, MergeInto
 
-_COMPUTED, _KEY = "_lakeformat_computed_", "_lakeformat_key_"
-_STAGED, _ROW, _MATCHES = "_lakeformat_source", "_lakeformat_row", "_lakeformat_matches"
+_OWN = "_lakeformat_"  # What the columns that are ours alone begin with.
+_COMPUTED, _OF_PAIR, _KEY = f"{_OWN}computed_", f"{_OWN}of_pair_", f"{_OWN}key_"
+_STAGED, _ROW = f"{_OWN}source", f"{_OWN}row"
+_MATCHES, _ALONE = (
+    f"{_OWN}matches",
+    f"{_OWN}alone",
+)  # A row of a pair; a row of the table that the source does not match.
 
 
 @dataclass(slots=True)
 class Reading:
-    """A MERGE being read: its sides, and the columns that its source is to be given."""
+    """A MERGE being read: its sides, and the columns that its source is to be given: of its rows, and of pairs of rows."""
 
     context: Context
     on: Target
     source: Piece
     alias: str
-    evolve: bool
     computed: list[Piece] = field(default_factory=list)
+    of_pairs: list[Piece] = field(default_factory=list)
+    needs_alone: bool = False  # Whether one of them is of rows that the source does not match.
 
 
 def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Result:
@@ -48,7 +68,7 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
     on = rows.target(context, cursor, ("USING",))
     cursor.expect("USING")
     source = cursor.until("ON")
-    reading = Reading(context, on, source, _alias(source), evolve)
+    reading = Reading(context, on, source, _alias(source))
     cursor.expect("ON")
     matched_by = cursor.until("WHEN")
     matching = _matching(reading, matched_by)
@@ -56,8 +76,16 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
     while not cursor.done:
         clauses.append(_clause(reading, cursor))
     data = query.rows(context, _source(reading, before))
-    if matching is None:
-        data, matching = _paired(reading, matched_by, data, before)
+    paired = matching is None or bool(reading.of_pairs)
+    untyped = _untyped(data)
+    if untyped or paired or (evolve and reading.computed):
+        clauses, evolve = _spelt_out(on.table, clauses, data, evolve), False
+    clauses = [_without(each, untyped) for each in clauses]
+    if paired:
+        equal = {} if matching is None else _equal(matching)
+        data, matching = _paired(reading, matched_by, clauses, data, before)
+        clauses = [_of_pairs(each, reading.needs_alone, equal) for each in clauses]
+    assert matching is not None
     asked: MergeInto = on.table.merge_into(data, matching, evolve_schema=evolve)
     made = replace(asked, clauses=tuple(clauses)).merge(spark=context.spark, **context.verb)
     return metrics(made)
@@ -103,38 +131,116 @@ def _matching(reading: Reading, piece: Piece) -> Expression | None:
     return None
 
 
-def _paired(reading: Reading, piece: Piece, data: Any, before: Piece | None) -> tuple[pa.Table, Expression]:
-    """The source's rows beside the values of the table's columns that decide what they match, one row for each pair, and the
-    others without any; and the equality that this makes of the condition. The query engine joins them; the source is held in memory."""
+def _equal(matching: Expression) -> dict[str, Expression]:
+    """The table's columns that equal a column of the source in rows that match."""
+    found: dict[str, Expression] = {}
+    for each in conjuncts(matching):
+        if isinstance(each, Call) and each.name in ("eq", "eq_null_safe"):
+            for here, there in (each.arguments, each.arguments[::-1]):
+                if isinstance(here, Column) and isinstance(there, Column) and here.path[0] == TARGET != there.path[0]:
+                    found[here.path[-1]] = there
+    return found
+
+
+def _untyped(data: Any) -> frozenset[str]:
+    """The source's columns of nothing but NULL, in lower case: DuckDB takes them for INT, and they fit every column."""
+    if not isinstance(data, pa.Table):
+        return frozenset()
+    columns = zip(data.column_names, data.columns, strict=True)
+    return frozenset(
+        name.casefold() for name, each in columns if pa.types.is_int32(each.type) and each.null_count == len(each)
+    )
+
+
+def _spelt_out(table: Table, clauses: Sequence[Asked], data: Any, evolve: bool) -> list[Asked]:
+    """`*` as the columns that it stands for, of which ours are none. With `evolve`, those that the table lacks come first."""
+    fields = insert.fields(data.schema)
+    named = tuple(each for each in fields if not each.name.startswith(_OWN))
+    stars = [each.values is None and each.act is not Act.DELETE for each in clauses]
+    if evolve and any(stars):
+        insert.grow(table, named)
+    target = table.schema.fields
+    return [
+        replace(each, values=all_columns(each.act, target, named, evolve)) if star else each
+        for each, star in zip(clauses, stars, strict=True)
+    ]
+
+
+def _without(clause: Asked, untyped: frozenset[str]) -> Asked:
+    """The clause with NULL for the source's columns that hold nothing else."""
+
+    def change(each: Any) -> Any:
+        match each:
+            case Column((side, name)) if side == SOURCE and name.casefold() in untyped:
+                return Literal(None)
+            case Call(name, given):
+                return Call(name, tuple(change(part) for part in given))
+        return each
+
+    values = None if clause.values is None else {name: change(value) for name, value in clause.values.items()}
+    return replace(clause, condition=change(clause.condition), values=values)
+
+
+def _paired(
+    reading: Reading, piece: Piece, clauses: Sequence[Asked], data: Any, before: Piece | None
+) -> tuple[pa.Table, Expression]:
+    """The source's rows beside the values of the table's columns that decide what they match and what becomes of it, one row for
+    each pair, and the others without any; and the equality that this makes of the condition. Where a clause needs it, also a row for the
+    values of rows of the table that match none. The query engine joins them; the source is held in memory."""
     context, on = reading.context, reading.on
-    if reading.evolve:
-        raise context.script.unsupported(
-            piece.origin(0), "WITH SCHEMA EVOLUTION and ON without an equality that is known here"
-        )
     source: pa.Table = data if isinstance(data, pa.Table) else data.toArrow()
     numbered = source.append_column(_ROW, pa.array(range(len(source)), pa.int64()))
     context = replace(context, frames={**context.frames, _STAGED: numbered})
     head: list[str | Piece] = [] if before is None else [before, " "]
-    tail: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias), f" JOIN {_STAGED} AS "]
+    join = "LEFT JOIN" if reading.needs_alone else "JOIN"
+    tail: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias), f" {join} {_STAGED} AS "]
     tail += [quoted(reading.alias), " ON ", piece]
-    tried = query.prepare(context, Piece.join(context.script, [*head, "SELECT 1 AS one", *tail]))
+    computed: list[str | Piece] = []
+    for place, each in enumerate(reading.of_pairs):
+        computed += ["(", each, f") AS {_OF_PAIR}{place}, "]
+    tried = query.prepare(context, Piece.join(context.script, [*head, "SELECT ", *computed, "1 AS one", *tail]))
     target = next(each for each in tried.references if tried.piece.origin(each.start) == on.named.origin(0))
-    names = target.source.names
+    names = rows.deciding(on.table, target.source.names)
     listed = "".join(f"{quoted(on.alias)}.{quoted(name)} AS {_KEY}{i}, " for i, name in enumerate(names))
-    chosen = f"SELECT DISTINCT {listed}{quoted(reading.alias)}.{_ROW}"
-    found = query.rows(context, Piece.join(context.script, [*head, chosen, *tail]))
+    chosen = ["SELECT DISTINCT ", *computed, f"{listed}{quoted(reading.alias)}.{_ROW}"]
+    found = query.rows(context, Piece.join(context.script, [*head, *chosen, *tail]))
     pairs: pa.Table = found if isinstance(found, pa.Table) else found.toArrow()
-    alone = numbered.filter(pc.invert(pc.is_in(numbered[_ROW], value_set=pairs[_ROW].combine_chunks())))
+    unmatched = numbered.filter(pc.invert(pc.is_in(numbered[_ROW], value_set=pairs[_ROW].combine_chunks())))
+    matched = [each for each in clauses if each.group is Group.MATCHED]
+    if reading.needs_alone and len(matched) == 1 and (matched[0].act, matched[0].condition) == (Act.DELETE, ALWAYS):
+        keys = [f"{_KEY}{i}" for i in range(len(names))]  # However many rows of the source a row matches, it goes.
+        rest = [name for name in pairs.column_names if name not in keys]
+        once = pairs.group_by(keys, use_threads=False).aggregate([(name, "first") for name in rest])
+        pairs = once.rename_columns([name.removesuffix("_first") for name in once.column_names])
     beside = source.take(pairs[_ROW].combine_chunks())
-    for i in range(len(names)):
-        beside = beside.append_column(f"{_KEY}{i}", pairs[f"{_KEY}{i}"])
+    for name in pairs.column_names:
+        if name != _ROW:
+            beside = beside.append_column(name, pairs[name])
+    beside = beside.append_column(_ALONE, pc.is_null(pairs[_ROW]))
     beside = beside.append_column(_MATCHES, pa.array([True] * len(beside), pa.bool_()))
-    alone = alone.drop_columns([_ROW]).append_column(_MATCHES, pa.array([False] * len(alone), pa.bool_()))
-    both = pa.concat_tables([beside, alone], promote_options="default")
-    keys = (
+    unmatched = unmatched.drop_columns([_ROW]).append_column(_MATCHES, pa.array([False] * len(unmatched), pa.bool_()))
+    both = pa.concat_tables([beside, unmatched], promote_options="default")
+    same = (
         Call("eq_null_safe", (Column((TARGET, name)), Column((SOURCE, f"{_KEY}{i}")))) for i, name in enumerate(names)
     )
-    return both, and_(*keys, Column((SOURCE, _MATCHES)))
+    return both, and_(*same, Column((SOURCE, _MATCHES)))
+
+
+def _of_pairs(clause: Asked, needs_alone: bool, equal: Mapping[str, Expression]) -> Asked:
+    """A clause over pairs of rows. What equals a column of the table wherever rows match is that column: a key does not change."""
+    values = clause.values
+    if values is not None and clause.group is Group.MATCHED:
+        values = {
+            name: Column((TARGET, name)) if name in equal and equal[name] == value else value
+            for name, value in values.items()
+        }
+    condition, alone = clause.condition, Column((SOURCE, _ALONE))
+    assert not isinstance(condition, str), condition
+    if not needs_alone or clause.group is Group.NOT_MATCHED:
+        return replace(clause, values=values)
+    if clause.group is Group.MATCHED:
+        return replace(clause, condition=and_(not_(alone), condition), values=values)
+    return replace(clause, group=Group.MATCHED, condition=and_(alone, condition), values=values)
 
 
 def _clause(reading: Reading, cursor: Cursor) -> Asked:
@@ -149,10 +255,7 @@ def _clause(reading: Reading, cursor: Cursor) -> Asked:
             cursor.expect("TARGET")
     else:
         cursor.expect("MATCHED")
-    sides = {Group.MATCHED: (TARGET, SOURCE), Group.NOT_MATCHED: (SOURCE,), Group.NOT_MATCHED_BY_SOURCE: (TARGET,)}[
-        group
-    ]
-    condition = _expression(reading, cursor.until("THEN"), sides) if cursor.take("AND") else ALWAYS
+    condition = _expression(reading, cursor.until("THEN"), group) if cursor.take("AND") else ALWAYS
     cursor.expect("THEN")
     if group is Group.NOT_MATCHED:
         cursor.expect("INSERT")
@@ -167,7 +270,7 @@ def _clause(reading: Reading, cursor: Cursor) -> Asked:
         return Asked(group, Act.UPDATE, condition)
     given = rows.assignments(reading.context, cursor, reading.on, ("WHEN",))
     return Asked(
-        group, Act.UPDATE, condition, {name: _value(reading, each, name, sides) for name, each in given.items()}
+        group, Act.UPDATE, condition, {name: _value(reading, each, name, group) for name, each in given.items()}
     )
 
 
@@ -185,40 +288,30 @@ def _inserted(reading: Reading, cursor: Cursor, at: int) -> dict[str, str | Expr
         raise reading.context.script.invalid(
             at, f"INSERT of {len(values)} values into {len(columns)} columns: {', '.join(columns)}"
         )
-    return {name: _value(reading, each, name, (SOURCE,)) for name, each in zip(columns, values, strict=True)}
+    return {name: _value(reading, each, name, Group.NOT_MATCHED) for name, each in zip(columns, values, strict=True)}
 
 
-def _value(reading: Reading, piece: Piece, column: str, sides: tuple[str, ...]) -> Expression:
+def _value(reading: Reading, piece: Piece, column: str, group: Group) -> Expression:
     if piece.text.strip().upper() == "DEFAULT":
         return rows.default(reading.on.table.schema.field(column))
-    return _expression(reading, piece, sides)
+    return _expression(reading, piece, group)
 
 
-def _expression(reading: Reading, piece: Piece, sides: tuple[str, ...]) -> Expression:
+def _expression(reading: Reading, piece: Piece, group: Group) -> Expression:
     """An expression over `t` and `s`; of one that only the query engine knows, the source's column that holds it."""
     node = parameters.marked(text.expression(piece))
     for name in parameters.used(node):
         parameters.value(reading.context.params, name)
     renamed = rows.qualified(node, _sides(reading))
-    unknown: InvalidInput | None = None
     if not any(True for _ in node.find_all(exp.Query)):
-        try:
+        with suppress(InvalidInput):
             return sql_text.read(parameters.filled(renamed, reading.context.params), piece.text, (TARGET, SOURCE))
-        except InvalidInput as error:
-            unknown = error
-    place = piece.origin(0)
-    why = f"{unknown}" if unknown else "a subquery"
-    if reading.evolve:
-        raise reading.context.script.unsupported(
-            place, f"{why}: compute it in USING (SELECT ...), beside WITH SCHEMA EVOLUTION"
-        )
-    if SOURCE not in sides or _names_target(reading, node):
-        raise reading.context.script.unsupported(
-            place,
-            f"{why}; where it speaks of the target, merge_into must know it: compute what it needs in USING (SELECT ...)",
-        )
-    reading.computed.append(piece)
-    return Column((SOURCE, f"{_COMPUTED}{len(reading.computed) - 1}"))
+    if group is Group.NOT_MATCHED or (group is Group.MATCHED and not _names_target(reading, node)):
+        reading.computed.append(piece)
+        return Column((SOURCE, f"{_COMPUTED}{len(reading.computed) - 1}"))
+    reading.needs_alone |= group is Group.NOT_MATCHED_BY_SOURCE
+    reading.of_pairs.append(piece)
+    return Column((SOURCE, f"{_OF_PAIR}{len(reading.of_pairs) - 1}"))
 
 
 def _sides(reading: Reading) -> dict[tuple[str, ...], tuple[str, ...]]:
@@ -226,9 +319,13 @@ def _sides(reading: Reading) -> dict[tuple[str, ...], tuple[str, ...]]:
 
 
 def _names_target(reading: Reading, node: Any) -> bool:
-    """Whether an expression names the target by its alias; a name without one is looked for in the source."""
+    """Whether an expression names the target, by its alias or, outside of subqueries, by a column alone."""
+    known = {each.casefold() for each in reading.on.table.schema.names}
+    nested = {id(column) for each in node.find_all(exp.Query) for column in each.find_all(exp.Column)}
     for column in node.find_all(exp.Column):
         parts = tuple(part.name.casefold() for part in column.parts)
         if any(len(parts) > len(each) and parts[: len(each)] == each for each in reading.on.qualifiers):
+            return True
+        if len(parts) == 1 and parts[0] in known and id(column) not in nested:
             return True
     return False

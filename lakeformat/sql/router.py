@@ -129,5 +129,6 @@ _FAMILIES = {
     "DESCRIBE": show.describe,
     "DESC": show.describe,
     "SHOW": show.show,
+    "REFRESH": show.refresh,
     "CALL": procedures.call,
 }

@@ -214,7 +214,18 @@ def qualified(node: Any, sides: dict[tuple[str, ...], tuple[str, ...]]) -> Any:
     return node.transform(change)
 
 
+def deciding(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns by whose values rows are found again of which these columns decide. A key is part of them; it alone where values are
+    nested, which cannot be compared."""
+    key = table.schema.primary_key
+    return tuple(dict.fromkeys((*key, *columns))) if _are_scalar(table, columns) else key or columns
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _are_scalar(table: Table, columns: Sequence[str]) -> bool:
+    return all(isinstance(table.schema.field(name).type, Scalar) for name in columns)
 
 
 def _evaluated(
@@ -230,9 +241,10 @@ def _evaluated(
     tried = query.prepare(context, Piece.join(script, ["SELECT ", *listed, "1 AS one", *behind]))
     first = next(each for each in tried.references if tried.piece.origin(each.start) == on.named.origin(0))
     columns = first.source.names
-    fields, key = on.table.schema, on.table.schema.primary_key
-    if key and not all(isinstance(fields.field(name).type, Scalar) for name in columns):
-        columns = key  # Nested values cannot be compared, and a key names its row as well.
+    if not _are_scalar(on.table, columns):
+        columns = (
+            on.table.schema.primary_key or columns
+        )  # Nested values cannot be compared, and a key names its row as well.
     chosen = "".join(f"{quoted(on.alias)}.{quoted(name)}, " for name in columns)
     found = query.rows(
         context, Piece.join(script, ["SELECT DISTINCT ", *listed, chosen, "1 AS _lakeformat_one", *behind])

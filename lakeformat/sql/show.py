@@ -10,15 +10,16 @@ import pyarrow as pa
 from lakeformat.codec.spark_sql import quoted, spark_type
 from lakeformat.errors import NotFound
 from lakeformat.model.schema import Field, ListOf, MapOf, Row, Scalar, Type
-from lakeformat.sql import databases, insert, names, views
+from lakeformat.sql import databases, insert, names, query, views
 from lakeformat.sql.create import transform_text
-from lakeformat.sql.result import Result, listing
+from lakeformat.sql.result import Result, listing, nothing
 from lakeformat.sql.session import Context
 from lakeformat.sql.text import Cursor
 from lakeformat.table import Table
 from lakeformat.views import QUERY_COLUMNS, View
 
 _TEXT = pa.string()
+_DESCRIBED = {"col_name": _TEXT, "data_type": _TEXT, "comment": _TEXT}
 
 
 def describe(context: Context, cursor: Cursor) -> Result:
@@ -26,13 +27,20 @@ def describe(context: Context, cursor: Cursor) -> Result:
         cursor.expect("DESC")
     if databases.are_next(cursor):
         return databases.describe(context, cursor)
-    if cursor.peek("FUNCTION") or cursor.peek("QUERY"):
-        cursor.refuse(f"DESCRIBE {cursor.word()}; known is DESCRIBE [EXTENDED] of a table or a database")
+    if cursor.peek("FUNCTION"):
+        cursor.refuse("DESCRIBE FUNCTION; known is DESCRIBE [EXTENDED] of a table, a database or a query")
+    if cursor.take("QUERY") or cursor.word() in ("SELECT", "WITH", "VALUES"):
+        fields = insert.fields(query.schema(context, cursor.rest()))
+        return listing(_DESCRIBED, [(each.name, shown_type(each), each.comment) for each in fields])
     cursor.take("TABLE")
     extended = cursor.take("EXTENDED") or cursor.take("FORMATTED")
     found = _table_or_view(context, cursor)
     fields = found.fields if isinstance(found, View) else found.schema.fields
     rows = [(each.name, shown_type(each), each.comment) for each in fields]
+    partition = None
+    if isinstance(found, Table) and cursor.peek("PARTITION", "("):
+        partition = _held(context, cursor, found)
+        cursor.close()
     if not cursor.done:
         at = cursor.offset
         name = cursor.part()
@@ -43,12 +51,17 @@ def describe(context: Context, cursor: Cursor) -> Result:
             raise NotFound(f"SQL at {context.script.place(at)}: {found.name} has no column {name!r}; it has {there}")
     if isinstance(found, View):
         rows += [(key, value, None) for key, value in views.described(found)] if extended else []
-        return listing({"col_name": _TEXT, "data_type": _TEXT, "comment": _TEXT}, rows)
+        return listing(_DESCRIBED, rows)
     table, schema = found, found.schema
     if len(rows) == len(fields) and schema.partitioning:
         rows.append(("# Partitioning", "", None))
         rows += [(f"Part {i}", transform_text(each), None) for i, each in enumerate(schema.partitioning.fields)]
-    if extended:
+    if partition is not None:
+        rows += [("# Partition Information", "", None), ("Partition Values", _named(table, partition), None)]
+        if extended:
+            shown = {"Rows": "row_count", "Files": "file_count", "Size In Bytes": "size_bytes"}
+            rows += [(name, str(partition[key]), None) for name, key in shown.items()]
+    elif extended:
         made = table.current_snapshot()
         rows += [
             ("# Detailed Table Information", "", None),
@@ -60,7 +73,7 @@ def describe(context: Context, cursor: Cursor) -> Result:
             ("Current Snapshot", "" if made is None else str(made.id), None),
             ("Table Properties", _listed(dict(schema.properties)), None),
         ]
-    return listing({"col_name": _TEXT, "data_type": _TEXT, "comment": _TEXT}, rows)
+    return listing(_DESCRIBED, rows)
 
 
 def show(context: Context, cursor: Cursor) -> Result:
@@ -72,6 +85,15 @@ def show(context: Context, cursor: Cursor) -> Result:
     cursor.at += 1
     assert shown is not None
     return shown(context, cursor)
+
+
+def refresh(context: Context, cursor: Cursor) -> Result:
+    """REFRESH TABLE t: nothing to do, as each statement reads the table as it is."""
+    cursor.expect("REFRESH")
+    cursor.expect("TABLE")
+    _table_or_view(context, cursor)
+    cursor.close()
+    return nothing()
 
 
 def shown_type(field: Field) -> str:
@@ -115,12 +137,18 @@ def _pattern(cursor: Cursor, found: list[str]) -> list[str]:
     cursor.take("LIKE")
     if cursor.done:
         return found
-    patterns = cursor.string().replace("%", "*").split("|")
+    kept = _matching(cursor.string(), found)
     cursor.close()
+    return kept
+
+
+def _matching(pattern: str, found: list[str]) -> list[str]:
+    patterns = pattern.replace("%", "*").split("|")
     return [each for each in found if any(fnmatch.fnmatchcase(each.casefold(), p.strip().casefold()) for p in patterns)]
 
 
-def _tables(context: Context, cursor: Cursor) -> Result:
+def _in_database(context: Context, cursor: Cursor) -> tuple[str, list[str]]:
+    """The database that IN or FROM names, else the one in use, and its tables."""
     at = cursor.offset
     database = context.session.database
     if cursor.take("IN") or cursor.take("FROM"):
@@ -129,9 +157,57 @@ def _tables(context: Context, cursor: Cursor) -> Result:
         there = ", ".join(context.databases) or "none"
         raise NotFound(f"SQL at {context.script.place(at)}: no database {database!r}; there are: {there}")
     known = context.lake.tables(database) if database in context.lake.namespaces() else []
-    found = _pattern(cursor, [each.rpartition(".")[2] for each in known])
+    return database, [each.rpartition(".")[2] for each in known]
+
+
+def _tables(context: Context, cursor: Cursor) -> Result:
+    database, known = _in_database(context, cursor)
+    found = _pattern(cursor, known)
     columns = {"namespace": _TEXT, "tableName": _TEXT, "isTemporary": pa.bool_()}
     return listing(columns, [(database, each, False) for each in found])
+
+
+def _extended(context: Context, cursor: Cursor) -> Result:
+    """SHOW TABLE EXTENDED [IN db] LIKE 'pattern' [PARTITION (a = 1)]: what DESCRIBE EXTENDED says of each, as one text."""
+    cursor.expect("EXTENDED")
+    database, known = _in_database(context, cursor)
+    cursor.expect("LIKE")
+    at = cursor.offset
+    found = _matching(cursor.string(), known)
+    tables = [
+        names.table(context, (*database.split("."), each), f"SQL at {context.script.place(at)}") for each in found
+    ]
+    if cursor.peek("PARTITION"):
+        if len(tables) != 1:
+            there = ", ".join(found) or "none"
+            raise context.script.invalid(at, f"PARTITION is of one table; the pattern names: {there}")
+        held = _held(context, cursor, tables[0])
+        told = [
+            f"Partition Values: [{_named(tables[0], held)}]\nRows: {held['row_count']}\nSize In Bytes: {held['size_bytes']}\n"
+        ]
+    else:
+        told = [_information(database, each) for each in tables]
+    cursor.close()
+    columns = {"namespace": _TEXT, "tableName": _TEXT, "isTemporary": pa.bool_(), "information": _TEXT}
+    return listing(columns, [(database, name, False, each) for name, each in zip(found, told, strict=True)])
+
+
+def _information(database: str, table: Table) -> str:
+    schema = table.schema
+    lines = {
+        "Namespace": database,
+        "Table": table.name.rpartition(".")[2],
+        "Provider": table.format,
+        "Location": table.uri,
+        "Comment": schema.comment,
+        "Primary Key": ", ".join(schema.primary_key),
+        "Table Properties": _listed(dict(schema.properties)),
+        "Partitioning": ", ".join(transform_text(each) for each in schema.partitioning.fields),
+    }
+    columns = [
+        f" |-- {each.name}: {shown_type(each)} (nullable = {str(each.nullable).lower()})" for each in schema.fields
+    ]
+    return "\n".join([*(f"{key}: {value}" for key, value in lines.items() if value), "Schema: root", *columns, ""])
 
 
 def _databases(context: Context, cursor: Cursor) -> Result:
@@ -141,7 +217,11 @@ def _databases(context: Context, cursor: Cursor) -> Result:
 def _columns(context: Context, cursor: Cursor) -> Result:
     if not cursor.take("IN"):
         cursor.expect("FROM")
-    table = _table(context, cursor)
+    at = cursor.offset
+    path = cursor.path()
+    if cursor.take("IN") or cursor.take("FROM"):
+        path = (*cursor.path(), path[-1])
+    table = names.table(context, path, f"SQL at {context.script.place(at)}")
     cursor.close()
     return listing({"col_name": _TEXT}, [(name,) for name in table.schema.names])
 
@@ -149,16 +229,34 @@ def _columns(context: Context, cursor: Cursor) -> Result:
 def _partitions(context: Context, cursor: Cursor) -> Result:
     """One row a partition, as `a=1/b=2`."""
     table = _table(context, cursor)
-    chosen = insert.partition(context, cursor, table) if cursor.take("PARTITION") else {}
+    kept = _kept(context, cursor, table)
     cursor.close()
-    fields = table.schema.partitioning.fields
-    if not fields:
+    return listing({"partition": _TEXT}, [(_named(table, row),) for row in kept])
+
+
+def _kept(context: Context, cursor: Cursor, table: Table) -> list[dict[str, Any]]:
+    """The partitions that PARTITION (...) names, if it is next; else all."""
+    if not table.schema.partitioning.fields:
         raise context.script.invalid(cursor.tokens[0].start, f"{table.name} has no partitions")
-    rows = table.inspect.partitions().select([each.name for each in fields]).to_pylist()
-    kept = [row for row in rows if all(row[name] == value for name, value in chosen.items())]
-    return listing(
-        {"partition": _TEXT}, [("/".join(f"{k}={'null' if v is None else v}" for k, v in row.items()),) for row in kept]
-    )
+    chosen = insert.partition(context, cursor, table) if cursor.take("PARTITION") else {}
+    rows = table.inspect.partitions().to_pylist()
+    return [row for row in rows if all(row[name] == value for name, value in chosen.items())]
+
+
+def _held(context: Context, cursor: Cursor, table: Table) -> dict[str, Any]:
+    """The one partition that PARTITION (...) names, which comes next. Raises `NotFound` where it has no rows."""
+    at = cursor.offset
+    found = _kept(context, cursor, table)
+    if len(found) != 1:
+        there = ", ".join(_named(table, each) for each in found) or "no partition"
+        raise NotFound(f"SQL at {context.script.place(at)}: {table.name}: expected one partition, found {there}")
+    return found[0]
+
+
+def _named(table: Table, partition: dict[str, Any]) -> str:
+    """A partition as `a=1/b=2`."""
+    shown = {each.name: partition[each.name] for each in table.schema.partitioning.fields}
+    return "/".join(f"{name}={'null' if value is None else value}" for name, value in shown.items())
 
 
 def _properties(context: Context, cursor: Cursor) -> Result:
@@ -276,6 +374,7 @@ def _listed(properties: dict[str, str]) -> str:
 
 _SHOWN = {
     "TABLES": _tables,
+    "TABLE": _extended,
     "VIEWS": _views,
     "DATABASES": _databases,
     "SCHEMAS": _databases,

@@ -16,13 +16,14 @@ from lakeformat import InvalidInput, Lake, LakeError, NotFound, SourceError, Uns
 from lakeformat.cdc import MySql, sync_database, sync_table
 from lakeformat.cdc.source import Position
 from lakeformat.storage.memory import MemoryFiles
-from tests.cdc import mariadb
 from tests.cdc.following import OneTable, replay
+from tests.cdc.servers import LOGS_ALL, SERVER, MariaDb
 from tests.conftest import MEMORY
 from tests.simulation.failing import NthCallFails
 
 pytestmark = pytest.mark.skipif(
-    mariadb.program() is None, reason="no MariaDB server here: `make mariadb` brings one out of Debian's packages"
+    SERVER.program() is None,
+    reason=f"no {SERVER.__name__} server here: `make {SERVER.__name__.lower()}` brings one out of Debian's packages",
 )
 FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
 ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "8"))  # Of syncs that fail, for each seed.
@@ -31,7 +32,7 @@ ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "8"))  # Of syncs that fail
 @pytest.fixture(scope="session")
 def server():
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        made = mariadb.MariaDb(folder)
+        made = SERVER(folder)
         made.start()
         yield made
         made.stop()
@@ -219,8 +220,8 @@ def test_columns_and_whole_tables_that_change_are_followed(run, source, lake, fo
 def test_a_replica_takes_over(run, server, lake):
     """Its log has other files and places; what it has in common with the first server's are GTIDs."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        replica = mariadb.MariaDb(folder, id=2)
-        replica.start(*mariadb.LOGS_ALL, "--log-slave-updates", "--log-bin=other-bin")
+        replica = SERVER(folder, id=2)
+        replica.start(*LOGS_ALL, *SERVER.replicates, "--log-bin=other-bin")
         try:
             with replica.connect() as connection, connection.cursor() as there:
                 _takes_over(run, server, lake, replica, there)
@@ -230,21 +231,19 @@ def test_a_replica_takes_over(run, server, lake):
 
 def _takes_over(run, server, lake, replica, there):
     run("CREATE USER IF NOT EXISTS replica IDENTIFIED BY 'x'", "GRANT REPLICATION SLAVE ON *.* TO replica")
-    (start,) = run("SELECT @@gtid_binlog_pos")[0]
+    (start,) = run(server.gtids)[0]
     for each in (
-        f"SET GLOBAL gtid_slave_pos = '{start}'",
-        f"CHANGE MASTER TO master_host = '127.0.0.1', master_port = {server.port}, master_user = 'replica', master_password = 'x', "
-        "master_use_gtid = slave_pos",
+        *replica.follow(server, start),
         "SET sql_log_bin = 0",
         f"CREATE DATABASE {run.name}",
         "SET sql_log_bin = 1",
         "FLUSH BINARY LOGS",
-        "START SLAVE",
+        server.start_replica,
     ):
         there.execute(each)
 
     def caught_up():
-        there.execute("SELECT MASTER_GTID_WAIT(%s, 60)", run("SELECT @@gtid_binlog_pos")[0])
+        there.execute(server.waits(*run(server.gtids)[0]))
         assert there.fetchone() == (0,)
 
     name, key = f"{run.name}.t", {"changelog-producer": "input", "bucket": "1"}
@@ -252,27 +251,29 @@ def _takes_over(run, server, lake, replica, there):
     run("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 0), (2, 0), (3, 0)")
     assert sync_table(first, name, lake, "d.t", properties=key).snapshot_rows == 3
     caught_up()
-    there.execute("STOP SLAVE")
+    there.execute(server.stop_replica)
     run("UPDATE t SET v = 1 WHERE id = 1")
     position = sync_table(first, name, lake, "d.t").position
-    assert position.split(";")[1] == "1"
+    assert position.split(";")[1] == str(run(server.identity)[0][0])
     with pytest.raises(NotFound, match="a replica that is behind, run it again when it has caught up"):
         sync_table(second, name, lake, "d.t")
     second.close()
     run("UPDATE t SET v = 2 WHERE id = 2", "UPDATE t SET v = 2 WHERE id = 3")
-    there.execute("START SLAVE")
+    there.execute(server.start_replica)
     caught_up()
-    there.execute("STOP SLAVE")
+    there.execute(server.stop_replica)
     there.execute(f"DELETE FROM {run.name}.t WHERE id = 1")
     report = sync_table(second, name, lake, "d.t")
     assert dict(report.rows_by_kind) == {"-U": 2, "+U": 2, "-D": 1}
-    assert (report.position.split(";")[1], report.position[:9]) == ("2", "other-bin")
+    there.execute(server.identity)
+    assert (report.position.split(";")[1], report.position[:9]) == (str(there.fetchone()[0]), "other-bin")
     assert rows_of(lake.table("d.t")) == [{"id": 2, "v": 2}, {"id": 3, "v": 2}]
     assert replay(lake.table("d.t").changes(0).to_arrow().to_pylist(), ["id"]).keys() == {(2,), (3,)}
     assert sync_table(second, name, lake, "d.t").rows == 0
-    old = first.parse(position.partition(";")[0])  # As it was written before it had GTIDs.
+    # A position as it was written before it had GTIDs, which MariaDB alone looks up.
+    old = first.parse(position.partition(";")[0])
     (batch,) = first.changes(old, first.position(), {name: first.describe(name)}, 100)
-    assert (batch.tables[name].rows.num_rows, batch.position.text.count(";")) == (4, 2)
+    assert (batch.tables[name].rows.num_rows, batch.position.text.count(";")) == (4, 2 * (SERVER is MariaDb))
     first.close()
     second.close()
 
@@ -335,7 +336,7 @@ def test_what_is_not_set_up_is_said(run, server, source, lake):
         sync_table(source, name, lake, "d.t")
     sync_table(source, name, lake, "d.t", restart=True)
     run("FLUSH BINARY LOGS", "UPDATE t SET v = 5", "FLUSH BINARY LOGS")
-    current = run("SHOW MASTER STATUS")[0][0]
+    current = run("SHOW BINARY LOGS")[-1][0]
     while len(run("SHOW BINARY LOGS")) > 1:  # The server keeps a file for a reader until it notices that it left.
         run(f"PURGE BINARY LOGS TO '{current}'")
     with pytest.raises(NotFound, match=r"is purged.*binlog_expire_logs_seconds"):

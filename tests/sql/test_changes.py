@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lakeformat import InvalidInput, LakeError, NotFound, UnsupportedFeature
+from lakeformat import InvalidInput, LakeError, NotFound
 from tests.sql.conftest import ORDERS, rows
 
 
@@ -88,6 +88,16 @@ def test_insert_overwrite_is_static_unless_it_is_set_dynamic(lake, orders):
     lake.sql("SET `spark.sql.sources.partitionOverwriteMode` = static")
     lake.sql("INSERT OVERWRITE TABLE shop.orders VALUES (14, 'x', 1, '05-10')")
     assert ids(orders) == [14]
+
+
+def test_insert_replaces_the_rows_that_a_condition_names(lake, orders):
+    lake.sql(
+        "INSERT INTO shop.orders REPLACE WHERE dt IN ('05-01', :day) SELECT 9, 'x', 1, '05-02'", params={"day": "05-02"}
+    )
+    assert ids(orders) == [5, 9]
+    assert len(orders.snapshots()) == 2
+    with pytest.raises(NotFound, match="nope"):
+        lake.sql("INSERT INTO shop.orders REPLACE WHERE nope = 1 VALUES (1, 'a', 1, 'x')")
 
 
 def test_a_partial_partition_is_overwritten_whole(lake):
@@ -200,11 +210,67 @@ def test_merge_from_tables_values_and_engine_expressions(lake, orders):
         "MERGE INTO shop.orders s USING (VALUES (1, 'one'), (7, 'seven')) AS t(id, word) ON s.id = t.id WHEN MATCHED THEN UPDATE SET name = lpad(word, 4, '_') WHEN NOT MATCHED THEN INSERT (id, name, dt) VALUES (t.id, t.word, '05-07')"
     )
     assert {each[0]: each[1] for each in rows(orders)} == {1: "_one", 2: "bob", 3: None, 4: "dan", 7: "seven"}
-    with pytest.raises(UnsupportedFeature, match="line 1, column"):
+    lake.sql(
+        "MERGE INTO shop.orders t USING other s ON t.id = s.id WHEN MATCHED AND initcap(t.name) = 'Dan' THEN DELETE",
+        other=pa.table({"id": [1, 4]}),
+    )
+    assert ids(orders) == [1, 2, 3, 7]
+
+
+@pytest.mark.parametrize("key", [[], ["id"]])
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_merge_clauses_with_subqueries_over_the_table(lake, format, key):
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=not key), ("a", pa.int64()), ("b", pa.string())])
+    table = lake.create_table("d.t", schema, format=format, primary_key=key)
+    lake.sql("INSERT INTO d.t VALUES (1, 10, 'x'), (2, 20, 'y'), (3, NULL, NULL), (4, 40, 'x'), (5, 50, 'z')")
+    staged = pa.table({"id": [1, 3, 7, 8], "a": [11, 33, 77, None], "b": ["p", None, "r", "s"]})
+    lake.sql(
+        """
+        MERGE INTO d.t t USING staged s ON t.id = s.id
+        WHEN MATCHED AND t.a < (SELECT max(a) FROM d.t) THEN UPDATE SET *
+        WHEN MATCHED THEN DELETE
+        WHEN NOT MATCHED AND s.id < (SELECT max(id) FROM staged) THEN INSERT *
+        WHEN NOT MATCHED BY SOURCE AND t.b IN (SELECT b FROM d.t o WHERE o.id = 1) THEN DELETE
+        WHEN NOT MATCHED BY SOURCE AND t.id = 2 THEN UPDATE SET a = (SELECT count(*) FROM d.t)
+        """,
+        staged=staged,
+    )
+    assert rows(table) == [(1, 11, "p"), (2, 5, "y"), (5, 50, "z"), (7, 77, "r")]
+    lake.sql(
+        "MERGE INTO d.t t USING (SELECT id FROM staged UNION ALL SELECT id FROM staged) s ON t.id = s.id WHEN MATCHED THEN DELETE "
+        "WHEN NOT MATCHED BY SOURCE AND t.a = (SELECT max(a) FROM d.t WHERE id <> 7) THEN UPDATE SET b = 'most'",
+        staged=staged,
+    )
+    assert rows(table) == [(2, 5, "y"), (5, 50, "most")]
+    with pytest.raises(InvalidInput, match="Ambiguous"):
         lake.sql(
-            "MERGE INTO shop.orders t USING other s ON t.id = s.id WHEN MATCHED AND initcap(t.name) = 'x' THEN DELETE",
-            other=pa.table({"id": [1]}),
+            "MERGE INTO d.t t USING staged s ON t.id < s.id WHEN MATCHED AND a > (SELECT 1) THEN DELETE", staged=staged
         )
+    with pytest.raises(InvalidInput, match="more than one row"):
+        lake.sql(
+            "MERGE INTO d.t t USING staged s ON t.id < s.id WHEN MATCHED AND t.a = (SELECT max(a) FROM d.t) THEN UPDATE SET b = s.b",
+            staged=staged,
+        )
+    lake.sql(
+        "MERGE INTO d.t t USING (SELECT * FROM staged WHERE false) s ON t.id = s.id "
+        "WHEN NOT MATCHED BY SOURCE AND EXISTS (SELECT 1 FROM d.t o WHERE o.id < t.id) THEN DELETE",
+        staged=staged,
+    )
+    assert rows(table) == [(2, 5, "y")]
+    assert len(table.snapshots()) == 4
+
+
+def test_nulls_without_a_type_are_merged_into_columns_of_every_type(lake, orders):
+    lake.sql(
+        "MERGE INTO shop.orders t USING (SELECT 1 AS id, NULL AS name, NULL AS dt) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET name = s.name, amount = coalesce(s.name, t.amount)"
+    )
+    lake.sql(
+        "MERGE INTO shop.orders t USING (SELECT 6 AS id, NULL AS name, NULL AS amount, '05-06' AS dt) s ON t.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT *"
+    )
+    found = {each[0]: each[1:] for each in rows(orders)}
+    assert (found[1], found[6]) == ((None, Decimal("10.50"), "05-01"), (None, None, "05-06"))
 
 
 def test_merge_on_any_condition(lake, orders):
@@ -243,6 +309,14 @@ def test_merge_with_schema_evolution(lake, orders):
         noted=noted,
     )
     assert orders.scan(["note"], where="id = 1").to_arrow()["note"].to_pylist() == ["window"]
+    graded = noted.append_column("grade", pa.array([7])).append_column("spare", pa.array(["x"]))
+    lake.sql(
+        "MERGE WITH SCHEMA EVOLUTION INTO shop.orders t USING (SELECT * EXCEPT (spare) FROM graded) s ON t.id > s.id + 3 "
+        "WHEN MATCHED AND t.name = (SELECT max(name) FROM shop.orders) THEN UPDATE SET *",
+        graded=graded,
+    )
+    assert orders.schema.names == ("id", "name", "amount", "dt", "note", "grade")
+    assert ids(orders) == [1, 1, 2, 3, 4]
 
 
 def test_truncate_a_table_or_a_partition(lake, orders):

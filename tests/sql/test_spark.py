@@ -323,6 +323,8 @@ def test_changes_on_spark_are_those_in_process(plain, spark, format):
         "WHEN NOT MATCHED AND s.id IN (SELECT 5) THEN INSERT (id, dt) VALUES (s.id, s.dt) WHEN NOT MATCHED BY SOURCE AND x.id = 1 THEN DELETE",
         "MERGE INTO {t} x USING staged s ON x.id BETWEEN s.id - 3 AND s.id - 1 WHEN MATCHED THEN UPDATE SET amount = s.id "
         "WHEN NOT MATCHED AND s.id = 21 THEN INSERT (id, dt) VALUES (s.id * 2, s.dt)",
+        "MERGE INTO {t} x USING (SELECT id, dt, NULL AS name FROM staged) s ON x.id = s.id WHEN MATCHED AND x.dt <= (SELECT max(dt) FROM {t}) "
+        "THEN UPDATE SET name = s.name WHEN NOT MATCHED BY SOURCE AND x.id IN (SELECT max(id) FROM {t}) THEN UPDATE SET name = lpad(x.dt, 7, '*')",
     ]  # fmt: skip
     staged = pa.table({"id": pa.array([5, 13, 21]), "dt": ["05-05", "05-02", "05-09"]})
     found = {}

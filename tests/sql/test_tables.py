@@ -155,6 +155,9 @@ def test_create_table_as_select_is_one_commit_and_leaves_nothing_where_it_fails(
         ("ALTER TABLE shop.orders ALTER COLUMN id SET NOT NULL", "may hold nulls"),
         ("ALTER TABLE shop.orders ADD PARTITION (dt = 'x')", "comes with its first row"),
         ("ALTER TABLE shop.orders FROB", "FROB"),
+        ("ALTER TABLE shop.orders CHANGE id id BIGINT NOT NULL", "may hold nulls"),
+        ("ALTER TABLE shop.orders CHANGE COLUMN id", "the end"),
+        ("SHOW TABLE EXTENDED IN shop LIKE '*x' PARTITION (dt = 'x')", "the pattern names: none"),
         ("SHOW FUNCTIONS", "SHOW FUNCTIONS"),
         ("CALL system.repair('a.b')", "known are"),
         ("CALL migrate('a.b')", "CALL sys.name"),
@@ -251,12 +254,14 @@ def test_alter_table_columns(lake, orders):
         "ALTER COLUMN q AFTER name",
         "DROP COLUMN p.x",
         "DROP COLUMNS IF EXISTS (nope)",
+        "CHANGE COLUMN q r BIGINT COMMENT 'anew' AFTER amount",
+        "CHANGE r q BIGINT AFTER name",
     ):
         lake.sql(f"ALTER TABLE shop.orders {text}")
     schema = orders.schema
     assert names(orders) == ["remark", "id", "name", "q", "amount", "dt", "p"]
     assert str(schema.field("p").type) == "row<y: array<row<z: int, v: string>>, w: double>"
-    assert schema.field("remark").comment == "it's"
+    assert (schema.field("remark").comment, schema.field("q").comment) == ("it's", "anew")
     lake.sql("ALTER TABLE shop.orders DROP COLUMNS remark, q; ALTER TABLE shop.orders DROP COLUMN p")
     assert names(orders) == ["id", "name", "amount", "dt"]
     assert len(rows(orders)) == 5
@@ -384,6 +389,23 @@ def test_describe_and_show_tell_what_there_is(lake, orders):
     assert column(lake.sql("SHOW COLUMNS IN shop.orders"), "col_name") == ["id", "name", "amount", "dt"]
     assert column(lake.sql("SHOW TBLPROPERTIES shop.orders ('note')"), "value") == ["it's"]
     assert column(lake.sql("SHOW PARTITIONS shop.orders PARTITION (dt = '05-01')"), "partition") == ["dt=05-01"]
+    assert column(lake.sql("SHOW COLUMNS FROM orders IN shop"), "col_name") == ["id", "name", "amount", "dt"]
+    parted = dict(each[:2] for each in rows(lake.sql("DESCRIBE EXTENDED shop.orders PARTITION (dt = '05-01')")))
+    assert (parted["Partition Values"], parted["Rows"]) == ("dt=05-01", "2")
+    assert "Rows" not in dict(each[:2] for each in rows(lake.sql("DESC shop.orders PARTITION (dt = '05-01')")))
+    with pytest.raises(NotFound, match="found no partition"):
+        lake.sql("DESCRIBE shop.orders PARTITION (dt = 'nope')")
+    ((database, name, temporary, text),) = rows(lake.sql("SHOW TABLE EXTENDED IN shop LIKE 'ord*|x'"))
+    assert (database, name, temporary) == ("shop", "orders", False)
+    assert {f"Provider: {orders.format}", f"Location: {orders.uri}", "Partitioning: dt"} <= set(text.split("\n"))
+    assert " |-- amount: decimal(10, 2) (nullable = true)\n" in text
+    (text,) = column(lake.sql("SHOW TABLE EXTENDED IN shop LIKE 'orders' PARTITION (dt = '05-02')"), "information")
+    assert text.startswith("Partition Values: [dt=05-02]\nRows: 2\n")
+    assert rows(lake.sql("DESCRIBE QUERY SELECT id, dt AS day FROM shop.orders")) == [
+        ("day", "string", None),
+        ("id", "bigint", None),
+    ]
+    assert rows(lake.sql("REFRESH TABLE shop.orders")) == []
 
 
 @pytest.mark.parametrize("format", ["paimon", "iceberg"])

@@ -142,6 +142,31 @@ def test_slices_and_chunks_are_encoded_as_what_they_show():
     assert [f.to_pylist() for f in found] == [texts, money]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_few_rows_are_encoded_as_many(seed):
+    choose = random.Random(seed)
+    texts = ["", "seven77", "eight888", "äöü", "\0", "漢字漢字", "x" * 100]
+    bits = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.DATE: 32, Kind.BIGINT: 64}
+    values = {kind: [0, 1, -1, -(2 ** (n - 1)), 2 ** (n - 1) - 1] for kind, n in bits.items()} | {
+        Kind.BOOLEAN: [True, False],
+        Kind.TIME: [0, 86_399_999],
+        Kind.FLOAT: [0.0, -0.0, 1.5, float("nan"), -float("nan"), float("-inf")],
+        Kind.DOUBLE: [0.0, -0.0, 1e300, float("nan"), -float("nan"), float("-inf")],
+        Kind.STRING: texts,
+        Kind.BYTES: [*(text.encode() for text in texts), b"\xff\xfe"],
+    }
+    kinds = [scalar(choose.choice(list(values))) for _ in range(choose.choice([1, 3, 70]))]
+    columns = []
+    for kind in kinds:
+        chosen = choose.choices([None, *values[kind.kind]], k=40)
+        is_time = kind.kind in (Kind.DATE, Kind.TIME)
+        column = pa.array(chosen, pa.int32() if is_time else to_arrow(kind))
+        columns.append(column.cast(to_arrow(kind)) if is_time else column)
+    whole = binary_row.encode(columns, kinds)
+    for start, count in ((0, 1), (1, 16), (17, 5), (22, 0)):
+        assert binary_row.encode([c.slice(start, count) for c in columns], kinds).equals(whole.slice(start, count))
+
+
 def test_rows_that_are_null_give_nulls():
     kinds = [scalar(Kind.INT), scalar(Kind.STRING), scalar(Kind.TIMESTAMP, 6)]
     row = binary_row.encode_row([7, "seven", 1], kinds)

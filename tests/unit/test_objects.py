@@ -58,9 +58,10 @@ def test_conditions_on_a_duckdb_relation_mean_what_they_mean_in_duckdbs_tables(t
                     assert found == expected, condition
 
 
-def test_pandas_makes_no_frame_of_a_scan_by_itself(lake):
-    with pytest.raises(ValueError, match="DataFrame constructor not properly called"):
-        pd.DataFrame(lake.table("db.t").scan())
+@pytest.mark.parametrize("rows", [lambda table: table, lambda table: table.scan()], ids=["table", "scan"])
+def test_pandas_asked_for_a_frame_of_a_scan_says_how_to_get_one(lake, rows):
+    with pytest.raises(TypeError, match=r"take (\.scan\(\))?\.to_pandas\(\)"):
+        pd.DataFrame(rows(lake.table("db.t")))
 
 
 def test_a_scan_is_filtered_and_projected_step_by_step(lake):
