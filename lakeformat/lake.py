@@ -54,6 +54,7 @@ from lakeformat.storage.cache import CACHE_BYTES, Cache
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.files import missing_folder, open_store
 from lakeformat.storage.head import Pointer
+from lakeformat.storage.read_only import ReadOnly
 from lakeformat.storage.rehearsal import Rehearsal
 from lakeformat.storage.store import Store
 from lakeformat.table import Table
@@ -74,10 +75,11 @@ class Lake:
     out comes from the environment. Picklable; opens nothing before it is asked for a table.
 
     Without a `catalog`, a table is a folder. With one, Iceberg tables are where the catalog says, and Paimon tables stay
-    folders; with `catalog_options={"format": "paimon"}` it is the other way round. "sql" is a SQL catalog in the file `catalog.sqlite` of the warehouse, an address that SQLAlchemy
-    understands (`sqlite:///...`, `postgresql+psycopg://...`) one in that database, and `https://...` a REST catalog.
-    `catalog_options`: for SQL `name`, the catalog's own (by default "default", Paimon's "jdbc"), and with Paimon `lock.enabled`; for REST `token` or `credential`,
-    `warehouse`, `prefix`, `scope`, `oauth2-server-uri`, `view-endpoints-supported`, `header.*`.
+    folders; with `catalog_options={"format": "paimon"}` it is the other way round. "sql" is a SQL catalog in the file
+    `catalog.sqlite` of the warehouse, an address that SQLAlchemy understands (`sqlite:///...`, `postgresql+psycopg://...`) one in
+    that database, and `https://...` a REST catalog (Paimon's is read only). `catalog_options`: for SQL `name`, the catalog's own (by
+    default "default", Paimon's "jdbc"), with Paimon also `lock.enabled`; for REST `token` or `credential`, `warehouse`, `prefix`, `scope`,
+    `oauth2-server-uri`, `view-endpoints-supported`, `header.*`, with Paimon `token`, `warehouse`, `prefix`, `header.*` alone.
 
     `cache_bytes`: how much of the tables' manifests stays in memory, decoded, from one verb to the next.
     """
@@ -629,7 +631,7 @@ class Lake:
 
     def _catalogued(self, catalog: Catalog, name: str, found: Found) -> Store:
         store = open_store(found.root, {**self._options, **found.options}, found.lease)
-        return Catalogued(store, catalog.place(name))
+        return Catalogued(ReadOnly(store, found.read_only) if found.read_only else store, catalog.place(name))
 
     def _new_root(self, name: str) -> str:
         """Where a new table of the catalog lies: a folder that no other table has, also none that was renamed."""

@@ -17,6 +17,7 @@ class Found:
     root: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     lease: Lease | None = None
+    read_only: str = ""  # Why its files cannot be changed.
 
 
 class Catalog(Protocol):

@@ -8,7 +8,7 @@ from importlib import import_module
 
 from lakeformat import redact
 from lakeformat.catalogs.catalog import Catalog
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.storage import paths
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -58,8 +58,11 @@ def _locks(options: Mapping[str, str], warehouse: str) -> bool:
 
 
 def _rest(address: str, options: Mapping[str, str]) -> Catalog:
+    format = options.get("format", "iceberg")
+    if format not in _SQL_OPTIONS:
+        raise InvalidInput(f"catalog_options: format={format!r}: a REST catalog is one of {' or '.join(_SQL_OPTIONS)}")
     try:
-        rest = import_module("lakeformat.catalogs.rest")
+        rest = import_module("lakeformat.catalogs.rest" if format == "iceberg" else "lakeformat.catalogs.paimon_rest")
     except ModuleNotFoundError as error:
         raise InvalidInput(f"catalog={redact.address(address)!r} needs requests: install lakeformat[rest]") from error
     for key, value in options.items():
@@ -75,4 +78,11 @@ def _rest(address: str, options: Mapping[str, str]) -> Catalog:
                 f"catalog_options: the value of {key!r} holds what a header may not: a line break, a character beyond Latin-1, or "
                 "blanks at an end"
             )
-    return rest.RestCatalog(address.rstrip("/"), tuple(sorted(options.items())))
+    given = tuple(sorted(options.items()))
+    if format == "iceberg":
+        return rest.RestCatalog(address.rstrip("/"), tuple(pair for pair in given if pair[0] != "format"))
+    if (provider := options.get("token.provider", "bear")) != "bear":
+        raise UnsupportedFeature(
+            f"catalog_options: token.provider={provider!r}: not supported; 'bear' is, with 'token'"
+        )
+    return rest.PaimonRestCatalog(address.rstrip("/"), given)

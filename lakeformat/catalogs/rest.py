@@ -27,7 +27,8 @@ _VIEWS = (
     "view-endpoints-supported"  # Of servers that do not list their endpoints, as Java's client and pyiceberg have it.
 )
 OPTIONS = (
-    frozenset({"credential", "oauth2-server-uri", "prefix", "scope", "token", "warehouse", _VIEWS}) | signing.OPTIONS
+    frozenset({"credential", "format", "oauth2-server-uri", "prefix", "scope", "token", "warehouse", _VIEWS})
+    | signing.OPTIONS
 )
 _VIEW_ENDPOINT = "GET /v1/{prefix}/namespaces/{namespace}/views"
 _TIMEOUT_SECONDS = (10, 60)  # To connect, and to answer.
@@ -50,7 +51,7 @@ class Response:
     @property
     def message(self) -> str:
         error = self.body.get("error")
-        said = error.get("message", error.get("type")) if isinstance(error, dict) else None
+        said = error.get("message", error.get("type")) if isinstance(error, dict) else self.body.get("message")
         return said if isinstance(said, str) else self.nonsense or f"HTTP {self.status}"
 
 
@@ -94,7 +95,7 @@ class RestCatalog:
         loaded = self.place(name).load()
         if loaded is None:
             return None
-        with _specified(f"{self.uri}: {name}"):
+        with specified(f"{self.uri}: {name}"):
             location = _text(loaded["metadata"]["location"]).rstrip("/")
             access = vended.read(loaded, location)
         issuer = RestIssuer(self.place(name), location, access.endpoint)
@@ -115,7 +116,7 @@ class RestCatalog:
             return {}
         if not response.is_good:
             raise self.refused(response, f"namespace {name}")
-        with _specified(f"{self.uri}: {name}"):
+        with specified(f"{self.uri}: {name}"):
             given = response.body.get("properties") or {}
             return {_text(key): _text(value) for key, value in given.items()}
 
@@ -170,7 +171,7 @@ class RestCatalog:
             return None
         if not response.is_good:
             raise self.refused(response, name)
-        with _specified(f"{self.uri}: {name}"):
+        with specified(f"{self.uri}: {name}"):
             return FoundView(_text(response.body["metadata-location"]), dict(response.body["metadata"].items()))
 
     def publish_view(
@@ -183,7 +184,7 @@ class RestCatalog:
                 "POST", f"namespaces/{_levels(namespace)}/views", documents.view_creation(view, document)
             )
         else:
-            with _specified(f"{self.uri}: {name}"):
+            with specified(f"{self.uri}: {name}"):
                 body = {
                     "identifier": {"namespace": namespace.split("."), "name": view},
                     "requirements": [{"type": "assert-view-uuid", "uuid": _text(base.document["view-uuid"])}],
@@ -220,6 +221,10 @@ class RestCatalog:
             raise self.refused(response, path)
         return _understood(response, f"{self.uri}: {path}")
 
+    def setting(self, key: str) -> str | None:
+        """An option, as the user or the server's configuration has it."""
+        return _client(self.uri, self.options, os.getpid()).setting(key)
+
     def refused(self, response: Response, what: str) -> StoreError:
         said = redact.redacted(response.message, *redact.secrets_of(dict(self.options)))
         return StoreError(f"{self.uri}: {what}: the catalog says {response.status}: {said}")
@@ -253,7 +258,7 @@ class RestCatalog:
                 return found
             if not response.is_good:
                 raise self.refused(response, path)
-            with _specified(f"{self.uri}: {path}"):
+            with specified(f"{self.uri}: {path}"):
                 found += map(read, _list(response.body[key]))
                 token = _text(response.body.get("next-page-token") or "")
             if not token:
@@ -286,7 +291,7 @@ class RestEntry:
             loaded = None if entry == self else entry.load({"snapshots": "refs"})
             if loaded is None:
                 continue
-            with _specified(f"{catalog.uri}: {name}"):
+            with specified(f"{catalog.uri}: {name}"):
                 places = (loaded["metadata"].get("location"), loaded.get("metadata-location"))
                 if any(place and is_within(reader.root, place) for place in places):
                     found.append(name)
@@ -306,7 +311,7 @@ class RestEntry:
         loaded = self.load()
         if loaded is None:
             return None
-        with _specified(f"{self.catalog.uri}: {self.namespace}.{self.table}"):
+        with specified(f"{self.catalog.uri}: {self.namespace}.{self.table}"):
             return _text(loaded["metadata-location"])
 
 
@@ -327,7 +332,7 @@ class RestIssuer:
         response = catalog.ask("GET", path if path == self.entry.path else f"/{path.lstrip('/')}")
         if not response.is_good:
             raise catalog.refused(response, f"{name}: new credentials for its files")
-        with _specified(f"{catalog.uri}: {name}: new credentials for its files"):
+        with specified(f"{catalog.uri}: {name}: new credentials for its files"):
             found = vended.read(response.body, self.location)
         if found.issued is None:
             raise StoreError(f"{catalog.uri}: {name}: the catalog vends no credentials any more for {self.location}")
@@ -374,6 +379,19 @@ class RestHead:
         raise StoreRefused(str(catalog.refused(response, f"{self.entry.namespace}.{name}")))
 
 
+@contextmanager
+def specified(what: str, specification: str = "Iceberg's REST specification") -> Iterator[None]:
+    """Turn what a body lacks, or has of another type, into a `StoreError`."""
+    try:
+        yield
+    except LakeError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{what}: the answer is not as {specification} has it ({error!r}); is this the address of such a catalog?"
+        ) from error
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
@@ -397,7 +415,7 @@ class _Client:
         if not response.is_good:
             message = redact.redacted(response.message, *redact.secrets_of(options))
             raise StoreError(f"{uri}: the catalog's configuration: {response.status}: {message}")
-        with _specified(f"{uri}: the catalog's configuration"):
+        with specified(f"{uri}: the catalog's configuration"):
             said = _understood(response, f"{uri}: the catalog's configuration").body
             merged = {**(said.get("defaults") or {}), **options, **(said.get("overrides") or {})}
             self._options = {name: str(value) for name, value in merged.items() if value is not None}
@@ -415,6 +433,9 @@ class _Client:
         below = path if path.startswith("/") else f"/v1/{self._prefix}{path}"
         return self._sent(method, f"{self._uri}{below}", json=body, params=query)
 
+    def setting(self, key: str) -> str | None:
+        return self._options.get(key)
+
     def renew(self) -> bool:
         """Ask for a token, where there is a credential to ask with; whether one came."""
         credential = self._options.get("credential")
@@ -430,7 +451,7 @@ class _Client:
         if not response.is_good:
             message = redact.redacted(response.message, *redact.secrets_of(self._options))
             raise StoreError(f"{where}: no token for this credential: {response.status}: {message}")
-        with _specified(f"{where}: a token"):
+        with specified(f"{where}: a token"):
             self._say_token(_token(_understood(response, f"{where}: a token").body["access_token"]))
         return True
 
@@ -459,19 +480,6 @@ def _understood(response: Response, what: str) -> Response:
             f"{what}: the answer is no JSON object but {response.nonsense!r}; is this the address of an Iceberg REST catalog?"
         )
     return response
-
-
-@contextmanager
-def _specified(what: str) -> Iterator[None]:
-    """Turn what a body lacks, or has of another type, into a `StoreError`."""
-    try:
-        yield
-    except LakeError:
-        raise
-    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise StoreError(
-            f"{what}: the answer is not as Iceberg's REST specification has it ({error!r}); is this the address of such a catalog?"
-        ) from error
 
 
 @cache

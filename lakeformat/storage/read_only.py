@@ -17,6 +17,7 @@ class ReadOnly(ForwardingReader):
     """`store`, to look at."""
 
     store: Store
+    why: str = "this table was opened read-only"
 
     def write(self, path: str, data: bytes) -> None:
         raise self._refusal(path)
@@ -46,7 +47,7 @@ class ReadOnly(ForwardingReader):
         raise self._refusal(old)
 
     def _refusal(self, path: str) -> InvalidInput:
-        return InvalidInput(f"{self.root}: {path} cannot be changed: this table was opened read-only")
+        return InvalidInput(f"{self.root}: {path} cannot be changed: {self.why}")
 
 
 @dataclass(frozen=True, slots=True)

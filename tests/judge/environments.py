@@ -69,6 +69,8 @@ MAVEN_JARS = (
     ("org.apache.paimon", "paimon-bundle", "1.3.1"),
     ("org.xerial", "sqlite-jdbc", "3.44.0.0"),
     ("org.slf4j", "slf4j-nop", "1.7.36"),
+    ("com.squareup.okhttp3", "mockwebserver", "4.12.0"),
+    ("org.assertj", "assertj-core", "3.23.1"),
 )
 
 PYPAIMON = PythonPeer("pypaimon", ("pypaimon==2.1.0", "pyarrow==19.0.1"))
@@ -168,16 +170,21 @@ def rest_server(warehouse: Path, credential: str) -> list[str]:
     return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, "RestServer", f"file://{warehouse}", credential]
 
 
-def paimon_catalogs() -> list[str]:
-    """The command that starts Paimon's newest Java engine with its catalogs. Maven brings the jars."""
-    source, home = HERE / "engines" / "catalogs" / "Catalogs.java", BUILT / "catalogs"
-    stamp = {"source": _sha256(source), "jars": MAVEN_JARS}
+def paimon_catalogs(main: str = "Catalogs", *arguments: str) -> list[str]:
+    """The command that starts Paimon's newest Java engine with its catalogs, or its REST server (`Server`, a folder and a token).
+    Maven brings the jars."""
+    sources, home = sorted((HERE / "engines" / "catalogs").glob("*.java")), BUILT / "catalogs"
+    stamp = {"sources": [_sha256(source) for source in sources], "jars": MAVEN_JARS}
     if not _stamped(home, stamp):
         shutil.rmtree(home, ignore_errors=True)
         (home / "classes").mkdir(parents=True)
         wanted = "".join(
             f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
             for group, artifact, version in MAVEN_JARS
+        )
+        wanted += (  # Its own REST server is one of its tests.
+            "<dependency><groupId>org.apache.paimon</groupId><artifactId>paimon-core</artifactId><version>1.3.1</version>"
+            "<type>test-jar</type><exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>"
         )
         (home / "pom.xml").write_text(
             "<project><modelVersion>4.0.0</modelVersion><groupId>judge</groupId><artifactId>catalogs</artifactId>"
@@ -186,10 +193,10 @@ def paimon_catalogs() -> list[str]:
         maven = [_tool("mvn", "Maven, to fetch the jars"), "-q", "-B", "-f", str(home / "pom.xml")]
         _run([*maven, "dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"])
         compile = [_tool("javac"), "-encoding", "UTF-8", "-nowarn", "-d", str(home / "classes")]
-        _run([*compile, "-cp", str(home / "jars" / "*"), str(source)])
+        _run([*compile, "-cp", str(home / "jars" / "*"), *map(str, sources)])
         _write_stamp(home, stamp)
     classpath = os.pathsep.join([str(home / "classes"), str(home / "jars" / "*"), *map(str, _hadoop())])
-    return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, "Catalogs"]
+    return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, main, *arguments]
 
 
 def server(found: GoServer | NodeServer) -> Path:

@@ -1,14 +1,16 @@
-"""Paimon's JDBC catalog, Java's and ours: each opens, reads, continues, renames and drops what the other made."""
+"""Paimon's JDBC catalog, Java's and ours: each opens, reads, continues, renames and drops what the other made. Its REST catalog, by its
+own server: what Java writes is listed and read."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from lakeformat import Lake
+from lakeformat import InvalidInput, Lake, NotFound, StoreError, UnsupportedFeature
 from lakeformat.table import Table
 
 from . import environments
@@ -77,3 +79,58 @@ def test_one_jdbc_catalog_is_the_same_to_both(java: Conversation, tmp_path: Path
     assert theirs("tables") == lake.tables() == []
     theirs("create", "b.own", keyed=keyed, options=options)
     assert content(lake.table("b.own")) == []
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Java's REST catalog, over a folder; the token is `token`."""
+    folder = tmp_path_factory.mktemp("served")
+    command = environments.paimon_catalogs("Server", str(folder), "token")
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    yield process.stdout.readline().strip().rstrip("/")
+    process.stdin.close()
+    process.wait(30)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_rest_catalog_is_listed_and_read(java: Conversation, server: str, tmp_path: Path, keyed: bool) -> None:
+    namespace = f"n{keyed}".lower()
+    catalog = {"metastore": "rest", "uri": server, "warehouse": "main", "token.provider": "bear", "token": "token"}
+    given = {"format": "paimon", "warehouse": "main", "token": "token"}
+    lake = Lake(tmp_path / "w", catalog=server, catalog_options=given)
+
+    def theirs(verb: str, table: str = f"{namespace}.t", **how: object) -> object:
+        return java.ask(verb=verb, catalog=catalog, table=table, **how)
+
+    theirs("create", keyed=keyed, options={"bucket": "1" if keyed else "-1"})
+    table = lake.table(f"{namespace}.t")
+    assert (content(table), table.current_snapshot()) == ([], None)
+    theirs("write", rows=[[1, "v1"], [2, "v2"]])
+    assert content(table) == [[1, "v1"], [2, "v2"]]
+    theirs("add_column", name="x")
+    theirs("write", rows=[[3, "v3"]])
+    assert (content(table), table.schema.names) == ([[1, "v1"], [2, "v2"], [3, "v3"]], ("id", "dt", "x"))
+    assert content(lake.table(f"{namespace}.t").dry_run()[0]) == content(table)
+    assert [each.id for each in table.snapshots()] == [1, 2]
+    for number in range(3):
+        theirs("create", f"{namespace}.t{number}", keyed=keyed, options={})
+    assert lake.tables(namespace) == [f"{namespace}.{name}" for name in ("t", "t0", "t1", "t2")]
+    for change in (
+        lambda: table.append(rows(4)), lambda: table.alter().drop_column("x").commit(), lambda: table.create_tag("a"),
+        lambda: lake.create_table(f"{namespace}.u", SCHEMA), lambda: lake.drop_table(table.name),
+        lambda: lake.drop_table(table.name, purge=True), lambda: lake.rename_table(table.name, f"{namespace}.v"),
+        lambda: lake.create_namespace("other"), lambda: lake.drop_namespace(f"{namespace}x") or table.delete("id = 1"),
+    ):  # fmt: skip
+        with pytest.raises((UnsupportedFeature, InvalidInput), match="read only"):
+            change()
+    assert theirs("read") == content(table)
+    with pytest.raises(NotFound, match=rf"{namespace}\.none"):
+        lake.table(f"{namespace}.none")
+    beside = lake.create_table("plain.ice", SCHEMA, format="iceberg")
+    beside.append(rows(7))
+    assert content(lake.table("plain.ice")) == [[7, "v7"]]
+    lake.drop_table("plain.ice")
+    with pytest.raises(StoreError, match="401"):
+        Lake(tmp_path / "w", catalog=server, catalog_options={**given, "token": "wrong"}).tables(namespace)
