@@ -243,6 +243,11 @@ class Lake:
             raise AlreadyExists(f"{name}: there is a view of that name")
         if said := refers_to_catalog(store):
             raise AlreadyExists(f"{name}: {store.root} {said}")
+        if self._format(store) not in (None, format):
+            raise AlreadyExists(
+                f"{name}: a Paimon table without its line in the catalog lies at {store.root}; register_table({name!r}, {store.root!r}) "
+                "gives it its name, and drop_table then removes it"
+            )
         if catalog is not None:
             catalog.create_namespace(name.rpartition(".")[0])
             store = Catalogued(store, catalog.place(name))

@@ -91,6 +91,8 @@ def test_a_folder_without_its_line_is_no_table_and_can_be_given_it(tmp_path):
     assert (lake.tables(), lake.exists("a.t")) == ([], False)
     with pytest.raises(AlreadyExists, match=r"register_table\('a\.t', 'file://"):
         lake.create_table("a.t", SCHEMA)
+    with pytest.raises(AlreadyExists, match=r"register_table\('a\.t', 'file://"):
+        lake.create_table("a.t", SCHEMA, format="iceberg")
     with pytest.raises(NotFound, match="no Paimon table"):
         lake.register_table("a.t", f"{tmp_path}/warehouse/a.db")
     with pytest.raises(InvalidInput, match=r"warehouse/a\.db/u"):
