@@ -16,7 +16,7 @@ from benchmarks.measure import Figure, by_turns, seconds
 from benchmarks.peers.process import adbc
 from lakeformat import Lake
 from lakeformat.cdc import MySql, Postgres, sync_table
-from tests.cdc import mariadb
+from tests.cdc.servers import MariaDb
 from tests.conftest import running_postgres
 
 ROWS, CHANGED, BATCH, RUNS = 1_000_000, 200_000, 100_000, 3
@@ -33,9 +33,9 @@ _ROWS = (
 def run(folder: Path) -> Iterator[Figure]:
     with running_postgres() as server:
         yield from postgres(server.get_uri(), folder / "postgres")
-    if mariadb.program() is not None:
+    if MariaDb.program() is not None:
         with tempfile.TemporaryDirectory() as data:
-            server = mariadb.MariaDb(data)
+            server = MariaDb(data)
             try:
                 server.start()
                 yield from mysql(server.url, server.connect(), folder / "mysql")
