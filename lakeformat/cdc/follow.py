@@ -31,7 +31,6 @@ from lakeformat.model.work import ROW_KIND, RowKind
 from lakeformat.table import Table
 
 log = logging.getLogger(__name__)
-_USER = "cdc"
 _CARRY = 16 << 20  # How far a table without changes may stay behind, in bytes of the source's log.
 _TRIES = 3
 
@@ -68,10 +67,11 @@ class Follower:
     ) -> None:
         self._computed = computed
         self.source, self.source_table, self.table = source, source_table, table
-        self._extra = {**snapshot_properties, **({progress.RESTART: restart} if isinstance(restart, str) else {})}
+        name = restart if isinstance(restart, str) else progress.last_restart(table)
+        self._extra = {**snapshot_properties, **({} if name is None else {progress.RESTART: name})}
         restart = bool(restart) and not (isinstance(restart, str) and progress.has_restarted(table, restart))
         self._follows = f"{source.name}/{source_table.name}"
-        self._session = table.stream(_USER)
+        self._session = table.stream(progress.USER)
         self._number = 0
         self.progress: Progress | None = None
         self.report = Report(table.name)
@@ -438,7 +438,7 @@ class Follower:
                 break
         if made is None or made.properties.get(progress.POSITION) != next_.position:
             self._require_unmoved()
-            raise Conflict(f"{self.table.name}: commit {number} of {_USER!r} is another's; run it again")
+            raise Conflict(f"{self.table.name}: commit {number} of {progress.USER!r} is another's; run it again")
         self._number, self.progress, self._covered = number + 1, next_, None
         self._report(made)
 

@@ -12,6 +12,7 @@ from lakeformat.table import Table
 
 SOURCE, POSITION, SNAPSHOT, COMMITTED = "cdc.source", "cdc.position", "cdc.snapshot", "cdc.committed-ms"
 FILLING, SHARDS = "cdc.filling", "cdc.shards"
+USER = "cdc"  # Of the stream that commits.
 RESTART = "cdc.restart"  # The name of the restart that a snapshot is of.
 _RESTORED = "lakeformat.restored-from"  # In the snapshot that a rollback makes: the one whose rows it has again.
 
@@ -86,6 +87,11 @@ def read(table: Table) -> tuple[str, Progress] | None:
 def has_restarted(table: Table, name: str) -> bool:
     """Whether the table was taken anew under that name."""
     return any(each.properties.get(RESTART) == name for each in table.snapshots())
+
+
+def last_restart(table: Table) -> str | None:
+    """The name under which it was taken anew last."""
+    return next((each.properties[RESTART] for each in reversed(table.snapshots()) if RESTART in each.properties), None)
 
 
 def _parse(properties: Mapping[str, str], name: str) -> Progress:

@@ -100,6 +100,36 @@ def test_replays_change_nothing(table):
     assert (len(table.snapshots()), data_files(table)) == (2, files)
 
 
+def test_what_is_committed_outlasts_the_snapshots_that_say_so(table):
+    """Commits of ours carry it, and how far the rows follow a database; a rollback takes that back to where its rows are."""
+    session = table.stream("job")
+    first = session.commit(session.prepare(4, rows((1, "a", "x"))), properties={"cdc.position": "1", "cdc.shards": "s"})
+    table.stream("other").write_batch(rows((2, "b", "x")), 7)
+    session.commit(session.prepare(5, rows((3, "c", "y"))), properties={"cdc.position": "2", "cdc.committed-ms": "9"})
+    table.append(rows((4, "d", "y")))
+    table.compact(full=True)
+    table.expire_snapshots(retain_last=1)
+    (left,) = table.snapshots()
+    assert {k: v for k, v in left.properties.items() if k.startswith("cdc.")} == {"cdc.position": "2"}
+    assert (session.last_committed(), table.stream("other").last_committed()) == (5, 7)
+    assert session.commit(session.prepare(5, rows((9, "z", "x")))) is None
+    assert sum(held(table).values()) == 4
+    assert first.id not in {each.id for each in table.snapshots()}
+
+
+def test_a_rollback_goes_back_to_how_far_its_rows_follow(table):
+    session = table.stream("job")
+    first, _ = [
+        session.commit(session.prepare(n, rows((n, "a", "x"))), properties={"cdc.position": f"{n}"}) for n in (1, 2)
+    ]
+    table.rollback_to(first.id)
+    table.append(rows((3, "b", "x")))
+    assert table.current_snapshot().properties["cdc.position"] == "1"
+    following = (session.last_committed() or 0) + 1
+    assert session.commit(session.prepare(following, rows((4, "c", "x")))) is not None
+    assert held(table) == {(1, "a", "x"): 1, (3, "b", "x"): 1, (4, "c", "x"): 1}
+
+
 def test_checkpoints_without_rows(table):
     session = table.stream("job")
     assert session.commit(session.prepare(1, rows())) is None

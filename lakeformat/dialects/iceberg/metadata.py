@@ -25,7 +25,7 @@ from lakeformat.errors import (
     NotFound,
     UnsupportedFeature,
 )
-from lakeformat.model import evolution
+from lakeformat.model import carried, evolution
 from lakeformat.model.operation import Operation, Request, SetTag, WithoutSnapshot
 from lakeformat.model.order import Sort, SortField, SortOrder
 from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
@@ -531,11 +531,16 @@ def history(reader: Reader, base: State, after: int = 0) -> list[Snapshot]:
 
 
 def committed(reader: Reader, base: State, user: str) -> int | None:
-    """The largest number that a stream has committed."""
-    prefix = f"{user}/"
-    ids = [each.operation_id for each in history(reader, base) if (each.operation_id or "").startswith(prefix)]
-    numbers = [id.removeprefix(prefix) for id in ids if id is not None]
-    return max((int(each) for each in numbers if each.isdecimal()), default=None)
+    """The largest number that a stream has committed, by its snapshots, and by what those after them carry."""
+    prefix, found = f"{user}/", list[int]()
+    for document in ancestry(base, current_id(base)):
+        summary = document.get("summary") or {}
+        number = summary.get(OPERATION_ID, "").removeprefix(prefix)
+        if summary.get(OPERATION_ID, "").startswith(prefix) and number.isdecimal():
+            found.append(int(number))
+        if user in (known := carried.committed(summary)):
+            found.append(known[user])
+    return max(found, default=None)
 
 
 def ids_with_changes(reader: Reader, base: State, after: int) -> list[int]:

@@ -29,7 +29,7 @@ from lakeformat.dialects.iceberg import (
 from lakeformat.dialects.iceberg.manifest import ENTRY, FileContent, ManifestContent, Manifests, Status
 from lakeformat.dialects.iceberg.metadata import FORMAT_VERSION, MAIN, OPERATION_ID, VERB, Spec, State
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
-from lakeformat.model import evolution
+from lakeformat.model import carried, evolution
 from lakeformat.model.evolution import SetSortOrder
 from lakeformat.model.operation import (
     Adopt,
@@ -638,12 +638,14 @@ def _snapshot(
     clash = sorted(filter(metadata.is_own, request.properties))
     if clash:
         raise InvalidInput(f"properties: {clash[0]!r} is a name that a snapshot's summary keeps for itself")
+    parent = metadata.snapshots(base).get(parent_id, {}) if parent_id is not None else {}
+    properties = carried.properties(request.properties, request.session, parent.get("summary") or {})
     made: dict[str, Any] = {
         "snapshot-id": snapshot_id,
         "sequence-number": sequence_number,
         "timestamp-ms": now_ms,
         "manifest-list": reader.location(path),
-        "summary": {"operation": operation, **own, **summary, **request.properties},
+        "summary": {"operation": operation, **own, **summary, **properties},
         "schema-id": base.schema.id,
     }
     if parent_id is not None:

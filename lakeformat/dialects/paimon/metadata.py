@@ -19,6 +19,7 @@ from lakeformat.codec import murmur, parsing
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import merging, option_rules, options, types
 from lakeformat.errors import CorruptFile, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
+from lakeformat.model import carried
 from lakeformat.model.operation import Create, Evolve, Operation, OperationKind, Request, Rewrite
 from lakeformat.model.partition import identity, require_identity
 from lakeformat.model.schema import Field, Kind, MultisetOf, Row, Scalar, Schema, is_plain, scalar, walk
@@ -747,6 +748,9 @@ def committed(reader: Reader, base: State, user: str) -> int | None:
     for document in _backwards(reader, [i for i in snapshot_ids(reader) if i <= base.version]):
         if document["commitUser"] == user and document["commitIdentifier"] != BATCH_IDENTIFIER:
             return int(document["commitIdentifier"])
+        known = carried.committed(document.get("properties") or {})
+        if user in known:
+            return known[user]
     return None
 
 

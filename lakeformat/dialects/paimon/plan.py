@@ -31,7 +31,7 @@ from lakeformat.dialects.paimon import (
 from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSource
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import AlreadyExists, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
-from lakeformat.model import evolution
+from lakeformat.model import carried, evolution
 from lakeformat.model.operation import (
     Adopt,
     Append,
@@ -308,6 +308,7 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
             "deltaRecordCount": total - ((base.document or {}).get("totalRecordCount") or 0),
             "statistics": target.get("statistics") if target["schemaId"] == base.schema.id else None,
         },
+        rows_of=target,
     )
 
 
@@ -348,6 +349,7 @@ def _publish(
     partitions: tuple[PartitionChange, ...],
     document: dict[str, Any],
     unused: tuple[str, ...] = (),
+    rows_of: Mapping[str, Any] | None = None,  # The snapshot whose rows the new one has, if not the base's.
 ) -> Plan:
     schema, version = base.schema, base.version + 1
     names = [f"manifest-list-{_derived(stamp, 'list')}-{i}" for i in range(len(lists))]
@@ -358,6 +360,9 @@ def _publish(
         remember(reader, path, metas)
     now_ms = max(stamp.now_ms, (base.document or {}).get("timeMillis", 0))  # Time travel needs history in order.
     user, identifier = metadata.commit_identity(request)
+    before = (base.document or {}).get("properties") or {}
+    from_rows = before if rows_of is None else rows_of.get("properties") or {}
+    properties = carried.properties(request.properties, request.session, from_rows, before)
     full = {
         "id": version,
         "schemaId": schema.id,
@@ -371,7 +376,7 @@ def _publish(
         "commitIdentifier": identifier,
         "timeMillis": now_ms,
         "watermark": metadata.watermark(base.document, request.watermark),
-        "properties": dict(request.properties) or None,
+        "properties": properties or None,
         "nextRowId": (base.document or {}).get("nextRowId") or 0,
         "uuid": _derived(stamp, "snapshot"),
         **document,
