@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +40,11 @@ class Shards:
             raise NotFound(f"no table matches {empty[0]!r}; there are: {', '.join(source.table_names()[:20])}")
         self._source, self._merged = source, {name: tuple(parts) for name, parts in merged.items()}
         self._parts: dict[str, dict[str, SourceTable]] = {}  # Merged table -> shard -> as it is by now.
+
+    @classmethod
+    def matching(cls, source: Source, pattern: re.Pattern[str]) -> Shards:
+        """All tables that match, as one by the name of the pattern's text."""
+        return cls(source, {pattern.pattern: matching(source, pattern.pattern)})
 
     @property
     def name(self) -> str:
@@ -187,6 +193,12 @@ class _ShardsView:
                 yield Chunk(rows, None if is_last else (shard.name, *(chunk.upto or ())))
         if not left:
             yield Chunk(self._table.arrow_schema.empty_table(), None)
+
+
+def matching(source: Source, including: str, excluding: str | None = None) -> list[str]:
+    """The tables of a source whose whole name matches `including`, and not `excluding`."""
+    names = [each for each in source.table_names() if re.fullmatch(including, each)]
+    return [each for each in names if excluding is None or not re.fullmatch(excluding, each)]
 
 
 def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) -> SourceTable:

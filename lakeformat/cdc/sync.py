@@ -12,7 +12,7 @@ from typing import Any
 
 from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.follow import Follower, Report
-from lakeformat.cdc.shards import Shards
+from lakeformat.cdc.shards import Shards, matching
 from lakeformat.cdc.source import Source
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.lake import Lake
@@ -79,7 +79,7 @@ def sync_table(
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
     if isinstance(source_table, re.Pattern):
-        source = Shards(source, {source_table.pattern: _matching(source, source_table.pattern, None)})
+        source = Shards.matching(source, source_table)
         source_table = source_table.pattern
     declared = source.describe(source_table, primary_key)
     computed = Computed.parse(computed_columns or {})
@@ -112,7 +112,7 @@ def sync_database(
     `namespace`: a report for each, by the source's name. A table that cannot be followed stops alone (`Report.error`).
     `merge_shards`: tables of the same name in several schemas are one table together, as a pattern's are in `sync_table`, and reported as `*.name`."""
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds)
-    names = _matching(source, including, excluding)
+    names = matching(source, including, excluding)
     if merge_shards:
         merged = {
             f"*.{each.rpartition('.')[2]}": [o for o in names if o.rpartition(".")[2] == each.rpartition(".")[2]]
@@ -134,11 +134,6 @@ def sync_database(
             failed[each] = Report(target, error=error)
     reports = _run(source, list(followers.values()), limits, is_alone=False) if followers else []
     return dict(sorted({**failed, **dict(zip(followers, reports, strict=True))}.items()))
-
-
-def _matching(source: Source, including: str, excluding: str | None) -> list[str]:
-    names = [each for each in source.table_names() if re.fullmatch(including, each)]
-    return [each for each in names if excluding is None or not re.fullmatch(excluding, each)]
 
 
 def _until(given: str) -> Until:

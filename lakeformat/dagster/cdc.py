@@ -23,7 +23,7 @@ from pydantic import ConfigDict, Field
 
 from lakeformat import Lake
 from lakeformat.cdc import Report, lag_seconds, open_source, sync_table
-from lakeformat.cdc.progress import COMMITTED, FILLING, POSITION, SNAPSHOT
+from lakeformat.cdc.progress import COMMITTED, FILLING, SNAPSHOT, USER
 from lakeformat.cdc.source import Source
 from lakeformat.dagster.asset_table import ASSET, as_dagster_failures, metadata_of
 from lakeformat.dagster.fields import KnownFields
@@ -33,7 +33,11 @@ from lakeformat.dagster.tables import RETRY, TableAsset, pool_of, tables_of
 from lakeformat.dagster.upkeep import IN_FLIGHT
 from lakeformat.errors import InvalidInput, LakeError
 
-SOURCE_TABLE, SOURCE = "cdc/source_table", "cdc/source"  # Metadata of an asset: what it follows, and by which resource.
+SOURCE_TABLE, SOURCE, IS_PATTERN = (
+    "cdc/source_table",
+    "cdc/source",
+    "cdc/is_pattern",
+)  # Metadata of an asset: what it follows, and by which resource.
 LAG = "lag"
 _SLOT_LENGTH = 63
 
@@ -80,7 +84,7 @@ class CdcRun(KnownFields, dg.Config):
 
 def cdc_assets(
     source: str,
-    tables: Mapping[str, str],
+    tables: Mapping[str, str] | Mapping[str | re.Pattern[str], str],
     *,
     format: str = "paimon",
     primary_keys: Mapping[str, Sequence[str]] | None = None,
@@ -91,9 +95,9 @@ def cdc_assets(
     **asset: Any,
 ) -> list[dg.AssetsDefinition]:
     """An asset for each of `tables` (name in the database -> the asset's key, "db.name", or "name" in the lake's database), which follows it by
-    `sync_table`. `source` names a resource that is a `CdcSource`; the other resource is `lake`.
+    `sync_table`. A pattern takes all tables that match together, which then have the columns `database_name` and `table_name`. `source` names a resource that is a `CdcSource`; the other resource is `lake`.
 
-    By the database's names: `primary_keys`, where the table declares none; `computed_columns`, as `sync_table` takes them; `partition_by`, how a
+    By the database's names (a pattern's text): `primary_keys`, where the table declares none; `computed_columns`, as `sync_table` takes them; `partition_by`, how a
     table that is created is partitioned. `asset`: what `dg.asset` takes: `group_name`, `owners`, `tags`, `automation_condition`
     (`dg.AutomationCondition.on_cron("*/5 * * * *")` is a schedule) ...
 
@@ -101,22 +105,27 @@ def cdc_assets(
     is retried.
     """
     keys, partitions, computed = dict(primary_keys or {}), dict(partition_by or {}), dict(computed_columns or {})
+    named = {each.pattern if isinstance(each, re.Pattern) else each: (each, to) for each, to in tables.items()}
+    if len(named) < len(tables):
+        raise InvalidInput(
+            f"two of the tables have the same text: {', '.join(named)}; leave the table or the pattern out"
+        )
     for what, given in (("primary_keys", keys), ("partition_by", partitions), ("computed_columns", computed)):
-        if unknown := sorted(given.keys() - tables.keys()):
-            raise InvalidInput(f"{what} names {unknown[0]!r}; the tables are {', '.join(tables)}")
+        if unknown := sorted(given.keys() - named.keys()):
+            raise InvalidInput(f"{what} names {unknown[0]!r}; the tables are {', '.join(named)}")
     common = {"format": format, "table_properties": dict(table_properties or {}), **(metadata or {})}
     return [
         _followed(
             source,
             each,
             target,
-            keys.get(each),
-            partitions.get(each, ()),
-            computed.get(each, {}),
+            keys.get(name),
+            partitions.get(name, ()),
+            computed.get(name, {}),
             common,
             dict(asset),
         )
-        for each, target in tables.items()
+        for name, (each, target) in named.items()
     ]
 
 
@@ -171,7 +180,7 @@ def lag_sensor(
 
 def _followed(
     source: str,
-    source_table: str,
+    source_table: str | re.Pattern[str],
     target: str,
     primary_key: Sequence[str] | None,
     partition_by: Sequence[str],
@@ -180,18 +189,23 @@ def _followed(
     asset: dict[str, Any],
 ) -> dg.AssetsDefinition:
     key = dg.AssetKey(target.split("."))
+    is_pattern = isinstance(source_table, re.Pattern)
+    name = source_table.pattern if isinstance(source_table, re.Pattern) else source_table
     declared = {
         **common,
         "write": "upsert",
         "primary_key": list(primary_key or ()),
         "layout": list(partition_by),
         SOURCE: source,
-        SOURCE_TABLE: source_table,
+        SOURCE_TABLE: name,
+        IS_PATTERN: is_pattern,
     }
     asset.setdefault("pool", pool_of(key.to_python_identifier()))
     asset.setdefault("retry_policy", RETRY)
     asset.setdefault("kinds", {"cdc", str(common["format"])})
-    asset.setdefault("description", f"The table {source_table} of the database {source!r}.")
+    asset.setdefault(
+        "description", f"{'All tables that match' if is_pattern else 'The table'} {name} of the database {source!r}."
+    )
 
     @dg.asset(
         key=key,
@@ -203,7 +217,7 @@ def _followed(
     def followed(context: dg.AssetExecutionContext, config: CdcRun) -> Iterator[dg.MaterializeResult]:
         lake: LakeResource = context.resources.lake
         to = lake.declared(key, context.assets_def)
-        found = getattr(context.resources, source).open(source_table)
+        found = getattr(context.resources, source).open(name)
         try:
             with as_dagster_failures(key, []):
                 report = sync_table(
@@ -264,7 +278,8 @@ def _has_changed(instance: dg.DagsterInstance, key: dg.AssetKey, table: Any) -> 
     if not last:
         return True
     return any(
-        POSITION in each.properties and not each.properties.keys().isdisjoint({COMMITTED, SNAPSHOT, FILLING})
+        (each.operation_id or "").startswith(f"{USER}/")
+        and not each.properties.keys().isdisjoint({COMMITTED, SNAPSHOT, FILLING})
         for each in snapshots_after(table, int(str(last.value)))
     )
 
@@ -274,11 +289,13 @@ def _followed_among(assets: Iterable[Any]) -> list[TableAsset]:
 
 
 def _lag(resources: Any, asset: TableAsset) -> float | None:
-    source_table, source = str(asset.metadata[SOURCE_TABLE]), getattr(resources, str(asset.metadata[SOURCE]))
+    name, source = str(asset.metadata[SOURCE_TABLE]), getattr(resources, str(asset.metadata[SOURCE]))
     lake: Lake = resources.lake.lake
-    found = source.open(source_table)
+    found = source.open(name)
     try:
-        return lag_seconds(found, source_table, lake, asset.table(resources.lake).name)
+        return lag_seconds(
+            found, re.compile(name) if IS_PATTERN in asset.metadata else name, lake, asset.table(resources.lake).name
+        )
     finally:
         found.close()
 

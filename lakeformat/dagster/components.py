@@ -6,6 +6,7 @@
 The YAML of a table has the names of `lakeformat.dagster.declaration` for what they stand for there.
 """
 
+import re
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -474,6 +475,10 @@ class LakeCdcComponent(DeclaredAssets):
         list[str], dg.Resolver.default(description="'schema.table.column', as the database names them.")
     ] = []
     primary_keys: Annotated[dict[str, list[str]], dg.Resolver.default(description="Of tables that declare none.")] = {}
+    shards: Annotated[
+        dict[str, str],
+        dg.Resolver.default(description="A pattern of the database's tables, which are one together -> as in tables."),
+    ] = {}
     computed_columns: Annotated[
         dict[str, dict[str, str]],
         dg.Resolver.default(description="Source table -> column -> Spark SQL over its row."),
@@ -509,9 +514,15 @@ class LakeCdcComponent(DeclaredAssets):
 
     def assets(self) -> list[dg.AssetsDefinition]:
         """An asset for each table."""
+        tables: dict[str | re.Pattern[str], str] = dict(self.tables.items())
+        for each, target in self.shards.items():
+            try:
+                tables[re.compile(each)] = target
+            except re.error as error:
+                raise InvalidInput(f"shards: {each!r} is no regular expression: {error}") from error
         return cdc_assets(
             self.source,
-            self.tables,
+            tables,
             format=self.format,
             primary_keys=self.primary_keys,
             computed_columns=self.computed_columns,

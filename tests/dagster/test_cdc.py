@@ -1,6 +1,7 @@
 """Tables of a database as assets, with the real server: micro-batches, lag, a table taken anew; in Python and in YAML."""
 
 import random
+import re
 from datetime import timedelta
 
 import dagster as dg
@@ -117,6 +118,31 @@ def test_a_snapshot_that_is_cut_short_goes_on_and_is_materialized_once_it_is_com
     assert [each.asset_selection for each in sense("cdc_lag").run_requests] == [[ORDERS]]
     (made,) = run(ORDERS).asset_materializations_for_node(ORDERS.to_python_identifier())
     assert made.metadata["dagster/row_count"].value == 2
+
+
+def test_shards_are_one_asset(server, lake, instance):
+    """A shard that comes later makes the asset one that is behind."""
+    pattern, key = re.compile(r"public\.part_\d"), ["table_name", "id"]
+    server.execute("CREATE TABLE part_1 (id int PRIMARY KEY); INSERT INTO part_1 VALUES (1)")
+    assets = cdc_assets("shop", {pattern: "shop.parts"}, primary_keys={pattern.pattern: key}, group_name="shop")
+    resources = {"lake": lake, "shop": CdcSource(url=server.dsn, slot=server.slot)}
+    sensor = lag_sensor(assets, timedelta(0))
+
+    def materialize():
+        assert dg.materialize(assets, instance=instance, resources=resources).success
+        return sorted(lake.lake.table("shop.parts").scan(columns=key).to_arrow().to_pylist(), key=str)
+
+    def behind():
+        defs = dg.Definitions(assets=assets, sensors=[sensor], resources=resources)
+        return sensor.evaluate_tick(dg.build_sensor_context(instance, resources=resources, definitions=defs))
+
+    assert materialize() == [{"table_name": "part_1", "id": 1}]
+    assert behind().skip_message == "shop/parts: 0 s behind"
+    server.execute("CREATE TABLE part_2 (id int PRIMARY KEY); INSERT INTO part_2 VALUES (1)")
+    assert len(behind().run_requests) == 1
+    assert materialize() == [{"table_name": "part_1", "id": 1}, {"table_name": "part_2", "id": 1}]
+    with pytest.raises(InvalidInput, match=r"have the same text: a; leave"):
+        cdc_assets("shop", {"a": "b", re.compile("a"): "c"})
 
 
 def test_what_is_wrong_is_said(server, run, instance, lake):
