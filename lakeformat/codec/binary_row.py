@@ -67,6 +67,11 @@ def decode(
     """
     if isinstance(rows, pa.ChunkedArray):
         rows = pa.concat_arrays(rows.chunks) if rows.num_chunks else pa.array([], pa.binary())
+    places = range(len(types)) if places is None else places
+    if 0 < len(rows) <= _FEW and all(_is_packed(types[i]) for i in places):
+        few = _few_values(rows.to_pylist(), types, places)
+        if few is not None:
+            return few
     mask = rows.is_null().to_numpy(zero_copy_only=False) if rows.null_count else None
     if mask is not None:
         blank = encode_row([None] * len(types), types)
@@ -82,7 +87,7 @@ def decode(
     if (found != len(types)).any():
         raise CorruptFile(f"a BinaryRow says {found[found != len(types)][0]} fields where there are {len(types)}")
     source = _Source(data, spans.words(data), begin + ARITY_BYTES, end, _null_bytes(len(types)))
-    return [_values(source, i, types[i]) for i in (range(len(types)) if places is None else places)]
+    return [_values(source, i, types[i]) for i in places]
 
 
 def _null_bytes(arity: int) -> int:
@@ -188,6 +193,45 @@ def _few(columns: list[pa.Array], types: Sequence[Type]) -> pa.Array | None:
                 beside += value + bytes(-len(value) % 8)
         found.append(nulls.to_bytes(head, "little") + slots + beside)
     return pa.array(found, pa.binary())
+
+
+def _few_values(rows: list[bytes | None], types: Sequence[Type], places: Sequence[int]) -> list[pa.Array] | None:
+    """As `_values`, value by value; None where a row is null or damaged."""
+    head, arity = ARITY_BYTES + _null_bytes(len(types)), len(types).to_bytes(ARITY_BYTES, "big")
+    size = head + 8 * len(types)
+    whole = [row for row in rows if row is not None and len(row) >= size and row.startswith(arity)]
+    if len(whole) < len(rows):
+        return None
+    found = []
+    for place in places:
+        type, bit, at = types[place], place + 8, head + 8 * place
+        assert isinstance(type, Scalar), type
+        is_null = [row[ARITY_BYTES + bit // 8] >> bit % 8 & 1 for row in whole]
+        values: list[Any]
+        if type.kind in _PACKED:
+            form = _PACKED[type.kind]
+            values = [None if null else form.unpack_from(row, at)[0] for row, null in zip(whole, is_null, strict=True)]
+        else:
+            values = [None if null else _bytes_at(row, at) for row, null in zip(whole, is_null, strict=True)]
+            if any(value is None and not null for value, null in zip(values, is_null, strict=True)):
+                return None
+        is_moment = type.kind in (Kind.DATE, Kind.TIME)
+        held = pa.int32() if is_moment else pa.binary() if type.kind in _TEXT else to_arrow(type)
+        try:
+            found.append(pa.array(values, held).cast(to_arrow(type)))
+        except pa.ArrowException:
+            return None
+    return found
+
+
+def _bytes_at(row: bytes, at: int) -> bytes | None:
+    """The bytes of the slot at `at`, or those to which it refers; None where they lie outside of the row."""
+    size = row[at + 7]
+    if size & 0x80:
+        return row[at : at + (size & 0x7F)] if size & 0x7F <= 7 else None
+    size = int.from_bytes(row[at : at + 4], "little")
+    first = ARITY_BYTES + int.from_bytes(row[at + 4 : at + 8], "little")
+    return row[first : first + size] if first + size <= len(row) and (first < len(row) or not size) else None
 
 
 def _packed(array: pa.Array, type: Type) -> list[int | bytes | None]:

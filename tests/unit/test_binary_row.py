@@ -143,7 +143,7 @@ def test_slices_and_chunks_are_encoded_as_what_they_show():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_few_rows_are_encoded_as_many(seed):
+def test_few_rows_are_encoded_and_decoded_as_many(seed):
     choose = random.Random(seed)
     texts = ["", "seven77", "eight888", "äöü", "\0", "漢字漢字", "x" * 100]
     bits = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.DATE: 32, Kind.BIGINT: 64}
@@ -164,7 +164,11 @@ def test_few_rows_are_encoded_as_many(seed):
         columns.append(column.cast(to_arrow(kind)) if is_time else column)
     whole = binary_row.encode(columns, kinds)
     for start, count in ((0, 1), (1, 16), (17, 5), (22, 0)):
-        assert binary_row.encode([c.slice(start, count) for c in columns], kinds).equals(whole.slice(start, count))
+        few = whole.slice(start, count)
+        assert binary_row.encode([c.slice(start, count) for c in columns], kinds).equals(few)
+        found = binary_row.decode(binary_row.with_arity(few, len(kinds)), kinds)
+        assert [column.type for column in found] == [column.type for column in columns]
+        assert binary_row.encode(found, kinds).equals(few)
 
 
 def test_rows_that_are_null_give_nulls():
