@@ -823,7 +823,7 @@ def test_what_tasks_wrote_and_storage_does_not_delete_is_left_to_the_sweep_by_na
         open_store(str(tmp_path)).write(path, b"x")
     jobs._delete(Stuck(str(tmp_path)), job)
     assert f"those with {job} in their names, cannot be deleted now: the disk is gone" in caplog.text
-    jobs._delete(open_store(str(tmp_path)), job, pauses=(0.0,))
+    jobs._delete(open_store(str(tmp_path)), job)
     assert [each.path for each in open_store(str(tmp_path)).list("")] == [others]
     assert "1 files that its tasks had written are deleted" in caplog.text
 

@@ -25,9 +25,7 @@ from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
 
-# Seconds before each look at what the tasks of a job that failed have written. Spark looks every two seconds for tasks that are to
-# stop, and then leaves their Python two more (`spark.python.task.killTimeout`), in which it may still finish a file.
-_PAUSES = (0.0, 1.0, 2.0, 3.0)
+_PAUSES = (0.0, 1.0, 2.0)  # Seconds before each look at what the tasks of a job that failed have written.
 
 
 def each(spark: SparkSession, store: Store, tasks: Sequence[Any], work: Callable[[Store, Any], Any]) -> list[Any]:
@@ -63,18 +61,18 @@ def collected(spark: SparkSession, store: Store, frame: DataFrame, work: executo
     return answers
 
 
-def _delete(store: Store, job: str, pauses: Sequence[float] = _PAUSES) -> None:
+def _delete(store: Store, job: str) -> None:
     """Delete the files that a job's tasks wrote, and those of tasks that take a moment to stop."""
     count, folders = 0, set[str]()
     try:
-        for pause in pauses:
+        for pause in _PAUSES:
             time.sleep(pause)
             paths = [each.path for each in store.list("") if job in each.path.rpartition("/")[2]]
             store.delete(paths)
             count += len(paths)
             folders |= {path.rpartition("/")[0] for path in paths}
-            if pause and not count:
-                break  # No task has come so far as to write one.
+            if pause and not paths:
+                break
         store.remove_empty_folders(folders)
     except LakeError as error:
         log.warning(
