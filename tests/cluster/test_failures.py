@@ -40,11 +40,15 @@ def run(cluster, *arguments, **environment):
         "killed_in_merge",
         "killed_in_compaction",
         "slow_executor",
-        "failing_task",
     ],
 )
 def test_on_a_cluster(cluster, warehouse, scenarios):
     run(cluster, warehouse, scenarios, FORMATS)
+
+
+@pytest.mark.parametrize("format", FORMATS.split(","))
+def test_a_job_that_fails_leaves_no_files(cluster, warehouse, format):
+    run(cluster, warehouse, "failing_task", format)
 
 
 def test_a_keyed_write_of_which_an_executor_dies(cluster, warehouse):
