@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -202,9 +202,12 @@ def row_groups(store: Reader, task: ReadTask) -> list[tuple[int, int]]:
     return found
 
 
-def plain_columns(store: Reader, task: ReadTask, fields: tuple[Field, ...]) -> list[tuple[str, ...]] | None:
+def plain_columns(
+    store: Reader, task: ReadTask, fields: tuple[Field, ...], whole: Sequence[Collection[str]] = ()
+) -> list[tuple[str, ...]] | None:
     """Of each file of a task what its columns are called that `fields` are, where a reader that knows Parquet and nothing of tables
-    finds in them what `read` gives before its predicate is tested: whole files, in which no page is damaged. None where that is not so."""
+    finds in them what `read` gives before its predicate is tested: whole files, in which no page is damaged. None where that is not so.
+    `whole`: for each file the columns whose pages the caller knows to be undamaged."""
     if (
         task.file_format != "parquet"
         or task.merge is not None
@@ -216,7 +219,7 @@ def plain_columns(store: Reader, task: ReadTask, fields: tuple[Field, ...]) -> l
     ):
         return None
     found = []
-    for names in store.several(partial(_plain_columns, store, task, fields), range(len(task.paths)), _CHECKING):
+    for names in store.several(partial(_plain_columns, store, task, fields, whole), range(len(task.paths)), _CHECKING):
         if names is None:
             return None
         found.append(names)
@@ -275,7 +278,9 @@ def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field,
     return _record_batch(wanted, arrow_schema(fields), batch.num_rows)
 
 
-def _plain_columns(store: Reader, task: ReadTask, fields: tuple[Field, ...], place: int) -> tuple[str, ...] | None:
+def _plain_columns(
+    store: Reader, task: ReadTask, fields: tuple[Field, ...], whole: Sequence[Collection[str]], place: int
+) -> tuple[str, ...] | None:
     path = task.paths[place]
     with _blamed(path):
         file = opened(store, path, task.file_format)
@@ -287,7 +292,7 @@ def _plain_columns(store: Reader, task: ReadTask, fields: tuple[Field, ...], pla
         kept, total = file.row_groups(_pushed(task, held, constants))
         if kept < total or not file.is_plain(dict(zip(names, fields, strict=True))):
             return None
-        file.check_pages(names)
+        file.check_pages([name for name in names if not whole or name not in whole[place]])
         return names
 
 

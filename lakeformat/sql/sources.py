@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ from lakeformat.table import Table
 
 LEAST_BYTES = 4 << 20  # Of files: for less it takes longer to make a database that may read them than a scan takes.
 _LOCAL = re.compile(r"file://[^*?\[\]{}]+", re.DOTALL)  # Without what would be a pattern.
+
+
+_MOST_FILES = 100_000  # Whose checks are remembered.
+_whole: dict[tuple[Any, ...], frozenset[str]] = {}  # Of a file as it is, the columns whose pages were found undamaged.
 
 
 class Source(Protocol):
@@ -71,13 +76,17 @@ class TableRows:
         located = [scan.store.location(path) for task in tasks for path in task.paths]
         if sum(each.size_bytes for each in tasks) < LEAST_BYTES or not all(map(_LOCAL.fullmatch, located)):
             return None
+        paths = [each.removeprefix("file://") for each in located]
         names: list[tuple[str, ...]] = []
         for task in tasks:
-            of_task = worker.plain_columns(scan.store, task, scan.fields)
+            files = [_identity(each) for each in paths[len(names) : len(names) + len(task.paths)]]
+            of_task = worker.plain_columns(scan.store, task, scan.fields, [_whole.get(each, ()) for each in files])
             if of_task is None:
                 return None
+            for file, own in zip(files, of_task, strict=True):
+                _remember(file, own)
             names += of_task
-        return tuple(LocalFile(path.removeprefix("file://"), own) for path, own in zip(located, names, strict=True))
+        return tuple(map(LocalFile, paths, names))
 
     def frame(self, spark: Any) -> Any:
         return self.scan.to_spark(spark)
@@ -191,6 +200,21 @@ def of_frame(name: str, given: Any) -> Source:
     if isinstance(given, dict) or hasattr(given, "__arrow_c_stream__"):
         return ArrowRows(pa.table(given))
     raise InvalidInput(f"{name}={given!r}: give a frame: Arrow, pandas, polars or Spark")
+
+
+def _identity(path: str) -> tuple[Any, ...]:
+    """What a file has no more once it was written to."""
+    try:
+        found = os.stat(path)
+    except OSError:  # What is wrong with it, opening it says.
+        return (path,)
+    return path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _remember(file: tuple[Any, ...], columns: Sequence[str]) -> None:
+    if len(_whole) >= _MOST_FILES:
+        _whole.clear()
+    _whole[file] = _whole.get(file, frozenset()) | frozenset(columns)
 
 
 def _scanned(scan: Scan) -> TableRows:
