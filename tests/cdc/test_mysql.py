@@ -7,6 +7,7 @@ import re
 import tempfile
 from contextlib import suppress
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 
 import pymysql
@@ -16,7 +17,7 @@ from lakeformat import InvalidInput, Lake, LakeError, NotFound, SourceError, Uns
 from lakeformat.cdc import MySql, sync_database, sync_table
 from lakeformat.cdc.source import Position
 from lakeformat.storage.memory import MemoryFiles
-from tests.cdc.following import OneTable, replay
+from tests.cdc.following import NthFetchFails, OneTable, replay
 from tests.cdc.servers import LOGS_ALL, SERVER, MariaDb
 from tests.conftest import MEMORY
 from tests.simulation.failing import NthCallFails
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.skipif(
     reason=f"no {SERVER.__name__} server here: `make {SERVER.__name__.lower()}` brings one out of Debian's packages",
 )
 FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
+IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) > 1000  # `make test-long`.
 ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "8"))  # Of syncs that fail, for each seed.
 
 
@@ -436,6 +438,53 @@ def test_every_change_comes_once_whatever_fails(run, server, source, format, see
     if format == "paimon":
         told = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
         assert [told[key] for key in sorted(told)] == expected, f"seed {seed}"
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"] if IS_LONG else ["iceberg"])
+@pytest.mark.parametrize(("what", "step"), [("storage", 1 if IS_LONG else 307), ("source", 1 if IS_LONG else 103)])
+def test_any_call_may_fail(run, source, format, what, step):
+    """The n-th call of the storage, or the n-th fetch from the source, fails before its effect or after it, in a snapshot of three chunks or in the
+    batches after it; every n, in both formats, in `make test-long`."""
+    properties = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}
+    failures = 0
+
+    def sync(over, of):
+        to = OneTable(over, format)
+        return sync_table(of, f"{run.name}.t", to, "d.t", format, properties=properties, batch_rows=2)
+
+    def fails(n, after):
+        """Whether there was an n-th call; checks what came of it."""
+        run("DROP TABLE IF EXISTS t", "CREATE TABLE t (id int PRIMARY KEY, v int)")
+        run("INSERT INTO t VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)")
+        store = MemoryFiles()
+        faulty = NthCallFails(store, n, after) if what == "storage" else NthFetchFails(source, n, after)
+        over, of = (faulty, source) if what == "storage" else (store, faulty)
+        for step in range(2):
+            try:
+                sync(over, of)
+            except LakeError:
+                source.close()
+                over, of = store, source
+                sync(over, of)
+            run("BEGIN", f"UPDATE t SET v = {step + 1} WHERE id < 3", f"DELETE FROM t WHERE id = {step + 3}", "COMMIT")
+            run(f"INSERT INTO t (id, v) VALUES ({10 + step}, {step})")
+            if step == 0:
+                run("ALTER TABLE t ADD d int DEFAULT 7", "UPDATE t SET d = 8 WHERE id = 2")
+        sync(store, source)
+        table = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
+        expected = [dict(zip(("id", "v", "d"), row, strict=True)) for row in run("SELECT id, v, d FROM t ORDER BY id")]
+        assert rows_of(table) == expected, f"call {n}: {faulty.failed}"
+        if format == "paimon":
+            told = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
+            assert [told[key] for key in sorted(told)] == expected, f"call {n}: {faulty.failed}"
+        return faulty.failed is not None
+
+    for after in (False, True) if IS_LONG else (what == "storage",):
+        for n in count(1, step):
+            if not fails(n, after):
+                break
+            failures += 1
+    assert failures
 
 
 def test_the_walk_of_the_page_runs(server, tmp_path, monkeypatch):

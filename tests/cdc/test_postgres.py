@@ -488,9 +488,9 @@ def test_any_call_may_fail(server, source, format, what, step):
             assert [told[key] for key in sorted(told)] == rows_in(server, "t"), f"call {n}: {faulty.failed}"
         return faulty.failed is not None
 
-    for after in (False, True):
+    for after in (False, True) if IS_LONG else (what == "storage",):
         for n in count(1, step):
             if not fails(n, after):
                 break
             failures += 1
-    assert failures > 1
+    assert failures
