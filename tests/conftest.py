@@ -23,7 +23,7 @@ from statistics import mean
 import pytest
 from hypothesis import settings
 
-from tests.spark_classes import JVM
+from tests.spark_classes import JVM, UNCOMPILED
 
 MEMORY = Path("/dev/shm")
 
@@ -38,7 +38,8 @@ if "PYTEST_DEBUG_TEMPROOT" not in os.environ and MEMORY.is_dir() and shutil.disk
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 # Of each JVM, those of other processes too. One that finds no archive of classes, or that of another Java, starts without it.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{JVM} -XX:SharedArchiveFile={Path(sys.prefix) / 'spark.jsa'}")
+archive = Path(sys.prefix) / "spark.jsa"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{JVM} {UNCOMPILED} -XX:SharedArchiveFile={archive}")
 os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
 
 SEEDS = max(int(os.environ.get("LAKEFORMAT_SEEDS", "100")) // 50, 1)  # Of a test that is asked for with each `seed`.
@@ -149,9 +150,6 @@ def spark(pytestconfig):
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.python.daemon.module", "tests.spark_daemon")
         .config("spark.sql.session.timeZone", "UTC")
-        # A plan is run once: to compile it takes longer. Sessions of Dagster and of Spark Connect compile theirs.
-        .config("spark.sql.codegen.wholeStage", "false")
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     )
     # Of the JVM: where a page's test is the first to ask, it starts in another folder.
     with pytest.MonkeyPatch.context() as environment:

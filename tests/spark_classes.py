@@ -11,13 +11,15 @@ from pathlib import Path
 
 # No JVM of the tests lives long enough to gain by better code. One that cannot use the archive would say so where results are read.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
+# Of drivers: a plan is run once, and to compile it takes longer.
+UNCOMPILED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 
 
 def main(archive: Path) -> None:
     unfinished = archive.with_suffix(".unfinished")
     os.environ |= {
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_SUBMIT_OPTS": f"{JVM} -XX:ArchiveClassesAtExit={unfinished}",
+        "SPARK_SUBMIT_OPTS": f"{JVM} {UNCOMPILED} -XX:ArchiveClassesAtExit={unfinished}",
     }
     from pyspark import SparkContext
     from pyspark.sql import SparkSession

@@ -15,7 +15,8 @@ import pyspark
 
 HOME = Path(pyspark.__file__).parent
 WAIT_SECONDS = 120
-QUICK = os.environ["SPARK_SUBMIT_OPTS"]  # As of all JVMs of the tests.
+# As of all JVMs of the tests; executors refuse settings of Spark among them.
+QUICK = " ".join(each for each in os.environ["SPARK_SUBMIT_OPTS"].split() if not each.startswith("-Dspark."))
 
 
 @dataclass
@@ -37,7 +38,7 @@ def _environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     return {
         **kept, "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK, "SPARK_SUBMIT_OPTS": QUICK,
+        "SPARK_DAEMON_JAVA_OPTS": QUICK, "SPARK_SUBMIT_OPTS": os.environ["SPARK_SUBMIT_OPTS"],
         "JVM_OPTIONS": QUICK, "PYTHONPATH": str(Path(__file__).parents[2]), **more,
     }  # fmt: skip
 

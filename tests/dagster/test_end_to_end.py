@@ -161,11 +161,17 @@ def finished(server, runs):
     return done if done and all(run.is_finished for run in done) else None
 
 
-def test_a_backfill_launched_through_graphql_is_one_run_and_one_snapshot_per_table(server):
+@pytest.fixture(scope="module")
+def filled(server):
+    """A backfill of the days, and its runs."""
     backfill = server.backfill(["flights", "weather", "flight_weather"], DAYS)
     tag = {"dagster/backfill": backfill}
     wait_for(lambda: server.runs(**tag), "the backfill daemon to launch a run", server)
-    runs = wait_for(lambda: finished(server, server.runs(**tag)), "the run to finish", server)
+    return backfill, wait_for(lambda: finished(server, server.runs(**tag)), "the run to finish", server)
+
+
+def test_a_backfill_launched_through_graphql_is_one_run_and_one_snapshot_per_table(server, filled):
+    backfill, runs = filled
     assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS], server.log.read_text()[-3000:]
     for name in ("flights", "weather", "flight_weather"):
         (snapshot,) = server.lake.table(f"nyc.{name}").snapshots()
@@ -176,6 +182,7 @@ def test_a_backfill_launched_through_graphql_is_one_run_and_one_snapshot_per_tab
     assert server.lake.table("nyc.flights").scan().count() == read_days("flights", DAYS).num_rows
 
 
+@pytest.mark.usefixtures("filled")
 def test_the_daemon_ticks_the_sensors_until_files_are_compacted_and_snapshots_expired(server):
     """Another program commits 110 times to the table; nobody does anything but the sensors."""
     table = server.lake.table("nyc.flights")
@@ -208,6 +215,7 @@ def test_the_daemon_ticks_the_sensors_until_files_are_compacted_and_snapshots_ex
     assert foreign() <= set(appended)
 
 
+@pytest.mark.usefixtures("filled")
 def test_a_run_that_is_killed_mid_write_changes_nothing_and_leaves_no_process(server):
     table = server.lake.table("nyc.flights")
     before, rows = table.snapshots()[-1].id, table.scan().count()

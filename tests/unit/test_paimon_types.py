@@ -15,6 +15,7 @@ from lakeformat.dialects.paimon import types
 from lakeformat.model.predicate import bind
 from lakeformat.model.schema import Field, Schema, walk
 from tests.golden import wire
+from tests.simulation.racing import SEEDS
 
 FORMATS = ("parquet", "orc", "avro")
 ROW = {"type": "ROW", "fields": [{"id": 1, "name": "x", "type": "INT"}, {"id": 2, "name": "y", "type": "STRING"}]}
@@ -184,12 +185,13 @@ def test_no_condition_loses_a_row(tmp_path, kind, how):
     every = t.scan().to_arrow().sort_by("i")
     assert same(fields, every, rows)
     columns = fields_from_arrow(every.schema)
-    for value in values if how == "unpartitioned" else values[::2]:
+    for at, value in enumerate(values if how == "unpartitioned" else values[::2]):
         text = literal(kind, value)
-        for condition in (
+        conditions = (
             f"k = {text}", f"k <> {text}", f"k < {text}", f"k >= {text}", f"k <=> {text}", f"not (k > {text})",
             f"k in ({text}, null)", f"k = {text} or i = 0", f"k > {text} and i >= 0",
-        ):  # fmt: skip
+        )  # fmt: skip
+        for condition in conditions if SEEDS > 1000 else conditions[at % 2 :: 2]:
             found = t.scan(columns=["i"], where=condition)
             expected = every.filter(expression.mask(bind(expression.parse(condition), columns), every))["i"].to_pylist()
             assert sorted(found.to_arrow()["i"].to_pylist()) == sorted(expected), condition
