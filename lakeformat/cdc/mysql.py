@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
@@ -23,6 +23,7 @@ from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateR
 from lakeformat.cdc import mysql_types
 from lakeformat.cdc.gtids import Gtids
 from lakeformat.cdc.mysql_types import MySqlType
+from lakeformat.cdc.readers import Readers, connected, required
 from lakeformat.cdc.source import (
     Chunk,
     Emptied,
@@ -84,6 +85,8 @@ class MySql:
     Tables are named `database.table`. The user needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR), and on
     MySQL RELOAD. `server_id` distinguishes this reader from the server's replicas; by default a random one. `exclude_columns`:
     "database.table.column". `name`: by which tables know the server, where its address is that of the moment; by default the address.
+    `readers`: how many connections read a snapshot, each a chunk, all in one view; as many chunks are held in memory. More than one
+    need RELOAD on MariaDB too; a connection beside them finds where chunks end.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class MySql:
         exclude_columns: Collection[str] = (),
         server_id: int | None = None,
         name: str | None = None,
+        readers: int = 1,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"mysql", "mariadb"}:
@@ -110,7 +114,7 @@ class MySql:
         self._server_id = random.randrange(1 << 16, 1 << 32) if server_id is None else server_id
         self._options, self._excluded = frozenset(map(TypeOption, type_options)), frozenset(exclude_columns)
         self._connection: Any = None
-        self._name = name
+        self._name, self._readers = name, required(readers)
         self._types: dict[str, dict[str, MySqlType]] = {}  # Table -> column -> type.
         self._found: dict[str, Position] = {}  # Positions of other servers, in this one's log.
 
@@ -304,27 +308,43 @@ class MySql:
 
     @contextmanager
     def view(self, table: SourceTable) -> Iterator[MySqlView]:
-        connection = self._connect()
-        try:
-            with refusals(), connection.cursor() as cursor:
-                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-                position = self._consistent(cursor)
-            yield MySqlView(position.text, position, connection, self, table)
-        finally:
-            connection.close()
+        with connected(self._connect, self._readers) as readers:
+            with refusals():
+                position = self._consistent((readers.first, *readers.others))
+            yield MySqlView(position.text, position, readers, self, table)
 
-    def _consistent(self, cursor: Any) -> Position:
-        """Begin a transaction; returns the position in the log up to which it sees changes."""
-        cursor.execute("SHOW GLOBAL STATUS LIKE 'binlog_snapshot_file'")
-        if cursor.fetchall():  # MariaDB.
-            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            cursor.execute("SHOW STATUS WHERE variable_name IN ('binlog_snapshot_file', 'binlog_snapshot_position')")
-            status = {name.lower(): value for name, value in cursor.fetchall()}
+    def _consistent(self, connections: Sequence[Any]) -> Position:
+        """Begin a transaction in each connection, all in one view; returns the position in the log up to which they see changes."""
+        with ExitStack() as stack:
+            cursors = [stack.enter_context(each.cursor()) for each in connections]
+            for each in cursors:
+                each.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            with nullcontext() if self._is_mariadb and len(cursors) == 1 else self._locked(cursors[0]):
+                for each in cursors:
+                    each.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+                if not self._is_mariadb:
+                    return self.position()
+            cursors[0].execute(
+                "SHOW STATUS WHERE variable_name IN ('binlog_snapshot_file', 'binlog_snapshot_position')"
+            )
+            status = {name.lower(): value for name, value in cursors[0].fetchall()}
             return self._at(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
-        cursor.execute("FLUSH TABLES WITH READ LOCK")
+
+    @contextmanager
+    def _locked(self, cursor: Any) -> Iterator[None]:
+        """Nothing is committed at the server meanwhile."""
         try:
-            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            return self.position()
+            cursor.execute("FLUSH TABLES WITH READ LOCK")
+        except pymysql.Error as error:
+            if error.args[0] not in _DENIED:
+                raise
+            otherwise = ", or read with readers=1" if self._is_mariadb else ""
+            raise SourceError(
+                f"readers={self._readers}: a snapshot begins under FLUSH TABLES WITH READ LOCK, which the server denies ({error.args[1]}); "
+                f"GRANT RELOAD ON *.* TO the user{otherwise}"
+            ) from error
+        try:
+            yield
         finally:
             cursor.execute("UNLOCK TABLES")
 
@@ -439,7 +459,7 @@ class MySqlView:
 
     text: str
     until: Position
-    _connection: Any
+    _readers: Readers
     _source: MySql
     _table: SourceTable
 
@@ -447,28 +467,25 @@ class MySqlView:
         return replace(self, _table=table)
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
-        is_last = False
-        while not is_last:
-            upto = self._last_key(after, size)
-            yield Chunk(self._read(after, upto), upto)
-            is_last, after = upto is None, upto
+        return self._readers.chunks(after, lambda start: self._last_key(start, size), self._read)
 
     def _last_key(self, after: tuple[str, ...] | None, size: int) -> tuple[str, ...] | None:
         keys = ", ".join(map(_quoted, self._table.key))
         condition, values = self._between(after, None)
         query = f"SELECT {keys} FROM {_quoted_table(self._table.name)} WHERE {condition} ORDER BY {keys} LIMIT 2 OFFSET {size - 1}"
-        found = self._fetched(query, values)
+        found = _fetched(self._readers.first, query, values)
         return (
             tuple(each.hex() if isinstance(each, bytes) else str(each) for each in found[0])
             if len(found) == 2
             else None
         )
 
-    def _read(self, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> pa.Table:
+    def _read(self, connection: Any, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> pa.Table:
         names = [each.name for each in self._table.fields]
         condition, values = self._between(after, upto)
         columns = ", ".join(map(_quoted, names))
-        rows = self._fetched(f"SELECT {columns} FROM {_quoted_table(self._table.name)} WHERE {condition}", values)
+        query = f"SELECT {columns} FROM {_quoted_table(self._table.name)} WHERE {condition}"
+        rows = _fetched(connection, query, values)
         held = list(zip(*rows, strict=True)) if rows else [()] * len(names)
         return _table(self._source, self._table, dict(zip(names, held, strict=True)))
 
@@ -483,10 +500,11 @@ class MySqlView:
                 values += given
         return " AND ".join(parts), values
 
-    def _fetched(self, query: str, values: list[Any]) -> list[Any]:
-        with refusals(), self._connection.cursor() as cursor:
-            cursor.execute(query.replace("%", "%%") if not values else query, values or None)
-            return list(cursor.fetchall())
+
+def _fetched(connection: Any, query: str, values: list[Any]) -> list[Any]:
+    with refusals(), connection.cursor() as cursor:
+        cursor.execute(query.replace("%", "%%") if not values else query, values or None)
+        return list(cursor.fetchall())
 
 
 @dataclass(slots=True)

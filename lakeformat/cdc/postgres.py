@@ -6,10 +6,8 @@ import re
 import select
 import time
 from array import array
-from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +22,7 @@ from pyarrow import csv
 
 from lakeformat.cdc import pgoutput, postgres_types
 from lakeformat.cdc.postgres_types import PostgresType
+from lakeformat.cdc.readers import Readers, connected, required
 from lakeformat.cdc.source import (
     Chunk,
     Emptied,
@@ -79,12 +78,10 @@ class Postgres:
         exclude_columns: Collection[str] = (),
         readers: int = 1,
     ) -> None:
-        if readers < 1:
-            raise InvalidInput(f"readers={readers}: it must be at least 1")
         if not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
             raise InvalidInput(f"slot {slot!r}: PostgreSQL takes lower-case letters, digits and _, at most 63")
         self._dsn, self._slot, self._options = dsn, slot, frozenset(map(TypeOption, type_options))
-        self._excluded, self._readers = frozenset(exclude_columns), readers
+        self._excluded, self._readers = frozenset(exclude_columns), required(readers)
         self._connection: psycopg.Connection | None = None
         self._types: dict[int, PostgresType] = {}
 
@@ -288,24 +285,18 @@ class Postgres:
 
     @contextmanager
     def view(self, table: SourceTable) -> Iterator[PostgresView]:
-        with ExitStack() as stack:
-            connection = stack.enter_context(closing(self._connect()))
+        with connected(self._connect, self._readers) as readers:
+            connection = readers.first
             with refusals():
                 connection.execute(_READ)
-                shown = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
-                until = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
-            assert shown is not None
-            assert until is not None
-            others = []
-            for _ in range(self._readers if self._readers > 1 else 0):
-                others.append(stack.enter_context(closing(self._connect())))
-                with refusals():
-                    others[-1].execute(_READ)
-                    exported = connection.execute("SELECT pg_export_snapshot()").fetchone()
-                    assert exported is not None
-                    others[-1].execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(exported[0])))
-            pool = stack.enter_context(ThreadPoolExecutor(self._readers))
-            yield PostgresView(shown[0], self.parse(until[0]), connection, self, table, tuple(others), pool)
+                shown = connection.execute("SELECT pg_current_snapshot()::text").fetchone()[0]
+                until = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0]
+                if readers.others:
+                    exported = connection.execute("SELECT pg_export_snapshot()").fetchone()[0]
+                for each in readers.others:
+                    each.execute(_READ)
+                    each.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(exported)))
+            yield PostgresView(shown, self.parse(until), readers, self, table)
 
     def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
         tests = sql.SQL(" OR ").join(sql.SQL("{} IS NOT NULL").format(sql.Identifier(each)) for each in columns)
@@ -503,38 +494,15 @@ class PostgresView:
 
     text: str
     until: Position
-    _connection: psycopg.Connection
+    _readers: Readers
     _source: Postgres
     _table: SourceTable
-    _others: tuple[psycopg.Connection, ...]  # In the same view, for chunks at the same time.
-    _pool: ThreadPoolExecutor
 
     def of(self, table: SourceTable) -> PostgresView:
         return replace(self, _table=table)
 
     def chunks(self, after: tuple[str, ...] | None, size: int) -> Iterator[Chunk]:
-        if not self._others:
-            yield from (Chunk(self._read(self._connection, *each), each[1]) for each in self._ranges(after, size))
-            return
-        reading = deque[tuple[tuple[str, ...] | None, Future[pa.Table]]]()
-        for number, (start, upto) in enumerate(self._ranges(after, size)):
-            if len(reading) == len(self._others):  # The oldest has the connection whose turn it is.
-                done, rows = reading.popleft()
-                yield Chunk(rows.result(), done)
-            connection = self._others[number % len(self._others)]
-            reading.append((upto, self._pool.submit(self._read, connection, start, upto)))
-        for done, rows in reading:
-            yield Chunk(rows.result(), done)
-
-    def _ranges(
-        self, after: tuple[str, ...] | None, size: int
-    ) -> Iterator[tuple[tuple[str, ...] | None, tuple[str, ...] | None]]:
-        """Keys above which, and up to which, there are `size` rows; the last range goes to the end."""
-        is_last = False
-        while not is_last:
-            upto = self._last_key(after, size)
-            yield after, upto
-            is_last, after = upto is None, upto
+        return self._readers.chunks(after, lambda start: self._last_key(start, size), self._read)
 
     def _last_key(self, after: tuple[str, ...] | None, size: int) -> tuple[str, ...] | None:
         """The key of the last of the next `size` rows, if there are more."""
@@ -546,7 +514,7 @@ class PostgresView:
             texts, self._name(), self._between(after, None), self._keys(), sql.Literal(size - 1)
         )
         with refusals():
-            found = self._connection.execute(query).fetchall()
+            found = self._readers.first.execute(query).fetchall()
         return tuple(found[0]) if len(found) == 2 else None
 
     def _read(

@@ -5,11 +5,14 @@ import os
 import random
 import re
 import tempfile
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
+from threading import Event
 
+import pyarrow as pa
 import pymysql
 import pytest
 
@@ -165,6 +168,81 @@ def _has_sequences(run):
 
 def _series(count):
     return "INSERT INTO t VALUES " + ", ".join(f"({i}, '{'ä' if i % 2 else 'B'}', 0)" for i in range(1, count + 1))
+
+
+@contextmanager
+def writing(server, pause, *statements):
+    """These statements run one after the other, again and again with a pause of seconds, until the block ends."""
+    ends = Event()
+
+    def write():
+        with server.connect() as connection, connection.cursor() as cursor:
+            while not ends.wait(pause):
+                for each in statements:
+                    cursor.execute(each)
+
+    with ThreadPoolExecutor(1) as pool:
+        writes = pool.submit(write)
+        try:
+            yield
+        finally:
+            ends.set()
+        writes.result()
+
+
+def test_connections_read_a_snapshot_together_in_one_view(run, server, lake):
+    name, key = f"{run.name}.t", {"changelog-producer": "input", "bucket": "1"}
+    run("CREATE TABLE t (id int, part varchar(9), v int, PRIMARY KEY (id, part))", _series(45))
+    source = MySql(server.url, readers=3)
+    table = source.describe(name)
+    with writing(server, 0, f"UPDATE {name} SET v = v + 1"):
+        for _ in range(3):
+            with source.view(table) as view:
+                chunks = list(view.chunks(("3", "ä"), 8))
+            assert [each.upto and int(each.upto[0]) for each in chunks] == [11, 19, 27, 35, 43, None]
+            read = pa.concat_tables([each.rows for each in chunks]).to_pylist()
+            assert [row["id"] for row in read] == list(range(4, 46))
+            assert len({row["v"] for row in read}) == 1
+    run("UPDATE t SET v = v + 1")
+    batch = next(source.changes(view.until, source.position(), {name: table}, 1))
+    assert batch.tables[name].rows["v"][0].as_py() == read[0]["v"]  # What the first update after the view replaced.
+    moves = f"UPDATE {name} SET id = 91 - id, v = v + 1 WHERE id IN (1, 90, 44, 47)"
+    with writing(server, 0.1, f"UPDATE {name} SET v = v + 1 WHERE id % 7 = 0", moves):
+        report = sync_table(source, name, lake, "d.t", properties=key, batch_rows=6, max_rows=18)
+        assert (report.snapshot_rows, report.is_complete) == (18, False)
+        sync_table(source, name, lake, "d.t", batch_rows=6, max_rows=30)
+    sync_table(source, name, lake, "d.t")
+    found = lake.table("d.t")
+    expected = list(run("SELECT id, part, v FROM t ORDER BY id"))
+    assert [tuple(row.values()) for row in rows_of(found)] == expected
+    told = replay(found.changes(0).to_arrow().to_pylist(), ["id"])
+    assert [tuple(told[each].values()) for each in sorted(told)] == expected
+    source.close()
+    with pytest.raises(InvalidInput, match="readers=0"):
+        MySql(server.url, readers=0)
+
+
+def test_a_snapshot_of_several_connections_goes_on_where_one_dropped(run, server, lake):
+    name, left = f"{run.name}.t", [3]
+    run("CREATE TABLE t (id int, part varchar(9), v int, PRIMARY KEY (id, part))", _series(30))
+    source = MySql(server.url, readers=2)
+
+    def drop():
+        left[0] -= 1
+        if left[0] == 0:
+            run(f"KILL {max(row[0] for row in run('SHOW PROCESSLIST'))}")  # The last to come: it reads.
+
+    with pytest.raises(SourceError, match="run it again"):
+        sync_table(source, name, lake, "d.t", batch_rows=2, stop=drop)
+    done = lake.table("d.t").scan().count()
+    assert 6 <= done < 30
+    assert [row["id"] for row in rows_of(lake.table("d.t"))] == list(range(1, done + 1))
+    run("UPDATE t SET v = 1 WHERE id IN (1, 30)", "DELETE FROM t WHERE id = 2")
+    report = sync_table(source, name, lake, "d.t", batch_rows=9)
+    assert (report.snapshot_rows, report.is_complete) == (30 - done, True)
+    assert [tuple(row.values()) for row in rows_of(lake.table("d.t"))] == list(run("SELECT * FROM t ORDER BY id"))
+    run("INSERT INTO t VALUES (99, 'x', 1)")  # Nothing is locked.
+    source.close()
 
 
 def test_the_log_is_read_once_up_to_its_end(run, source, lake):
@@ -347,9 +425,18 @@ def test_what_is_not_set_up_is_said(run, server, source, lake):
         list(source.changes(Position(2**60, f"{current}:99999999"), Position(2**61, f"{current}:999999999"), {}, 1))
     user = f"u{random.getrandbits(40):x}"
     run(f"CREATE USER {user}@localhost", f"GRANT SELECT ON {run.name}.* TO {user}@localhost")
-    weak = MySql(server.url.replace("root@", f"{user}@"))
+    weak_url = server.url.replace("root@", f"{user}@")
+    weak = MySql(weak_url)
     with pytest.raises(SourceError, match="GRANT SELECT, RELOAD, REPLICATION SLAVE"):
         sync_table(weak, name, lake, "d.weak")
+    weak.close()
+    run(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user}@localhost")
+    weak = MySql(weak_url, readers=2)
+    with pytest.raises(SourceError, match=r"readers=2.*GRANT RELOAD ON") as refused:
+        sync_table(weak, name, lake, "d.weak")
+    assert str(refused.value).endswith("or read with readers=1") == (SERVER is MariaDb)
+    run(f"GRANT RELOAD ON *.* TO {user}@localhost")
+    assert sync_table(weak, name, lake, "d.weak").snapshot_rows == 1
     weak.close()
     with pytest.raises(SourceError, match="cannot be reached"):
         MySql("mysql://root@localhost?unix_socket=/nonexistent").table_names()
@@ -377,9 +464,10 @@ def test_a_server_that_restarts_and_one_without_a_log(run, server, lake):
 
 @FORMATS
 @pytest.mark.parametrize("seed", range(2))
-def test_every_change_comes_once_whatever_fails(run, server, source, format, seed):
+def test_every_change_comes_once_whatever_fails(run, server, format, seed):
     """A random workload beside a sync of which a storage call fails, before its effect or after it, or of which connections drop."""
     draw, name, version, failures = random.Random(seed), f"{run.name}.t", 0, 0
+    source = MySql(server.url, readers=1 + seed)
     run("CREATE TABLE t (id int PRIMARY KEY, version int, name varchar(9), note set('a', 'b'))")
 
     def work():
@@ -427,6 +515,7 @@ def test_every_change_comes_once_whatever_fails(run, server, source, format, see
             source.close()
     source.close()
     sync(store)
+    source.close()
     assert failures, f"seed {seed}: nothing failed"
     table = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
     names = ("id", "version", "name", "note")
@@ -442,11 +531,11 @@ def test_every_change_comes_once_whatever_fails(run, server, source, format, see
 
 @pytest.mark.parametrize("format", ["paimon", "iceberg"] if IS_LONG else ["iceberg"])
 @pytest.mark.parametrize(("what", "step"), [("storage", 1 if IS_LONG else 307), ("source", 1 if IS_LONG else 103)])
-def test_any_call_may_fail(run, source, format, what, step):
+def test_any_call_may_fail(run, server, format, what, step):
     """The n-th call of the storage, or the n-th fetch from the source, fails before its effect or after it, in a snapshot of three chunks or in the
     batches after it; every n, in both formats, in `make test-long`."""
     properties = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}
-    failures = 0
+    source, failures = MySql(server.url, readers=2 if format == "iceberg" else 1), 0
 
     def sync(over, of):
         to = OneTable(over, format)
@@ -484,6 +573,7 @@ def test_any_call_may_fail(run, source, format, what, step):
             if not fails(n, after):
                 break
             failures += 1
+    source.close()
     assert failures
 
 
