@@ -54,7 +54,6 @@ from lakeformat.storage.cache import CACHE_BYTES, Cache
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.files import missing_folder, open_store
 from lakeformat.storage.head import Pointer
-from lakeformat.storage.read_only import ReadOnly
 from lakeformat.storage.rehearsal import Rehearsal
 from lakeformat.storage.store import Store
 from lakeformat.table import Table
@@ -77,7 +76,7 @@ class Lake:
     Without a `catalog`, a table is a folder. With one, Iceberg tables are where the catalog says, and Paimon tables stay
     folders; with `catalog_options={"format": "paimon"}` it is the other way round. "sql" is a SQL catalog in the file
     `catalog.sqlite` of the warehouse, an address that SQLAlchemy understands (`sqlite:///...`, `postgresql+psycopg://...`) one in
-    that database, and `https://...` a REST catalog (Paimon's is read only). `catalog_options`: for SQL `name`, the catalog's own (by
+    that database, and `https://...` a REST catalog (of Paimon's, the rows of tables). `catalog_options`: for SQL `name`, the catalog's own (by
     default "default", Paimon's "jdbc"), with Paimon also `lock.enabled`; for REST `token` or `credential`, `warehouse`, `prefix`, `scope`,
     `oauth2-server-uri`, `view-endpoints-supported`, `header.*`, with Paimon `token`, `warehouse`, `prefix`, `header.*` alone.
 
@@ -612,6 +611,9 @@ class Lake:
             return
         if found is None:
             raise NotFound(f"no table {name!r} in {self.uri}")
+        if found.guard:
+            catalog.drop(name)  # The server removes the files.
+            return
         store = self._catalogued(catalog, name, found)
         table = Table(name, store, self._formats[catalog.format])
         if table.properties.get("gc.enabled", "true").strip().lower() == "false":
@@ -636,7 +638,7 @@ class Lake:
 
     def _catalogued(self, catalog: Catalog, name: str, found: Found) -> Store:
         store = open_store(found.root, {**self._options, **found.options}, found.lease)
-        return Catalogued(ReadOnly(store, found.read_only) if found.read_only else store, catalog.place(name))
+        return Catalogued(found.guard(store) if found.guard else store, found.place or catalog.place(name))
 
     def _new_root(self, name: str) -> str:
         """Where a new table of the catalog lies: a folder that no other table has, also none that was renamed."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from lakeformat.storage.catalogued import Place
 from lakeformat.storage.credentials import Lease
+from lakeformat.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,10 @@ class Found:
     root: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     lease: Lease | None = None
-    read_only: str = ""  # Why its files cannot be changed.
+    place: Place | None = None  # Where the catalog said which table it is: else that which it has by the name.
+    guard: Callable[[Store], Store] | None = (
+        None  # What its files are seen through, where some are the server's to write.
+    )
 
 
 class Catalog(Protocol):

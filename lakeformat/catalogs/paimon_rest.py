@@ -1,21 +1,25 @@
-"""Paimon's REST catalog, to be read: the server says which tables there are, where each lies and which snapshot is its newest."""
+"""Paimon's REST catalog: the server says which tables there are, where each lies and which snapshot is its newest, and makes the next."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 from urllib.parse import quote
 
 from lakeformat import redact
 from lakeformat.catalogs.catalog import Found
 from lakeformat.catalogs.rest import Response, RestCatalog, specified
-from lakeformat.errors import NotFound, StoreError, UnsupportedFeature
+from lakeformat.errors import NotFound, StoreError, StoreRefused, UnsupportedFeature
+from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.head import CreateHead
-from lakeformat.storage.store import Reader, Store
+from lakeformat.storage.store import ForwardingStore, Reader, Store
+from lakeformat.storage.swapped import Swapped
 
 OPTIONS = frozenset({"format", "prefix", "token", "token.provider", "warehouse"})
-_READ_ONLY = "tables of Paimon's REST catalog are read only: commits through its server are not supported"
+_NOT_YET = "this change through the server of Paimon's REST catalog is not supported"
+_SERVED = ("schema/", "branch/")
 _PROTOCOL = "Paimon's REST protocol"
 _DATABASE, _TABLE, _SNAPSHOT = "DATABASE", "TABLE", "SNAPSHOT"  # What a 404 says is missing.
 
@@ -58,15 +62,16 @@ class PaimonRestCatalog:
                 f"{name}: {self.uri} hands out tokens for the files of its tables (data-token.enabled=true), which are not supported"
             )
         with specified(f"{self.uri}: {name}", _PROTOCOL):
-            root, given = response.body.get("path"), response.body["schema"].get("options") or {}
+            root, given = response.body.get("path"), (response.body["schema"].get("options") or {})
             root, kind = root or given.get("path"), given.get("type", "table")
-            if not isinstance(root, str) or not isinstance(kind, str):
-                raise TypeError(f"a table of type {kind!r} at {root!r}")
+            id = response.body["id"]
+            if not (isinstance(root, str) and isinstance(kind, str) and isinstance(id, str)):
+                raise TypeError(f"a table {id!r} of type {kind!r} at {root!r}")
         if kind.lower() != "table":
             raise UnsupportedFeature(
                 f"{name}: {self.uri} has it as a table of type {kind!r}: only 'table' is supported"
             )
-        return Found(root.rstrip("/"), read_only=_READ_ONLY)
+        return Found(root.rstrip("/"), place=ServedEntry(self, name, id), guard=ServedFiles)
 
     def place(self, name: str) -> ServedEntry:
         return ServedEntry(self, name)
@@ -104,13 +109,23 @@ class PaimonRestCatalog:
         self._refuse(name)
 
     def newest(self, name: str) -> int:
-        """The id of the table's newest snapshot; 0 before the first."""
+        """The id of the newest snapshot of a table, or of a branch `table$branch_x`; 0 before the first."""
         response = self._get(f"{_path(name)}/snapshot", name, (_SNAPSHOT,))
         if response is None:
             return 0
         with specified(f"{self.uri}: the newest snapshot of {name}", _PROTOCOL):
             found = response.body["snapshot"]
             return 0 if found is None else int(found["snapshot"]["id"])
+
+    def commit(self, name: str, id: str, plan: Plan) -> Outcome:
+        """Ask the server to make `plan` the next snapshot of the table whose id in the catalog is `id`, or of a branch as for `newest`."""
+        body = {"tableId": id, "snapshot": json.loads(plan.root), "statistics": list(plan.statistics())}
+        response = self._server.ask("POST", f"{_path(name)}/commit", body)
+        if response.is_good and response.body.get("success") is True:
+            return Outcome.PUBLISHED
+        if response.is_good or response.status == 409:
+            return Outcome.UNKNOWN  # Something on the way may have repeated a commit that landed: history decides.
+        raise StoreRefused(str(self._server.refused(response, f"{name} (id {id})")))
 
     @property
     def _server(self) -> RestCatalog:
@@ -150,18 +165,25 @@ class PaimonRestCatalog:
             seen.add(token := following)
 
     def _refuse(self, what: str) -> NoReturn:
-        raise UnsupportedFeature(f"{what}: {self.uri}: {_READ_ONLY}")
+        raise UnsupportedFeature(f"{what}: {self.uri}: {_NOT_YET}")
 
 
 @dataclass(frozen=True, slots=True)
 class ServedEntry:
-    """A table as the server knows it."""
+    """A table as the server knows it: by its name, and by an id that no table gets after it."""
 
     catalog: PaimonRestCatalog
     name: str
+    id: str = ""
 
     def head(self, store: Store) -> CreateHead:
-        return ServedHead(store, entry=self)
+        branch = store.inner.removeprefix("branch/branch-") if isinstance(store, Swapped) else None
+        return ServedHead(
+            store,
+            catalog=self.catalog,
+            name=self.name if branch is None else f"{self.name}$branch_{branch}",
+            id=self.id,
+        )
 
     def sharers(self, reader: Reader) -> list[str]:
         return []
@@ -169,12 +191,63 @@ class ServedEntry:
 
 @dataclass(frozen=True, slots=True)
 class ServedHead(CreateHead):
-    """A head that the server tells: what lies in the table's folder beyond it nobody has committed."""
+    """A head that the server tells and moves: what lies in the table's folder beyond it nobody has committed."""
 
-    entry: ServedEntry = field(kw_only=True)
+    catalog: PaimonRestCatalog = field(kw_only=True)
+    name: str = field(kw_only=True)
+    id: str = field(kw_only=True)
 
     def version(self) -> int:
-        return self.entry.catalog.newest(self.entry.name)
+        return self.catalog.newest(self.name)
+
+    def version_since(self, version: int) -> int:
+        return self.version()
+
+    def advance(self, version: int, plan: Plan) -> Outcome:
+        if not plan.root_path.startswith(f"{self.folder}/"):
+            raise UnsupportedFeature(f"{self.name}: {plan.root_path}: {_NOT_YET}")
+        # Servers look whether the name is free: expiry frees names, below which nothing may land.
+        if self.version() != version:
+            return Outcome.LOST
+        return self.catalog.commit(self.name, self.id, plan)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedFiles(ForwardingStore):
+    """A table's files. Schemas, branches and new snapshots are the server's to write; all else, as Java has it, is ours: data, manifests,
+    tags, consumers, and snapshots that expire."""
+
+    store: Store
+
+    def write(self, path: str, data: bytes) -> None:
+        self._require_ours([path])
+        self.store.write(path, data)
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        self._require_ours(files)
+        self.store.write_many(files)
+
+    def create(self, path: str, data: bytes) -> bool:
+        self._require_ours([path])
+        return self.store.create(path, data)
+
+    def create_stream(self, path: str) -> BinaryIO:
+        self._require_ours([path])
+        return self.store.create_stream(path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        gone = list(paths)
+        self._require_ours(gone, _SERVED)
+        self.store.delete(gone)
+
+    def move_folder(self, old: str, new: str) -> None:
+        self._require_ours([f"{old}/", f"{new}/"])
+        self.store.move_folder(old, new)
+
+    def _require_ours(self, paths: Iterable[str], served: tuple[str, ...] = (*_SERVED, "snapshot/")) -> None:
+        for path in paths:
+            if path.startswith(served):
+                raise UnsupportedFeature(f"{self.root}: {path}: {_NOT_YET}")
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -127,7 +127,8 @@ class Stamp:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """New files, and the root that makes them the table. `hints` are written after, and may fail. `unused` are files of the
-    operation that the root does not name, since `files` hold what they did, and others that it lets go of."""
+    operation that the root does not name, since `files` hold what they did, and others that it lets go of. `statistics` counts what
+    the root changes in each partition, for a catalog that asks."""
 
     files: Mapping[str, bytes]
     root_path: str
@@ -135,6 +136,7 @@ class Plan:
     snapshot: Snapshot
     hints: Mapping[str, bytes] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
+    statistics: Callable[[], Sequence[Mapping[str, Any]]] = tuple
 
 
 class Outcome(Enum):

@@ -17,7 +17,6 @@ class ReadOnly(ForwardingReader):
     """`store`, to look at."""
 
     store: Store
-    why: str = "this table was opened read-only"
 
     def write(self, path: str, data: bytes) -> None:
         raise self._refusal(path)
@@ -47,7 +46,7 @@ class ReadOnly(ForwardingReader):
         raise self._refusal(old)
 
     def _refusal(self, path: str) -> InvalidInput:
-        return InvalidInput(f"{self.root}: {path} cannot be changed: {self.why}")
+        return InvalidInput(f"{self.root}: {path} cannot be changed: this table was opened read-only")
 
 
 @dataclass(frozen=True, slots=True)

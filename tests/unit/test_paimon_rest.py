@@ -1,14 +1,18 @@
-"""Paimon's REST catalog, read: a server of this process answers as Java's does, or worse."""
+"""Paimon's REST catalog: a server of this process answers as Java's does, or worse."""
 
 import json
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow as pa
 import pytest
 
-from lakeformat import InvalidInput, Lake, NotFound, StoreError, UnsupportedFeature
+from lakeformat import CommitLost, CommitUnknown, InvalidInput, Lake, NotFound, StoreError, UnsupportedFeature
+from lakeformat.errors import StoreRefused
 from tests.unit.serving import Serving
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -24,6 +28,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.config: object = {"defaults": {"prefix": "p r"}}
         self.answers: dict[str, tuple[int, object]] = {}
+        self.respond = lambda path, body: self.answers.get(path)
 
     @property
     def address(self) -> str:
@@ -36,19 +41,23 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         address = urlsplit(self.path)
         query, path = parse_qs(address.query), address.path.removeprefix("/api/v1/")
-        missing = 404, {"resourceType": "TABLE", "message": "none", "code": 404}
+        kind = "SNAPSHOT" if path.endswith("/snapshot") else "TABLE"
+        missing = 404, {"resourceType": kind, "message": "none", "code": 404}
         if self.headers["Authorization"] != "Bearer token":
             self.say(401, {"message": "who are you"})
         elif path == "config":
             self.say(200 if query["warehouse"] == ["main"] else 400, self.server.config)
         else:
-            status, body = self.server.answers.get(unquote(path.removeprefix("p%20r/")), missing)
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"]))) if self.command == "POST" else None
+            status, body = self.server.respond(unquote(path.removeprefix("p%20r/")), asked) or missing
             if isinstance(body, list):
                 key, *names = body
                 begin = int(query.get("pageToken", ["0"])[0])
                 following = str(begin + 2) if begin + 2 < len(names) else None
                 body = {key: names[begin : begin + 2], "nextPageToken": following}
             self.say(status, body)
+
+    do_POST = do_GET
 
     def say(self, status: int, body: object) -> None:
         text = body.encode() if isinstance(body, str) else json.dumps(body).encode()
@@ -69,7 +78,7 @@ def server(tmp_path):
         found.answers = {
             "databases": (200, ["databases", "b", "n", "a.b"]),
             "databases/n/tables": (200, ["tables", *(f"t{i}" for i in range(4)), "t"]),
-            "databases/n/tables/t": (200, {"name": "t", "path": f"file:{tmp_path}/served/n.db/t", "schema": {"options": {}}}),
+            "databases/n/tables/t": (200, {"name": "t", "id": "1", "path": f"file:{tmp_path}/served/n.db/t", "schema": {"options": {}}}),
             "databases/n/tables/t/snapshot": (200, {"snapshot": {"snapshot": {"id": 2}, "recordCount": 2}}),
             "databases/n": (200, {"name": "n", "options": {"k": "v"}}),
         }  # fmt: skip
@@ -95,7 +104,6 @@ def test_tables_are_listed_and_read_as_the_server_says(server, tmp_path):
     assert table.scan().count() == 0
     server.answers["databases/n/tables/t/snapshot"] = 200, {"snapshot": {"snapshot": {"id": 3}}}
     for change in (
-        lambda: table.append(pa.table({"id": [9]})),
         lambda: table.alter().add_column("x", "int").commit(),
         lambda: table.create_branch("b"),
         lambda: lake.drop_table("n.t"),
@@ -106,7 +114,7 @@ def test_tables_are_listed_and_read_as_the_server_says(server, tmp_path):
         lambda: lake.create_table("n.u", SCHEMA),
         lambda: lake.create_table_as("n.u", pa.table({"id": [9]}), SCHEMA),
     ):
-        with pytest.raises((UnsupportedFeature, InvalidInput), match="read only"):
+        with pytest.raises((UnsupportedFeature, InvalidInput), match="not supported"):
             change()
     assert table.scan().count() == 3
     for name in ("n.none", "x.t"):
@@ -128,9 +136,9 @@ def test_answers_that_cannot_be_are_named(server, tmp_path):
         (table, (500, "<html>"), StoreError, "500"),
         (table, (200, "<html>"), StoreError, "<html>"),
         (table, (200, {}), StoreError, protocol),
-        (table, (200, {"path": 1, "schema": {}}), StoreError, protocol),
-        (table, (200, {"path": "/x", "schema": {"options": {"type": "object-table"}}}), UnsupportedFeature, "object-table"),
-        (table, (200, {"path": "/x", "schema": {"options": {"type": "format-table"}}}), UnsupportedFeature, "format-table"),
+        (table, (200, {"id": "1", "path": 1, "schema": {}}), StoreError, protocol),
+        (table, (200, {"id": "1", "path": "/x", "schema": {"options": {"type": "object-table"}}}), UnsupportedFeature, "object-table"),
+        (table, (200, {"id": "1", "path": "/x", "schema": {"options": {"type": "format-table"}}}), UnsupportedFeature, "format-table"),
         (f"{table}/snapshot", (200, {"snapshot": 7}), StoreError, protocol),
         ("databases", (200, {"databases": [7]}), StoreError, protocol),
         ("databases/n/tables", (200, {"tables": ["t"], "nextPageToken": "x"}), StoreError, "no end"),
@@ -155,3 +163,162 @@ def test_what_is_not_supported_is_refused_by_name(server, tmp_path):
     server.config = {"overrides": {"prefix": "p r", "data-token.enabled": "true"}}
     with pytest.raises(UnsupportedFeature, match="data-token"):
         opened(server, tmp_path, **{"header.x": "another client"}).table("n.t")
+
+
+class Committing:
+    """The server's part of a commit, over a folder: it checks which table is meant and creates the snapshot's file in its own way."""
+
+    def __init__(self, server, folder):
+        self.server, self.folder, self.lock = server, folder, threading.Lock()
+        self.counts, self.requests, self.fails = {}, 0, None
+        server.respond = self.respond
+
+    def respond(self, path, body):
+        """(status, body) of a request. `fails`: (which request, whether its answer alone is lost)."""
+        with self.lock:
+            self.requests += 1
+            number, is_late = self.fails or (0, False)
+            if self.requests == number and not is_late:
+                return 500, {"message": "no"}
+            if body is not None and path.endswith("/commit"):
+                answer = self.commit(path, body)
+            else:
+                answer = self.server.answers.get(path)
+            return (500, {"message": "lost"}) if self.requests == number else answer
+
+    def commit(self, path, body):
+        snapshot = {k: v for k, v in body["snapshot"].items() if k not in ("uuid", "operation")}
+        branch = path.partition("$branch_")[2].removesuffix("/commit")
+        made = self.folder / (f"branch/branch-{branch}" if branch else "") / f"snapshot/snapshot-{snapshot['id']}"
+        if body["tableId"] != "the id":
+            return 404, {"resourceType": "TABLE", "message": "another table"}
+        made.parent.mkdir(exist_ok=True)
+        try:
+            with made.open("x") as file:
+                json.dump(snapshot, file, indent=4)
+        except FileExistsError:
+            return 200, {"success": False}
+        for each in body["statistics"]:
+            total = self.counts.setdefault(tuple(each["spec"].items()), [0, 0, 0])
+            for i, key in enumerate(("recordCount", "fileCount", "fileSizeInBytes")):
+                total[i] += each[key]
+        self.server.answers[path.removesuffix("commit") + "snapshot"] = 200, {"snapshot": {"snapshot": snapshot}}
+        return 200, {"success": True}
+
+
+@pytest.fixture
+def served(tmp_path):
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("dt", pa.string())])
+    made = Lake(tmp_path / "served").create_table(
+        "n.t", schema, partition_by=["dt"], properties={"commit.max-retries": "2"}
+    )
+    made.create_branch("b")
+    with Serving(found := Server()):
+        found.answers["databases/n/tables/t"] = 200, {"id": "the id", "path": made.uri, "schema": {}}
+        yield Committing(found, tmp_path / "served/n.db/t"), opened(found, tmp_path)
+
+
+def rows(*ids):
+    return pa.table({"id": pa.array(ids, pa.int64()), "dt": [f"d{id % 2}" for id in ids]})
+
+
+def ids(table):
+    return sorted(table.scan().to_arrow()["id"].to_pylist())
+
+
+def counted(table):
+    """By partition: rows, files, bytes. A file with a deletion vector counts as before, as in Java."""
+    found = table.inspect.partitions().to_pylist()
+    return {(("dt", r["dt"]),): [r["row_count"], r["file_count"], r["size_bytes"]] for r in found}
+
+
+def test_commits_go_through_the_server_and_count_what_each_partition_has(served):
+    committing, lake = served
+    table = lake.table("n.t")
+    for change in (
+        lambda: table.append(rows(1, 2, 3, 4)),
+        lambda: table.append(rows(5)),
+        lambda: table.delete("id = 1"),
+        lambda: table.update({"id": "id + 10"}, "id = 2"),
+        lambda: table.overwrite(rows(7), {"dt": "d1"}),
+        lambda: table.compact(full=True),
+        lambda: table.rollback_to(2),
+        lambda: table.append(pa.table({"id": [9], "dt": pa.nulls(1, pa.string())})),
+        lambda: table.delete("dt is null"),
+    ):
+        change()
+        expected = counted(table)
+        found = {
+            tuple((k, None if v == "__DEFAULT_PARTITION__" else v) for k, v in spec): n
+            for spec, n in committing.counts.items()
+        }
+        assert {k: v for k, v in found.items() if any(v)} == expected
+    assert ids(table) == [1, 2, 3, 4, 5]
+    branch = table.branch("b")
+    branch.append(rows(6))
+    assert (ids(branch), ids(table)) == ([6], [1, 2, 3, 4, 5])
+    table.create_tag("kept")
+    for refused in (
+        lambda: table.create_branch("c"),
+        lambda: table.delete_branch("b"),
+        lambda: lake.drop_table("n.t", purge=True),
+    ):
+        before = sorted(committing.folder.rglob("*"))
+        with pytest.raises(UnsupportedFeature, match="not supported"):
+            refused()
+        assert sorted(committing.folder.rglob("*")) == before
+    table.expire_snapshots(retain_last=1)
+    assert (ids(table), len(list((committing.folder / "snapshot").glob("snapshot-*")))) == ([1, 2, 3, 4, 5], 1)
+    committing.server.answers["databases/n/tables/t"][1]["id"] = "another"
+    with pytest.raises(StoreRefused, match="another table"):
+        lake.table("n.t").append(rows(8))
+    assert ids(table) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_each_request_of_a_commit_may_fail_once(served, is_late):
+    committing, lake = served
+    table, expected = lake.table("n.t"), []
+    for verb in range(3):
+        for number in range(1, 12):
+            id = f"{verb}-{number}"
+            change = (
+                lambda id=id, number=number: table.append(rows(number), id=id),
+                lambda id=id: table.delete("dt = 'd0'", id=id),
+                lambda id=id, number=number: table.compact(full=True, id=id),
+            )[verb]
+            committing.requests, committing.fails = 0, (number, is_late)
+            for _ in range(3):
+                try:
+                    change()
+                    break
+                except StoreError:
+                    pass
+            else:
+                raise AssertionError(id)
+            expected = (
+                sorted([*expected, number]) if verb == 0 else [i for i in expected if i % 2] if verb == 1 else expected
+            )
+            committing.fails, asked = None, committing.requests
+            assert ids(table) == expected
+            if asked < number:
+                break
+    operations = [each.operation_id for each in table.snapshots()]
+    assert len(operations) == len(set(operations))
+    assert {k: v for k, v in committing.counts.items() if any(v)} == counted(table)
+
+
+def test_racing_writers_each_land_once(served):
+    _, lake = served
+    with ThreadPoolExecutor(2) as writers:
+        table = lake.table("n.t")
+
+        def write(number):
+            landed = None
+            while landed is None:
+                with suppress(CommitLost, CommitUnknown):
+                    landed = table.append(rows(number), id=f"w{number}")
+
+        list(writers.map(write, range(8)))
+    assert ids(table) == list(range(8))
+    assert [each.id for each in table.snapshots()] == list(range(1, 9))

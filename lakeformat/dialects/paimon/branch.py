@@ -233,10 +233,10 @@ def _tags(reader: Reader, folder: str, where: str) -> dict[str, bytes]:
     """The tags of a branch that the table lacks, each of the snapshot that the table took over."""
     own = metadata.tags(reader)
     copies: dict[str, bytes] = {}
-    taken = {_content(document): document["id"] for document in _snapshots(reader, "")}
+    taken = {metadata.content(document): document["id"] for document in _snapshots(reader, "")}
     for name, document in metadata.tags(reader, f"{folder}/").items():
         if name not in own:
-            version = taken.get(_content(document), document["id"])
+            version = taken.get(metadata.content(document), document["id"])
             copies[metadata.tag_path(name)] = metadata.emit_snapshot({**document, "id": version})
         elif not is_same(own[name], document):
             raise Conflict(f"{where}: both have a tag {name!r}, of different snapshots; delete one of them")
@@ -246,8 +246,3 @@ def _tags(reader: Reader, folder: str, where: str) -> dict[str, bytes]:
 def _essence(document: Mapping[str, Any]) -> dict[str, Any]:
     own = {"id", "version", "tagCreateTime", "tagTimeRetained"}
     return {key: value for key, value in document.items() if key not in own and value is not None}
-
-
-def _content(document: Mapping[str, Any]) -> tuple[str, str]:
-    """What no two snapshots of a table have in common."""
-    return document["baseManifestList"], document["deltaManifestList"]

@@ -28,13 +28,17 @@ def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since:
         return Outcome.PUBLISHED if root == plan.root else Outcome.LOST
     own = {path.rpartition("/")[2] for path in (*plan.files, *new_files(operation))}
     after = successor(reader, plan.snapshot.id)
-    is_followed = None
+    is_followed, is_ours = None, False
     if root is not None:
         document = metadata.parse_snapshot(root, f"{reader.root}/{plan.root_path}")
+        # A catalog's server writes the snapshot in its own way: other bytes, the same manifest lists.
+        is_ours = root == plan.root or metadata.content(document) == metadata.content(
+            metadata.parse_snapshot(plan.root, plan.root_path)
+        )
         is_followed = leads_to(reader, document, after)
         if is_followed is False and list(reader.read_many([plan.root_path])) != [root]:
             is_followed = None  # It expired after it was read: expiry made the gap above it.
-        if is_followed and root == plan.root:
+        if is_followed and is_ours:
             if after is None or not _changes_index_alone(reader, plan, document):
                 return Outcome.PUBLISHED
             if own & _index_names(reader, after):
@@ -43,7 +47,7 @@ def settle(reader: Reader, operation: Operation, base: State, plan: Plan, since:
     live = manifest.fold(manifest.read_all(reader, manifest.read_metas(reader, base.document)))[0]
     if own & {*live["_FILE_NAME"].to_pylist(), *_index_names(reader, base.document)}:
         return Outcome.PUBLISHED  # The snapshot has expired, and nobody else could have brought these files.
-    is_lost = is_followed is (root != plan.root) or plan.snapshot.id > base.version
+    is_lost = is_followed is (not is_ours) or plan.snapshot.id > base.version
     return Outcome.LOST if is_lost else Outcome.UNKNOWN
 
 

@@ -633,6 +633,11 @@ def emit_snapshot(document: Mapping[str, Any]) -> bytes:
     return _emit({"version": _SNAPSHOT_VERSION} | {k: v for k, v in document.items() if v is not None})
 
 
+def content(document: Mapping[str, Any]) -> tuple[str, str]:
+    """What no two snapshots of a table have in common, whoever wrote the file."""
+    return document["baseManifestList"], document["deltaManifestList"]
+
+
 def to_snapshot(document: Mapping[str, Any]) -> Snapshot:
     """What a document says in the nouns that both formats share."""
     operation = document.get("operation")

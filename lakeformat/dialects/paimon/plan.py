@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -276,6 +277,7 @@ def _commit(
             "changelogRecordCount": sum(file.row_count for file in log) if log else None,
             "statistics": document.get("statistics") if document.get("schemaId") == schema.id else None,
         },
+        statistics=partial(_statistics, delta, schema),
     )
 
 
@@ -309,6 +311,7 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
             "statistics": target.get("statistics") if target["schemaId"] == base.schema.id else None,
         },
         rows_of=target,
+        statistics=lambda: _statistics(_replaced(reader, base, target), base.schema),
     )
 
 
@@ -350,6 +353,7 @@ def _publish(
     document: dict[str, Any],
     unused: tuple[str, ...] = (),
     rows_of: Mapping[str, Any] | None = None,  # The snapshot whose rows the new one has, if not the base's.
+    statistics: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
 ) -> Plan:
     schema, version = base.schema, base.version + 1
     names = [f"manifest-list-{_derived(stamp, 'list')}-{i}" for i in range(len(lists))]
@@ -385,7 +389,7 @@ def _publish(
     if base.version == 0:
         hints[f"{metadata.SNAPSHOT_FOLDER}/EARLIEST"] = b"1"
     made = replace(metadata.to_snapshot(full), partitions=partitions, parent_id=base.version or None)
-    return Plan(files, metadata.snapshot_path(version), metadata.emit_snapshot(full), made, hints, unused)
+    return Plan(files, metadata.snapshot_path(version), metadata.emit_snapshot(full), made, hints, unused, statistics)
 
 
 def _deleted(entries: pa.Table) -> pa.Table:
@@ -623,6 +627,39 @@ def _changes(delta: pa.Table, schema: Schema, marked: pa.Table) -> tuple[Partiti
         strict=True,
     )
     return tuple(PartitionChange(v, fa, fr, ra, rr, ba, br) for v, fa, fr, ra, rr, ba, br in from_scan)
+
+
+def _replaced(reader: Reader, base: State, target: Mapping[str, Any]) -> pa.Table:
+    """The entries that lead from the files of the base to those of another snapshot."""
+    gone, back = (manifest.live_entries(reader, each, base.schema) for each in (base.document, target))
+    return pa.concat_tables([_deleted(gone), back])
+
+
+def _statistics(entries: pa.Table, schema: Schema) -> list[dict[str, Any]]:
+    """What entries add to each partition, less what they take from it, as Java's PartitionStatistics has it."""
+    if len(entries) == 0:
+        return []
+    codes, values = manifest.partitions(entries, schema)
+    signs = np.where(np.asarray(entries["_KIND"]) == int(EntryKind.ADD), 1, -1)
+    rows, sizes, counts, newest = np.zeros((4, len(values)), np.int64)
+    for total, weights in ((rows, entries["_ROW_COUNT"]), (sizes, entries["_FILE_SIZE"]), (counts, 1)):
+        np.add.at(total, codes, signs * np.asarray(weights))
+    np.maximum.at(newest, codes, np.asarray(pc.fill_null(entries["_CREATION_TIME"], 0), np.int64))
+    place = layout.directory(schema)
+    return [
+        {
+            "spec": dict(zip(place.names, map(place.text, partition, place.kinds), strict=True)),
+            "recordCount": row_count,
+            "fileSizeInBytes": size_bytes,
+            "fileCount": file_count,
+            "lastFileCreationTime": metadata.epoch_ms(created),
+        }
+        for partition, row_count, size_bytes, file_count, created in zip(
+            manifest.partition_values(values, schema),
+            *(each.tolist() for each in (rows, sizes, counts, newest)),
+            strict=True,
+        )
+    ]
 
 
 def _marked(before: pa.Table, after: pa.Table) -> pa.Table:
