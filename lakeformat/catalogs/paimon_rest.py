@@ -84,15 +84,13 @@ class PaimonRestCatalog:
             return {str(key): str(value) for key, value in (response.body.get("options") or {}).items()}
 
     def create_namespace(self, name: str) -> None:
-        if name not in self.namespaces():
-            self._refuse(name)
+        self._changed("POST", "databases", {"name": name, "options": {}}, name, ignored=409)
 
     def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str]) -> None:
         self._refuse(name)
 
     def drop_namespace(self, name: str) -> None:
-        if name in self.namespaces():
-            self._refuse(name)
+        self._changed("DELETE", f"databases/{_quoted(name)}", None, name, ignored=404)
 
     def location_of(self, namespace: str) -> str | None:
         self._refuse(namespace)
@@ -101,12 +99,12 @@ class PaimonRestCatalog:
         self._refuse(name)
 
     def rename(self, old: str, new: str) -> None:
-        self._refuse(old)
+        names = (each.rpartition(".") for each in (old, new))
+        source, destination = ({"database": database, "object": table} for database, _, table in names)
+        self._changed("POST", "tables/rename", {"source": source, "destination": destination}, old)
 
     def drop(self, name: str) -> None:
-        if self.find(name, {}) is None:
-            raise NotFound(f"no table {name!r} in {self.uri}")
-        self._refuse(name)
+        self._changed("DELETE", _path(name), None, name)
 
     def newest(self, name: str) -> int:
         """The id of the newest snapshot of a table, or of a branch `table$branch_x`; 0 before the first."""
@@ -143,6 +141,16 @@ class PaimonRestCatalog:
         if not response.is_good:
             raise server.refused(response, what)
         return response
+
+    def _changed(
+        self, method: str, path: str, body: Mapping[str, Any] | None, name: str, ignored: int | None = None
+    ) -> None:
+        """A change of what the catalog lists, asked for once; `ignored`: the status that says that it is so already."""
+        response = self._server.ask(method, path, body)
+        if response.status == 404 and ignored != 404:
+            raise NotFound(f"no table {name!r} in {self.uri}")
+        if not response.is_good and response.status != ignored:
+            raise self._server.refused(response, name)
 
     def _listed(self, path: str, key: str) -> list[str]:
         found: list[str] = []

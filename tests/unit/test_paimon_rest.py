@@ -29,6 +29,7 @@ class Server(ThreadingHTTPServer):
         self.config: object = {"defaults": {"prefix": "p r"}}
         self.answers: dict[str, tuple[int, object]] = {}
         self.respond = lambda path, body: self.answers.get(path)
+        self.delete = lambda path: None
 
     @property
     def address(self) -> str:
@@ -49,7 +50,8 @@ class Handler(BaseHTTPRequestHandler):
             self.say(200 if query["warehouse"] == ["main"] else 400, self.server.config)
         else:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"]))) if self.command == "POST" else None
-            status, body = self.server.respond(unquote(path.removeprefix("p%20r/")), asked) or missing
+            below, respond = unquote(path.removeprefix("p%20r/")), self.server.respond
+            status, body = (self.server.delete(below) if self.command == "DELETE" else respond(below, asked)) or missing
             if isinstance(body, list):
                 key, *names = body
                 begin = int(query.get("pageToken", ["0"])[0])
@@ -57,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
                 body = {key: names[begin : begin + 2], "nextPageToken": following}
             self.say(status, body)
 
-    do_POST = do_GET
+    do_POST = do_DELETE = do_GET
 
     def say(self, status: int, body: object) -> None:
         text = body.encode() if isinstance(body, str) else json.dumps(body).encode()
@@ -106,10 +108,7 @@ def test_tables_are_listed_and_read_as_the_server_says(server, tmp_path):
     for change in (
         lambda: table.alter().add_column("x", "int").commit(),
         lambda: table.create_branch("b"),
-        lambda: lake.drop_table("n.t"),
-        lambda: lake.rename_table("n.t", "n.u"),
         lambda: lake.register_table("n.u", table.uri),
-        lambda: lake.create_namespace("other"),
         lambda: lake.alter_namespace("n", {"k": "2"}),
         lambda: lake.create_table("n.u", SCHEMA),
         lambda: lake.create_table_as("n.u", pa.table({"id": [9]}), SCHEMA),
@@ -258,11 +257,7 @@ def test_commits_go_through_the_server_and_count_what_each_partition_has(served)
     branch.append(rows(6))
     assert (ids(branch), ids(table)) == ([6], [1, 2, 3, 4, 5])
     table.create_tag("kept")
-    for refused in (
-        lambda: table.create_branch("c"),
-        lambda: table.delete_branch("b"),
-        lambda: lake.drop_table("n.t", purge=True),
-    ):
+    for refused in (lambda: table.create_branch("c"), lambda: table.delete_branch("b")):
         before = sorted(committing.folder.rglob("*"))
         with pytest.raises(UnsupportedFeature, match="not supported"):
             refused()
@@ -306,6 +301,51 @@ def test_each_request_of_a_commit_may_fail_once(served, is_late):
     operations = [each.operation_id for each in table.snapshots()]
     assert len(operations) == len(set(operations))
     assert {k: v for k, v in committing.counts.items() if any(v)} == counted(table)
+
+
+def test_names_are_the_servers_to_change(served):
+    committing, lake = served
+    server, asked = committing.server, []
+    there = server.answers["databases/n/tables/t"]
+
+    def respond(method, path, body):
+        if method == "GET":
+            return server.answers.get(path)
+        asked.append((method, path, body))
+        return server.answers.get(f"{method} {path}")
+
+    server.respond = lambda path, body: respond("GET" if body is None else "POST", path, body)
+    server.delete = lambda path: respond("DELETE", path, None)
+    server.answers |= {
+        "POST databases": (200, {}),
+        "DELETE databases/m": (200, {}),
+        "DELETE databases/n/tables/t": (200, {}),
+    }
+    server.answers |= {"databases": (200, {"databases": ["m", "n"]}), "databases/m/tables": (200, {"tables": []})}
+    server.answers["databases/n/tables"] = 200, {"tables": ["t"]}
+    lake.create_namespace("m")
+    lake.drop_namespace("m")
+    for purge in (False, True):
+        lake.drop_table("n.t", purge=purge)
+    assert ids(lake.table("n.t")) == []  # Of its files the server disposes.
+    server.answers["POST databases"] = 409, {"resourceType": "DATABASE"}
+    with pytest.raises(NotFound, match=r"n\.t"):
+        lake.rename_table("n.t", "m.u")
+    found = iter([None, there])
+    server.answers["POST tables/rename"] = 200, {}
+    server.respond = lambda path, body: (
+        next(found) if path == "databases/m/tables/u" else respond("GET" if body is None else "POST", path, body)
+    )
+    assert lake.rename_table("n.t", "m.u").name == "m.u"
+    renaming = {"source": {"database": "n", "object": "t"}, "destination": {"database": "m", "object": "u"}}
+    assert asked == [
+        ("POST", "databases", {"name": "m", "options": {}}),
+        ("DELETE", "databases/m", None),
+        *[("DELETE", "databases/n/tables/t", None)] * 2,
+        *[("POST", "databases", {"name": "m", "options": {}}), ("POST", "tables/rename", renaming)] * 2,
+    ]
+    with pytest.raises(NotFound, match=r"n\.none"):
+        lake.drop_table("n.none", purge=True)
 
 
 def test_racing_writers_each_land_once(served):
