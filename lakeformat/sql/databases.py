@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
+from lakeformat.errors import AlreadyExists, InvalidInput, LakeError, NotFound
 from lakeformat.sql import declare
 from lakeformat.sql.result import Result, listing, nothing
 from lakeformat.sql.session import Context
@@ -41,7 +41,11 @@ def create(context: Context, cursor: Cursor) -> Result:
         raise AlreadyExists(f"SQL at {context.script.place(at)}: there is a database {name!r} already")
     context.lake.create_namespace(name)
     if given:
-        context.lake.alter_namespace(name, given)
+        try:
+            context.lake.alter_namespace(name, given)
+        except LakeError:  # A catalog may refuse a property, which it alone knows.
+            context.lake.drop_namespace(name)
+            raise
     context.session.databases.add(name)
     return nothing()
 

@@ -211,3 +211,12 @@ def test_paimon_has_no_namespaces_inside_others(tmp_path):
     with pytest.raises(InvalidInput, match="inside others"):
         lake.rename_table("a.t", "a.b.c")
     assert lake.namespaces() == ["a"]
+
+
+def test_a_database_whose_location_is_refused_is_not_made(tmp_path):
+    lake = opened(tmp_path)
+    with pytest.raises(UnsupportedFeature, match="'location' is the catalog's own"):
+        lake.sql("CREATE DATABASE y COMMENT 'here' LOCATION '/elsewhere'")
+    assert lake.namespaces() == []
+    lake.sql("CREATE DATABASE y COMMENT 'here'")
+    assert lake.namespace_properties("y") == {"comment": "here"}
