@@ -1,4 +1,4 @@
-"""Real processes and real storage: four writers with tens of commits each; and writers that are killed."""
+"""Real processes and real storage: four writers with many commits each; and writers that are killed."""
 
 import datetime
 import multiprocessing
