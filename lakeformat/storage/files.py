@@ -128,11 +128,11 @@ class LocalFiles:
         if elsewhere := _outside(self, path):
             return elsewhere[0].exists(elsewhere[1])
         name = self._file(path)
-        try:
-            with _store_errors(name, "look for"):
+        with _store_errors(name, "look for"):
+            try:
                 return stat.S_ISREG(os.stat(name).st_mode)
-        except NoSuchFile:
-            return False
+            except (FileNotFoundError, NotADirectoryError):
+                return False
 
     def folders(self, prefix: str) -> list[str]:
         return _names(self._path(prefix), os.DirEntry.is_dir)
