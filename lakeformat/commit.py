@@ -23,7 +23,7 @@ from lakeformat.errors import (
 )
 from lakeformat.model.operation import Operation, new_files
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
-from lakeformat.storage.head import CreateHead, Head, load_newest
+from lakeformat.storage.head import Head, load_newest
 from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
@@ -73,10 +73,7 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
             sleep(pause(attempt - 1, jitter()))
         version = -1
         try:
-            if known is not None and not attempt and isinstance(head, CreateHead):
-                version = head.version_since(known.version)
-            else:
-                version = head.version()
+            version = head.version()
             view = format.load(store, version, known)
             # An attempt whose answer was lost, or a caller who asked twice.
             if found := settle(store, operation, view, doubts) or view.find(operation):

@@ -208,9 +208,6 @@ class ServedHead(CreateHead):
     def version(self) -> int:
         return self.catalog.newest(self.name)
 
-    def version_since(self, version: int) -> int:
-        return self.version()
-
     def advance(self, version: int, plan: Plan) -> Outcome:
         if not plan.root_path.startswith(f"{self.folder}/"):
             raise UnsupportedFeature(f"{self.name}: {plan.root_path}: {_NOT_YET}")

@@ -73,11 +73,6 @@ class CreateHead:
                     break
         return highest
 
-    def version_since(self, version: int) -> int:
-        """The version that is current now, where `version` was a while ago: listed only if the next one is there. Where a restore
-        has undone that one it is wrong, and `advance` does not publish."""
-        return self.version() if not version or self._any_of(self._names(version + 1)) else version
-
     def versions(self) -> list[int]:
         """Every version that has its file, ascending; expiry and restores leave gaps."""
         return sorted({int(found[1]) for found in map(self._pattern.fullmatch, self.store.names(self.folder)) if found})
@@ -88,11 +83,10 @@ class CreateHead:
 
     def advance(self, version: int, plan: Plan) -> Outcome:
         is_version = plan.root_path.startswith(f"{self.folder}/")  # A schema is a root with a folder of its own.
-        names = self._names(version + 1)
+        names = [f"{self.folder}/{self.prefix}{version + 1}{suffix}" for suffix in self.suffixes]
         assert not is_version or plan.root_path in names, (plan.root_path, version)
-        # The name may be free again, since expiry deletes: later versions would hide what is created. It begins with the oldest,
-        # so that the base has gone too. A restore frees names above an old version, which the look after the create tells.
-        if is_version and not self._is_free(version, names, plan.root_path):
+        # The name may be free again, since expiry and restores delete: later versions would hide what is created.
+        if is_version and self.version() > version:
             return Outcome.LOST
         created = self.store.create(plan.root_path, plan.root)
         # A client or proxy that repeats a request can lose the race to itself: the root that is there decides.
@@ -105,20 +99,6 @@ class CreateHead:
         with suppress(StoreError):
             self.store.write_hints(plan.hints)
         return Outcome.PUBLISHED
-
-    def _names(self, version: int) -> list[str]:
-        return [f"{self.folder}/{self.prefix}{version}{suffix}" for suffix in self.suffixes]
-
-    def _is_free(self, version: int, names: list[str], root_path: str) -> bool:
-        """Whether `version` is there, and the next one under none of its `names` but that of the root, of which the create tells."""
-        if not version:
-            return self.version() == 0
-        bases, others = self._names(version), [name for name in names if name != root_path]
-        there = list(self.store.several(self.store.exists, bases + others))
-        return any(there[: len(bases)]) and not any(there[len(bases) :])
-
-    def _any_of(self, names: list[str]) -> bool:
-        return any(self.store.several(self.store.exists, names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +119,6 @@ class FollowHead(CreateHead):
         with suppress(StoreError):
             self.store.write_hints(plan.hints)
         return Outcome.PUBLISHED
-
-    def version_since(self, version: int) -> int:
-        return self.version()
 
     def number(self, path: str) -> int:
         found = _NUMBER.match(path.rpartition("/")[2])

@@ -94,14 +94,13 @@ def race(
             return Stamp(1_700_000_000_000 + seed, f"{seed}-{actor}-{count}", attempt)
 
         def once(turn: int) -> None:
-            known = commit_module.newest(faulty, world.dialect) if chance.random() < 0.5 else None
             operation = world.operation(faulty, chance, f"{actor}-{turn}")
             if operation is None:
                 return
             for _ in range(4 if world.asks_again else 1):
                 try:
                     snapshot = commit(
-                        faulty, head(faulty), world.dialect, operation, attempts, known=known,
+                        faulty, head(faulty), world.dialect, operation, attempts,
                         stamp=stamp, sleep=lambda seconds: None, jitter=lambda: 0.0, clock=lambda: 0.0,
                     )  # fmt: skip
                 except CommitUnknown:
