@@ -27,9 +27,7 @@ def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Ca
         raise InvalidInput(f"catalog={address!r}: write 'sql' or a database's address, e.g. 'postgresql+psycopg://...'")
     if address.startswith(("http://", "https://")):
         return _rest(address, options)
-    format = options.get("format", "iceberg")
-    if format not in _SQL_OPTIONS:
-        raise InvalidInput(f"catalog_options: format={format!r}: a SQL catalog is one of {' or '.join(_SQL_OPTIONS)}")
+    format = _format(options, "a SQL catalog")
     if unknown := sorted(options.keys() - set(_SQL_OPTIONS[format])):
         raise InvalidInput(
             f"catalog_options: {unknown[0]!r} means nothing to a SQL catalog of {format}; known are {', '.join(_SQL_OPTIONS[format])}"
@@ -49,6 +47,14 @@ def open_catalog(address: str, options: Mapping[str, str], warehouse: str) -> Ca
     return module.PaimonSqlCatalog(address, warehouse, options.get("name", "jdbc"), _locks(options, warehouse))
 
 
+def _format(options: Mapping[str, str], what: str) -> str:
+    """The format of the tables that `what` is asked to hold."""
+    format = options.get("format", "iceberg")
+    if format not in _SQL_OPTIONS:
+        raise InvalidInput(f"catalog_options: format={format!r}: {what} is one of {' or '.join(_SQL_OPTIONS)}")
+    return format
+
+
 def _locks(options: Mapping[str, str], warehouse: str) -> bool:
     """Whether writers of a JDBC catalog of Paimon lock: where its Java engine does, unless it is told."""
     given = options.get("lock.enabled", "false" if paths.scheme_of(warehouse) in (None, "file") else "true")
@@ -58,9 +64,7 @@ def _locks(options: Mapping[str, str], warehouse: str) -> bool:
 
 
 def _rest(address: str, options: Mapping[str, str]) -> Catalog:
-    format = options.get("format", "iceberg")
-    if format not in _SQL_OPTIONS:
-        raise InvalidInput(f"catalog_options: format={format!r}: a REST catalog is one of {' or '.join(_SQL_OPTIONS)}")
+    format = _format(options, "a REST catalog")
     try:
         rest = import_module("lakeformat.catalogs.rest" if format == "iceberg" else "lakeformat.catalogs.paimon_rest")
     except ModuleNotFoundError as error:
