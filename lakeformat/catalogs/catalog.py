@@ -19,9 +19,8 @@ class Found:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     lease: Lease | None = None
     place: Place | None = None  # Where the catalog said which table it is: else that which it has by the name.
-    guard: Callable[[Store], Store] | None = (
-        None  # What its files are seen through, where some are the server's to write.
-    )
+    # What its files are seen through, where some are the server's to write.
+    guard: Callable[[Store], Store] | None = None
 
 
 class Catalog(Protocol):
