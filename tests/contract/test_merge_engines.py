@@ -281,6 +281,51 @@ def test_first_rows_are_seen_once_they_are_compacted(lake):
     assert [(each["id"], each["a"]) for each in read(table)] == [(1, "new"), (5, "new"), (6, "new")]
 
 
+ORDERED = {"sequence.snapshot-ordering": "true", "write-only": "true"}
+
+
+@pytest.mark.parametrize("marked", ["false", "true"])
+def test_rows_of_later_snapshots_are_newer_whatever_their_numbers(lake, marked):
+    """A writer that began before others numbers its rows as if theirs were not there; its commit comes last."""
+    table = make(lake, "deduplicate", [("a", pa.string())], **ORDERED, **{"deletion-vectors.enabled": marked})
+    stream = table.stream("late")
+    late = stream.prepare(1, pa.table({"id": [1], "a": ["late"]}))
+    for i in range(3):
+        write(table, *({"id": id, "a": f"{id} at {i}"} for id in range(1, 9)))
+    numbers = pa.table(table.inspect.files())
+    stamped = [(1, 1), (2, 2), (3, 3)]
+    assert (
+        sorted(zip(*(numbers[f"{end}_sequence_number"].to_pylist() for end in ("min", "max")), strict=True)) == stamped
+    )
+    stream.commit(late)
+    expected = [{"id": 1, "a": "late"}, *({"id": id, "a": f"{id} at 2"} for id in range(2, 9))]
+    table.compact(full=True)
+    assert read(table) == expected
+    (file,) = pa.table(table.inspect.files()).to_pylist()  # Its rows hold the snapshots that they came with.
+    assert (file["min_sequence_number"], file["max_sequence_number"]) == (3, 4)
+    write(table, {"id": 2, "rowkind": "-D"}, {"id": 3, "a": "new", "rowkind": "+I"})
+    table.compact(full=True)
+    expected = [{"id": 1, "a": "late"}, {"id": 3, "a": "new"}, *expected[3:]]
+    assert read(table) == expected
+
+
+def test_rows_of_later_snapshots_are_newer_in_each_merge_engine(lake):
+    """A compaction of the older files, which knows each row's snapshot, stands below what came meanwhile."""
+    for engine, expected in (("partial-update", "late"), ("aggregation", "late"), ("first-row", "early")):
+        given = {"fields.a.aggregate-function": "last_value"} if engine == "aggregation" else {}
+        table = make(lake, engine, [("a", pa.string())], **ORDERED, **given)
+        stream = table.stream("late")
+        late = stream.prepare(1, pa.table({"id": [1], "a": ["late"]}))
+        write(table, {"id": 1, "a": "early"}, {"id": 2, "a": "two"})
+        write(table, {"id": 2, "a": "three"})
+        table.compact(full=True)
+        stream.commit(late)
+        if engine == "first-row":
+            table.compact(full=True)
+        assert read(table, where="id = 1") == [{"id": 1, "a": expected}], engine
+        lake.drop_table("d.t", purge=True)
+
+
 def test_rows_merge_on_spark_as_here(lake, spark):
     table = make(lake, "aggregation", [("n", pa.int64())], **{"fields.default-aggregate-function": "sum"})
     write(table, {"id": 1, "n": 5}, {"id": 2, "n": 5})
@@ -449,6 +494,8 @@ WRONG = [
         "orders no sequence-group",
     ),
     ("first-row", {"sequence.field": "g"}, "no sequence.field"),
+    ("deduplicate", {"sequence.snapshot-ordering": "true"}, "needs write-only=true"),
+    ("deduplicate", {"sequence.snapshot-ordering": "true", "write-only": "true", "sequence.field": "g"}, "two orders"),
     ("deduplicate", {"sequence.field": "g", "sequence.field.sort-order": "down"}, "'ascending' or 'descending'"),
 ]
 REFUSED = [

@@ -330,7 +330,7 @@ def test_time_travel_is_refused_by_the_options_of_then_and_by_those_of_today(tmp
     """An option may be set after a snapshot, or before it and be gone."""
     home, refused = (
         tmp_path / "d.db" / "t",
-        {"sequence.snapshot-ordering": "true"} if key else {"query-auth.enabled": "true"},
+        {"merge-engine": "newest"} if key else {"query-auth.enabled": "true"},
     )
     given = {"primary_key": ["id"], "properties": {"bucket": "1"}} if key else {}
     table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, **given)
@@ -352,7 +352,7 @@ def test_time_travel_is_refused_by_the_options_of_then_and_by_those_of_today(tmp
         lambda: table.changes(from_snapshot=0, to_snapshot=1),
         lambda: table.inspect.audit_log(to_snapshot=1),
     ):
-        with pytest.raises(UnsupportedFeature, match=next(iter(refused))):
+        with pytest.raises(UnsupportedFeature, match=next(iter(refused)).replace("-", ".")):
             read()
 
 
@@ -383,18 +383,11 @@ def test_tables_that_a_write_would_break_are_read_and_not_written(table, home, k
     assert len(list(home.rglob("*.parquet"))) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"merge-engine": "newest"}, "merge engine 'newest'"),
-        ({"sequence.snapshot-ordering": "true"}, "rows ordered by snapshot"),
-    ],
-)
-def test_primary_key_tables_whose_rows_cannot_be_merged_are_refused_by_every_verb(table, home, options, says):
+def test_primary_key_tables_whose_rows_cannot_be_merged_are_refused_by_every_verb(table, home):
     table.append(rows(1))
-    edit(home / "schema/schema-0", primaryKeys=["id", "dt"], options={"bucket": "1"} | options)
+    edit(home / "schema/schema-0", primaryKeys=["id", "dt"], options={"bucket": "1", "merge-engine": "newest"})
     for verb in (lambda: table.scan(), lambda: table.append(rows(2)), lambda: table.inspect.files()):
-        with pytest.raises(UnsupportedFeature, match=says):
+        with pytest.raises(UnsupportedFeature, match="merge engine 'newest'"):
             verb()
 
 

@@ -377,6 +377,8 @@ def check_options(schema: Schema, where: str) -> None:
         raise InvalidInput(f"{where}: row-tracking.enabled is for tables without a primary key and with bucket=-1")
     if buckets == 0 or buckets < -2:
         raise InvalidInput(f"{where}: bucket={buckets}; it must be -1 or at least 1")
+    if options.of(schema).sequence_snapshot_ordering:
+        _check_ordering(schema, where)
     if schema.primary_key:
         _check_key(schema, keys, buckets, where)
         row_expiry(schema, where)
@@ -476,6 +478,18 @@ def _check_key(schema: Schema, bucket_key: tuple[str, ...], buckets: int, where:
         )
 
 
+def _check_ordering(schema: Schema, where: str) -> None:
+    """Raise `InvalidInput` for what cannot be with `sequence.snapshot-ordering` (SchemaValidation)."""
+    given = options.of(schema)
+    for is_wrong, why in (
+        (not schema.primary_key, "orders rows of one key, and the table has none; give primary_key, or leave it out"),
+        (bool(given.sequence_field), "and sequence.field are two orders of the rows of a key; set one of them"),
+        (not given.write_only, "needs write-only=true: a compaction must find the snapshots of the rows in the table"),
+    ):
+        if is_wrong:
+            raise InvalidInput(f"{where}: sequence.snapshot-ordering {why}")
+
+
 def require_readable(base: State, where: str) -> None:
     """Refuse, by name, what would be half-read: by the schema of `base`, or by today's."""
     _require_known(base.schema, where)
@@ -486,7 +500,6 @@ def require_readable(base: State, where: str) -> None:
 def _require_known(schema: Schema, where: str) -> None:
     option_rules.require_readable(schema.properties, where)
     if schema.primary_key:
-        option_rules.require_mergeable(schema.properties, where)
         merging.merging(schema, where)
 
 
@@ -501,6 +514,11 @@ def require_writable(schema: Schema, where: str) -> None:
         )
     if schema.primary_key:
         spec = merging.merging(schema, where)
+        if options.of(schema).sequence_snapshot_ordering and options.of(schema).bucket == -2:
+            raise UnsupportedFeature(
+                f"{where}: sequence.snapshot-ordering with bucket=-2 (postpone) cannot be written: rows get a bucket later than the "
+                "snapshot that orders them; set bucket to -1 or a number above 0"
+            )
         if options.of(schema).has_vectors:
             _require_vectors_fit(schema, spec.engine, where)
         if crosses_partitions(schema) and options.of(schema).ignore_update_before:

@@ -154,15 +154,11 @@ _REFUSED_ON_WRITE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("index-file-in-data-file-dir", lambda v: _true(v), "index files beside data files"),
     ("manifest.format", lambda v: v.lower() != "avro", "manifests in {value}; they are read, not written"),
 )
-# Of tables with a primary key. What decides which row of a key counts must be known to readers too.
-_REFUSED_FOR_KEYS: tuple[tuple[str, Callable[[str], bool], str], ...] = (
-    ("sequence.snapshot-ordering", lambda v: _true(v), "rows ordered by snapshot"),
-)
 # Set once, when the table is made.
 _IMMUTABLE = {
     "bucket-key", "bucket-function.type", "type", "path", "branch", "primary-key", "partition", "merge-engine", "sequence.field",
     "rowkind.field", "row-tracking.enabled", "data-evolution.enabled", "partition.default-name", "partition.legacy-name",
-    "data-file.path-directory", "changelog-producer",
+    "data-file.path-directory", "changelog-producer", "sequence.snapshot-ordering",
 }  # fmt: skip
 
 # What is an argument of `create_table` here, and an option in Flink's DDL.
@@ -188,11 +184,6 @@ def require_writable(options: Options, where: str) -> None:
     _refuse(options, _REFUSED_ON_WRITE, where)
     if switch := _unknown_switch(options):
         raise UnsupportedFeature(f"{where}: {switch}")
-
-
-def require_mergeable(options: Options, where: str) -> None:
-    """Raise `UnsupportedFeature` for a table with a primary key whose rows could not be merged right."""
-    _refuse(options, _REFUSED_FOR_KEYS, where)
 
 
 def check_new(options: Options, where: str) -> None:

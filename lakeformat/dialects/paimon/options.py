@@ -285,6 +285,7 @@ class TableOptions:
     scan_fallback_branch = Option("scan.fallback-branch", _word, "")
     sequence_field = Option[tuple[str, ...]]("sequence.field", names, ())
     sequence_field_sort_order = Option("sequence.field.sort-order", _one_of("ascending", "descending"), "ascending")
+    sequence_snapshot_ordering = Option("sequence.snapshot-ordering", boolean, False)
     snapshot_clean_empty_directories = Option("snapshot.clean-empty-directories", boolean, False)
     snapshot_expire_limit = Option("snapshot.expire.limit", integer, 50)
     snapshot_num_retained_max = Option("snapshot.num-retained.max", integer, 2**31 - 1)

@@ -243,6 +243,8 @@ def _commit(
     new = _added(reader, request, kind, base, gone, added)
     if options.of(schema).row_tracking_enabled and added:
         new, next_row_id = tracking.assigned(new, added, gone, base.version + 1, next_row_id, kind)
+    if options.of(schema).sequence_snapshot_ordering and kind != OperationKind.COMPACT:
+        new = _stamped(new, base.version + 1)
     delta = pa.concat_tables([_deleted(gone), kept, new])
     before = manifest.read_metas(reader, base.document)
     merged = manifest.merge(reader, before, schema, f"manifest-{_derived(stamp, 'base')}")
@@ -470,6 +472,16 @@ def _added(
     ]
     entries = pa.Table.from_arrays(arrays, schema=manifest.ENTRY)
     return _settled(entries, schema) if schema.primary_key and kind == OperationKind.OVERWRITE else entries
+
+
+def _stamped(entries: pa.Table, version: int) -> pa.Table:
+    """New files whose rows are ordered by the snapshot that adds them, whatever their own numbers are
+    (`sequence.snapshot-ordering`; FileStoreCommitImpl)."""
+    for name in ("_MIN_SEQUENCE_NUMBER", "_MAX_SEQUENCE_NUMBER"):
+        place = entries.column_names.index(name)
+        ids = pa.array(np.full(len(entries), version, np.int64))
+        entries = entries.set_column(place, manifest.ENTRY.field(name), ids)
+    return entries
 
 
 def _external(reader: Reader, added: tuple[WrittenFile, ...], schema: Schema) -> pa.Array:

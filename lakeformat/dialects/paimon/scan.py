@@ -352,19 +352,44 @@ def deleted_rows(reader: Reader, base: State, found: Files) -> np.ndarray:
 
 def with_places(reader: Reader, base: State, found: Files, fields: tuple[Field, ...]) -> list[ReadTask]:
     """Tasks that read the rows of key-value files as they stand, each with where it lies; `fields` as in `merges`."""
-    return _of_key_values(tasks(reader, base, found, (*fields, FILE, POSITION)))
+    alone = options.of(base.schema).sequence_snapshot_ordering
+    return _numbered(base, found, _of_key_values(tasks(reader, base, found, (*fields, FILE, POSITION), alone=alone)))
 
 
 def standing(
     reader: Reader, base: State, found: Files, fields: tuple[Field, ...], predicate: Expression = ALWAYS
 ) -> list[ReadTask]:
     """For each of these key-value files, in their order, the task that reads its rows as they stand; `fields` as in `merges`."""
-    return _of_key_values(tasks(reader, base, found, fields, predicate, alone=True))
+    return _numbered(base, found, _of_key_values(tasks(reader, base, found, fields, predicate, alone=True)))
 
 
 def _of_key_values(made: Sequence[ReadTask]) -> list[ReadTask]:
     """The tasks of files that hold `SEQUENCE` and `VALUE_KIND` beside their columns."""
     return [replace(task, file_fields=(SEQUENCE, VALUE_KIND, *(task.file_fields or ()))) for task in made]
+
+
+def _numbered(base: State, found: Files, made: list[ReadTask]) -> list[ReadTask]:
+    """The tasks, one for each of `found`, with the `SEQUENCE` that `_snapshot_ids` says."""
+    if not options.of(base.schema).sequence_snapshot_ordering:
+        return made
+    return [_with_number(task, id) for task, id in zip(made, _snapshot_ids(base, found.entries), strict=True)]
+
+
+def _with_number(task: ReadTask, number: int | None) -> ReadTask:
+    if number is None:
+        return task
+    held = tuple(field for field in task.file_fields or () if field != SEQUENCE)
+    return replace(task, file_fields=held, constants=((SEQUENCE.id, number),))
+
+
+def _snapshot_ids(base: State, entries: pa.Table) -> list[int | None]:
+    """For each file the snapshot that orders its rows, in the place of the numbers in the file (`sequence.snapshot-ordering`): that
+    of the commit that added it, which stamped its entry. Compaction wrote the snapshot of each row into the file; None there."""
+    if not options.of(base.schema).sequence_snapshot_ordering:
+        return [None] * len(entries)
+    is_new = pc.fill_null(pc.equal(entries["_FILE_SOURCE"], int(manifest.FileSource.APPEND)), False)
+    stamped: list[int | None] = pc.if_else(is_new, entries["_MIN_SEQUENCE_NUMBER"], None).to_pylist()
+    return stamped
 
 
 def delete_layout(reader: Reader, base: State, found: Files, verb: OperationKind) -> DeleteTask | None:
@@ -412,27 +437,28 @@ def merges(
     levels = entries["_LEVEL"].to_pylist()
     settles = options.of(base.schema).looks_up and not spec.replaces
     schema_ids, formats = entries["_SCHEMA_ID"].to_pylist(), file_formats(entries).to_pylist()
+    snapshot_ids = _snapshot_ids(base, entries)
     result = []
     for start, size in zip(sections.starts.tolist(), sections.sizes.tolist(), strict=True):
         parts, settled = [], 0
-        for (schema_id, format, is_settled), places in groupby(
-            range(start, start + size), lambda i: (schema_ids[i], formats[i], settles and levels[i] > 0)
+        for (schema_id, format, is_settled, snapshot_id), places in groupby(
+            range(start, start + size),
+            lambda i: (schema_ids[i], formats[i], settles and levels[i] > 0, snapshot_ids[i]),
         ):
             run = list(places)
             settled += is_settled
             _require_format(format)
-            parts.append(
-                ReadTask(
-                    paths=tuple(names[i] for i in run),
-                    row_counts=tuple(row_counts[i] for i in run),
-                    sizes_bytes=tuple(sizes[i] for i in run),
-                    file_format=format,
-                    fields=held,
-                    file_fields=(*system, *metadata.schema_at(reader, base, schema_id).fields),
-                    predicate=of_key,
-                    deletes=tuple(deletes.get(i, ()) for i in run) if deletes.keys() & set(run) else (),
-                )
+            part = ReadTask(
+                paths=tuple(names[i] for i in run),
+                row_counts=tuple(row_counts[i] for i in run),
+                sizes_bytes=tuple(sizes[i] for i in run),
+                file_format=format,
+                fields=held,
+                file_fields=(*system, *metadata.schema_at(reader, base, schema_id).fields),
+                predicate=of_key,
+                deletes=tuple(deletes.get(i, ()) for i in run) if deletes.keys() & set(run) else (),
             )
+            parts.append(_with_number(part, snapshot_id))
         span = slice(start, start + size)
         result.append(
             ReadTask(
