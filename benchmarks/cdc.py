@@ -120,7 +120,7 @@ def mysql(url: str, connection: pymysql.Connection, folder: Path) -> Iterator[Fi
         return seconds(lambda: [each.tables for each in batches])
 
     def bare() -> float:
-        file, _, place = start.text.rpartition(":")
+        file, _, place = start.text.partition(";")[0].rpartition(":")
         reader = BinLogStreamReader(
             connection_settings=source._settings,
             server_id=77,

@@ -9,21 +9,31 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pymysql
 from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.bitmap import BitCount
 from pymysqlreplication.event import GtidEvent, HeartbeatLogEvent, MariadbGtidEvent, QueryEvent, XidEvent
 from pymysqlreplication.exceptions import StatusVariableMismatch
-from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
+from pymysqlreplication.row_event import (
+    DeleteRowsEvent,
+    PartialUpdateRowsEvent,
+    TableMapEvent,
+    UpdateRowsEvent,
+    WriteRowsEvent,
+)
 
-from lakeformat.cdc import mysql_types
+from lakeformat.cdc import mysql_types, row_events
 from lakeformat.cdc.gtids import Gtids
 from lakeformat.cdc.mysql_types import MySqlType
 from lakeformat.cdc.readers import Readers, connected, required
+from lakeformat.cdc.row_events import Images, LogColumn
 from lakeformat.cdc.source import (
     Chunk,
     Emptied,
@@ -60,6 +70,12 @@ _NAME = r"(?:`?(?P<schema>[^`\s.]+)`?\.)?`?(?P<table>[^`\s.;]+)`?"
 _COMMENTS = re.compile(r"^(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)+", re.DOTALL)
 _TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?{_NAME}", re.IGNORECASE)
 _ROWS_AS_TEXT = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE)
+
+_KINDS = {
+    WriteRowsEvent: RowKind.INSERT,
+    UpdateRowsEvent: RowKind.UPDATE_AFTER,
+    DeleteRowsEvent: RowKind.DELETE,
+}
 
 _read_status = QueryEvent._read_status_vars_value_for_key
 
@@ -407,7 +423,7 @@ class MySql:
         try:
             while log.order < until.order:
                 ended = log.read(batch)
-                if ended and (batch.row_count >= limit or log.order >= until.order):
+                if ended and (log.order >= until.order or batch.has(limit)):
                     yield batch.transactions(log.position)
                     batch = _Batch(self, batch.tables)
         finally:
@@ -483,7 +499,9 @@ class MySqlView:
     def _read(self, connection: Any, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> pa.Table:
         names = [each.name for each in self._table.fields]
         condition, values = self._between(after, upto)
-        columns = ", ".join(map(_quoted, names))
+        types = self._source._types[self._table.name]
+        # As text the server rounds a float to six digits.
+        columns = ", ".join(_quoted(each) + (" + 0e0" if types[each].name == "float" else "") for each in names)
         query = f"SELECT {columns} FROM {_quoted_table(self._table.name)} WHERE {condition}"
         rows = _fetched(connection, query, values)
         held = list(zip(*rows, strict=True)) if rows else [()] * len(names)
@@ -509,14 +527,28 @@ def _fetched(connection: Any, query: str, values: list[Any]) -> list[Any]:
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of one table in a batch, as the log's reader gives them."""
+    """The rows of one table in a batch. Events are decoded many at a time: those that are not yet are `waiting`."""
 
-    values: list[Mapping[str, Any]] = field(default_factory=list)
-    kinds: list[RowKind] = field(default_factory=list)
+    waiting: list[tuple[tuple[LogColumn, ...], bytes]] = field(default_factory=list)
+    pieces: list[Images] = field(default_factory=list)
+    kinds: list[RowKind] = field(default_factory=list)  # Of each event; UPDATE_AFTER: both rows of each update.
+    places: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
-    emptied: tuple[Emptied, ...] = ()
+    row_count: int = 0  # Of the pieces.
+    waiting_bytes: int = 0
+    smallest: int = 1  # Bytes of the shortest row of the pieces.
+    emptied: tuple[int, int] | None = None  # The number of the event after, and the position.
+    described: Any = None  # The columns of the last event, and what they are here.
+    columns: tuple[LogColumn, ...] = ()
+
+    def decode(self) -> None:
+        for columns, events in groupby(self.waiting, lambda each: each[0]):
+            made = row_events.decode([body for _, body in events], columns)
+            self.smallest = made.smallest if self.row_count == 0 else min(self.smallest, made.smallest)
+            self.row_count += int(made.counts.sum())
+            self.pieces.append(made)
+        self.waiting, self.waiting_bytes = [], 0
 
 
 class _Batch:
@@ -525,42 +557,55 @@ class _Batch:
     def __init__(self, source: MySql, tables: dict[str, SourceTable]) -> None:
         self.source, self.tables = source, tables
         self.rows: dict[str, _Rows] = {}
-        self.row_count, self.count = 0, 0
+        self.count, self._events = 0, 0
         self.committed_ms: int | None = None
 
     def add(self, event: Any, name: str) -> None:
-        held, table = self.rows.setdefault(name, _Rows()), self.tables[name]
-        for row in event.rows:
-            before, now = row.get("before_values", row.get("values")), row.get("after_values", row.get("values"))
-            sources = [row.get(each) or {} for each in ("none_sources", "before_none_sources", "after_none_sources")]
-            if any("cols bitmap" in each.values() for each in sources):
+        if isinstance(event, PartialUpdateRowsEvent):
+            raise SourceError(
+                f"{name}: the log has parts of changed JSON values; SET GLOBAL binlog_row_value_options = '' (and in the session that writes), and "
+                f"take the table anew (restart=True)"
+            )
+        is_update = isinstance(event, UpdateRowsEvent)
+        for bitmap in (event.columns_present_bitmap, *((event.columns_present_bitmap2,) if is_update else ())):
+            if BitCount(bitmap) < event.number_of_columns:
                 raise SourceError(
                     f"{name}: the log lacks columns of changed rows; SET GLOBAL binlog_row_image = 'FULL' (and in the session that writes), and "
                     f"take the table anew (restart=True)"
                 )
-            # An empty set and NULL are both None.
-            for values, reasons in ((before, (*sources[:2],)), (now, (sources[0], sources[2]))):
-                for each in reasons:
-                    values.update({column: "" for column, why in each.items() if why == "empty set"})
-            if isinstance(event, WriteRowsEvent):
-                held.values.append(now)
-                held.kinds.append(RowKind.INSERT)
-            elif isinstance(event, DeleteRowsEvent):
-                held.values.append(before)
-                held.kinds.append(RowKind.DELETE)
-            else:
-                moved = any(before.get(each) != now.get(each) for each in table.key)
-                held.values += [before, now]
-                held.kinds += (
-                    [RowKind.DELETE, RowKind.INSERT] if moved else [RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER]
-                )
-        names = set(held.values[-1]) if held.values else set()
-        new = names - {each.name for each in table.fields} - self._left_out(name)
+        held = self.rows.setdefault(name, _Rows())
+        body = event.packet.read(event.event_size - event.packet.read_bytes)
+        if held.described is not event.columns:  # A table map event came since.
+            held.described, held.columns = event.columns, row_events.columns(event)
+            self._follow(event, name)
+        held.waiting.append((held.columns, body))
+        held.waiting_bytes += len(body)
+        held.kinds.append(_KINDS[type(event)])
+        held.places.append(self._events)
+        self._events += 1
+
+    def _follow(self, event: Any, name: str) -> None:
+        """Have the columns of an event that are new."""
+        new = {each.name for each in event.columns} - {each.name for each in self.tables[name].fields}
+        new -= self._left_out(name)
         if new:
             self.describe(name)
             self._add_gone(name, [each for each in event.columns if each.name in new])
-        held.places += [self.row_count] * (len(held.values) - len(held.places))
-        self.row_count = sum(len(each.values) for each in self.rows.values())
+        types = self.source._types[name]
+        for each in event.columns:
+            if each.type in row_events.OLD_TIMES and each.name in types and types[each.name].digits:
+                raise UnsupportedFeature(
+                    f"{name}: column {each.name!r} has fractions of seconds in the form of mysql56_temporal_format = OFF, which the log does not describe; "
+                    f"SET GLOBAL mysql56_temporal_format = ON, ALTER TABLE ... FORCE, and take the table anew (restart=True)"
+                )
+
+    def has(self, count: int) -> bool:
+        """Whether it has so many rows. They are counted by decoding them, once there are enough for that if all are as short as the shortest."""
+        if sum(each.row_count + each.waiting_bytes // each.smallest for each in self.rows.values()) < count:
+            return False
+        for each in self.rows.values():
+            each.decode()
+        return sum(each.row_count for each in self.rows.values()) >= count
 
     def _add_gone(self, name: str, columns: Sequence[Any]) -> None:
         """Columns that the table had when rows were written, and no longer has."""
@@ -589,27 +634,45 @@ class _Batch:
 
     def empty(self, name: str, end: int) -> None:
         held = self.rows.setdefault(name, _Rows())
-        held.emptied = (Emptied(len(held.values), end, end),)
+        held.emptied = (len(held.kinds), end)
 
     def end(self, end: int, timestamp: int) -> None:
         for each in self.rows.values():
-            new = len(each.values) - len(each.ends)
+            new = len(each.kinds) - len(each.ends)
             each.ends += [end] * new
             each.times += [timestamp * 1000] * new
         self.count, self.committed_ms = self.count + 1, timestamp * 1000
 
     def transactions(self, position: Position) -> Transactions:
-        made = {}
-        for name, held in self.rows.items():
-            table = self.tables[name]
-            columns = {each.name: [row.get(each.name) for row in held.values] for each in table.fields}
-            kinds = row_kinds().take(pa.array(held.kinds, pa.int8()))
-            rows = _table(self.source, table, columns).append_column(ROW_KIND.name, kinds)
-            ends = np.array(held.ends, np.int64)
-            times = np.array(held.times, np.int64)
-            places = np.array(held.places, np.int64)
-            made[name] = TableChanges(table, rows, ends, ends, times, places, {}, held.emptied)
+        made = {name: self._changes(held, self.tables[name]) for name, held in self.rows.items()}
         return Transactions(position, self.count, self.committed_ms, made)
+
+    def _changes(self, held: _Rows, table: SourceTable) -> TableChanges:
+        held.decode()
+        types, schema = self.source._types[table.name], table.arrow_schema
+        counts = np.concatenate([np.empty(0, np.int64), *(each.counts for each in held.pieces)])
+        kinds = np.repeat(np.array(held.kinds, np.int8), counts)
+        parts, first = [schema.empty_table()], 0
+        for piece in held.pieces:
+            count = int(piece.counts.sum())
+            _tell_updates(kinds[first : first + count], piece.arrays, table.key)
+            first += count
+            arrays = [
+                pa.nulls(count, schema.field(each.name).type)
+                if each.name not in piece.arrays
+                else mysql_types.of_log_values(each.name, piece.arrays[each.name], types[each.name], each.type)
+                for each in table.fields
+            ]
+            parts.append(pa.Table.from_arrays(arrays, schema=schema))
+        rows = pa.concat_tables(parts).append_column(ROW_KIND.name, row_kinds().take(pa.array(kinds)))
+        ends, times, places = (
+            np.repeat(np.array(each, np.int64), counts) for each in (held.ends, held.times, held.places)
+        )
+        emptied: tuple[Emptied, ...] = ()
+        if held.emptied is not None:
+            event, end = held.emptied
+            emptied = (Emptied(int(counts[:event].sum()), end, end),)
+        return TableChanges(table, rows, ends, ends, times, places, {}, emptied)
 
 
 class _Log:
@@ -732,6 +795,20 @@ class _Log:
 
     def close(self) -> None:
         self._reader.close()
+
+
+def _tell_updates(kinds: np.ndarray, arrays: Mapping[str, pa.Array], key: Sequence[str]) -> None:
+    """Write the kinds of the two rows of each update, which both are UPDATE_AFTER: the one before, and the one after; where they have another
+    key, a deletion and an insertion."""
+    both = np.flatnonzero(kinds == RowKind.UPDATE_AFTER)
+    old, new = both[::2], both[1::2]
+    moved = np.zeros(len(old), bool)
+    for values in (arrays[each] for each in key if each in arrays):
+        before, now = values.take(pa.array(old)), values.take(pa.array(new))
+        same = pc.or_(pc.fill_null(pc.equal(before, now), False), pc.and_(before.is_null(), now.is_null()))
+        moved |= ~same.to_numpy(zero_copy_only=False)
+    kinds[old] = np.where(moved, RowKind.DELETE, RowKind.UPDATE_BEFORE)
+    kinds[new] = np.where(moved, RowKind.INSERT, RowKind.UPDATE_AFTER)
 
 
 def _table(source: MySql, table: SourceTable, columns: Mapping[str, Sequence[Any]]) -> pa.Table:

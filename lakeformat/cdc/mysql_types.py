@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +35,6 @@ _SPATIAL = {
     "geomcollection",
 }
 _MAX_PRECISION = 38
-_YEAR_ZERO = 1900  # What the log's reader makes of the year 0000.
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +47,6 @@ class MySqlType:
     precision: int | None = None
     scale: int | None = None
     digits: int | None = None  # Of fractions of a second.
-
-    @property
-    def members(self) -> tuple[str, ...]:
-        """Of an enum or set."""
-        return tuple(each.replace("''", "'") for each in re.findall(r"'((?:[^']|'')*)'", self.text))
 
     @property
     def is_boolean(self) -> bool:
@@ -91,8 +83,6 @@ def of_log(column: Any) -> MySqlType:
     is_text = column.character_set_name not in {None, "binary"}
     name = _OF_LOG.get(column.type, "text" if is_text else "blob")
     text = f"{name} unsigned" if column.unsigned else name
-    if name == "set":
-        text = f"set({','.join(repr(each) for each in column.set_values or ())})"
     precision = getattr(column, "bits", None) or getattr(column, "precision", None)
     return MySqlType(name, text, None, precision, getattr(column, "decimals", None), getattr(column, "fsp", None))
 
@@ -144,8 +134,48 @@ def to_type(column: str, type: MySqlType, options: Collection[TypeOption]) -> Ty
             return scalar(Kind.STRING)  # Texts, enums, sets, JSON, and what else is read as text.
 
 
+def of_log_values(column: str, values: pa.Array, type: MySqlType, wanted: Type) -> pa.Array:
+    """Values out of the log, as `row_events` reads them, as the column's type is by now."""
+    assert isinstance(wanted, Scalar), wanted
+    try:
+        made = _cast(values, type, wanted)
+    except pa.ArrowInvalid:
+        made = None
+    return to_values(column, values.to_pylist(), type, wanted) if made is None else made
+
+
+def _cast(values: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None:
+    """Values of `wanted`, where Arrow makes the same of them as their client would."""
+    held, arrow = values.type, to_arrow(wanted)
+    match wanted.kind:
+        case Kind.BOOLEAN | Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.BIGINT if pa.types.is_integer(held):
+            return values.cast(arrow)
+        case Kind.DECIMAL if pa.types.is_integer(held) or pa.types.is_decimal(held):
+            return values.cast(arrow)
+        case Kind.FLOAT | Kind.DOUBLE if pa.types.is_floating(held):
+            return values.cast(arrow)
+        case Kind.DATE if pa.types.is_date(held):
+            return values
+        case Kind.TIMESTAMP | Kind.TIMESTAMP_TZ if pa.types.is_timestamp(held):
+            return values.cast(pa.timestamp(arrow.unit)).cast(arrow)
+        case Kind.STRING | Kind.CHAR | Kind.VARCHAR if pa.types.is_string(held):
+            return values
+        case Kind.VARBINARY | Kind.BYTES if pa.types.is_binary(held) and type.name == "binary":
+            # The log leaves trailing zeros out.
+            padded = pc.binary_join_element_wise(values, bytes(type.length or 0), b"")
+            return pc.if_else(
+                pc.less(pc.binary_length(values), type.length or 0),
+                pc.binary_slice(padded, 0, type.length or 0),
+                values,
+            )
+        case Kind.VARBINARY | Kind.BYTES if pa.types.is_binary(held) and type.name != "bit":
+            return values
+        case _:
+            return None
+
+
 def to_values(column: str, values: Sequence[Any], type: MySqlType, wanted: Type) -> pa.Array:
-    """Arrow values of what PyMySQL and the log's reader give for a column."""
+    """Arrow values of what PyMySQL, or Arrow out of the log, gives for a column."""
     assert isinstance(wanted, Scalar), wanted
     if (read := _of(type)) is not None:
         values = [None if each is None else read(each) for each in values]
@@ -178,40 +208,18 @@ def to_values(column: str, values: Sequence[Any], type: MySqlType, wanted: Type)
 
 
 def _of(type: MySqlType) -> Callable[[Any], Any] | None:
-    """What makes one value of the two forms that a type's values come in."""
+    """What makes a value of the form in which the client, or the log, has it."""
     match type.name:
         case "bit":
-            return lambda each: (
-                int(each, 2) if isinstance(each, str) else int.from_bytes(each) if isinstance(each, bytes) else each
-            )
-        case "set":
-            order = {member: place for place, member in enumerate(type.members)}
-            return lambda each: each if isinstance(each, str) else ",".join(sorted(each, key=order.__getitem__))
-        case "year":
-            return lambda each: 0 if each == _YEAR_ZERO else each
+            return lambda each: int.from_bytes(each) if isinstance(each, bytes) else each
         case "binary":  # The log leaves trailing zeros out.
             return lambda each: (each.encode() if isinstance(each, str) else each).ljust(type.length or 0, b"\0")
         case "varbinary":
             return lambda each: each.encode() if isinstance(each, str) else each
         case "date" | "datetime" | "timestamp":  # 0000-00-00 comes as text.
             return lambda each: None if isinstance(each, str) else each
-        case "json":
-            return lambda each: each if isinstance(each, str) else json.dumps(_plain(each))
         case _:
             return None
-
-
-def _plain(value: Any) -> Any:
-    """A JSON value of the log, whose texts are bytes."""
-    match value:
-        case bytes():
-            return value.decode()
-        case dict():
-            return {_plain(key): _plain(each) for key, each in value.items()}
-        case list():
-            return [_plain(each) for each in value]
-        case _:
-            return value
 
 
 def _text(value: Any) -> str:

@@ -7,7 +7,7 @@ import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from decimal import Decimal
+from decimal import Context, Decimal
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -56,7 +56,12 @@ def run(server):
             return cursor.fetchall()
 
     execute(f"CREATE DATABASE {name}", f"USE {name}", "SET time_zone = '+05:30', sql_mode = ''")
-    execute.name = name
+
+    def many(statement, rows):
+        with connection.cursor() as cursor:
+            cursor.executemany(statement, rows)
+
+    execute.name, execute.many = name, many
     yield execute
     with server.connect() as again, again.cursor() as cursor:
         cursor.execute(f"DROP DATABASE {name}")
@@ -112,6 +117,89 @@ def test_a_table_is_what_the_source_is_whatever_its_types(run, source, lake, for
     assert [told[name] for name in "ijopqrstu"] == [True, b"\x02\x01", 1901, 'ä,"', "q", "r", '{"a": [1]}', "y", "a,d"]
     assert [told[name] for name in "vwx"] == [b"a\0\0\0", b"a\0", b"\x00\xff"]
     assert table.schema.comment == "all of them"
+
+
+def test_rows_of_the_log_are_those_of_a_snapshot(run, source, lake):
+    """Events of many rows of all sizes, each with other nulls, of tables with more and fewer columns than a byte of the bitmap has bits."""
+    draw = random.Random(7)
+    kinds = {
+        "tinyint": lambda: draw.randint(-128, 127),
+        "tinyint unsigned": lambda: draw.randint(0, 255),
+        "smallint": lambda: draw.randint(-(2**15), 2**15 - 1),
+        "mediumint unsigned": lambda: draw.randint(0, 2**24 - 1),
+        "int": lambda: draw.randint(-(2**31), 2**31 - 1),
+        "bigint": lambda: draw.randint(-(2**63), 2**63 - 1),
+        "bigint unsigned": lambda: draw.randint(0, 2**64 - 1),
+        "float": lambda: draw.randint(-(2**20), 2**20) / 16,
+        "double": lambda: draw.random() * 10.0 ** draw.randint(-9, 9),
+        **{
+            f"decimal({precision}, {scale})": lambda precision=precision, scale=scale: (
+                Decimal(draw.randint(1 - 10**precision, 10**precision - 1)).scaleb(-scale, Context(prec=65))
+            )
+            for precision, scale in ((1, 0), (5, 5), (10, 2), (18, 9), (19, 1), (38, 12), (30, 30), (65, 20))
+        },
+        **{
+            f"{name}({digits})": lambda name=name, digits=digits: (
+                datetime.datetime(draw.randint(1971, 2037), draw.randint(1, 12), draw.randint(1, 28), draw.randint(0, 23), draw.randint(0, 59))
+                + datetime.timedelta(microseconds=draw.randint(0, 60 * 10**digits - 1) * 10 ** (6 - digits))
+            ).isoformat(" ")[0 if name != "time" else 11 :]
+            for name in ("datetime", "timestamp", "time")
+            for digits in range(7)
+        },
+        "date": lambda: draw.choice(["0000-00-00", "2000-02-29", "1000-01-01", "9999-12-31", "1900-03-01"]),
+        "year": lambda: draw.choice([0, 1901, 2155]),
+        "char(7)": lambda: draw.choice(["", "ä", "abcdefg"]),
+        "varchar(100) CHARACTER SET latin1": lambda: draw.choice(["", "äÖ", "x" * 100]),
+        "varchar(300)": lambda: "ß" * draw.randint(0, 300),
+        "tinytext": lambda: "t" * draw.randint(0, 255),
+        "mediumtext": lambda: "m" * draw.choice([0, 255, 256, 999, 70_000]),
+        "binary(3)": lambda: draw.choice([b"", b"a\0\0", b"\0\0\0", b"abc"]),
+        "varbinary(9)": lambda: draw.randbytes(draw.randint(0, 9)),
+        "blob": lambda: draw.randbytes(draw.randint(0, 300)),
+        "bit(1)": lambda: draw.randint(0, 1),
+        "bit(17)": lambda: draw.randint(0, 2**17 - 1),
+        "bit(64)": lambda: draw.randint(0, 2**64 - 1),
+        "enum('a', 'ö,')": lambda: draw.choice(["a", "ö,"]),
+        f"set({', '.join(repr(f'm{each}') for each in range(64))})": lambda: ",".join(
+            f"m{each}" for each in sorted(draw.sample(range(64), draw.randint(0, 64)))
+        ),
+        "json": lambda: '{"a": [1, null, "ö"]}',
+    }  # fmt: skip
+    few = dict(list(kinds.items())[:7])  # And the key: a byte of the bitmap has a bit for each.
+    old = {each: kinds[each] for each in ("datetime(0)", "timestamp(0)", "time(0)")}
+    for name, own in {"many": kinds, "few": few, **({"old": old} if SERVER is MariaDb else {})}.items():
+        if name == "old":
+            run("SET GLOBAL mysql56_temporal_format = OFF")
+        columns = ", ".join(f"c{number} {each} NULL" for number, each in enumerate(own))
+        run(f"CREATE TABLE {name} (id int PRIMARY KEY, {columns}) CHARACTER SET utf8mb4")
+        sync_table(source, f"{run.name}.{name}", lake, f"d.{name}")
+        rows = [[id, *(None if draw.random() < 0.3 else make() for make in own.values())] for id in range(150)]
+        run.many(f"INSERT INTO {name} VALUES ({', '.join(['%s'] * (len(own) + 1))})", rows)
+        run(f"UPDATE {name} SET id = -id, c0 = NULL WHERE id % 3 = 1", f"DELETE FROM {name} WHERE id % 5 = 1")
+        report = sync_table(source, f"{run.name}.{name}", lake, f"d.{name}")
+        assert dict(report.rows_by_kind) == {"+I": 200, "-D": 50 + 20}
+        sync_table(source, f"{run.name}.{name}", lake, f"d.{name}_read")
+        read, followed = (
+            lake.table(f"d.{name}{each}").scan().to_arrow().sort_by("id").combine_chunks() for each in ("_read", "")
+        )
+        assert read.num_rows == 130
+        for each in read.schema.names:
+            assert followed[each] == read[each], (each, list(own)[int(each[1:])])
+    name = f"{run.name}.other"
+    if SERVER is MariaDb:
+        what, told = "v time(2)", r"'v' has fractions of seconds.*mysql56_temporal_format = ON.*restart=True"
+    else:
+        what, told = "v json", r"parts of changed JSON.*SET GLOBAL binlog_row_value_options = ''.*restart=True"
+        run("SET SESSION binlog_row_value_options = 'PARTIAL_JSON'")
+    run(f"CREATE TABLE other (id int PRIMARY KEY, {what})")
+    sync_table(source, name, lake, "d.other")
+    if SERVER is MariaDb:
+        run("INSERT INTO other VALUES (1, '10:00:00.12')", "SET GLOBAL mysql56_temporal_format = ON")
+    else:
+        run("INSERT INTO other VALUES (1, '{\"a\": 1}')", "UPDATE other SET v = JSON_SET(v, '$.a', 2)")
+    with pytest.raises((SourceError, UnsupportedFeature), match=told):
+        sync_table(source, name, lake, "d.other")
+    assert not rows_of(lake.table("d.other"))
 
 
 def test_type_options(run, server, lake):

@@ -1,0 +1,443 @@
+"""Row events of MySQL's and MariaDB's binary log -> columns, the rows of many events at once.
+
+A row is a bitmap of its nulls and the other values one after the other, so that where one ends says where the next begins: the n-th row of
+every event is measured in one step, and then all rows are read column by column.
+
+Source: MySQL internals, "Rows_event" and "my_time_packed_from_binary" ff.; MySQL's decimal2bin.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pymysqlreplication.constants import FIELD_TYPE
+from pymysqlreplication.json_binary import parse_json
+from pymysqlreplication.row_event import RowsEvent
+
+from lakeformat.codec import decimals, spans
+from lakeformat.errors import CorruptFile, UnsupportedFeature
+
+_PAD = 64  # Bytes after the last row that a look ahead, or at a null's place, may touch.
+_DAY_MICROS = 86_400_000_000
+_DIGITS = 9  # Of a decimal, in a group of four bytes.
+_GROUP_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # Of a group of fewer.
+_WORD_DIGITS, _DECIMAL_DIGITS = 18, 38  # That int64, and decimal128, hold.
+_FRACTION = (1, 10_000, 100, 1)  # Microseconds in the unit of a fraction of so many bytes.
+_MONTH_DAYS = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0, 0, 0])
+OLD_TIMES = {FIELD_TYPE.TIME, FIELD_TYPE.DATETIME, FIELD_TYPE.TIMESTAMP}  # Whose fractions no log describes.
+_WIDTHS = {
+    FIELD_TYPE.TINY: 1,
+    FIELD_TYPE.SHORT: 2,
+    FIELD_TYPE.INT24: 3,
+    FIELD_TYPE.LONG: 4,
+    FIELD_TYPE.LONGLONG: 8,
+    FIELD_TYPE.FLOAT: 4,
+    FIELD_TYPE.DOUBLE: 8,
+    FIELD_TYPE.YEAR: 1,
+    FIELD_TYPE.DATE: 3,
+    FIELD_TYPE.TIME: 3,
+    FIELD_TYPE.DATETIME: 8,
+    FIELD_TYPE.TIMESTAMP: 4,
+    FIELD_TYPE.TIME2: 3,
+    FIELD_TYPE.DATETIME2: 5,
+    FIELD_TYPE.TIMESTAMP2: 4,
+}
+_OVER_ASCII = {
+    "ascii",
+    "cp1252",
+    "latin2",
+    "latin5",
+    "latin7",
+    "cp1250",
+    "cp1251",
+    "cp1256",
+    "cp1257",
+    "gbk",
+    "gb18030",
+    "big5",
+}
+_TEXTS = {FIELD_TYPE.VARCHAR, FIELD_TYPE.STRING}
+_PREFIXED = {FIELD_TYPE.BLOB, FIELD_TYPE.JSON, FIELD_TYPE.GEOMETRY}
+
+
+@dataclass(frozen=True, slots=True)
+class LogColumn:
+    """A column as a table map event describes it."""
+
+    name: str
+    type: int  # Of `FIELD_TYPE`.
+    width: int = 0  # Bytes of every value; 0: a length of `prefix` bytes is before it.
+    prefix: int = 0
+    is_unsigned: bool = False
+    precision: int = 0
+    scale: int = 0
+    encoding: str | None = "utf8"  # Of a text; None: bytes.
+    members: tuple[str, ...] = ()  # Of an enum, from 1 on; of a set, from the lowest bit on.
+
+    @property
+    def fraction(self) -> int:
+        """Bytes of a time's fraction of a second."""
+        return self.width - _WIDTHS[self.type]
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Rows of events with the same columns, in their order; an update's event has the row before and the row after in turn."""
+
+    arrays: dict[str, pa.Array]
+    counts: np.ndarray  # Of each event: its rows.
+    smallest: int  # Bytes of the shortest row.
+
+
+def columns(event: RowsEvent) -> tuple[LogColumn, ...]:
+    """The columns of an event's table. Raises `UnsupportedFeature` for a type that has no known size."""
+    return tuple(_column(each, f"{event.schema}.{event.table}") for each in event.columns)
+
+
+def _column(column: Any, table: str) -> LogColumn:
+    name, type = column.name, column.type
+    match type:
+        case FIELD_TYPE.TIME2 | FIELD_TYPE.DATETIME2 | FIELD_TYPE.TIMESTAMP2:
+            return LogColumn(name, type, _WIDTHS[type] + (column.fsp + 1) // 2)
+        case _ if type in _WIDTHS:
+            return LogColumn(name, type, _WIDTHS[type], is_unsigned=column.unsigned)
+        case _ if type in _TEXTS:
+            prefix = 2 if column.max_length > 255 else 1
+            return LogColumn(name, type, prefix=prefix, encoding=_encoding(column.character_set_name))
+        case _ if type in _PREFIXED:
+            encoding = _encoding(column.character_set_name) if type == FIELD_TYPE.BLOB else None
+            return LogColumn(name, type, prefix=column.length_size, encoding=encoding)
+        case FIELD_TYPE.NEWDECIMAL:
+            sizes = [_group_bytes(each) for each in _groups(column.precision, column.decimals)]
+            return LogColumn(name, type, sum(sizes), precision=column.precision, scale=column.decimals)
+        case FIELD_TYPE.BIT:
+            return LogColumn(name, type, column.bytes)
+        case FIELD_TYPE.ENUM | FIELD_TYPE.SET:
+            is_enum = type == FIELD_TYPE.ENUM
+            members = column.enum_values if is_enum else column.set_values
+            return LogColumn(name, type, column.size, members=tuple(members or ()))
+        case _:
+            raise UnsupportedFeature(
+                f"{table}: column {name!r} is of a type that cannot be read out of the log ({type}); change its type, and take the table anew (restart=True)"
+            )
+
+
+def _encoding(charset: str | None) -> str | None:
+    """Python's name of an encoding; None where it has none, as for bytes."""
+    if charset is None:
+        return "utf8"
+    name = str(RowsEvent.charset_to_encoding(charset))
+    try:
+        "".encode(name)
+    except LookupError:
+        return None
+    return name
+
+
+def decode(bodies: Sequence[bytes], columns: Sequence[LogColumn]) -> Images:
+    """`bodies`: the rows of each event, without what is before them. All have values for all `columns`."""
+    buffer = np.frombuffer(b"".join((*bodies, bytes(_PAD))), np.uint8)
+    ends = np.cumsum([len(each) for each in bodies])
+    try:
+        starts, counts = _starts(buffer, ends - [len(each) for each in bodies], ends, columns)
+        arrays, after = _arrays(buffer, starts, columns)
+    except (IndexError, pa.ArrowIndexError) as error:
+        raise CorruptFile(f"binary log: rows end beyond their event, or have no such value: {error}") from error
+    return Images(arrays, counts, int((after - starts).min(initial=1 << 62)))
+
+
+def _starts(
+    buffer: np.ndarray, begins: np.ndarray, ends: np.ndarray, columns: Sequence[LogColumn]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where each row begins, and how many rows each event has."""
+    at, live, rounds = begins.copy(), np.flatnonzero(begins < ends), list[tuple[np.ndarray, np.ndarray]]()
+    while len(live):
+        here = at[live]
+        rounds.append((live, here))
+        at[live] = here = _after(buffer, here, columns)
+        live = live[here < ends[live]]
+    if (at != ends).any():
+        raise CorruptFile("binary log: a row ends beyond its event")
+    events = np.concatenate([np.empty(0, np.int64), *(each for each, _ in rounds)])
+    starts = np.concatenate([np.empty(0, np.int64), *(each for _, each in rounds)])
+    return np.sort(starts), np.bincount(events, minlength=len(begins))
+
+
+def _after(buffer: np.ndarray, starts: np.ndarray, columns: Sequence[LogColumn]) -> np.ndarray:
+    """Where each row ends."""
+    words, at = spans.words(buffer), starts + (len(columns) + 7) // 8
+    nulls = [_bits(buffer, starts, place) for place in range(0, len(columns), 8)]
+    nulls[-1] = nulls[-1] & ((1 << ((len(columns) - 1) % 8 + 1)) - 1)  # Bits of no column are set.
+    some = [bool(each.any()) for each in nulls]
+    for place, column in enumerate(columns):
+        size: Any = column.width or _little(words, at, column.prefix) + column.prefix
+        at = at + (size * (nulls[place // 8] >> place % 8 & 1 ^ 1) if some[place // 8] else size)
+    return at
+
+
+def _bits(buffer: np.ndarray, starts: np.ndarray, place: int) -> np.ndarray:
+    """The byte of the null bitmap that column number `place` is in."""
+    return buffer[starts + place // 8].astype(np.int64)
+
+
+def _arrays(
+    buffer: np.ndarray, starts: np.ndarray, columns: Sequence[LogColumn]
+) -> tuple[dict[str, pa.Array], np.ndarray]:
+    """The values by column, and where each row ends."""
+    words, at, arrays = spans.words(buffer), starts + (len(columns) + 7) // 8, {}
+    for place, column in enumerate(columns):
+        is_null = _bits(buffer, starts, place) >> place % 8 & 1 != 0
+        mask = is_null if is_null.any() else None
+        size: Any = column.width or _little(words, at, column.prefix)
+        begins: Any = at if column.width else at + column.prefix
+        if mask is not None:
+            begins, size = np.where(mask, at, begins), np.where(mask, 0, size)
+        at = begins + size
+        if column.width:
+            arrays[column.name] = _READERS[column.type](buffer, begins, mask, column)
+        else:
+            arrays[column.name] = _text(column, spans.gather(buffer, begins, at, mask))
+    return arrays, at
+
+
+# --- values ---
+
+
+def _text(column: LogColumn, values: pa.Array) -> pa.Array:
+    if column.type == FIELD_TYPE.JSON:
+        texts = [
+            json.dumps(_plain(parse_json(each[0], each[1:])), ensure_ascii=False) if each else None
+            for each in values.to_pylist()
+        ]
+        return pa.array(texts, pa.string())
+    if column.encoding is None:
+        return values
+    try:
+        if column.encoding == "utf8" or (column.encoding in _OVER_ASCII and _is_ascii(values)):
+            return values.cast(pa.string())
+        decoded = [None if each is None else each.decode(column.encoding) for each in values.to_pylist()]
+        return pa.array(decoded, pa.string())
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        raise CorruptFile(f"binary log: column {column.name!r} holds text that is not {column.encoding}") from error
+
+
+def _is_ascii(values: pa.Array) -> bool:
+    data = values.buffers()[2]
+    return data is None or not len(data) or int(np.frombuffer(data, np.uint8).max()) < 0x80
+
+
+def _plain(value: Any) -> Any:
+    """A JSON value of the log, whose texts are bytes."""
+    match value:
+        case bytes():
+            return value.decode()
+        case dict():
+            return {_plain(key): _plain(each) for key, each in value.items()}
+        case list():
+            return [_plain(each) for each in value]
+        case _:
+            return value
+
+
+def _integer(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    words, width = spans.words(buffer), column.width
+    if column.is_unsigned:
+        return pa.array(words[at] if width == 8 else _little(words, at, width), mask=mask)
+    unused = 64 - 8 * width
+    return pa.array((words[at] << np.uint64(unused)).view(np.int64) >> unused, mask=mask)
+
+
+def _floating(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    found = spans.words(buffer)[at]
+    if column.type == FIELD_TYPE.FLOAT:
+        return pa.array(found.astype(np.uint32).view(np.float32), mask=mask)
+    return pa.array(found.view(np.float64), mask=mask)
+
+
+def _year(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    years = buffer[at].astype(np.int64)
+    return pa.array(np.where(years == 0, 0, years + 1900), mask=mask)
+
+
+def _bit(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    made = spans.fixed(buffer[at[:, None] + np.arange(column.width)].ravel(), column.width, len(at))
+    return _masked(made, mask)
+
+
+def _enum(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    numbers = _little(spans.words(buffer), at, column.width)
+    return pa.array(column.members, pa.string()).take(pa.array(numbers, mask=mask))
+
+
+def _set(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    found = spans.words(buffer)[at]
+    if column.width < 8:
+        found = found & np.uint64((1 << 8 * column.width) - 1)
+    masks, which = np.unique(found, return_inverse=True)
+    texts = [
+        ",".join(member for place, member in enumerate(column.members) if each >> place & 1) for each in masks.tolist()
+    ]
+    return pa.array(texts, pa.string()).take(pa.array(which.ravel(), mask=mask))
+
+
+def _date(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    found = _little(spans.words(buffer), at, 3)
+    days, is_none = _days(found >> 9, found >> 5 & 15, found & 31)
+    return pa.array(days.astype(np.int32), pa.date32(), mask=_either(mask, is_none))
+
+
+def _datetime(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    """Digits, as MySQL 5.5 has it, and MariaDB with `mysql56_temporal_format` OFF."""
+    digits = _little(spans.words(buffer), at, 8)
+    date, time = digits // 1_000_000, digits % 1_000_000
+    days, is_none = _days(date // 10_000, date // 100 % 100, date % 100)
+    micros = days * _DAY_MICROS + _clock(time // 10_000, time // 100 % 100, time % 100)
+    return pa.array(micros, pa.timestamp("us"), mask=_either(mask, is_none))
+
+
+def _datetime2(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    found = _big(buffer, at, 5) - (1 << 39)
+    months = found >> 22
+    days, is_none = _days(months // 13, months % 13, found >> 17 & 31)
+    micros = days * _DAY_MICROS + _clock(found >> 12 & 31, found >> 6 & 63, found & 63)
+    return pa.array(
+        micros + _fraction(buffer, at + 5, column), pa.timestamp("us"), mask=_either(mask, is_none | (found < 0))
+    )
+
+
+def _timestamp(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    is_old = column.type == FIELD_TYPE.TIMESTAMP
+    seconds = _little(spans.words(buffer), at, 4) if is_old else _big(buffer, at, 4)
+    micros = seconds * 1_000_000 + _fraction(buffer, at + 4, column)
+    return pa.array(micros, pa.timestamp("us"), mask=_either(mask, micros == 0))  # 0000-00-00.
+
+
+def _time(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    """Digits, as MySQL 5.5 has it, and MariaDB with `mysql56_temporal_format` OFF."""
+    found = _little(spans.words(buffer), at, 3)
+    found = np.where(found >= 1 << 23, found - (1 << 24), found)
+    digits = np.abs(found)
+    micros = _clock(digits // 10_000, digits // 100 % 100, digits % 100) * np.sign(found)
+    return pa.array(micros, pa.duration("us"), mask=mask)
+
+
+def _time2(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    whole, fraction = _big(buffer, at, 3) - (1 << 23), _big(buffer, at + 3, column.fraction)
+    # A negative time is the negative of the whole: 24 bits of hours, minutes, seconds, and the fraction.
+    both = (whole << 8 * column.fraction) + fraction
+    size = np.abs(both)
+    clock, fraction = size >> 8 * column.fraction, size & (1 << 8 * column.fraction) - 1
+    micros = _clock(clock >> 12 & 1023, clock >> 6 & 63, clock & 63) + fraction * _FRACTION[column.fraction]
+    return pa.array(micros * np.sign(both), pa.duration("us"), mask=mask)
+
+
+def _fraction(buffer: np.ndarray, at: np.ndarray, column: LogColumn) -> np.ndarray:
+    return _big(buffer, at, column.fraction) * _FRACTION[column.fraction]
+
+
+def _clock(hours: np.ndarray, minutes: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    found: np.ndarray = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
+    return found
+
+
+def _days(years: np.ndarray, months: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Days since 1970, and which are no dates of a calendar (0000-00-00, 2024-02-31)."""
+    is_leap = (years % 4 == 0) & ((years % 100 != 0) | (years % 400 == 0))
+    longest = _MONTH_DAYS[months & 15] - ((months == 2) & ~is_leap)
+    is_none = (years < 1) | (months < 1) | (days < 1) | (days > longest)
+    # Years that begin in March, so that a leap day is their last.
+    year = years - (months <= 2)
+    day = (153 * (months + np.where(months > 2, -3, 9)) + 2) // 5 + days - 1
+    return year * 365 + year // 4 - year // 100 + year // 400 + day - 719_468, is_none
+
+
+def _decimal(buffer: np.ndarray, at: np.ndarray, mask: np.ndarray | None, column: LogColumn) -> pa.Array:
+    """The digits before and behind the point, in groups of nine; of a negative number all bits are inverted, and the first bit is the sign."""
+    groups, negative = list[tuple[np.ndarray, int]](), buffer[at] < 0x80
+    place, flip = at, np.where(negative, -1, 0)
+    for digits in _groups(column.precision, column.scale):
+        size = _group_bytes(digits)
+        found = _big(buffer, place, size)
+        if place is at:
+            found ^= 1 << 8 * size - 1
+        groups.append(((found ^ flip) & (1 << 8 * size) - 1, digits))
+        place = place + size
+    if column.precision <= _WORD_DIGITS:
+        total = np.zeros(len(at), np.int64)
+        for found, digits in groups:
+            total = total * 10**digits + found
+        total = np.where(negative, -total, total)
+        return decimals.from_int64(total, pa.decimal128(column.precision, column.scale), mask)
+    wide = pa.decimal128 if column.precision <= _DECIMAL_DIGITS else pa.decimal256
+    if not len(at):
+        return pa.array([], wide(column.precision, column.scale))
+    figures = np.hstack([found[:, None] // 10 ** np.arange(count)[::-1] % 10 for found, count in groups])
+    whole = column.precision - column.scale
+    point = np.full((len(at), 1), ord("."))
+    text = np.hstack(
+        [np.where(negative, ord("-"), ord("+"))[:, None], figures[:, :whole] + 48, point, figures[:, whole:] + 48]
+    )
+    texts = spans.fixed(text.astype(np.uint8).ravel(), text.shape[1], len(at)).cast(pa.string())
+    return _masked(texts, mask).cast(wide(column.precision, column.scale))
+
+
+def _groups(precision: int, scale: int) -> list[int]:
+    """How many digits each group has: the ones before the point begin with the short one, and those behind it end with it."""
+    whole = precision - scale
+    before = [whole % _DIGITS, *[_DIGITS] * (whole // _DIGITS)]
+    behind = [*[_DIGITS] * (scale // _DIGITS), scale % _DIGITS]
+    return [each for each in (*before, *behind) if each]
+
+
+def _group_bytes(digits: int) -> int:
+    return _GROUP_BYTES[digits]
+
+
+def _masked(values: pa.Array, mask: np.ndarray | None) -> pa.Array:
+    return values if mask is None else pc.if_else(pa.array(~mask), values, pa.scalar(None, values.type))
+
+
+def _either(mask: np.ndarray | None, other: np.ndarray) -> np.ndarray:
+    return other if mask is None else mask | other
+
+
+def _little(words: np.ndarray, at: np.ndarray, size: int) -> np.ndarray:
+    """Whole numbers of `size` bytes, lowest first, as int64."""
+    found = words[at] if size == 8 else words[at] & np.uint64((1 << 8 * size) - 1)
+    return found.view(np.int64)
+
+
+def _big(buffer: np.ndarray, at: np.ndarray, size: int) -> np.ndarray:
+    """Whole numbers of `size` bytes (up to 7), highest first, as int64."""
+    if not size:
+        return np.zeros(len(at), np.int64)
+    return (spans.words(buffer)[at].byteswap() >> np.uint64(64 - 8 * size)).view(np.int64)
+
+
+_READERS: dict[int, Callable[[np.ndarray, np.ndarray, np.ndarray | None, LogColumn], pa.Array]] = {
+    FIELD_TYPE.TINY: _integer,
+    FIELD_TYPE.SHORT: _integer,
+    FIELD_TYPE.INT24: _integer,
+    FIELD_TYPE.LONG: _integer,
+    FIELD_TYPE.LONGLONG: _integer,
+    FIELD_TYPE.FLOAT: _floating,
+    FIELD_TYPE.DOUBLE: _floating,
+    FIELD_TYPE.YEAR: _year,
+    FIELD_TYPE.DATE: _date,
+    FIELD_TYPE.TIME: _time,
+    FIELD_TYPE.TIME2: _time2,
+    FIELD_TYPE.DATETIME: _datetime,
+    FIELD_TYPE.DATETIME2: _datetime2,
+    FIELD_TYPE.TIMESTAMP: _timestamp,
+    FIELD_TYPE.TIMESTAMP2: _timestamp,
+    FIELD_TYPE.NEWDECIMAL: _decimal,
+    FIELD_TYPE.BIT: _bit,
+    FIELD_TYPE.ENUM: _enum,
+    FIELD_TYPE.SET: _set,
+}
