@@ -108,9 +108,9 @@ def text(condition: Expression) -> str:
 
 
 def _left_out(
-    paths: pa.ChunkedArray,
+    paths: pa.Array | pa.ChunkedArray,
     predicate: Expression,
-    surviving: Callable[[Expression], pa.ChunkedArray],
+    surviving: Callable[[Expression], pa.Array | pa.ChunkedArray],
     shown: Callable[[np.ndarray, set[str]], np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
     """(for each of `paths` the first part of the condition that leaves it out, or None; the bounds by which it does).

@@ -806,17 +806,17 @@ def _array(node: Node, capture: _Capture, lanes: _Lanes, logical: bool, path: st
         case Choice(inner, _), _Optional(present, inside):
             if present is not None and not present.any():
                 return pa.nulls(len(present), arrow_type(inner, logical))
-            values = _array(inner, inside, lanes, logical, path)
-            return values if present is None else values.take(pa.array(np.cumsum(present) - 1, mask=~present))
+            here = _array(inner, inside, lanes, logical, path)
+            return here if present is None else here.take(pa.array(np.cumsum(present) - 1, mask=~present))
         case Array(item) | Map(item), _Items(counts, inside):
             offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-            values = _array(item, inside, lanes, logical, f"{path}[]")
+            items: Any = _array(item, inside, lanes, logical, f"{path}[]")
             if isinstance(node, Map):
-                keys, values = values.flatten()
-                kind = pa.map_(keys.type, pa.field("value", values.type, nullable(node.pair.members[1].node)))
-                return pa.MapArray.from_arrays(offsets, keys, values, type=kind)
-            kind = pa.list_(pa.field("element", values.type, nullable(item)))
-            return pa.ListArray.from_arrays(offsets, values, type=kind)
+                keys, values = items.flatten()
+                pair = pa.map_(keys.type, pa.field("value", values.type, nullable(node.pair.members[1].node)))
+                return pa.MapArray.from_arrays(offsets, keys, values, type=pair)
+            kind = pa.list_(pa.field("element", items.type, nullable(item)))
+            return pa.ListArray.from_arrays(offsets, items, type=kind)
     raise AssertionError((node, capture))
 
 

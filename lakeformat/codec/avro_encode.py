@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -101,7 +101,7 @@ def _absent(member: Member, count: int, path: str) -> list[_Piece]:
     raise InvalidInput(f"{path}: the Avro schema needs it, and the table has no such column")
 
 
-def _pieces(node: Node, array: pa.Array, path: str) -> list[_Piece]:
+def _pieces(node: Node, array: Any, path: str) -> list[_Piece]:
     """The bytes of each value, in parts that stand side by side."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
@@ -148,7 +148,7 @@ def _choice(node: Choice, array: pa.Array, path: str) -> list[_Piece]:
     ]
 
 
-def _items(node: Node, item: Node, array: pa.Array, path: str) -> list[_Piece]:
+def _items(node: Node, item: Node, array: Any, path: str) -> list[_Piece]:
     if pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type):
         array = _cast(array, pa.list_(array.type.value_field), path)
     first = spans.offsets_of(array)
@@ -277,11 +277,12 @@ def _arrays(pieces: list[_Piece]) -> list[pa.Array]:
     """The pieces as arrays; those of fixed size that are neighbours as one."""
     arrays: list[pa.Array] = []
     for flat, group in itertools.groupby(pieces, lambda piece: isinstance(piece, np.ndarray)):
+        neighbours: list[Any] = list(group)
         if flat:
-            side_by_side: np.ndarray = np.hstack(list(group))
+            side_by_side: np.ndarray = np.hstack(neighbours)
             arrays.append(spans.fixed(side_by_side.reshape(-1), side_by_side.shape[1], len(side_by_side)))
         else:
-            arrays += group
+            arrays += neighbours
     return arrays
 
 

@@ -24,7 +24,7 @@ from lakeformat.model.schema import Kind, ListOf, MapOf, MultisetOf, Row, Scalar
 ARITY_BYTES = 4  # In manifests rows are preceded by their number of fields, big-endian.
 
 
-def encode(columns: Sequence[pa.Array], types: Sequence[Type]) -> pa.BinaryArray:
+def encode(columns: Sequence[pa.Array], types: Sequence[Type]) -> pa.Array:
     """One row per row of `columns`, without its number of fields.
 
     Columns are cast to the Arrow types of `codec.arrow` where they have others. Raises `InvalidInput` where that
@@ -50,14 +50,14 @@ def encode_row(values: Sequence[Any], types: Sequence[Type]) -> bytes:
     return bytes(encode(columns, types)[0].as_buffer())
 
 
-def with_arity(rows: pa.BinaryArray, arity: int) -> pa.BinaryArray:
+def with_arity(rows: pa.Array, arity: int) -> pa.Array:
     """Rows as manifests hold them: preceded by their number of fields."""
     head = pa.scalar(arity.to_bytes(ARITY_BYTES, "big"), pa.binary())
     return pc.binary_join_element_wise(head, rows, pa.scalar(b"", pa.binary()))
 
 
 def decode(
-    rows: pa.BinaryArray | pa.ChunkedArray, types: Sequence[Type], places: Sequence[int] | None = None
+    rows: pa.Array | pa.ChunkedArray, types: Sequence[Type], places: Sequence[int] | None = None
 ) -> list[pa.Array]:
     """The fields of rows as manifests hold them, one array per type; null in all where a row is null. With `places`,
     only the fields that stand there.
@@ -66,7 +66,7 @@ def decode(
     which Paimon keeps no statistics of.
     """
     if isinstance(rows, pa.ChunkedArray):
-        rows = pa.concat_arrays(rows.chunks) if rows.num_chunks else pa.array([], pa.binary())
+        return decode(pa.concat_arrays(rows.chunks) if rows.num_chunks else pa.array([], pa.binary()), types, places)
     places = range(len(types)) if places is None else places
     if 0 < len(rows) <= _FEW and all(_is_packed(types[i]) for i in places):
         few = _few_values(rows.to_pylist(), types, places)
@@ -353,7 +353,7 @@ def _width(type: Type) -> int:
     return _PLAIN[type.kind][0] if isinstance(type, Scalar) and type.kind in _PLAIN else 8
 
 
-def _items(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
+def _items(array: Any) -> tuple[pa.Array, np.ndarray]:
     """(items of all lists, the offsets of each list in them); a null list has none."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
     return array.flatten(), np.concatenate([[0], np.cumsum(lengths)])
@@ -387,7 +387,7 @@ def _arrays(part: _Part, width: int, offsets: np.ndarray) -> pa.Array:
     return spans.join(pieces, len(counts))
 
 
-def _map(array: pa.Array, type: MapOf | MultisetOf) -> pa.Array:
+def _map(array: Any, type: MapOf | MultisetOf) -> pa.Array:
     """BinaryMaps: the bytes of the keys as 4 bytes, the array of keys, the array of values."""
     key = type.key.type if isinstance(type, MapOf) else type.element.type
     value = type.value.type if isinstance(type, MapOf) else scalar(Kind.INT)

@@ -110,7 +110,7 @@ def _nested(held: Any, type: Row | ListOf | MapOf, what: str, of_parts: Literal[
                 columns.append(
                     pa.nulls(1, kind) if given is None else pa.repeat(value(given, part.type, what, of_parts), 1)
                 )
-            return pa.StructArray.from_arrays(columns, fields=list(target))[0]
+            return pa.StructArray.from_arrays(columns, fields=target.fields)[0]
         case ListOf(element), list():
             return pa.ListArray.from_arrays(pa.array([0, len(held)], pa.int32()), items(held, element)).cast(target)[0]
         case MapOf(key, part), {"keys": list(keys), "values": list(values)} if len(keys) == len(values):

@@ -347,7 +347,7 @@ def _common_moment(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         return pa.timestamp(unit, "UTC" if any(each.tz for each in stamps) else None)
     if t.is_time(left) and t.is_time(right):
         unit = max(left.unit, right.unit, key=_UNITS.index)
-        return pa.time64(unit) if unit in ("us", "ns") else pa.time32(unit)
+        return pa.time64(unit) if unit == "us" or unit == "ns" else pa.time32(unit)
     return None
 
 
@@ -849,7 +849,7 @@ def _on_text(apply: Callable[[Any], Any]) -> Callable[[Values], Values]:
 def _cased(ascii: Callable[[Any], Any], full: Callable[[str], str]) -> Callable[[Values], Values]:
     """Case by `ascii` where that is enough, else by `full`: of all such rows at once, as one text."""
 
-    def of_array(values: pa.Array) -> pa.Array:
+    def of_array(values: Any) -> Any:
         odd = pc.fill_null(pc.invert(pc.string_is_ascii(values)), False)
         if not odd.true_count:
             return ascii(values)

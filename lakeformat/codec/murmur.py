@@ -97,7 +97,7 @@ def _cut(words: np.ndarray, size: np.ndarray) -> np.ndarray:
     return np.where(size > 0, words & (np.uint64(2**64 - 1) >> shift), np.uint64(0))
 
 
-def bucket(rows: pa.BinaryArray, count: int) -> np.ndarray:
+def bucket(rows: pa.Array, count: int) -> np.ndarray:
     """Paimon's default bucket of key rows (BinaryRows without their number of fields), int32."""
     _counted(count)
     hashed = murmur3_32(rows, PAIMON_SEED).astype(np.int64)

@@ -71,7 +71,7 @@ def partition_mask(expression: Expression, partitions: pa.Table | pa.RecordBatch
     missing = sorted({path[0] for path in paths_of(expression)} - set(partitions.schema.names))
     if missing:
         raise NotFound(f"{', '.join(missing)}: not among the partition columns {', '.join(partitions.schema.names)}")
-    found = mask(expression, partitions)
+    found: Any = mask(expression, partitions)
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 

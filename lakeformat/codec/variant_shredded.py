@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -75,7 +77,7 @@ def _objects(typed: pa.Array, rest: pa.Array, names: Names, rows: np.ndarray) ->
     return pc.if_else(typed.is_valid(), found, pa.scalar(None, pa.binary()))
 
 
-def _arrays(typed: pa.Array, names: Names, rows: np.ndarray) -> pa.Array:
+def _arrays(typed: Any, names: Names, rows: np.ndarray) -> pa.Array:
     counts = pc.fill_null(pc.list_value_length(typed), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     found = _encoded(typed.flatten(), names, np.repeat(rows, counts))
     made = variant_bytes.container(counts, pc.fill_null(found, NULL))

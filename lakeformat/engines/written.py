@@ -450,7 +450,7 @@ def _held_field(field: Field) -> Field:
 
 def _table_of(table: pa.Table, fields: tuple[Field, ...], kept: tuple[Field, ...]) -> pa.Table:
     types = {each.id: each.type for each in fields}
-    found = [casts.project(table.column(each.name), types[each.id], each.type, each.name) for each in kept]
+    found = [casts.project(casts.flat(table.column(each.name)), types[each.id], each.type, each.name) for each in kept]
     return pa.Table.from_arrays(found, schema=arrow_schema(kept))
 
 

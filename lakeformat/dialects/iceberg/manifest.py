@@ -593,7 +593,7 @@ def keys(entries: pa.Table) -> pa.Array:
     return pc.if_else(offsets.is_valid(), placed, paths)
 
 
-def mapped(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.ListType) -> pa.Array:
+def mapped(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.DataType) -> pa.Array:
     """Columns by field id -> for each row of a manifest the pairs that are not null; null where none is."""
     if not parts:
         return pa.nulls(count, kind)
@@ -603,7 +603,7 @@ def mapped(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.ListType)
     order = np.argsort(rows, kind="stable")
     order = order[np.asarray(values.is_valid())[order]]
     pairs = pa.StructArray.from_arrays(
-        [pa.array(keys[order]), values.take(pa.array(order))], fields=list(kind.value_type)
+        [pa.array(keys[order]), values.take(pa.array(order))], fields=kind.value_type.fields
     )
     counts = np.bincount(rows[order], minlength=count)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)

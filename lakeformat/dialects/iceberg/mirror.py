@@ -184,7 +184,7 @@ def _entries(
     content = FileContent.POSITION_DELETES if is_vector else FileContent.DATA
     one = {"status": Status.ADDED, "content": content, "_spec": _SPEC, "_manifest": -1}
     one |= dict.fromkeys(("snapshot_id", "sequence_number", "file_sequence_number"), number)
-    columns: dict[str, pa.Array] = {name: pa.array(np.full(count, int(value))) for name, value in one.items()}
+    columns: dict[str, Any] = {name: pa.array(np.full(count, int(value))) for name, value in one.items()}
     columns["file_format"] = pa.array(["PUFFIN" if is_vector else "PARQUET"] * count, pa.string())
     columns |= {
         name: spelled(table[given]) if given in ("path", "of") else table[given]

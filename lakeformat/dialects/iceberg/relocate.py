@@ -54,7 +54,7 @@ class Relocation:
 
     def moved_all(self, paths: pa.Array) -> pa.Array:
         """`moved` of a column of text; null stays null."""
-        distinct = paths.dictionary_encode() if not pa.types.is_dictionary(paths.type) else paths
+        distinct: Any = paths if pa.types.is_dictionary(paths.type) else paths.dictionary_encode()
         known = distinct.dictionary
         prefix = f"{self.source}/"
         found = pc.binary_join_element_wise(f"{self.target}/", pc.utf8_slice_codeunits(known, len(prefix)), "")

@@ -92,7 +92,8 @@ def of_partitions(reader: Reader, base: State, request: Request) -> SetStatistic
         raise InvalidInput(f"{reader.root}: the table has no partitions, so it has no partition statistics")
     entries = manifest.read_all(reader, base, manifest.metas_of(reader, snapshot))
     table = _figures(entries, base)
-    values = [table.column(f"p{f.metadata[b'PARQUET:field_id'].decode()}").combine_chunks() for f in fields]
+    ids = [(each.metadata or {})[b"PARQUET:field_id"].decode() for each in fields]
+    values = [table.column(f"p{id}").combine_chunks() for id in ids]
     partition = pa.StructArray.from_arrays(values, fields=fields)
     version = metadata.format_version(base)
     wanted = [*_FIGURES, *([_VECTORS] if version >= 3 else [])]

@@ -120,7 +120,7 @@ def partitions(reader: Reader, base: State, small_file_bytes: int | None = None)
     def sums(weights: Any) -> pa.Array:
         return pa.array(np.bincount(codes, weights, minlength=count).astype(np.int64))
 
-    columns = {n: values[n] for n in schema.partitioning.names}
+    columns: dict[str, Any] = {n: values[n] for n in schema.partitioning.names}
     columns |= {
         "file_count": sums(np.ones(len(codes))),
         "small_file_count": sums(small),

@@ -79,8 +79,8 @@ def leads_to(reader: Reader, document: Mapping[str, Any], after: Mapping[str, An
 def follows(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether the snapshot `after` began from the files that `document` left."""
     lists = [document["baseManifestList"], document["deltaManifestList"], after["baseManifestList"]]
-    *left, found = manifest.read_lists(reader, lists)
-    left = pa.concat_tables(left)
+    *parts, found = manifest.read_lists(reader, lists)
+    left = pa.concat_tables(parts)
     if sorted(left["_FILE_NAME"].to_pylist()) == sorted(found["_FILE_NAME"].to_pylist()):
         return True
     files = [manifest.fold(manifest.read_all(reader, metas))[0] for metas in (left, found)]

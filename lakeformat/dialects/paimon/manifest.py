@@ -707,7 +707,7 @@ def stats_struct(
     return pa.StructArray.from_arrays([low, high, pa.array(null_counts, pa.list_(pa.int64()))], fields=list(_STATS))
 
 
-def empty_rows(count: int) -> pa.BinaryArray:
+def empty_rows(count: int) -> pa.Array:
     """The row of no columns, `count` times: arity 0 and eight bytes of flags."""
     return pa.array([EMPTY_ROW] * count, pa.binary())
 

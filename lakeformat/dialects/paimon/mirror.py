@@ -231,7 +231,7 @@ def _spelled(uri: str) -> str:
     return f"file:{uri.removeprefix('file://')}" if uri.startswith("file:///") else uri
 
 
-def _partitions(entries: pa.Table, schema: Schema) -> dict[str, pa.Array]:
+def _partitions(entries: pa.Table, schema: Schema) -> dict[str, pa.ChunkedArray]:
     if not schema.partitioning:
         return {}
     codes, values = manifest.partitions(entries, schema)

@@ -783,8 +783,8 @@ def _with_vectors(
                 files = {**files, path: content}
             size_bytes = held[0].file_bytes if content is None else len(content)
             placed.append((path, size_bytes, len(held), [each.range for each in held]))
-        kinds = [place[0]] * len(placed), [place[1]] * len(placed)
-        tables.append(manifest.index_entries(manifest.DELETION_VECTORS, *kinds, placed))
+        partitions, buckets = [place[0]] * len(placed), [place[1]] * len(placed)
+        tables.append(manifest.index_entries(manifest.DELETION_VECTORS, partitions, buckets, placed))
         unused += rest
     every = pa.concat_tables(tables)
     files = {p: data for p, data in files.items() if p != f"{metadata.MANIFEST_FOLDER}/{name}"}

@@ -966,7 +966,7 @@ def _stat_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.n
     return tracking.alike(entries, lists)
 
 
-def _rows(column: pa.Array, rows: np.ndarray) -> pa.Array:
+def _rows(column: Any, rows: np.ndarray) -> pa.Array:
     """The values at `rows`, which rise; all of them without a copy."""
     return column if len(rows) == len(column) else column.take(pa.array(rows))
 

@@ -23,7 +23,7 @@ def opened(store: Reader, path: str, format: str, text_options: Iterable[tuple[s
         return TEXTS[format](pa.PythonFile(store.open(path), "r"), path, dict(text_options))
     if format not in FORMATS:
         raise UnsupportedFeature(f"{path}: file format {format!r} cannot be read; known are {', '.join(FORMATS)}")
-    source = store.open(path)
+    source: Any = store.open(path)
     if not isinstance(source, pa.NativeFile):
         source = _Ranged(source) if hasattr(source, "prefetch") else pa.PythonFile(source, "r")
     return FORMATS[format].File(source, path)

@@ -236,7 +236,7 @@ class File:
         are_wide: bool,
         far_as_null: frozenset[int],
     ) -> Iterator[pa.RecordBatch]:
-        options = {"batch_size": batch_rows, "row_groups": groups, "columns": columns}
+        options: dict[str, Any] = {"batch_size": batch_rows, "row_groups": groups, "columns": columns}
         # Column chunks of wide rows are not read as a whole either; others are, which is a little faster.
         how = {**self._options, "metadata": self._file.metadata, "buffer_size": _BUFFER_BYTES if are_wide else 0}
         file = pq.ParquetFile(self._source, **how) if are_wide else self._file
@@ -591,7 +591,7 @@ def _has_int96(schema: pq.ParquetSchema) -> bool:
     return any(schema.column(i).physical_type == "INT96" for i in range(len(schema)))
 
 
-def _timestamps(array: pa.Array) -> Iterator[pa.Array]:
+def _timestamps(array: Any) -> Iterator[pa.Array]:
     """The timestamps in a column, at any depth."""
     if pa.types.is_timestamp(array.type):
         yield array

@@ -88,10 +88,10 @@ def default(field: Field, length: int) -> pa.Array:
         return casts.repeated(value, length)
     text = pa.array([field.default], pa.string())
     try:
-        value = casts.project(text, Scalar(Kind.STRING), field.type, field.name)
+        values = casts.project(text, Scalar(Kind.STRING), field.type, field.name)
     except InvalidInput as error:
         raise InvalidInput(f"column {field.name!r}: default {field.default!r} is no {field.type}") from error
-    return pa.repeat(value[0], length)
+    return pa.repeat(values[0], length)
 
 
 def _check_type(found: pa.DataType, field: Field, name: str) -> None:

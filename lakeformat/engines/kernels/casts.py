@@ -55,7 +55,7 @@ def initial(field: Field, length: int, constants: Mapping[int, Any] = _NOTHING) 
         return constant(constants[field.id], field.type, length)
     if isinstance(field.type, Row) and any(constants.get(part.id) is not None for part in walk(field.type.fields)):
         parts = [initial(each, length, constants) for each in field.type.fields]
-        return pa.StructArray.from_arrays(parts, fields=list(to_arrow(field.type)))
+        return pa.StructArray.from_arrays(parts, fields=to_arrow(field.type).fields)
     if field.initial is None:
         return nulls(length, to_arrow(field.type))
     return repeated(default_value.value(field.initial, field.type, f"column {field.name!r}"), length)
@@ -133,18 +133,19 @@ def normal(array: pa.Array, type: Scalar, name: str) -> pa.Array:
 
 def flat(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """One array without dictionaries, runs, views, extension types or other forms of a list."""
+    one: Any = array
     if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    plain = flat_type(array.type)
-    if plain == array.type:
-        return array
-    if pa.types.is_dictionary(array.type):
-        return flat(array.dictionary_decode())
-    if pa.types.is_run_end_encoded(array.type):
-        return flat(pc.run_end_decode(array))
-    return array.cast(plain)
+        one = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    if isinstance(one, pa.ExtensionArray):
+        one = one.storage
+    plain = flat_type(one.type)
+    if plain == one.type:
+        return one
+    if pa.types.is_dictionary(one.type):
+        return flat(one.dictionary_decode())
+    if pa.types.is_run_end_encoded(one.type):
+        return flat(pc.run_end_decode(one))
+    return one.cast(plain)
 
 
 def flat_type(type: pa.DataType) -> pa.DataType:
@@ -158,13 +159,13 @@ def flat_type(type: pa.DataType) -> pa.DataType:
     return type
 
 
-def items(array: pa.Array) -> pa.Array:
+def items(array: Any) -> pa.Array:
     """The elements of a list array, those of its rows alone."""
     first, last = _span(array)
     return array.values.slice(first, last - first)
 
 
-def entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+def entries(array: Any) -> tuple[pa.Array, pa.Array]:
     """Keys and values of a map array, those of its rows alone."""
     first, last = _span(array)
     return array.keys.slice(first, last - first), array.items.slice(first, last - first)
@@ -172,7 +173,7 @@ def entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def struct(array: pa.Array, columns: Sequence[pa.Array], type: pa.DataType) -> pa.Array:
     """`columns` as the parts of a struct that is null where `array` is."""
-    filled = [column if part.nullable else _filled(column) for part, column in zip(type, columns, strict=True)]
+    filled = [column if part.nullable else _filled(column) for part, column in zip(type.fields, columns, strict=True)]
     return pa.Array.from_buffers(type, len(array), [_validity(array)], children=filled)
 
 
@@ -256,14 +257,14 @@ def _child(array: pa.Array, part: Field, place: int) -> pa.Array:
     return pc.struct_field(array, [index if index >= 0 else place])
 
 
-def _span(array: pa.Array) -> tuple[int, int]:
+def _span(array: Any) -> tuple[int, int]:
     if len(array) == 0:
         return 0, 0
     offsets = array.offsets
     return offsets[0].as_py(), offsets[-1].as_py()
 
 
-def _offsets(array: pa.Array) -> pa.Buffer:
+def _offsets(array: Any) -> pa.Buffer:
     if len(array) == 0:
         return pa.array([0], pa.int32()).buffers()[1]
     offsets = array.offsets.to_numpy()
@@ -280,7 +281,7 @@ def _map_parts(type: MapOf | MultisetOf) -> tuple[Type, Type]:
     return type.element.type, Scalar(Kind.INT)
 
 
-def _to_unit(array: pa.Array, target: pa.TimestampType) -> pa.Array:
+def _to_unit(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Timestamps in another unit, towards the past where digits are cut; a zone is a label, the number stays."""
     found = array.type
     bare = array.view(pa.timestamp(found.unit)) if found.tz else array
@@ -413,7 +414,7 @@ def _parse(texts: pa.Array, target: Scalar, wanted: pa.DataType) -> pa.Array:
     raise KeyError(target.kind)
 
 
-def _parse_timestamps(texts: pa.Array, target: Scalar, wanted: pa.TimestampType) -> pa.Array:
+def _parse_timestamps(texts: pa.Array, target: Scalar, wanted: pa.DataType) -> pa.Array:
     """A day, maybe with a time, whose fraction is cut to the digits of `target`; or a count of its units since 1970."""
     digits = target.parameters[0]
     counts = pa.nulls(len(texts), wanted)

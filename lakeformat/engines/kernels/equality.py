@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def equal(left: pa.Array, right: pa.Array) -> np.ndarray:
+def equal(left: Any, right: Any) -> np.ndarray:
     """One truth value for each row. Both have the same type and length."""
     there = np.asarray(left.is_valid())
     same = there == np.asarray(right.is_valid())
@@ -30,13 +32,13 @@ def equal(left: pa.Array, right: pa.Array) -> np.ndarray:
     return same & (np.asarray(pc.fill_null(found, False)) | ~both)
 
 
-def _lengths(column: pa.Array) -> np.ndarray:
+def _lengths(column: Any) -> np.ndarray:
     if pa.types.is_map(column.type):
         return np.where(np.asarray(column.is_valid()), np.diff(np.asarray(column.offsets)), 0)
     return np.asarray(pc.fill_null(pc.list_value_length(column), 0), np.int64)
 
 
-def _items(column: pa.Array) -> pa.Array:
+def _items(column: Any) -> pa.Array:
     """What lists hold, one after the other; of maps their entries, in their order."""
     if not pa.types.is_map(column.type):
         return column.flatten()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +56,7 @@ def rise(keys: Sequence[pa.Array]) -> bool:
     return bool(rises.all())
 
 
-def keep(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
+def keep(batch: pa.RecordBatch, mask: pa.Array | pa.ChunkedArray) -> pa.RecordBatch:
     """The rows for which `mask` (no nulls) is true; no copy when all are."""
     return batch if pc.all(mask, min_count=0).as_py() else batch.filter(mask)
 
@@ -151,7 +152,8 @@ def key_codes(keys: Sequence[pa.Array]) -> np.ndarray:
     """One small integer per row, equal where all keys are equal."""
     codes, size = np.zeros(len(keys[0]), np.int64), 1
     for key in keys:
-        encoded = key if pa.types.is_dictionary(key.type) else pc.dictionary_encode(key, null_encoding="encode")
+        is_encoded = pa.types.is_dictionary(key.type)
+        encoded: Any = key if is_encoded else pc.dictionary_encode(key, null_encoding="encode")
         if encoded.indices.null_count:
             encoded = pc.dictionary_encode(encoded.dictionary_decode(), null_encoding="encode")
         step = max(1, len(encoded.dictionary))

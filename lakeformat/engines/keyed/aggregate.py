@@ -579,7 +579,7 @@ def _union(bitmaps: list[bytes], how: Aggregation) -> bytes:
 class _Elements:
     """Elements of lists, or entries of maps, and whence they come."""
 
-    values: pa.Array
+    values: Any
     keys: np.ndarray
     places: np.ndarray
 
@@ -631,7 +631,7 @@ def _codes(values: pa.Array, how: Aggregation) -> np.ndarray:
     return ranks.ranks([pa.chunked_array([each]) for each in _scalars(values, how)])
 
 
-def _scalars(values: pa.Array, how: Aggregation) -> list[pa.Array]:
+def _scalars(values: Any, how: Aggregation) -> list[pa.Array]:
     kind = values.type
     if pa.types.is_struct(kind):
         return [values.is_valid(), *(part for each in values.flatten() for part in _scalars(each, how))]

@@ -205,15 +205,14 @@ def places(path: str, choice: Choice) -> pa.RecordBatch:
 def typed(table: pa.Table, hints: tuple[Field, ...]) -> pa.Table:
     """`table` in plain types that have a logical one: columns of nulls as in `hints`, or else as text."""
     wanted = {each.name.casefold(): to_arrow(each.type) for each in hints}
-    columns = []
+    columns: list[pa.Array | pa.ChunkedArray] = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_null(column.type):
-            column = casts.nulls(len(column), wanted.get(name.casefold(), pa.string()))
+            columns.append(casts.nulls(len(column), wanted.get(name.casefold(), pa.string())))
         elif pa.types.is_uint64(column.type):
-            column = column.cast(pa.decimal128(20, 0))
-        elif column.type != casts.flat_type(column.type):
-            column = casts.flat(column)
-        columns.append(column)
+            columns.append(column.cast(pa.decimal128(20, 0)))
+        else:
+            columns.append(column if column.type == casts.flat_type(column.type) else casts.flat(column))
     return pa.table(columns, names=table.column_names)
 
 

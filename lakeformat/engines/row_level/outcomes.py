@@ -354,8 +354,8 @@ def results_by_key(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[
         made, places = by_key(merge, target, choice, partial(_taken, source))
         kept = np.flatnonzero(has_source & (choice == NONE))
         rest = [_held(target, f).take(pa.array(kept)) for f in merge.target]
-        rows = casts.flat(table[ROW])
-        yield pa.RecordBatch.from_arrays([*made.columns, rows.take(pa.array(places))], [*names, ROW])
+        stands = casts.flat(table[ROW])
+        yield pa.RecordBatch.from_arrays([*made.columns, stands.take(pa.array(places))], [*names, ROW])
         yield pa.RecordBatch.from_arrays(
             [*rest, pa.nulls(len(kept), pa.string()), rows.take(pa.array(kept))], [*names, ROW]
         )
@@ -393,7 +393,7 @@ def _held(target: pa.Table, field: Field) -> pa.Array:
     return casts.nulls(target.num_rows, to_arrow(field.type))
 
 
-def _numpy(mask: pa.ChunkedArray) -> np.ndarray:
+def _numpy(mask: pa.Array | pa.ChunkedArray) -> np.ndarray:
     return np.asarray(casts.flat(mask).to_numpy(zero_copy_only=False), bool)
 
 

@@ -219,7 +219,7 @@ def _for_spark(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(columns, names=[each.name for each in fields])
 
 
-def _micros(array: pa.Array, type: Type) -> pa.Array:
+def _micros(array: Any, type: Type) -> pa.Array:
     match type:
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ as kind):
             return casts.normal(array, scalar(kind, 6), "")
