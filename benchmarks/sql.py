@@ -66,8 +66,10 @@ def _select(lake: Lake, table: Table) -> Figure:
         if each.path.endswith(".parquet")
     ]
 
+    kept = duckdb.connect()  # As ours is, from one query to the next.
+
     def theirs() -> pa.Table:
-        with duckdb.connect() as connection:
+        with kept.cursor() as connection:
             return connection.execute(_QUERY.format("read_parquet($files)"), {"files": files}).to_arrow_table()
 
     def ours() -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 def quoted(name: str) -> str:
@@ -13,14 +13,17 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def selected(columns: Iterable[str], types: Iterable[object], has_null_safe: bool = False) -> str:
+def selected(
+    columns: Iterable[str], types: Iterable[object], has_null_safe: bool = False, without_nan: Collection[str] = ()
+) -> str:
     """The list of a SELECT of these columns, conditions on which DuckDB tests itself where others would test something else.
+    `without_nan`: columns that are known to hold no NaN.
 
     DuckDB lets Arrow filter columns of Arrow, not what expressions give. To Arrow NaN is greater than nothing, to Spark and DuckDB
     than all numbers, and it knows no `<=>`. The bounds of a file's row groups, by which DuckDB leaves them out, hold no NaN either.
     """
     return ", ".join(
-        f"{_tested(quoted(column), str(type), has_null_safe)} AS {quoted(column)}"
+        f"{quoted(column) if column in without_nan else _tested(quoted(column), str(type), has_null_safe)} AS {quoted(column)}"
         for column, type in zip(columns, types, strict=True)
     )
 

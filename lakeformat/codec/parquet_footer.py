@@ -1,10 +1,10 @@
 """Structs of Parquet files of which Arrow does too little (parquet.thrift, compact protocol): its writer leaves the mark of variants
-out of a footer, copies no row groups of other files, and its check of page checksums comes with decoding only."""
+and counts of NaN out of a footer, copies no row groups of other files, and its check of page checksums comes with decoding only."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeformat.codec import varint
@@ -22,7 +22,8 @@ _ROW_COUNT, _ROW_GROUPS, _CREATED_BY, _COLUMN_ORDERS = 3, 4, 6, 7  # Fields of F
 _KNOWN = {1, _SCHEMA, _ROW_COUNT, _ROW_GROUPS, 5, _CREATED_BY, _COLUMN_ORDERS}  # of which those of encryption are none.
 _COLUMNS, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 3, 5, 7  # of RowGroup,
 _CHUNK_OFFSET, _CHUNK = 2, 3  # of ColumnChunk, whose other fields are of indexes, other files and encryption,
-_PAGES, _DICTIONARY = 9, 11  # and of ColumnMetaData.
+_PAGES, _DICTIONARY, _STATISTICS = 9, 11, 12  # of ColumnMetaData,
+_NANS = 9  # and of Statistics.
 _LEFT_OUT = {10, 14, 15}  # Of ColumnMetaData: index pages, which nobody writes, and bloom filters, which stay behind.
 _ELSEWHERE = {1, 8, 9}  # Of ColumnChunk.
 _MOST_ORDINALS = 1 << 15
@@ -107,6 +108,35 @@ def spliced(end: bytes, between: Sequence[bytes | int]) -> bytes:
     return end[: -8 - size] + footer + len(footer).to_bytes(4, "little") + _MAGIC
 
 
+def nan_counts(row_group: bytes, columns: Sequence[int]) -> list[int | None]:
+    """How many NaNs the leaf columns at these places hold, in their order; None where the row group does not say."""
+    chunks = _items(_fields(row_group, 0)[0][_COLUMNS][1])
+    found = (_statistics(chunks[place])[2].get(_NANS) for place in columns)
+    return [None if each is None else _number(each[1]) for each in found]
+
+
+def counted(end: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
+    """The end of a file, footer included, with the numbers of NaN: of each row group, by the places of leaf columns."""
+    size = int.from_bytes(end[-8:-4], "little")
+    assert end[-4:] == _MAGIC, end[-8:]
+    found = _fields(end[-8 - size : -8], 0)[0]
+    groups = []
+    for row_group, of_group in zip(_items(found[_ROW_GROUPS][1]), counts, strict=True):
+        group = _fields(row_group, 0)[0]
+        chunks = _items(group[_COLUMNS][1])
+        for place, count in of_group.items():
+            column, chunk, statistics = _statistics(chunks[place])
+            statistics[_NANS] = _I64, _zigzag(count)
+            chunk[_STATISTICS] = _STRUCT, _struct_of(statistics)
+            column[_CHUNK] = _STRUCT, _struct_of(chunk)
+            chunks[place] = _struct_of(column)
+        group[_COLUMNS] = _LIST, _list_of(chunks)
+        groups.append(_struct_of(group))
+    found[_ROW_GROUPS] = _LIST, _list_of(groups)
+    footer = _struct_of(found)
+    return end[: -8 - size] + footer + len(footer).to_bytes(4, "little") + _MAGIC
+
+
 Buffer = bytes | memoryview
 
 
@@ -148,6 +178,13 @@ def damaged_page(chunk: Buffer) -> int | None:
             return start
         place += 1 + len(stored)
     return None
+
+
+def _statistics(column: bytes) -> tuple[_Fields, _Fields, _Fields]:
+    """The fields of a ColumnChunk, of its ColumnMetaData, and of the Statistics in that."""
+    held = _fields(column, 0)[0]
+    chunk = _fields(held[_CHUNK][1], 0)[0] if _CHUNK in held else {}
+    return held, chunk, _fields(chunk[_STATISTICS][1], 0)[0] if _STATISTICS in chunk else {}
 
 
 def _shifted(row_group: bytes, by: int) -> bytes:

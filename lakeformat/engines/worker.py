@@ -204,10 +204,10 @@ def row_groups(store: Reader, task: ReadTask) -> list[tuple[int, int]]:
 
 def plain_columns(
     store: Reader, task: ReadTask, fields: tuple[Field, ...], whole: Sequence[Collection[str]] = ()
-) -> list[tuple[str, ...]] | None:
-    """Of each file of a task what its columns are called that `fields` are, where a reader that knows Parquet and nothing of tables
-    finds in them what `read` gives before its predicate is tested: whole files, in which no page is damaged. None where that is not so.
-    `whole`: for each file the columns whose pages the caller knows to be undamaged."""
+) -> list[tuple[tuple[str, ...], frozenset[str]]] | None:
+    """Of each file of a task what its columns are called that `fields` are, and which of them are known to hold no NaN, where a reader
+    that knows Parquet and nothing of tables finds in them what `read` gives before its predicate is tested: whole files, in which no page
+    is damaged. None where that is not so. `whole`: for each file the columns whose pages the caller knows to be undamaged."""
     if (
         task.file_format != "parquet"
         or task.merge is not None
@@ -219,10 +219,10 @@ def plain_columns(
     ):
         return None
     found = []
-    for names in store.several(partial(_plain_columns, store, task, fields, whole), range(len(task.paths)), _CHECKING):
-        if names is None:
+    for each in store.several(partial(_plain_columns, store, task, fields, whole), range(len(task.paths)), _CHECKING):
+        if each is None:
             return None
-        found.append(names)
+        found.append(each)
     return found
 
 
@@ -280,7 +280,7 @@ def columns(batch: pa.RecordBatch, fields: tuple[Field, ...], held: tuple[Field,
 
 def _plain_columns(
     store: Reader, task: ReadTask, fields: tuple[Field, ...], whole: Sequence[Collection[str]], place: int
-) -> tuple[str, ...] | None:
+) -> tuple[tuple[str, ...], frozenset[str]] | None:
     path = task.paths[place]
     with _blamed(path):
         file = opened(store, path, task.file_format)
@@ -293,7 +293,7 @@ def _plain_columns(
         if kept < total or not file.is_plain(dict(zip(names, fields, strict=True))):
             return None
         file.check_pages([name for name in names if not whole or name not in whole[place]])
-        return names
+        return names, file.without_nan(names)
 
 
 def _merged(store: Reader, task: ReadTask, spec: MergeSpec, batch_rows: int) -> Iterator[pa.RecordBatch]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain, groupby, islice
 from operator import attrgetter
@@ -27,6 +28,7 @@ from lakeformat.sql.sources import LocalFile, Stream, TableRows
 if TYPE_CHECKING:
     from lakeformat.sql.query import Query
 
+_MOST_OPENED = 4  # Databases that may read files.
 _BATCH_ROWS = 122_880  # One row group of DuckDB's.
 _HUGE = ("HUGEINT", "UHUGEINT")
 _AS_IT_IS = "hive_partitioning = false, union_by_name = false"
@@ -72,10 +74,8 @@ def _ask(
     """The rows that DuckDB finds; those of the references `files` it reads from the files itself."""
     has_null_safe = query.tree.find(exp.NullSafeEQ, exp.NullSafeNEQ) is not None
     streams = {n: each.source.stream() for n, each in enumerate(query.references) if n not in files}
-    if files:
-        connection = _duckdb().connect(":memory:", config=_LOADING_NOTHING)
-    else:
-        connection = _database(os.getpid()).cursor()  # What is registered with one is seen by no other.
+    database = _reading(each.path for found in files.values() for each in found) if files else _database(os.getpid())
+    connection = database.cursor()  # What is registered with one, and its temporary views, no other sees.
     try:
         with _named(list(streams.values()), place):
             if files:
@@ -115,25 +115,24 @@ def _stops_early(tree: Any) -> bool:
 
 
 def _open(connection: Any, query: Query, files: Mapping[int, tuple[LocalFile, ...]]) -> None:
-    """Make views of the files, and shut the database off from everything else."""
+    """Make views of the files."""
     for number, found in files.items():
         titles, parts = query.references[number].source.names, []
         for names, group in groupby(found, key=attrgetter("names")):
             columns = ", ".join(f"{quoted(n)} AS {quoted(title)}" for n, title in zip(names, titles, strict=True))
             paths = ", ".join(text(each.path) for each in group)
             parts.append(f"SELECT {columns} FROM read_parquet([{paths}], {_AS_IT_IS})")
-        connection.execute(f"CREATE VIEW {_name(number)}_rows AS {' UNION ALL '.join(parts)}")
-        _view(connection, _name(number))
-    paths = ", ".join(text(each.path) for found in files.values() for each in found)
-    connection.execute(f"SET allowed_paths=[{paths}]")
-    connection.execute("SET enable_external_access=false")
-    _shut(connection)
+        connection.execute(f"CREATE TEMP VIEW {_name(number)}_rows AS {' UNION ALL '.join(parts)}")
+        without_nan = {
+            title for place, title in enumerate(titles) if all(each.names[place] in each.without_nan for each in found)
+        }
+        _view(connection, _name(number), without_nan=without_nan)
 
 
-def _view(connection: Any, name: str, has_null_safe: bool = False) -> None:
+def _view(connection: Any, name: str, has_null_safe: bool = False, without_nan: Collection[str] = ()) -> None:
     """Let a query read rows by this name, the conditions on which DuckDB tests itself where others would test something else."""
     found = connection.table(f"{name}_rows")
-    columns = selected(found.columns, found.types, has_null_safe)
+    columns = selected(found.columns, found.types, has_null_safe, without_nan)
     connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {columns} FROM {name}_rows")
 
 
@@ -146,6 +145,7 @@ def _named(streams: Sequence[Any], place: str) -> Iterator[None]:
     except (duckdb.Error, OSError) as error:  # OSError: Arrow's, for what stopped a stream that it reads.
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             _add_function.cache_clear()
+            _opened.clear()
             _database.cache_clear()  # DuckDB takes no more statements in a database that had one.
         stopped = next((each.error for each in streams if isinstance(each, Stream) and each.error is not None), None)
         if stopped is not None:
@@ -160,6 +160,34 @@ def _database(process: int) -> Any:
     found = _duckdb().connect(":memory:", config={"enable_external_access": "false", **_LOADING_NOTHING})
     _shut(found)
     return found
+
+
+def _reading(paths: Iterable[str]) -> Any:
+    """A database in memory that may read these files, or these and others that queries read lately, and is shut off from all else:
+    making one takes as long as reading a million rows."""
+    process, wanted = os.getpid(), frozenset(paths)
+    found = next((each for each in _opened if each.process == process and wanted <= each.paths), None)
+    if found is None:
+        made = _duckdb().connect(":memory:", config={"enable_external_file_cache": "false", **_LOADING_NOTHING})
+        made.execute(f"SET allowed_paths=[{', '.join(map(text, wanted))}]")
+        made.execute("SET enable_external_access=false")
+        _shut(made)
+        found = _Opened(process, wanted, made)
+    others = [each for each in _opened if each is not found]
+    kept, rest = others[: _MOST_OPENED - 1], others[_MOST_OPENED - 1 :]
+    # One that came with a fork has no threads any more, without which it cannot be closed: it stays.
+    _opened[:] = [found, *kept, *(each for each in rest if each.process != process)]
+    return found.database
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    process: int
+    paths: frozenset[str]
+    database: Any
+
+
+_opened: list[_Opened] = []  # The one that was used last first.
 
 
 def _shut(connection: Any) -> None:

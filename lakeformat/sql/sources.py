@@ -19,14 +19,11 @@ from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.scan import Scan
 from lakeformat.sql import changelog
 from lakeformat.sql.names import CHANGES, Named
+from lakeformat.storage.cache import Cache, cache_of
 from lakeformat.table import Table
 
 LEAST_BYTES = 4 << 20  # Of files: for less it takes longer to make a database that may read them than a scan takes.
 _LOCAL = re.compile(r"file://[^*?\[\]{}]+", re.DOTALL)  # Without what would be a pattern.
-
-
-_MOST_FILES = 100_000  # Whose checks are remembered.
-_whole: dict[tuple[Any, ...], frozenset[str]] = {}  # Of a file as it is, the columns whose pages were found undamaged.
 
 
 class Source(Protocol):
@@ -41,10 +38,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A Parquet file and what its columns are called, in the order of those that are asked for."""
+    """A Parquet file, what its columns are called, in the order of those that are asked for, and which are known to hold no NaN."""
 
     path: str
     names: tuple[str, ...]
+    without_nan: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +75,17 @@ class TableRows:
         if sum(each.size_bytes for each in tasks) < LEAST_BYTES or not all(map(_LOCAL.fullmatch, located)):
             return None
         paths = [each.removeprefix("file://") for each in located]
-        names: list[tuple[str, ...]] = []
+        cache = cache_of(scan.view.reader) or Cache()
+        found: list[LocalFile] = []
         for task in tasks:
-            files = [_identity(each) for each in paths[len(names) : len(names) + len(task.paths)]]
-            of_task = worker.plain_columns(scan.store, task, scan.fields, [_whole.get(each, ()) for each in files])
+            files = [_identity(each) for each in paths[len(found) : len(found) + len(task.paths)]]
+            of_task = worker.plain_columns(scan.store, task, scan.fields, [cache.undamaged(each) for each in files])
             if of_task is None:
                 return None
-            for file, own in zip(files, of_task, strict=True):
-                _remember(file, own)
-            names += of_task
-        return tuple(map(LocalFile, paths, names))
+            for file, (names, without_nan) in zip(files, of_task, strict=True):
+                cache.put_undamaged(file, names)
+                found.append(LocalFile(str(file[0]), names, without_nan))
+        return tuple(found)
 
     def frame(self, spark: Any) -> Any:
         return self.scan.to_spark(spark)
@@ -209,12 +208,6 @@ def _identity(path: str) -> tuple[Any, ...]:
     except OSError:  # What is wrong with it, opening it says.
         return (path,)
     return path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _remember(file: tuple[Any, ...], columns: Sequence[str]) -> None:
-    if len(_whole) >= _MOST_FILES:
-        _whole.clear()
-    _whole[file] = _whole.get(file, frozenset()) | frozenset(columns)
 
 
 def _scanned(scan: Scan) -> TableRows:

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,35 +18,54 @@ REMEMBERED_BYTES = 1 << 20
 TOGETHER_BYTES = 256 << 10  # Of files that are parsed together.
 _PART = "#part"  # After the path of a file of which some columns are kept.
 ROW_BYTES = 100  # What a row of a metadata file takes at least.
+_MARKS_BYTES = 1 << 10  # About what the names of some columns take, and the name of their file.
 TABLE_BYTES = 32 << 10  # About what an Arrow table of so many columns takes before it holds anything.
 
 
 class Cache:
     """Decoded files by table and path, the least recently used dropped beyond `limit_bytes`. Only for files whose names are
-    never given twice. Copies in other processes begin empty."""
+    never given twice. Beside them, which columns of data files were found undamaged. Copies in other processes begin empty."""
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
         self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
-        self._tables: OrderedDict[tuple[str, str], tuple[pa.Table, int]] = OrderedDict()  # With the bytes of each.
+        self._held: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()  # With the bytes of each.
 
     def __reduce__(self) -> tuple[type[Cache], tuple[int]]:
         return Cache, (self._limit,)
 
     def get(self, root: str, path: str) -> pa.Table | None:
-        with self._lock:
-            found = self._tables.get((root, path))
-            if found is None:
-                return None
-            self._tables.move_to_end((root, path))
-            return found[0]
+        return self._get((root, path))
 
     def put(self, root: str, path: str, table: pa.Table, size_bytes: int) -> None:
         with self._lock:
-            if (root, path) not in self._tables:
-                self._tables[root, path] = table, size_bytes + TABLE_BYTES
-                self._size += size_bytes + TABLE_BYTES
-            while self._size > self._limit and len(self._tables) > 1:
-                self._size -= self._tables.popitem(last=False)[1][1]
+            if (root, path) not in self._held:
+                self._put((root, path), table, size_bytes + TABLE_BYTES)
+
+    def undamaged(self, file: tuple[Any, ...]) -> frozenset[str]:
+        """The columns of a data file whose pages were found undamaged; `file`: what it has no more once it was written to."""
+        return self._get(("undamaged", *file)) or frozenset()
+
+    def put_undamaged(self, file: tuple[Any, ...], columns: Iterable[str]) -> None:
+        key = ("undamaged", *file)
+        with self._lock:
+            known, size_bytes = self._held.pop(key, (frozenset(), 0))
+            self._size -= size_bytes
+            names = known.union(columns)
+            self._put(key, names, _MARKS_BYTES + sum(map(len, names)))
+
+    def _get(self, key: tuple[Any, ...]) -> Any:
+        with self._lock:
+            found = self._held.get(key)
+            if found is None:
+                return None
+            self._held.move_to_end(key)
+            return found[0]
+
+    def _put(self, key: tuple[Any, ...], value: Any, size_bytes: int) -> None:
+        self._held[key] = value, size_bytes
+        self._size += size_bytes
+        while self._size > self._limit and len(self._held) > 1:
+            self._size -= self._held.popitem(last=False)[1][1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +90,7 @@ def decoded(
     """What files hold, in order, read several at a time; None for one that is not there. Those that a `Cached` reader has
     given before are not read again. `parse` is given the bytes and the paths of as many as are worth parsing together. With
     `is_part`, it makes some of the columns only, which are kept beside the whole; where the whole is kept, that is given."""
-    cache = reader.cache if isinstance(reader, Cached) else None
+    cache = cache_of(reader)
     mark = _PART if is_part else ""
 
     def kept(path: str) -> pa.Table | None:
@@ -91,7 +111,7 @@ def decoded(
 
 def keeps_part(reader: Reader, path: str) -> bool:
     """Whether a file is kept as it was `decoded` with `is_part`, and not whole."""
-    cache = reader.cache if isinstance(reader, Cached) else None
+    cache = cache_of(reader)
     if cache is None or cache.get(reader.root, path) is not None:
         return False
     return cache.get(reader.root, path + _PART) is not None
@@ -132,6 +152,11 @@ def remember(reader: Reader, path: str, table: pa.Table) -> None:
     size_bytes = own.get_total_buffer_size()  # With what else is in memory where it is a piece of a larger table.
     if size_bytes <= REMEMBERED_BYTES:
         reader.cache.put(reader.root, path, own, size_bytes)
+
+
+def cache_of(reader: Reader) -> Cache | None:
+    """The cache beside a reader."""
+    return reader.cache if isinstance(reader, Cached) else None
 
 
 def in_catalog(reader: Reader) -> Catalogued | None:

@@ -4,12 +4,14 @@ import datetime as dt
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import polars
 import pyarrow as pa
 import pytest
 
 from lakeformat import CorruptFile, InvalidInput, Lake, NotFound, UnsupportedFeature
+from lakeformat.sql import in_process
 from lakeformat.sql.sources import TableRows
 from tests.sql.conftest import rows
 
@@ -470,6 +472,25 @@ def many(start: int, count: int) -> pa.Table:
     )
 
 
+def test_databases_that_may_read_files_are_few_and_each_reads_its_own(tmp_path):
+    lake, files = Lake(tmp_path), {}
+    held = pa.table({"x": np.random.default_rng(1).random(700_000)})  # Long enough for DuckDB to read itself.
+    for number in range(6):
+        table = lake.create_table(f"db.t{number}", held.schema)
+        table.append(held)
+        (files[number],) = (f"{tmp_path}/db.db/t{number}/{task.paths[0]}" for task in table.scan().plan())
+        assert one(lake.sql(f"SELECT max(x) FROM db.t{number}")) == max(held["x"].to_numpy())
+    opened = [each for each in in_process._opened if each.paths & {*files.values()}]
+    assert [sorted(each.paths) for each in opened] == [[files[number]] for number in (5, 4, 3, 2)]
+    assert one(lake.sql("SELECT count(x) FROM db.t2 WHERE x >= 0")) == 700_000
+    assert in_process._opened[0].database is opened[3].database
+    for other in (files[3], "/etc/passwd"):
+        with pytest.raises(duckdb.PermissionException):
+            opened[3].database.cursor().execute(f"SELECT * FROM read_blob('{other}')")
+    with pytest.raises(duckdb.Error, match="does not exist"):  # Views are a query's own.
+        opened[3].database.cursor().execute("SELECT * FROM _lakeformat_0")
+
+
 @pytest.mark.parametrize("format", ["paimon", "iceberg"])
 def test_files_that_need_no_scan_give_the_rows_of_one(tmp_path, format):
     lake = Lake(str(tmp_path / "it's a lake"))
@@ -481,6 +502,7 @@ def test_files_that_need_no_scan_give_the_rows_of_one(tmp_path, format):
     scan = lake.table("shop.many").scan()
     found = TableRows(scan, scan).files()
     assert {each.names[-1] for each in found or ()} == {"rest", "left over"}
+    assert all({*each.names} - each.without_nan == {"A value", "small"} for each in found)  # As their footers count.
     held = scan.to_arrow()
     for text in QUERIES:
         direct = lake.sql(text.replace("FROM t", "FROM shop.many").replace("JOIN t", "JOIN shop.many")).to_arrow()

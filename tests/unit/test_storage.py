@@ -20,6 +20,7 @@ import pytest
 
 from lakeformat import Lake
 from lakeformat.errors import InvalidInput, NoSuchFile, StoreError
+from lakeformat.storage.cache import Cache
 from lakeformat.storage.files import LocalFiles, open_store
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.store import Store
@@ -680,3 +681,13 @@ def test_a_link_whose_answer_was_lost_has_not_lost_the_race(tmp_path: Path):
     assert store.read("f") == b"ours"
     assert not store.create("f", b"theirs")
     assert store.names("") == ["f"]
+
+
+def test_a_cache_keeps_what_was_undamaged_within_its_limit():
+    cache = Cache(20_000)
+    for file in range(100):
+        cache.put_undamaged((str(file), 1), ["a"])
+        cache.put_undamaged((str(file), 1), ["b"])
+    assert cache.undamaged(("99", 1)) == {"a", "b"}
+    assert cache.undamaged(("99", 2)) == cache.undamaged(("0", 1)) == frozenset()
+    assert sum(bool(cache.undamaged((str(file), 1))) for file in range(100)) == 20_000 // 1026

@@ -197,6 +197,22 @@ class File:
                     f"column {chunk.path_in_schema}: the page at byte {start + place} is damaged (checksum)"
                 )
 
+    def without_nan(self, columns: Sequence[str]) -> frozenset[str]:
+        """Those of these outermost columns that hold no NaN, as far as the footer says."""
+        schema = self._file.metadata.schema
+        places = {schema.column(i).path: i for i in range(len(schema))}
+        wanted = [name for name in columns if schema.column(places[name]).physical_type in ("FLOAT", "DOUBLE")]
+        if not wanted:
+            return frozenset(columns)
+        chosen = [places[name] for name in wanted]
+        try:
+            counts = [parquet_footer.nan_counts(each, chosen) for each in self._footer.row_groups]
+        except (IndexError, KeyError, AssertionError) as error:
+            raise CorruptFile("its footer is damaged") from error
+        return frozenset(columns) - {
+            name for place, name in enumerate(wanted) if any(each[place] != 0 for each in counts)
+        }
+
     def batches(
         self,
         fields: tuple[Field, ...],
@@ -372,6 +388,8 @@ class Output:
             metadata = pq.read_metadata(pa.BufferReader(_MAGIC + end))
         if self._is_annotated:
             end = parquet_footer.annotated(end, self._variants)
+        if any(counts := statistics.nan_counts(self._fields, self._extra)) and len(counts) == metadata.num_row_groups:
+            end = parquet_footer.counted(end, counts)
         self._sink.end = None
         self._sink.write(end)
         return statistics.from_footer(metadata, self._fields, self._extra), _split_offsets(metadata)
@@ -414,7 +432,7 @@ class Output:
 
 class _Ended:
     """A sink that keeps the end of a file back, for what Arrow does not write: the annotation of variants, without which others read
-    rows, and row groups that were copied."""
+    rows, row groups that were copied, and counts of NaN."""
 
     closed = False
 

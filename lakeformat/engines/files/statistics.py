@@ -46,6 +46,17 @@ def beside_footer(table: pa.Table, fields: tuple[Field, ...], int96: bool) -> di
     return found
 
 
+def nan_counts(fields: tuple[Field, ...], extra: Sequence[Mapping[int, ColumnStats]]) -> list[dict[int, int]]:
+    """Of each row group, by the place of the leaf column, how many NaNs each of `fields` that is of floats holds."""
+    places, place = {}, 0
+    for field in fields:
+        if isinstance(field.type, Scalar) and field.type.kind in _FLOATS:
+            places[field.id] = place
+        place += _width(field.type)
+    found = [{place: of_group[id].nan_count for id, place in places.items() if id in of_group} for of_group in extra]
+    return [{place: count for place, count in each.items() if count is not None} for each in found]
+
+
 def lacking(row_group: pq.RowGroupMetaData, fields: tuple[Field, ...], int96: bool) -> tuple[Field, ...]:
     """The columns `fields` (all of a file's, in order) for which `beside_footer` of a row group that is there may say something."""
     found = []
