@@ -76,7 +76,7 @@ class Lake:
     Without a `catalog`, a table is a folder. With one, Iceberg tables are where the catalog says, and Paimon tables stay
     folders; with `catalog_options={"format": "paimon"}` it is the other way round. "sql" is a SQL catalog in the file
     `catalog.sqlite` of the warehouse, an address that SQLAlchemy understands (`sqlite:///...`, `postgresql+psycopg://...`) one in
-    that database, and `https://...` a REST catalog (Paimon's makes and alters no tables). `catalog_options`: for SQL `name`, the catalog's own (by
+    that database, and `https://...` a REST catalog. `catalog_options`: for SQL `name`, the catalog's own (by
     default "default", Paimon's "jdbc"), with Paimon also `lock.enabled`; for REST `token` or `credential`, `warehouse`, `prefix`, `scope`,
     `oauth2-server-uri`, `view-endpoints-supported`, `header.*`, with Paimon `token`, `warehouse`, `prefix`, `header.*` alone.
 

@@ -58,9 +58,8 @@ from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, Snapshot
 from lakeformat.scan import Scan
 from lakeformat.storage.catalogued import Catalogued, files_of
-from lakeformat.storage.head import CreateHead
 from lakeformat.storage.reaching import reaching
-from lakeformat.storage.rehearsal import Rehearsal, RehearsedHead, RehearsedPlace
+from lakeformat.storage.rehearsal import Rehearsal, RehearsedPlace
 from lakeformat.storage.store import Listed, Store
 from lakeformat.streaming import DeltaWriter, WriteSession
 from lakeformat.verbs import adopt, analyze, append, branch, delete, merge, overwrite, specs, update
@@ -747,8 +746,8 @@ class Table:
         """
         record = Rehearsal(files_of(self._whole))
         store: Store = record
-        if isinstance(self._whole, Catalogued) and not isinstance(head := self._whole.head(), CreateHead):
-            store = Catalogued(record, RehearsedPlace(RehearsedHead(record, head), self._whole.place))
+        if isinstance(self._whole, Catalogued):
+            store = Catalogued(record, RehearsedPlace(self._whole.place))
         return Table(self.name, store, self._format, self._branch), record
 
     def rollback_to(
@@ -877,7 +876,7 @@ class Table:
                     f"{self.name}: branch {name!r} of a {view.format.capitalize()} table has no retention of its own; leave out "
                     "retain, keep_snapshots and keep_younger_than, and set the options of snapshot.* on the branch"
                 )
-            branch.create(self._store, view, name, tag)
+            branch.create(self._store, self._format, view, name, tag)
             return self.branch(name)
         retain_ms, keep_ms = (
             arguments.milliseconds("retain", retain),
@@ -892,7 +891,7 @@ class Table:
         arguments.text("branch", name)
         view = self._view()
         if isinstance(view, BranchFolders):
-            expire.remove(self._store, view.end_branch(name))
+            expire.remove(self._store, branch.drop(self._store, view, name))
             return
         self._commit(view, DropBranch(request=Request(id=str(uuid.uuid4()), absent_until=view.version), name=name))
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NoReturn
 from urllib.parse import quote
 
 from lakeformat import redact
+from lakeformat.catalogs import paimon_schema, vended
 from lakeformat.catalogs.catalog import Found
 from lakeformat.catalogs.rest import Response, RestCatalog, specified
-from lakeformat.errors import NotFound, StoreError, StoreRefused, UnsupportedFeature
+from lakeformat.errors import AlreadyExists, NotFound, StoreError, StoreRefused, UnsupportedFeature
 from lakeformat.model.snapshot import Outcome, Plan
-from lakeformat.storage.head import CreateHead
+from lakeformat.storage.credentials import Issued, Lease
+from lakeformat.storage.head import CreateHead, Head, RehearsedHead
 from lakeformat.storage.store import ForwardingStore, Reader, Store
 from lakeformat.storage.swapped import Swapped
 
 OPTIONS = frozenset({"format", "prefix", "token", "token.provider", "warehouse"})
 _NOT_YET = "this change through the server of Paimon's REST catalog is not supported"
-_SERVED = ("schema/", "branch/")
+_BRANCH = re.compile(r"^branch/branch-[^/]*/")
 _PROTOCOL = "Paimon's REST protocol"
 _DATABASE, _TABLE, _SNAPSHOT = "DATABASE", "TABLE", "SNAPSHOT"  # What a 404 says is missing.
 
@@ -57,10 +60,6 @@ class PaimonRestCatalog:
         response = self._get(_path(name), name, (_DATABASE, _TABLE))
         if response is None:
             return None
-        if (self._server.setting("data-token.enabled") or "").lower() == "true":
-            raise UnsupportedFeature(
-                f"{name}: {self.uri} hands out tokens for the files of its tables (data-token.enabled=true), which are not supported"
-            )
         with specified(f"{self.uri}: {name}", _PROTOCOL):
             root, given = response.body.get("path"), (response.body["schema"].get("options") or {})
             root, kind = root or given.get("path"), given.get("type", "table")
@@ -71,7 +70,12 @@ class PaimonRestCatalog:
             raise UnsupportedFeature(
                 f"{name}: {self.uri} has it as a table of type {kind!r}: only 'table' is supported"
             )
-        return Found(root.rstrip("/"), place=ServedEntry(self, name, id), guard=ServedFiles)
+        location = root.rstrip("/")
+        access = vended.Vended()
+        if (self._server.setting("data-token.enabled") or "").lower() == "true":
+            access = self.token(name, location)
+        lease = Lease(TokenIssuer(self, name, location), access.issued) if access.issued else None
+        return Found(location, access.options, lease, place=ServedEntry(self, name, id), guard=ServedFiles)
 
     def place(self, name: str) -> ServedEntry:
         return ServedEntry(self, name)
@@ -87,13 +91,16 @@ class PaimonRestCatalog:
         self._changed("POST", "databases", {"name": name, "options": {}}, name, ignored=409)
 
     def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str]) -> None:
-        self._refuse(name)
+        body = {"removals": sorted(remove), "updates": dict(properties)}
+        response = self._server.ask("POST", f"databases/{_quoted(name)}", body)
+        if not response.is_good:
+            raise self._server.refused(response, f"namespace {name}")
 
     def drop_namespace(self, name: str) -> None:
         self._changed("DELETE", f"databases/{_quoted(name)}", None, name, ignored=404)
 
     def location_of(self, namespace: str) -> str | None:
-        self._refuse(namespace)
+        return None
 
     def register(self, name: str, metadata_location: str) -> None:
         self._refuse(name)
@@ -106,9 +113,50 @@ class PaimonRestCatalog:
     def drop(self, name: str) -> None:
         self._changed("DELETE", _path(name), None, name)
 
-    def newest(self, name: str) -> int:
-        """The id of the newest snapshot of a table, or of a branch `table$branch_x`; 0 before the first."""
-        response = self._get(f"{_path(name)}/snapshot", name, (_SNAPSHOT,))
+    def create(self, name: str, schema: Mapping[str, Any]) -> None:
+        """Make a table with the schema of this document. Raises `AlreadyExists`."""
+        namespace, _, table = name.rpartition(".")
+        body = {"identifier": {"database": namespace, "object": table}, "schema": paimon_schema.creation(schema)}
+        response = self._server.ask("POST", f"databases/{_quoted(namespace)}/tables", body)
+        if response.status == 409:
+            raise AlreadyExists(f"{name}: there is a table already in {self.uri}")
+        if not response.is_good:
+            raise StoreRefused(str(self._server.refused(response, name)))
+
+    def alter(self, name: str, changes: list[dict[str, Any]]) -> Response:
+        """Ask the server to change the schema of a table, or of a branch as for `newest`."""
+        return self._server.ask("POST", _path(name), {"changes": changes})
+
+    def create_branch(self, name: str, branch: str, tag: str | None) -> None:
+        """A branch that begins at a tag, or without snapshots. Raises `AlreadyExists`."""
+        body = {"branch": branch, "fromTag": tag}
+        response = self._server.ask("POST", f"{_path(name)}/branches", body)
+        if response.status == 409:
+            raise AlreadyExists(f"{name}: there is a branch {branch!r}; delete it first")
+        if not response.is_good:
+            raise self._server.refused(response, f"branch {branch} of {name}")
+
+    def drop_branch(self, name: str, branch: str) -> None:
+        """Let a branch go; one that is gone stays so."""
+        response = self._server.ask("DELETE", f"{_path(name)}/branches/{_quoted(branch)}")
+        if not response.is_good and response.status != 404:
+            raise self._server.refused(response, f"branch {branch} of {name}")
+
+    def token(self, name: str, location: str) -> vended.Vended:
+        """The access to a table's files that the server hands out (`data-token.enabled`)."""
+        response = self._server.ask("GET", f"{_path(name)}/token")
+        if not response.is_good:
+            raise self._server.refused(response, f"{name}: a token for its files")
+        with specified(f"{self.uri}: {name}: a token for its files", _PROTOCOL):
+            given, expires_ms = response.body["token"], response.body["expiresAtMillis"]
+            if not isinstance(expires_ms, int) or not all(isinstance(each, str) for each in given.values()):
+                raise TypeError(f"a token that runs out at {expires_ms!r}")
+            return vended.of_paimon(given, expires_ms, location)
+
+    def newest(self, name: str, may_lack: bool = False) -> int:
+        """The id of the newest snapshot of a table, or of a branch `table$branch_x`; 0 before the first, with `may_lack` also where
+        there is no table."""
+        response = self._get(f"{_path(name)}/snapshot", name, (_SNAPSHOT, _TABLE) if may_lack else (_SNAPSHOT,))
         if response is None:
             return 0
         with specified(f"{self.uri}: the newest snapshot of {name}", _PROTOCOL):
@@ -186,12 +234,14 @@ class ServedEntry:
 
     def head(self, store: Store) -> CreateHead:
         branch = store.inner.removeprefix("branch/branch-") if isinstance(store, Swapped) else None
-        return ServedHead(
-            store,
-            catalog=self.catalog,
-            name=self.name if branch is None else f"{self.name}$branch_{branch}",
-            id=self.id,
-        )
+        name = self.name if branch is None else f"{self.name}$branch_{branch}"
+        return ServedHead(store, catalog=self.catalog, name=name, id=self.id)
+
+    def create_branch(self, name: str, tag: str | None) -> None:
+        self.catalog.create_branch(self.name, name, tag)
+
+    def drop_branch(self, name: str) -> None:
+        self.catalog.drop_branch(self.name, name)
 
     def sharers(self, reader: Reader) -> list[str]:
         return []
@@ -206,21 +256,71 @@ class ServedHead(CreateHead):
     id: str = field(kw_only=True)
 
     def version(self) -> int:
-        return self.catalog.newest(self.name)
+        return self.catalog.newest(self.name, may_lack=not self.id)
 
     def advance(self, version: int, plan: Plan) -> Outcome:
         if not plan.root_path.startswith(f"{self.folder}/"):
-            raise UnsupportedFeature(f"{self.name}: {plan.root_path}: {_NOT_YET}")
+            return self._evolve(plan)
         # Servers look whether the name is free: expiry frees names, below which nothing may land.
         if self.version() != version:
             return Outcome.LOST
         return self.catalog.commit(self.name, self.id, plan)
 
+    def rehearsed(self) -> Head:
+        return RehearsedHead(self, self.store, _following)
+
+    def _evolve(self, plan: Plan) -> Outcome:
+        """Have the server make the schema that is the plan's root. What it wrote is compared: it may be another's, who was faster."""
+        new = json.loads(plan.root)
+        if new["id"] == 0:
+            self.catalog.create(self.name, new)
+            return Outcome.PUBLISHED
+        folder, _, _ = plan.root_path.rpartition("/")
+        old = json.loads(self.store.read(f"{folder}/schema-{new['id'] - 1}"))
+        changes = paimon_schema.changes({"options": {}, **old}, new, self.name)
+        if not self._is_free(plan.root_path):
+            return Outcome.LOST
+        try:
+            response = self.catalog.alter(self.name, changes) if changes else None
+        except StoreError:
+            if self._holds(plan.root_path, new):
+                return Outcome.PUBLISHED
+            raise
+        if response is None or (response.is_good and self._holds(plan.root_path, new)):
+            return Outcome.PUBLISHED
+        if response.is_good or not self._is_free(plan.root_path):
+            return (
+                Outcome.LOST
+            )  # The server has made what was asked for of a schema that came meanwhile, or refuses to.
+        raise StoreRefused(f"{self.name}: {self.catalog.uri}: the catalog says {response.status}: {response.message}")
+
+    def _is_free(self, path: str) -> bool:
+        return not self.store.exists(path)
+
+    def _holds(self, path: str, new: Mapping[str, Any]) -> bool:
+        (data,) = self.store.read_many([path])
+        return data is not None and paimon_schema.is_same({"options": {}, **json.loads(data)}, new)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIssuer:
+    """Where the next token for the files of a table comes from."""
+
+    catalog: PaimonRestCatalog
+    name: str
+    location: str
+
+    def issue(self) -> Issued:
+        issued = self.catalog.token(self.name, self.location).issued
+        if issued is None:
+            raise StoreError(f"{self.catalog.uri}: {self.name}: the catalog hands out no token any more for its files")
+        return issued
+
 
 @dataclass(frozen=True, slots=True)
 class ServedFiles(ForwardingStore):
-    """A table's files. Schemas, branches and new snapshots are the server's to write; all else, as Java has it, is ours: data, manifests,
-    tags, consumers, and snapshots that expire."""
+    """A table's files. Schemas and new snapshots, of branches too, are the server's to write, and branches to make; all else, as Java
+    has it, is ours: data, manifests, tags, consumers, and snapshots that expire."""
 
     store: Store
 
@@ -242,20 +342,24 @@ class ServedFiles(ForwardingStore):
 
     def delete(self, paths: Iterable[str]) -> None:
         gone = list(paths)
-        self._require_ours(gone, _SERVED)
+        self._require_ours(gone, ("schema/",))
         self.store.delete(gone)
 
     def move_folder(self, old: str, new: str) -> None:
         self._require_ours([f"{old}/", f"{new}/"])
         self.store.move_folder(old, new)
 
-    def _require_ours(self, paths: Iterable[str], served: tuple[str, ...] = (*_SERVED, "snapshot/")) -> None:
+    def _require_ours(self, paths: Iterable[str], served: tuple[str, ...] = ("schema/", "snapshot/")) -> None:
         for path in paths:
-            if path.startswith(served):
+            if _BRANCH.sub("", path).startswith(served):
                 raise UnsupportedFeature(f"{self.root}: {path}: {_NOT_YET}")
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _following(store: Store, version: int, plan: Plan) -> int:
+    return version + plan.root_path.startswith("snapshot/")
 
 
 def _path(name: str) -> str:

@@ -17,7 +17,7 @@ from lakeformat.errors import AlreadyExists, InvalidInput, NotFound, StoreError,
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage import paths
 from lakeformat.storage.files import open_store
-from lakeformat.storage.head import CreateHead
+from lakeformat.storage.head import CreateHead, Head
 from lakeformat.storage.store import Reader, Store
 
 log = logging.getLogger("lakeformat")
@@ -223,6 +223,9 @@ class LockedHead(CreateHead):
     def advance(self, version: int, plan: Plan) -> Outcome:
         with self.entry.locked():
             return CreateHead.advance(self, version, plan)
+
+    def rehearsed(self) -> Head:
+        return CreateHead(self.store)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

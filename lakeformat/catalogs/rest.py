@@ -20,7 +20,7 @@ from lakeformat.errors import AlreadyExists, CorruptFile, InvalidInput, LakeErro
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.catalogued import is_within
 from lakeformat.storage.credentials import Issued, Lease
-from lakeformat.storage.head import Pointer
+from lakeformat.storage.head import Head, Pointer, RehearsedHead, root_pointer
 from lakeformat.storage.store import Reader, Store
 
 _VIEWS = (
@@ -377,6 +377,9 @@ class RestHead:
         if response.is_good or response.status in (404, 409):
             return Outcome.UNKNOWN
         raise StoreRefused(str(catalog.refused(response, f"{self.entry.namespace}.{name}")))
+
+    def rehearsed(self) -> Head:
+        return RehearsedHead(self, self.store, root_pointer)
 
 
 @contextmanager

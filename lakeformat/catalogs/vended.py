@@ -21,6 +21,10 @@ _S3_KEYS = {
     "s3.access-key-id": "access_key_id", "s3.secret-access-key": "secret_access_key", "s3.session-token": "token",
 }  # fmt: skip
 
+# Of `fs.s3a.access.key`, `s3.access-key`, ... what comes after the scheme.
+_PAIMON_S3 = {"endpoint": "s3.endpoint", "path.style.access": "s3.path-style-access", "endpoint.region": "s3.region"}
+_PAIMON_S3_KEYS = {"access.key": "access_key_id", "secret.key": "secret_access_key", "session.token": "token"}
+
 
 @dataclass(frozen=True, slots=True)
 class Vended:
@@ -46,6 +50,30 @@ def read(answer: Mapping[str, Any], location: str) -> Vended:
         case "abfs" | "abfss":
             return _adls(config, location)
     return Vended()
+
+
+def of_paimon(token: Mapping[str, str], expires_ms: int, location: str) -> Vended:
+    """The storage access to `location` in a table's token of Paimon's REST catalog, whose names are those of its `FileIO`s. Raises
+    `UnsupportedFeature` for storage of which no token is known."""
+    scheme = paths.scheme_of(location)
+    if scheme in (None, "file"):
+        return Vended()
+    if scheme not in ("s3", "s3a"):
+        raise UnsupportedFeature(
+            f"{location}: the catalog hands out a token for {scheme}: files; known are those for s3:"
+        )
+    said: dict[str, str] = {}
+    for key, value in token.items():
+        name = key.removeprefix("fs.").replace("-", ".")
+        if name.startswith(("s3.", "s3a.")):
+            said[name.partition(".")[2]] = value
+    options = {option: said[name] for name, option in _PAIMON_S3.items() if name in said}
+    values = tuple((name, said[key]) for key, name in _PAIMON_S3_KEYS.items() if key in said)
+    if not values:
+        raise UnsupportedFeature(
+            f"{location}: the catalog's token names no keys for S3, but {', '.join(sorted(token))}"
+        )
+    return Vended(options, Issued(values, expires_ms if expires_ms <= _YEAR_9999_MS else None))
 
 
 def _s3(config: Mapping[str, str], location: str) -> Vended:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from lakeformat.storage import paths
 from lakeformat.storage.head import Head
@@ -34,6 +34,19 @@ class Place(Protocol):
     def sharers(self, reader: Reader) -> list[str]:
         """Names of the other tables of the catalog that lie where the reader's root is, or in its `metadata` or `data` folder.
         Raises `StoreError`."""
+        ...
+
+
+@runtime_checkable
+class BranchKeeper(Protocol):
+    """A place whose catalog makes the branches of the table, and removes them."""
+
+    def create_branch(self, name: str, tag: str | None) -> None:
+        """A branch that begins at a tag, or without snapshots. Raises `AlreadyExists`, `StoreError`."""
+        ...
+
+    def drop_branch(self, name: str) -> None:
+        """Let a branch go; one that is gone stays so. Raises `StoreError`."""
         ...
 
 

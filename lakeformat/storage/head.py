@@ -30,6 +30,11 @@ class Head(Protocol):
         """
         ...
 
+    def rehearsed(self) -> Head:
+        """This head in a dry run, in which its store is only a record: it begins where this one is, and moves in memory. A head
+        that others move, as a catalog does, is asked where it is, and never to move."""
+        ...
+
 
 T = TypeVar("T")
 
@@ -99,6 +104,9 @@ class CreateHead:
         with suppress(StoreError):
             self.store.write_hints(plan.hints)
         return Outcome.PUBLISHED
+
+    def rehearsed(self) -> Head:
+        return self  # Its names are files of the store.
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +192,34 @@ class SwapHead:
         self.store.write(plan.root_path, plan.root)
         # A refusal is no proof of a lost race: something on the way may have repeated a swap that was made.
         return Outcome.PUBLISHED if self.entry.swap(old, self.store.location(plan.root_path)) else Outcome.UNKNOWN
+
+    def rehearsed(self) -> Head:
+        return RehearsedHead(self, self.store, root_pointer)
+
+
+@dataclass(slots=True)
+class RehearsedHead:
+    """A catalog's head that moves in memory only, over a store that keeps what is written to it there."""
+
+    head: Head
+    store: Store
+    # The version that a plan makes of one.
+    following: Callable[[Store, int, Plan], int]
+    now: int | None = None
+
+    def version(self) -> int:
+        return self.head.version() if self.now is None else self.now
+
+    def advance(self, version: int, plan: Plan) -> Outcome:
+        if self.version() != version:
+            return Outcome.LOST
+        self.store.write(plan.root_path, plan.root)
+        self.now = self.following(self.store, version, plan)
+        return Outcome.PUBLISHED
+
+    def rehearsed(self) -> Head:
+        return self
+
+
+def root_pointer(store: Store, version: int, plan: Plan) -> int:
+    return Pointer(store.location(plan.root_path))

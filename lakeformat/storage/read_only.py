@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from lakeformat.errors import InvalidInput
 from lakeformat.model.snapshot import Outcome, Plan
-from lakeformat.storage.head import Head, Pointer
+from lakeformat.storage.head import Head, Pointer, RehearsedHead, root_pointer
 from lakeformat.storage.store import ForwardingReader, Reader, Store
 
 
@@ -54,15 +54,20 @@ class Fixed:
     """The place of a table that was opened by one of its metadata files, which is the newest root then, and its head."""
 
     root: str
+    store: Store | None = None
 
     def head(self, store: Store) -> Head:
-        return self
+        return replace(self, store=store)
 
     def version(self) -> int:
         return Pointer(self.root)
 
     def advance(self, version: int, plan: Plan) -> Outcome:
         raise InvalidInput(f"{self.root}: this table was opened read-only, by its metadata file")
+
+    def rehearsed(self) -> Head:
+        assert self.store is not None, self
+        return RehearsedHead(self, self.store, root_pointer)
 
     def sharers(self, reader: Reader) -> list[str]:
         return []

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
 from lakeformat.errors import NoSuchFile, UnsupportedFeature
-from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.catalogued import Place
-from lakeformat.storage.head import Head, Pointer
-from lakeformat.storage.store import ForwardingReader, Listed, Reader
+from lakeformat.storage.head import Head
+from lakeformat.storage.store import ForwardingReader, Listed, Reader, Store
 from lakeformat.storage.streams import NewFile
 
 
@@ -109,34 +108,15 @@ class Rehearsal(ForwardingReader):
         return [location[len(folder) :] for location in self.written if location.startswith(folder)]
 
 
-@dataclass(slots=True)
-class RehearsedHead:
-    """A catalog's pointer that moves in memory only."""
-
-    store: Rehearsal
-    head: Head
-    now: Pointer | None = None
-
-    def version(self) -> int:
-        return self.head.version() if self.now is None else self.now
-
-    def advance(self, version: int, plan: Plan) -> Outcome:
-        if self.version() != version:
-            return Outcome.LOST
-        self.store.write(plan.root_path, plan.root)
-        self.now = Pointer(self.store.location(plan.root_path))
-        return Outcome.PUBLISHED
-
-
 @dataclass(frozen=True, slots=True)
 class RehearsedPlace:
-    """Where a catalog's table is looked for in a dry run."""
+    """Where a catalog's table is looked for in a dry run: the head of each branch moves in memory, once and for all that ask."""
 
-    advanced: RehearsedHead
     place: Place
+    heads: dict[str, Head] = field(default_factory=dict)
 
-    def head(self, store: object) -> Head:
-        return self.advanced
+    def head(self, store: Store) -> Head:
+        return self.heads.setdefault(store.location("snapshot"), self.place.head(store).rehearsed())
 
     def sharers(self, reader: Reader) -> list[str]:
         return self.place.sharers(reader)

@@ -3,16 +3,21 @@ was committed there."""
 
 from __future__ import annotations
 
+import time
 import uuid
 from functools import partial
+from typing import cast
 
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import AnyView, BranchFolders, Format
 from lakeformat.errors import AlreadyExists, CommitLost, Conflict, NotFound
 from lakeformat.model.operation import CreateBranch, Request
-from lakeformat.model.snapshot import Outcome
-from lakeformat.storage.head import load_newest
+from lakeformat.model.snapshot import Expiry, Outcome, Plan, Snapshot
+from lakeformat.storage.catalogued import BranchKeeper, Catalogued
+from lakeformat.storage.head import Head, load_newest
 from lakeformat.storage.store import Store
+
+_TAG_MS = 3_600_000
 
 
 def begin(
@@ -32,12 +37,15 @@ def begin(
     )
 
 
-def create(store: Store, view: BranchFolders, name: str, tag: str | None) -> None:
+def create(store: Store, format: Format, view: BranchFolders, name: str, tag: str | None) -> None:
     """Begin the branch `name` at what `view` is; `tag`: the one that it is the view of. Raises `AlreadyExists`.
 
     The first schema comes last: without it there is no branch, and what is cut short can be asked for again.
     """
     begins_at, schemas = view.begin_branch(name, tag)
+    if (keeper := _keeper(store)) is not None:
+        _create_at(store, format, keeper, view, name, tag)
+        return
     made = [path for path, data in begins_at.items() if store.create(path, data)]
     try:
         view.require_free(name, {**begins_at, **schemas})  # Two that begin at once: nothing of both becomes one branch.
@@ -46,6 +54,15 @@ def create(store: Store, view: BranchFolders, name: str, tag: str | None) -> Non
         raise
     for path, data in schemas.items():
         store.create(path, data)
+
+
+def drop(store: Store, view: BranchFolders, name: str) -> Expiry:
+    """Let the branch `name` go; what is returned are the files to remove. Raises `NotFound`."""
+    files = view.end_branch(name)
+    if (keeper := _keeper(store)) is None:
+        return files
+    keeper.drop_branch(name)
+    return Expiry((), ())
 
 
 def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
@@ -66,7 +83,7 @@ def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
                 raise
             raise Conflict(f"{error}. Of the branch the table has {', '.join(taken)} already, which stay") from error
         for path, data in copies.items():
-            if store.create(path, data):
+            if _took_over(store, head, view, path, data):
                 taken.append(path)
             elif store.read(path) != data:
                 raise Conflict(
@@ -79,3 +96,40 @@ def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
             if lost > view.attempts():
                 raise CommitLost(f"{store.root}: other writers were faster; run fast_forward({to!r}) again")
         view = load_newest(head, partial(format.load, store))
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _keeper(store: Store) -> BranchKeeper | None:
+    place = store.place if isinstance(store, Catalogued) else None
+    return place if isinstance(place, BranchKeeper) else None
+
+
+def _create_at(
+    store: Store, format: Format, keeper: BranchKeeper, view: BranchFolders, name: str, tag: str | None
+) -> None:
+    """Have the catalog make a branch. It makes one of a tag: of a snapshot without one there is a tag meanwhile, which goes again,
+    or by itself in an hour."""
+    shown = cast(AnyView, view)
+    if tag is not None or shown.snapshot is None:
+        keeper.create_branch(name, tag)
+        return
+    nonce = f"lakeformat-{uuid.uuid4()}"
+    made = shown.tag(nonce, int(time.time() * 1000), _TAG_MS)
+    assert isinstance(made, tuple), made
+    path, data = made
+    store.create(path, data)
+    try:
+        keeper.create_branch(name, nonce)
+        format.on_branch(store, name).delete([path])
+    finally:
+        store.delete([path])
+
+
+def _took_over(store: Store, head: Head, view: AnyView, path: str, data: bytes) -> bool:
+    """Whether a file of a branch is the table's now. A schema is a root: the head makes it."""
+    if not path.startswith("schema/"):
+        return store.create(path, data)
+    made = Snapshot(view.version, "evolve", 0, view.schema.id, partitions=())
+    return head.advance(view.version, Plan({}, path, data, made)) is Outcome.PUBLISHED

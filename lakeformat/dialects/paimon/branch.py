@@ -119,7 +119,7 @@ def forward(reader: Reader, base: State, to: str) -> tuple[dict[str, bytes], Pla
     for path, data in schemas.items():
         own = path.removeprefix(f"{folder}/")
         (there,) = reader.read_many([own])
-        if there is not None and there != data:
+        if there is not None and not metadata.is_same_schema(there, data):
             raise Conflict(f"{where}: both changed their schemas since the branch began ({own})")
         if there is None:
             copies[own] = data

@@ -321,6 +321,15 @@ def emit_schema(schema: Schema, now_ms: int, operation_id: str) -> bytes:
     return _emit(document)
 
 
+def is_same_schema(one: bytes, other: bytes) -> bool:
+    """Whether two schema files say the same of a table, whoever wrote them, and when."""
+    if one == other:
+        return True
+    written = ("version", "timeMillis", _OPERATION_KEY)
+    found = [{k: v for k, v in json.loads(data).items() if k not in written} for data in (one, other)]
+    return bool(found[0] == found[1])
+
+
 def declare(schema: Schema, where: str, keeps_ids: bool = False) -> Schema:
     """What the user asked for as Paimon keeps it: ids given unless it `keeps_ids`, types Paimon has, keys checked. Raises
     `InvalidInput`."""

@@ -1,0 +1,127 @@
+"""Documents of Paimon's schemas -> what its REST protocol asks for: the schema of a new table, or the changes that lead to another one.
+
+Java's `Schema` and `SchemaChange`, as JSON. Columns are told apart by id, as files do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from lakeformat.errors import UnsupportedFeature
+
+_OWN = ("fields", "partitionKeys", "primaryKeys", "options")
+_NULLABLE = " NOT NULL"
+
+
+def creation(new: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a table that is not there yet."""
+    return {**{key: new[key] for key in _OWN}, "comment": new.get("comment")}
+
+
+def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two schemas say the same, whoever wrote them, and when."""
+    keys = (*_OWN, "id")
+    return all(one[key] == other[key] for key in keys) and (one.get("comment") or "") == (other.get("comment") or "")
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
+    """The changes that make `new` of `old`, in the order in which a server makes them. Raises `UnsupportedFeature` for one that the
+    protocol has no word for."""
+    before, after = old["options"], new["options"]
+    renamed = list(_of_columns(old["fields"], new["fields"], (), where))
+    options = [_change("removeOption", key=key) for key in before if key not in after]
+    options += [_change("setOption", key=key, value=after[key]) for key in after if before.get(key) != after[key]]
+    told = (old.get("comment") or None, new.get("comment") or None)
+    return [*renamed, *options, *([_change("updateComment", comment=told[1])] if told[0] != told[1] else [])]
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _of_columns(
+    old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], above: tuple[str, ...], where: str
+) -> Iterator[dict[str, Any]]:
+    """Changes of columns, or of the parts of the row at `above`: those that go, new names, what each is, new ones, their order."""
+    before, after = {each["id"]: each for each in old}, {each["id"]: each for each in new}
+    order = []
+    for id, each in before.items():
+        if id in after:
+            order.append(each["name"])
+        else:
+            yield _change("dropColumn", fieldNames=[*above, each["name"]])
+    names = {id: each["name"] for id, each in before.items() if id in after}
+    for id, name, to in _renamings(names, {id: each["name"] for id, each in after.items()}):
+        order[order.index(name)] = to
+        names[id] = to
+        yield _change("renameColumn", fieldNames=[*above, name], newName=to)
+    for id, each in after.items():
+        path = [*above, each["name"]]
+        if id in before:
+            yield from _of_column(before[id], each, path, where)
+            continue
+        order.append(each["name"])
+        comment = each.get("description")
+        yield _change("addColumn", fieldNames=path, dataType=each["type"], comment=comment, move=None)
+        if each.get("defaultValue") is not None:
+            yield _change("updateColumnDefaultValue", fieldNames=path, newDefaultValue=each["defaultValue"])
+    for place, wanted in enumerate([each["name"] for each in new]):
+        if order[place] == wanted:
+            continue
+        if above:
+            raise UnsupportedFeature(
+                f"{where}: the order of the parts of {'.'.join(above)}: Paimon's REST protocol moves columns alone; add parts last"
+            )
+        order.remove(wanted)
+        order.insert(place, wanted)
+        behind = order[place - 1] if place else None
+        move = {"fieldName": wanted, "referenceFieldName": behind, "type": "AFTER" if place else "FIRST"}
+        yield _change("updateColumnPosition", move=move)
+
+
+def _renamings(names: Mapping[int, str], wanted: Mapping[int, str]) -> Iterator[tuple[int, str, str]]:
+    """(id, name, new name), so that no two columns have one name at any time."""
+    taken, waiting = dict(names), [id for id in names if names[id] != wanted[id]]
+    while waiting:
+        free = [id for id in waiting if wanted[id] not in taken.values()]
+        id = free[0] if free else waiting[0]  # They go round in a circle: one steps aside.
+        to = wanted[id] if free else next(n for i in range(len(taken) + 1) if (n := f"_{i}") not in taken.values())
+        yield id, taken[id], to
+        taken[id] = to
+        if free:
+            waiting.remove(id)
+
+
+def _of_column(old: Mapping[str, Any], new: Mapping[str, Any], path: list[str], where: str) -> Iterator[dict[str, Any]]:
+    yield from _of_type(old["type"], new["type"], path, where)
+    if old.get("description") != new.get("description"):
+        yield _change("updateColumnComment", fieldNames=path, newComment=new.get("description"))
+    if old.get("defaultValue") != new.get("defaultValue"):
+        yield _change("updateColumnDefaultValue", fieldNames=path, newDefaultValue=new.get("defaultValue"))
+
+
+def _of_type(old: Any, new: Any, path: list[str], where: str) -> Iterator[dict[str, Any]]:
+    if old == new:
+        return
+    if isinstance(old, str) and isinstance(new, str):
+        if old.removesuffix(_NULLABLE) != new.removesuffix(_NULLABLE):
+            yield _change("updateColumnType", fieldNames=path, newDataType=new, keepNullability=False)
+        else:
+            nullable = not new.endswith(_NULLABLE)
+            yield _change("updateColumnNullability", fieldNames=path, newNullability=nullable)
+        return
+    kinds = [each["type"].removesuffix(_NULLABLE) if isinstance(each, dict) else each for each in (old, new)]
+    if kinds[0] != kinds[1]:
+        raise UnsupportedFeature(f"{where}: {'.'.join(path)} cannot become another kind of type through the server")
+    if old["type"] != new["type"]:
+        nullable = not new["type"].endswith(_NULLABLE)
+        yield _change("updateColumnNullability", fieldNames=path, newNullability=nullable)
+    if "fields" in new:
+        yield from _of_columns(old["fields"], new["fields"], tuple(path), where)
+    for part in ("element", "key", "value"):
+        if part in new:
+            yield from _of_type(old[part], new[part], [*path, part], where)
+
+
+def _change(action: str, **what: Any) -> dict[str, Any]:
+    return {"action": action, **what}
