@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -496,7 +496,9 @@ class MySqlView:
             else None
         )
 
-    def _read(self, connection: Any, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> pa.Table:
+    def _read(
+        self, connection: Any, after: tuple[str, ...] | None, upto: tuple[str, ...] | None
+    ) -> Callable[[], pa.Table]:
         names = [each.name for each in self._table.fields]
         condition, values = self._between(after, upto)
         types = self._source._types[self._table.name]
@@ -504,6 +506,10 @@ class MySqlView:
         columns = ", ".join(_quoted(each) + (" + 0e0" if types[each].name == "float" else "") for each in names)
         query = f"SELECT {columns} FROM {_quoted_table(self._table.name)} WHERE {condition}"
         rows = _fetched(connection, query, values)
+        return lambda: self._parsed(rows)
+
+    def _parsed(self, rows: list[Any]) -> pa.Table:
+        names = [each.name for each in self._table.fields]
         held = list(zip(*rows, strict=True)) if rows else [()] * len(names)
         return _table(self._source, self._table, dict(zip(names, held, strict=True)))
 

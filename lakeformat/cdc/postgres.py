@@ -6,7 +6,7 @@ import re
 import select
 import time
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -519,14 +519,16 @@ class PostgresView:
 
     def _read(
         self, connection: psycopg.Connection, after: tuple[str, ...] | None, upto: tuple[str, ...] | None
-    ) -> pa.Table:
-        fields = self._table.fields
-        names = sql.SQL(", ").join(sql.Identifier(each.name) for each in fields)
+    ) -> Callable[[], pa.Table]:
+        names = sql.SQL(", ").join(sql.Identifier(each.name) for each in self._table.fields)
         query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT (FORMAT csv)").format(
             names, self._name(), self._between(after, upto)
         )
         with refusals():
             data, _ = _copied(connection.pgconn, query.as_bytes(connection))
+        return lambda: self._parsed(data)
+
+    def _parsed(self, data: bytearray) -> pa.Table:
         schema = self._table.arrow_schema
         if not data:
             return schema.empty_table()
@@ -545,7 +547,7 @@ class PostgresView:
             postgres_types.to_values(
                 each.name, pa.concat_arrays(texts[each.name].chunks), PostgresType("text"), each.type
             )
-            for each in fields
+            for each in self._table.fields
         ]
         return pa.Table.from_arrays(arrays, schema=schema)
 

@@ -26,10 +26,10 @@ class Readers:
     pool: ThreadPoolExecutor
 
     def chunks(
-        self, after: Key, last_key: Callable[[Key], Key], read: Callable[[Any, Key, Key], pa.Table]
+        self, after: Key, last_key: Callable[[Key], Key], read: Callable[[Any, Key, Key], Callable[[], pa.Table]]
     ) -> Iterator[Chunk]:
-        """`last_key(after)`: the key at which the chunk above `after` ends. `read(connection, after, upto)`: its rows. As many chunks
-        are read, or wait for their turn, as there are connections that read."""
+        """`last_key(after)`: the key at which the chunk above `after` ends. `read(connection, after, upto)`: its rows, fetched and
+        yet to be parsed. As many chunks are read, or wait for their turn, as there are connections that read."""
         if not self.others:
             yield from (Chunk(read(self.first, start, upto), upto) for start, upto in _ranges(after, last_key))
             return
@@ -39,9 +39,15 @@ class Readers:
                 done, rows = reading.popleft()
                 yield Chunk(rows.result(), done)
             connection = self.others[number % len(self.others)]
-            reading.append((upto, self.pool.submit(read, connection, start, upto)))
+            reading.append((upto, self.pool.submit(_parsed, read, connection, start, upto)))
         for done, rows in reading:
             yield Chunk(rows.result(), done)
+
+
+def _parsed(
+    read: Callable[[Any, Key, Key], Callable[[], pa.Table]], connection: Any, after: Key, upto: Key
+) -> pa.Table:
+    return read(connection, after, upto)()
 
 
 @contextmanager

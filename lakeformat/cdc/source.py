@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -86,12 +86,20 @@ class Transactions:
     tables: Mapping[str, TableChanges]
 
 
-@dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of a snapshot whose key is above that of the chunk before it, up to `upto`."""
+    """Rows of a snapshot whose key is above that of the chunk before it, up to `upto`: the last key, as text; None: to the end of the
+    table. Rows that are given as a function are made where they are first asked for, beside the reading of the next chunk."""
 
-    rows: pa.Table
-    upto: tuple[str, ...] | None  # The last key, as text; None: to the end of the table.
+    __slots__ = ("_rows", "upto")
+
+    def __init__(self, rows: pa.Table | Callable[[], pa.Table], upto: tuple[str, ...] | None) -> None:
+        self._rows, self.upto = rows, upto
+
+    @property
+    def rows(self) -> pa.Table:
+        if not isinstance(self._rows, pa.Table):
+            self._rows = self._rows()
+        return self._rows
 
 
 class View(Protocol):

@@ -46,7 +46,11 @@ class Assigner:
         if found is None:
             found = self._partitions[partition] = self._load(partition)
         distinct = numbers.distinct(hashes)
-        buckets = self._admit(found, distinct, partition)[np.searchsorted(distinct, hashes)]
+        given = self._admit(found, distinct, partition)
+        if len(given) and (given == given[0]).all():
+            yield int(given[0]), batch
+            return
+        buckets = given[np.searchsorted(distinct, hashes)]
         for (bucket,), group in rows.split(batch, [pa.array(buckets)]):
             yield bucket.as_py(), group
 
