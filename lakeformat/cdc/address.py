@@ -18,15 +18,16 @@ def open_source(
     slot: str = "lakeformat",
     type_options: Collection[TypeOption | str] = (),
     exclude_columns: Collection[str] = (),
+    readers: int = 1,
 ) -> Source:
     """The database at `url`: `postgresql://user:password@host/database` or `mysql://user:password@host:port`. `slot` is
-    PostgreSQL's replication slot. Raises `InvalidInput` for another address, and where the client is not installed."""
+    PostgreSQL's replication slot, `readers` how many connections read a snapshot. Raises `InvalidInput` for another address, and where the client is not installed."""
     scheme = url.partition("://")[0]
     try:
         if scheme in _POSTGRES:
-            return cdc.Postgres(url, slot, type_options, exclude_columns)
+            return cdc.Postgres(url, slot, type_options, exclude_columns, readers)
         if scheme in _MYSQL:
-            return cdc.MySql(url, type_options=type_options, exclude_columns=exclude_columns)
+            return cdc.MySql(url, type_options=type_options, exclude_columns=exclude_columns, readers=readers)
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{scheme}://... needs the package {error.name}: pip install 'lakeformat[cdc]'") from error
     raise InvalidInput("the source is no address that is known; give postgresql://... or mysql://...")

@@ -105,6 +105,13 @@ class Follower:
 
     # --- the snapshot ---
 
+    def require_kept(self) -> None:
+        """Raise `NotFound` where the source no longer keeps the changes since its position."""
+        if self.progress is not None and not self._restart:
+            there = set(self.source_table.parts)
+            parts = [each for each in self.progress.parts if each in there]
+            self.source.require_kept(parts if self.source_table.parts else [self.source_table.name])
+
     def begin(self, position: Position, size: int, is_over: Callable[[], bool]) -> None:
         """Read the rows that are there and not yet read, a commit for each `size` of them; `position`: where the source keeps
         changes from."""
@@ -159,6 +166,8 @@ class Follower:
         assert self.progress is not None
         if batch.position <= self.covered:
             return
+        if (error := batch.failed.get(self.source_table.name)) is not None:
+            raise error
         changes = batch.tables.get(self.source_table.name)
         rows = None
         if changes is not None:

@@ -45,7 +45,7 @@ from lakeformat.cdc.source import (
 )
 from lakeformat.cdc.type_option import TypeOption
 from lakeformat.codec.waist import row_kinds
-from lakeformat.errors import InvalidInput, NotFound, SourceError, UnsupportedFeature
+from lakeformat.errors import InvalidInput, LakeError, NotFound, SourceError, UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field
 from lakeformat.model.work import ROW_KIND, RowKind
 
@@ -59,6 +59,7 @@ _WANTED = {  # Server variables, and how they are to be; those that a server lac
 }
 _AT_START = {"log_bin"}  # Not to be set while the server runs.
 _DENIED = {1044, 1045, 1142, 1227}
+_LOCK_TIMEOUT = 1205
 _PARSE_ERROR = 1064
 _HEARTBEAT_SECONDS = 0.5  # How long after the last event the server says that there are no more.
 _FILE_BITS = 40  # Of a position's order: the place in its file.
@@ -66,9 +67,12 @@ _KEYS_A_QUERY = 500
 _TRIES = 3
 _GTID_SET = 4  # The column of SHOW MASTER STATUS, in MySQL.
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
-_NAME = r"(?:`?(?P<schema>[^`\s.]+)`?\.)?`?(?P<table>[^`\s.;]+)`?"
+_NAME = r"(?:`(?:[^`]|``)+`|[^`\s.;]+)"
 _COMMENTS = re.compile(r"^(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)+", re.DOTALL)
-_TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?{_NAME}", re.IGNORECASE)
+_TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?(?:(?P<schema>{_NAME})\s*\.\s*)?(?P<table>{_NAME})", re.IGNORECASE)
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+# Rows come and go by these, and the log has none of them.
+_ROWS_BY_FILE = re.compile(r"\b(?:TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT)\s+(?:PARTITION|TABLESPACE)\b", re.IGNORECASE)
 _ROWS_AS_TEXT = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b", re.IGNORECASE)
 
 _KINDS = {
@@ -102,7 +106,8 @@ class MySql:
     MySQL RELOAD. `server_id` distinguishes this reader from the server's replicas; by default a random one. `exclude_columns`:
     "database.table.column". `name`: by which tables know the server, where its address is that of the moment; by default the address.
     `readers`: how many connections read a snapshot, each a chunk, all in one view; as many chunks are held in memory. More than one
-    need RELOAD on MariaDB too; a connection beside them finds where chunks end.
+    need RELOAD on MariaDB too; a connection beside them finds where chunks end. `lock_seconds`: how long FLUSH TABLES WITH READ LOCK, behind which
+    all writers wait, may wait for statements that run.
     """
 
     def __init__(
@@ -114,6 +119,7 @@ class MySql:
         server_id: int | None = None,
         name: str | None = None,
         readers: int = 1,
+        lock_seconds: int = 10,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"mysql", "mariadb"}:
@@ -130,7 +136,9 @@ class MySql:
         self._server_id = random.randrange(1 << 16, 1 << 32) if server_id is None else server_id
         self._options, self._excluded = frozenset(map(TypeOption, type_options)), frozenset(exclude_columns)
         self._connection: Any = None
-        self._name, self._readers = name, required(readers)
+        self._name, self._readers, self._lock_seconds = name, required(readers), lock_seconds
+        if lock_seconds < 1:
+            raise InvalidInput(f"lock_seconds={lock_seconds}: it must be at least 1")
         self._types: dict[str, dict[str, MySqlType]] = {}  # Table -> column -> type.
         self._found: dict[str, Position] = {}  # Positions of other servers, in this one's log.
 
@@ -322,8 +330,11 @@ class MySql:
 
     # --- the snapshot ---
 
+    def require_kept(self, names: Collection[str]) -> None:
+        """The log has all tables."""
+
     @contextmanager
-    def view(self, table: SourceTable) -> Iterator[MySqlView]:
+    def view(self, table: SourceTable, *others: SourceTable) -> Iterator[MySqlView]:
         with connected(self._connect, self._readers) as readers:
             with refusals():
                 position = self._consistent((readers.first, *readers.others))
@@ -349,9 +360,17 @@ class MySql:
     @contextmanager
     def _locked(self, cursor: Any) -> Iterator[None]:
         """Nothing is committed at the server meanwhile."""
+        cursor.execute("SET SESSION lock_wait_timeout = %s", (self._lock_seconds,))
         try:
             cursor.execute("FLUSH TABLES WITH READ LOCK")
         except pymysql.Error as error:
+            if error.args[0] == _LOCK_TIMEOUT:
+                cursor.execute("UNLOCK TABLES")  # Half of it may be held.
+                otherwise = ", or read with readers=1, which needs no lock" if self._is_mariadb else ""
+                raise SourceError(
+                    f"statements or locks held FLUSH TABLES WITH READ LOCK back for {self._lock_seconds} s (lock_seconds), and it all writers; run it "
+                    f"again when they have ended (SHOW PROCESSLIST){otherwise}"
+                ) from error
             if error.args[0] not in _DENIED:
                 raise
             otherwise = ", or read with readers=1" if self._is_mariadb else ""
@@ -486,9 +505,9 @@ class MySqlView:
         return self._readers.chunks(after, lambda start: self._last_key(start, size), self._read)
 
     def _last_key(self, after: tuple[str, ...] | None, size: int) -> tuple[str, ...] | None:
-        keys = ", ".join(map(_quoted, self._table.key))
+        keys = ", ".join(map(_escaped, self._table.key))
         condition, values = self._between(after, None)
-        query = f"SELECT {keys} FROM {_quoted_table(self._table.name)} WHERE {condition} ORDER BY {keys} LIMIT 2 OFFSET {size - 1}"
+        query = f"SELECT {keys} FROM {_escaped_table(self._table.name)} WHERE {condition} ORDER BY {keys} LIMIT 2 OFFSET {size - 1}"
         found = _fetched(self._readers.first, query, values)
         return (
             tuple(each.hex() if isinstance(each, bytes) else str(each) for each in found[0])
@@ -503,8 +522,8 @@ class MySqlView:
         condition, values = self._between(after, upto)
         types = self._source._types[self._table.name]
         # As text the server rounds a float to six digits.
-        columns = ", ".join(_quoted(each) + (" + 0e0" if types[each].name == "float" else "") for each in names)
-        query = f"SELECT {columns} FROM {_quoted_table(self._table.name)} WHERE {condition}"
+        columns = ", ".join(_escaped(each) + (" + 0e0" if types[each].name == "float" else "") for each in names)
+        query = f"SELECT {columns} FROM {_escaped_table(self._table.name)} WHERE {condition}"
         rows = _fetched(connection, query, values)
         return lambda: self._parsed(rows)
 
@@ -514,7 +533,7 @@ class MySqlView:
         return _table(self._source, self._table, dict(zip(names, held, strict=True)))
 
     def _between(self, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> tuple[str, list[Any]]:
-        names, parts, values = [_quoted(name) for name in self._table.key], ["true"], list[Any]()
+        names, parts, values = [_escaped(name) for name in self._table.key], ["true"], list[Any]()
         for sign, key in ((">", after), ("<", upto)):
             if key is not None:
                 condition, given = _compared(
@@ -527,7 +546,7 @@ class MySqlView:
 
 def _fetched(connection: Any, query: str, values: list[Any]) -> list[Any]:
     with refusals(), connection.cursor() as cursor:
-        cursor.execute(query.replace("%", "%%") if not values else query, values or None)
+        cursor.execute(query, tuple(values))  # Also without values: names have their % twice.
         return list(cursor.fetchall())
 
 
@@ -565,6 +584,7 @@ class _Batch:
         self.rows: dict[str, _Rows] = {}
         self.count, self._events = 0, 0
         self.committed_ms: int | None = None
+        self.failed: dict[str, LakeError] = {}
 
     def add(self, event: Any, name: str) -> None:
         if isinstance(event, PartialUpdateRowsEvent):
@@ -650,8 +670,13 @@ class _Batch:
         self.count, self.committed_ms = self.count + 1, timestamp * 1000
 
     def transactions(self, position: Position) -> Transactions:
-        made = {name: self._changes(held, self.tables[name]) for name, held in self.rows.items()}
-        return Transactions(position, self.count, self.committed_ms, made)
+        made = {}
+        for name, held in self.rows.items():
+            try:
+                made[name] = self._changes(held, self.tables[name])
+            except LakeError as error:
+                self.failed.setdefault(name, error)
+        return Transactions(position, self.count, self.committed_ms, made, self.failed)
 
     def _changes(self, held: _Rows, table: SourceTable) -> TableChanges:
         held.decode()
@@ -781,7 +806,11 @@ class _Log:
             self._is_open = True
         if verb in {"BEGIN", "SAVEPOINT"} or text.upper().startswith("ROLLBACK TO"):
             return False
-        named = [each for each in batch.tables if re.search(rf"\b{re.escape(each.rpartition('.')[2])}\b", text)]
+        named = [
+            each
+            for each in batch.tables
+            if re.search(rf"(?<!\w){re.escape(each.rpartition('.')[2].replace('`', '``'))}(?!\w)", text)
+        ]
         if verb == "XA":
             raise UnsupportedFeature(f"the log has an XA transaction after {self.position.text}, which is not followed")
         if named and _ROWS_AS_TEXT.match(text):
@@ -789,8 +818,13 @@ class _Log:
                 f"the log after {self.position.text} has changes of {named[0]} as statements ({text[:60]!r}); SET GLOBAL binlog_format = 'ROW' "
                 f"(and in the session that writes), and take the table anew (restart=True)"
             )
-        if found := _TRUNCATE.match(text):
-            name = f"{found['schema'] or schema}.{found['table']}"
+        for name in named if verb == "ALTER" and _ROWS_BY_FILE.search(text) else ():
+            batch.failed[name] = UnsupportedFeature(
+                f"{name}: {text[:60]!r} in the log after {self.position.text} takes rows away, or brings some, that are not in the log; take the "
+                f"table anew (restart=True)"
+            )
+        if found := _TRUNCATE.match(_COMMENT.sub(" ", text)):
+            name = f"{_unquoted(found['schema'] or schema)}.{_unquoted(found['table'])}"
             if name in batch.tables and not self._is_known:
                 batch.empty(name, at)
         elif verb in {"ALTER", "CREATE", "RENAME", "DROP"}:
@@ -841,6 +875,19 @@ def _compared(
 
 def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
+
+
+def _escaped(name: str) -> str:
+    """In a query with placeholders."""
+    return _quoted(name).replace("%", "%%")
+
+
+def _escaped_table(name: str) -> str:
+    return _quoted_table(name).replace("%", "%%")
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
 def _quoted_table(name: str) -> str:

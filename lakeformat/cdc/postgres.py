@@ -35,7 +35,7 @@ from lakeformat.cdc.source import (
 from lakeformat.cdc.type_option import TypeOption
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.waist import row_kinds
-from lakeformat.errors import InvalidInput, NotFound, SourceError, UnsupportedFeature
+from lakeformat.errors import InvalidInput, LakeError, NotFound, SourceError, UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field
 from lakeformat.model.work import ROW_KIND, RowKind
 
@@ -84,6 +84,7 @@ class Postgres:
         self._excluded, self._readers = frozenset(exclude_columns), required(readers)
         self._connection: psycopg.Connection | None = None
         self._types: dict[int, PostgresType] = {}
+        self._roots: set[str] = set()  # Tables that are partitioned.
 
     def __repr__(self) -> str:
         return f"Postgres(slot={self._slot!r})"
@@ -105,7 +106,9 @@ class Postgres:
     def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
         schema, _, table = name.rpartition(".")
         found = self._rows(
-            "SELECT c.oid, c.relreplident, obj_description(c.oid), has_table_privilege(c.oid, 'SELECT'), current_user "
+            "SELECT c.oid, (SELECT CASE WHEN bool_and(leaf.relreplident = 'f') THEN 'f' WHEN bool_and(leaf.relreplident = 'd') THEN 'd' ELSE 'n' END "
+            "FROM pg_class leaf WHERE leaf.oid = c.oid AND c.relkind = 'r' OR leaf.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)), "
+            "obj_description(c.oid), has_table_privilege(c.oid, 'SELECT'), current_user, c.relkind = 'p' "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')",
             schema or "public",
@@ -113,7 +116,9 @@ class Postgres:
         )
         if not found:
             raise NotFound(f"no table {name!r} in the database; there are: {', '.join(self.table_names()[:20])}")
-        oid, identity, comment, is_readable, role = found[0]
+        oid, identity, comment, is_readable, role, is_root = found[0]
+        if is_root:
+            self._roots.add(f"{schema or 'public'}.{table}")
         quoted = ".".join(f'"{part}"' for part in (schema or "public", table))
         if not is_readable:
             raise SourceError(f"{name}: {role} may not read it; GRANT SELECT ON {quoted} TO {role}")
@@ -134,8 +139,9 @@ class Postgres:
         chosen = chosen_key(name, declared, key, {row[0] for row in columns})
         is_full = identity == "f"
         if not is_full and not (identity == "d" and chosen == declared):
+            which = ", of the table and of each of its partitions" if is_root else ""
             raise SourceError(
-                f"{name}: its changes lack the rows that they replace; ALTER TABLE {quoted} REPLICA IDENTITY FULL"
+                f"{name}: its changes lack the rows that they replace; ALTER TABLE {quoted} REPLICA IDENTITY FULL{which}"
             )
         may_be_required = is_full and TypeOption.TO_NULLABLE not in self._options
         # The server's log lacks generated columns, and without REPLICA IDENTITY FULL all of a deleted row but its key.
@@ -175,10 +181,37 @@ class Postgres:
         self._publish([table.name for table in tables])
         slot = self._slot_state()
         if slot is None:
-            self._rows("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", self._slot)
+            self._make_slot()
             slot = self._slot_state()
         assert slot is not None
         return slot
+
+    def _make_slot(self) -> None:
+        """The server waits for the transactions that run."""
+        self._rows("SELECT set_config('statement_timeout', %s, false)", f"{_WAIT_SECONDS:.0f}s")
+        try:
+            self._rows("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", self._slot)
+        except SourceError as error:
+            if not isinstance(error.__cause__, psycopg.errors.QueryCanceled):
+                raise
+            raise SourceError(
+                f"slot {self._slot!r} was not made, for transactions still run after {_WAIT_SECONDS:.0f} s (see pg_stat_activity); run it again when "
+                f"they have ended"
+            ) from error
+        finally:
+            if self._connection is not None and not self._connection.closed:
+                self._rows("SELECT set_config('statement_timeout', '0', false)")
+
+    def require_kept(self, names: Collection[str]) -> None:
+        """A table that is dropped leaves the publication, and one of its name that is made later is another."""
+        rows = self._rows(
+            "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s", self._slot
+        )
+        if gone := sorted(set(names) - {row[0] for row in rows}):
+            raise NotFound(
+                f"{gone[0]} is not in the publication {self._slot!r}: it was dropped and made anew, or taken out, and changes since are not in the "
+                f"log; take the table anew (restart=True)"
+            )
 
     def _require_settings(self) -> None:
         version, level, role, may_replicate = self._rows(
@@ -208,7 +241,7 @@ class Postgres:
         missing = [name for name in names if name not in published]
         if is_there and not missing:
             return
-        what = sql.SQL(", ").join(sql.Identifier(*name.split(".", 1)) for name in missing or names)
+        what = sql.SQL(", ").join(self._only(name) for name in missing or names)
         verb = (
             sql.SQL("ALTER PUBLICATION {} ADD TABLE {}")
             if is_there
@@ -284,11 +317,14 @@ class Postgres:
     # --- the snapshot ---
 
     @contextmanager
-    def view(self, table: SourceTable) -> Iterator[PostgresView]:
+    def view(self, table: SourceTable, *others: SourceTable) -> Iterator[PostgresView]:
         with connected(self._connect, self._readers) as readers:
             connection = readers.first
             with refusals():
                 connection.execute(_READ)
+                # A table that is rewritten between the view and its first read would be empty in it.
+                names = sql.SQL(", ").join(sql.Identifier(*each.name.split(".", 1)) for each in (table, *others))
+                connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
                 shown = connection.execute("SELECT pg_current_snapshot()::text").fetchone()[0]
                 until = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0]
                 if readers.others:
@@ -300,8 +336,13 @@ class Postgres:
 
     def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
         tests = sql.SQL(" OR ").join(sql.SQL("{} IS NOT NULL").format(sql.Identifier(each)) for each in columns)
-        name = sql.Identifier(*table.name.split(".", 1))
-        return bool(self._rows(sql.SQL("SELECT 1 FROM {} WHERE {} LIMIT 1").format(name, tests)))
+        query = sql.SQL("SELECT 1 FROM {} WHERE {} LIMIT 1").format(self._only(table.name), tests)
+        return bool(self._rows(query))
+
+    def _only(self, name: str) -> sql.Composable:
+        """A table without those that inherit from it, whose rows are theirs in the log; a partitioned one with its partitions."""
+        found = sql.Identifier(*name.split(".", 1))
+        return found if name in self._roots else sql.SQL("ONLY {}").format(found)
 
     def covers(self, view: str, ends: np.ndarray, transactions: np.ndarray) -> np.ndarray:
         oldest, next_, running = view.split(":")
@@ -356,6 +397,10 @@ class Postgres:
                 f"slot {self._slot!r} holds the changes after {kept.text}, and those after {after.text} are wanted: the table was rolled "
                 f"back, or something else read the slot; take the table anew (restart=True)"
             )
+        if self.parse(self._rows("SELECT pg_current_wal_insert_lsn()::text")[0][0]) < after:
+            raise NotFound(
+                f"the server's log ends before {after.text}: it was restored, or is another server; take the tables anew (restart=True)"
+            )
         tables, at = dict(tables), after
         while at < until:
             if self._slot_state() is None:
@@ -373,8 +418,8 @@ class Postgres:
                 continue
             fresh = ends > at.order
             committed = int(decoded.committed_ms[fresh][-1]) if fresh.any() else None
-            made = self._tables(decoded, tables, at)
-            yield Transactions(position, int(fresh.sum()), committed, made)
+            made, failed = self._tables(decoded, tables, at)
+            yield Transactions(position, int(fresh.sum()), committed, made, failed)
             at = position
 
     def _peek(self, until: Position, limit: int) -> tuple[bytearray, np.ndarray]:
@@ -391,15 +436,22 @@ class Postgres:
 
     def _tables(
         self, decoded: pgoutput.Decoded, tables: dict[str, SourceTable], after: Position
-    ) -> dict[str, TableChanges]:
-        made, names = {}, {each.relation.name for each in decoded.rows} | {r.name for r, _ in decoded.truncated}
+    ) -> tuple[dict[str, TableChanges], dict[str, LakeError]]:
+        made, failed, names = (
+            {},
+            dict[str, LakeError](),
+            {each.relation.name for each in decoded.rows} | {r.name for r, _ in decoded.truncated},
+        )
         for name in sorted(names & tables.keys()):
             own = [each for each in decoded.rows if each.relation.name == name]
-            for each in (*(piece.relation for piece in own), *(r for r, _ in decoded.truncated if r.name == name)):
-                tables[name] = self._evolved(tables[name], each)
             emptied = [at for relation, at in decoded.truncated if relation.name == name]
-            made[name] = self._rows_of(decoded, tables[name], own, emptied, after)
-        return made
+            try:
+                for each in (*(piece.relation for piece in own), *(r for r, _ in decoded.truncated if r.name == name)):
+                    tables[name] = self._evolved(tables[name], each)
+                made[name] = self._rows_of(decoded, tables[name], own, emptied, after)
+            except LakeError as error:
+                failed[name] = error
+        return made, failed
 
     def _rows_of(
         self,
@@ -452,6 +504,11 @@ class Postgres:
     def _evolved(self, table: SourceTable, relation: pgoutput.Relation) -> SourceTable:
         """The table with the columns of a `Relation`: new ones added, types as they are now."""
         fields = {each.name: each for each in table.fields}
+        if gone := [each for each in table.key if each not in {column[0] for column in relation.columns}]:
+            raise UnsupportedFeature(
+                f"{table.name} no longer has the column {gone[0]!r} of its primary key: it was renamed or dropped; nothing is lost, take it into "
+                f"another table"
+            )
         for name, oid, modifier in relation.columns:
             if f"{table.name}.{name}" in self._excluded:
                 continue
@@ -566,7 +623,7 @@ class PostgresView:
         return sql.SQL(", ").join(sql.Identifier(name) for name in self._table.key)
 
     def _name(self) -> sql.Composable:
-        return sql.Identifier(*self._table.name.split(".", 1))
+        return self._source._only(self._table.name)
 
 
 def _copied(connection: PGconn, query: bytes) -> tuple[bytearray, np.ndarray]:

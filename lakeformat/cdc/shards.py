@@ -75,14 +75,17 @@ class Shards:
     def begin(self, tables: Sequence[SourceTable]) -> Position:
         return self._source.begin([part for each in tables for part in self._shards(each)])
 
+    def require_kept(self, names: Collection[str]) -> None:
+        self._source.require_kept(names)
+
     def _shards(self, table: SourceTable) -> list[SourceTable]:
         there = self._parts[table.name] if table.parts else {}
         return [there[each] for each in table.parts if each in there] if table.parts else [table]
 
     @contextmanager
-    def view(self, table: SourceTable) -> Iterator[View]:
+    def view(self, table: SourceTable, *others: SourceTable) -> Iterator[View]:
         shards = self._shards(table)
-        with self._source.view(shards[0]) as view:
+        with self._source.view(*shards, *(part for each in others for part in self._shards(each))) as view:
             yield _ShardsView(view.text, view.until, view, table, shards) if table.parts else view
 
     def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
@@ -127,7 +130,13 @@ class Shards:
                 if own:
                     changes = {each: batch.tables[each] for each in own}
                     made[name] = self._together(table, changes) if table.parts else changes[name]
-            yield replace(batch, tables=made)
+            failed = {
+                name: batch.failed[part.name]
+                for name, table in tables.items()
+                for part in self._shards(table)
+                if part.name in batch.failed
+            }
+            yield replace(batch, tables=made, failed=failed)
 
     def _together(self, table: SourceTable, changes: Mapping[str, TableChanges]) -> TableChanges:
         """Changes of shards in the order that they happened."""

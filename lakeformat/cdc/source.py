@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.schema import Field
 
 
@@ -84,6 +84,7 @@ class Transactions:
     count: int
     committed_ms: int | None  # When the last of them was committed, since 1970.
     tables: Mapping[str, TableChanges]
+    failed: Mapping[str, LakeError] = field(default_factory=dict)  # Tables that cannot be followed through these.
 
 
 class Chunk:
@@ -136,7 +137,13 @@ class Source(Protocol):
         a view taken afterwards does not cover comes after it."""
         ...
 
-    def view(self, table: SourceTable) -> AbstractContextManager[View]: ...
+    def require_kept(self, names: Collection[str]) -> None:
+        """Raise `NotFound` where the changes of tables that were begun are no longer kept; `begin` has them kept again."""
+        ...
+
+    def view(self, table: SourceTable, *others: SourceTable) -> AbstractContextManager[View]:
+        """Of `table`, and by `View.of` of the others."""
+        ...
 
     def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
         """Whether a row that is there now has one in any of these columns."""

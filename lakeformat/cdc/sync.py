@@ -193,12 +193,15 @@ def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bo
                 live.remove(follower)
 
     try:
-        start = source.begin([each.source_table for each in followers])
+        each_alone(lambda each: each.require_kept())
+        if not live:
+            return [each.settle() for each in followers]
+        start = source.begin([each.source_table for each in live])
         each_alone(lambda each: each.begin(start, limits.batch_rows, is_over))
         while live and not is_over():
             end, tables = source.position(), {each.source_table.name: each.source_table for each in live}
             after = min(each.covered for each in live)
-            for batch in source.changes(after, end, tables, limits.batch_rows) if after < end else ():
+            for batch in source.changes(after, end, tables, limits.batch_rows) if after != end else ():
                 each_alone(lambda each, batch=batch: each.apply(batch))  # type: ignore[misc]
                 if all(each.progress is not None for each in followers):
                     source.acknowledge(min(each.committed for each in followers))

@@ -42,6 +42,9 @@ def cdc(
         list[str] | None,
         typer.Option("--computed-column", help="`name=Spark SQL`, e.g. 'year=year(at)'; may be repeated."),
     ] = None,
+    readers: Annotated[
+        int, typer.Option("--readers", min=1, help="Connections that read a snapshot, a chunk each.")
+    ] = 1,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on until Ctrl-C, not only to where the source is now.")
     ] = False,
@@ -54,7 +57,9 @@ def cdc(
 ) -> None:
     """Bring tables up to those of a PostgreSQL or MySQL database. Each call goes on where the tables stand."""
     session = of(context)
-    found = capture.open_source(source, slot=slot, type_options=type_option or [], exclude_columns=exclude or [])
+    found = capture.open_source(
+        source, slot=slot, type_options=type_option or [], exclude_columns=exclude or [], readers=readers
+    )
     stopped = Event()
     if follow:
         signal.signal(signal.SIGINT, lambda number, frame: stopped.set())

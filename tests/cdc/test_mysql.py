@@ -467,6 +467,34 @@ def test_rows_that_move_between_shards(run, source, lake):
     assert (reports["*.t_1"].snapshot_rows, reports["*.t_1"].table) == (1, "e.t_1")
 
 
+def test_nothing_is_lost_in_silence(run, server, source, lake):
+    """By odd names, by rows that come and go without the log; and a lock that is held keeps neither a snapshot nor writers waiting."""
+    run(
+        "CREATE TABLE `100% ``t` (`id` int PRIMARY KEY, `a%` int)",
+        "INSERT INTO `100% ``t` VALUES (1, 1), (2, 2), (3, 3)",
+    )
+    name = f"{run.name}.100% `t"
+    assert sync_table(source, name, lake, "d.t", batch_rows=2).snapshot_rows == 3
+    run("TRUNCATE /* all */ TABLE `100% ``t`", "INSERT INTO `100% ``t` VALUES (4, 4)")
+    assert dict(sync_table(source, name, lake, "d.t").rows_by_kind) == {"-D": 3, "+I": 1}
+    run("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10))")
+    run("CREATE TABLE q (id int PRIMARY KEY)", "INSERT INTO p VALUES (1)")
+    sync_database(source, lake, "e", including=rf"{run.name}\.[pq]")
+    run("ALTER TABLE p TRUNCATE PARTITION p0", "INSERT INTO q VALUES (1)")
+    reports = sync_database(source, lake, "e", including=rf"{run.name}\.[pq]")
+    assert re.search(r"TRUNCATE PARTITION.*restart=True", str(reports[f"{run.name}.p"].error))
+    assert reports[f"{run.name}.q"].rows == 1
+    locked = MySql(server.url, readers=2, lock_seconds=1)
+    run("LOCK TABLES q WRITE")
+    with pytest.raises(SourceError, match=r"for 1 s \(lock_seconds\).*SHOW PROCESSLIST"):
+        sync_table(locked, f"{run.name}.q", lake, "d.q")
+    run("UNLOCK TABLES")
+    with server.connect(read_timeout=5) as other, other.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {run.name}.q VALUES (2)")
+    assert sync_table(locked, f"{run.name}.q", lake, "d.q").snapshot_rows == 2
+    locked.close()
+
+
 def test_what_is_not_set_up_is_said(run, server, source, lake):
     name = f"{run.name}.t"
     run("CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE TABLE keyless (v int)", "INSERT INTO t VALUES (1, 1)")

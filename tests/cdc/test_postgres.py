@@ -330,6 +330,41 @@ def test_tables_of_a_database_stop_alone(server, source, lake):
     assert sync_database(source, lake, "d", including=r"public\.(a|late)", table_prefix="pg_")["public.late"].rows == 1
 
 
+def test_nothing_is_lost_in_silence(server, source, lake):
+    """By one table's value, a table made anew, a log that went back, rewrites before a view's first read; children are tables of their own."""
+    server.execute("CREATE TABLE a (id int PRIMARY KEY, v numeric(10, 2)); CREATE TABLE b (id int PRIMARY KEY)")
+    server.execute("CREATE TABLE child (w int) INHERITS (b)")
+    sync_database(source, lake, "d", including=r"public\.[ab]")
+    server.execute(
+        "INSERT INTO child VALUES (9, 9); UPDATE child SET w = 8"
+    )  # The publication asks no replica identity of it.
+    server.execute("INSERT INTO a VALUES (1, 'NaN'); INSERT INTO b VALUES (1)")
+    reports = sync_database(source, lake, "d", including=r"public\.[ab]")
+    assert "decimal(10, 2) cannot" in str(reports["public.a"].error)
+    assert (reports["public.b"].error, rows_of(lake.table("d.b"))) == (None, [{"id": 1}])
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1), (2, 2)")
+    own = Postgres(server.dsn, slot=f"{server.info.dbname}_t")
+    table = own.describe("t")
+    own.begin([table])
+    with own.view(table) as view:
+        server.execute("SET lock_timeout = 100")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            server.execute("ALTER TABLE t ALTER v TYPE bigint")
+        assert sum(each.rows.num_rows for each in view.chunks(None, 9)) == 2
+    sync_table(own, "t", lake, "d.t")
+    server.execute("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (3, 3)")
+    for _ in range(2):
+        with pytest.raises(NotFound, match=r"public\.t is not in the publication.*restart=True"):
+            sync_table(own, "t", lake, "d.t")
+    assert sync_table(own, "t", lake, "d.t", restart=True).snapshot_rows == 1
+    lake.table("d.t").append(
+        [{"id": 4, "v": 4}], properties={"cdc.source": f"{own.name}/public.t", "cdc.position": "FFFF/0"}
+    )
+    with pytest.raises(NotFound, match=r"log ends before FFFF/0"):
+        sync_table(own, "t", lake, "d.t")
+    own.close()
+
+
 def test_what_is_not_set_up_is_said(server, source, lake, postgres_server):
     server.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE keyless (id int NOT NULL, v int)")
     with pytest.raises(NotFound, match=r"no table 'public\.none'.*public\.t"):
