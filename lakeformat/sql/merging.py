@@ -6,6 +6,7 @@ computes: over the source where they speak of it alone, else over the pairs of r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,7 @@ from lakeformat.verbs.merge import Asked, MergeInto
 
 _OWN = "_lakeformat_"  # What the columns that are ours alone begin with.
 _COMPUTED, _OF_PAIR, _KEY = f"{_OWN}computed_", f"{_OWN}of_pair_", f"{_OWN}key_"
+_KEYS_IN_TEXT = re.compile(rf"{_KEY}\d+(, {_KEY}\d+)*")
 _STAGED, _ROW = f"{_OWN}source", f"{_OWN}row"
 _MATCHES, _ALONE = (
     f"{_OWN}matches",
@@ -87,7 +89,14 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
         clauses = [_of_pairs(each, reading.needs_alone, equal) for each in clauses]
     assert matching is not None
     asked: MergeInto = on.table.merge_into(data, matching, evolve_schema=evolve)
-    made = replace(asked, clauses=tuple(clauses)).merge(spark=context.spark, **context.verb)
+    try:
+        made = replace(asked, clauses=tuple(clauses)).merge(spark=context.spark, **context.verb)
+    except InvalidInput as error:
+        if not paired or _KEY not in str(error):
+            raise
+        raise InvalidInput(
+            _KEYS_IN_TEXT.sub("row of the table", str(error))
+        ) from error  # They are no columns of the user's.
     return metrics(made)
 
 

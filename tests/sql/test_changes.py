@@ -246,11 +246,12 @@ def test_merge_clauses_with_subqueries_over_the_table(lake, format, key):
         lake.sql(
             "MERGE INTO d.t t USING staged s ON t.id < s.id WHEN MATCHED AND a > (SELECT 1) THEN DELETE", staged=staged
         )
-    with pytest.raises(InvalidInput, match="more than one row"):
+    with pytest.raises(InvalidInput, match="more than one row") as told:
         lake.sql(
             "MERGE INTO d.t t USING staged s ON t.id < s.id WHEN MATCHED AND t.a = (SELECT max(a) FROM d.t) THEN UPDATE SET b = s.b",
             staged=staged,
         )
+    assert "_lakeformat" not in str(told.value)
     lake.sql(
         "MERGE INTO d.t t USING (SELECT * FROM staged WHERE false) s ON t.id = s.id "
         "WHEN NOT MATCHED BY SOURCE AND EXISTS (SELECT 1 FROM d.t o WHERE o.id < t.id) THEN DELETE",
