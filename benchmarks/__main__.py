@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.measure import machine
 
 NAMES = (
-    "planning", "writing", "reading", "commits", "upkeep", "spark_overwrite", "by_name", "iceberg", "keys", "sql", "cdc",
+    "planning", "writing", "reading", "merging", "commits", "upkeep", "spark_overwrite", "by_name", "iceberg", "keys", "sql", "cdc",
 )  # fmt: skip
 BUILT = Path(__file__).resolve().parents[1] / ".bench"
 

@@ -9,9 +9,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +48,14 @@ def by_turns(
     what: str, peer: str, target: float, ours: Callable[[], float], theirs: Callable[[], float], runs: int
 ) -> Figure:
     """Run both once to warm up, then `runs` times by turns. Each call returns the seconds that count."""
-    ours(), theirs()
-    pairs = [(ours(), theirs()) if i % 2 == 0 else (theirs(), ours())[::-1] for i in range(runs)]
-    mine, others = zip(*pairs, strict=True)
+    mine, others = zip(*pairs(ours, theirs, runs), strict=True)
     return Figure(what, peer, target, mine, others)
+
+
+def pairs(ours: Callable[[], T], theirs: Callable[[], T], runs: int) -> list[tuple[T, T]]:
+    """What both return, `runs` times by turns, after once of each to warm up."""
+    ours(), theirs()
+    return [(ours(), theirs()) if i % 2 == 0 else (theirs(), ours())[::-1] for i in range(runs)]
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -16,6 +16,19 @@ from tests.judge.environments import PythonPeer
 
 HERE = Path(__file__).resolve().parent
 ADBC = PythonPeer("adbc", ("adbc-driver-postgresql==1.13.0", "pyarrow==26.0.1"))
+DELTALAKE = PythonPeer("deltalake", ("deltalake==1.6.6", "pyarrow==26.0.1"))
+DUCKDB = PythonPeer(
+    "duckdb-rest",
+    (
+        "duckdb==1.5.5",
+        "duckdb-extension-avro==1.5.5",
+        "duckdb-extension-httpfs==1.5.5",
+        "duckdb-extension-iceberg==1.5.5",
+        "pyarrow==26.0.1",
+    ),
+)
+SAIL = PythonPeer("sail", ("pysail==0.7.2", "pyspark-client==4.0.1", "pyarrow==22.0.0", "pandas==2.2.3"))
+_CREDENTIAL = "bench:secret"
 
 
 class PeerFailed(RuntimeError):
@@ -73,6 +86,37 @@ def adbc() -> Iterator[Peer]:
     """ADBC's driver of PostgreSQL in an environment of its own."""
     with _running("ADBC", ADBC, "peer_adbc.py") as peer:
         yield peer
+
+
+@contextmanager
+def deltalake() -> Iterator[Peer]:
+    """delta-rs in an environment of its own."""
+    with _running("delta-rs", DELTALAKE, "peer_deltalake.py") as peer:
+        yield peer
+
+
+@contextmanager
+def sail() -> Iterator[Peer]:
+    """Sail in an environment of its own, its server in the peer's process."""
+    with _running("Sail", SAIL, "peer_sail.py") as peer:
+        yield peer
+
+
+@contextmanager
+def duckdb_iceberg(warehouse: Path) -> Iterator[tuple[Peer, dict[str, str]]]:
+    """DuckDB with its Iceberg extension, and how to reach the REST catalog that it writes through: Iceberg's own, a JVM beside it."""
+    warehouse.mkdir(parents=True)
+    server = subprocess.Popen(
+        environments.rest_server(warehouse, _CREDENTIAL), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    try:
+        with _running("DuckDB", DUCKDB, "peer_duckdb.py") as peer:
+            yield peer, {"catalog": server.stdout.readline().strip(), "credential": _CREDENTIAL}
+    finally:
+        server.stdin.close()
+        server.wait(timeout=60)
 
 
 @contextmanager

@@ -143,6 +143,8 @@ public final class RestServer {
         return CatalogHandlers.listNamespaces(CATALOG, parent, pages, "2");
       case "POST namespaces 1":
         return CatalogHandlers.createNamespace(CATALOG, read(body, CreateNamespaceRequest.class));
+      case "GET namespaces 2":
+        return CatalogHandlers.loadNamespace(CATALOG, levels(decoded(parts[1])));
       case "POST tables 2":
         CatalogHandlers.renameTable(CATALOG, read(body, RenameTableRequest.class));
         return null;
@@ -159,9 +161,13 @@ public final class RestServer {
       return views(method, namespace, parts, pages, body);
     }
     if (parts.length == 3) {
-      return method.equals("GET")
-          ? CatalogHandlers.listTables(CATALOG, namespace, pages, "2")
-          : CatalogHandlers.createTable(CATALOG, namespace, read(body, CreateTableRequest.class));
+      if (method.equals("GET")) {
+        return CatalogHandlers.listTables(CATALOG, namespace, pages, "2");
+      }
+      CreateTableRequest wanted = read(body, CreateTableRequest.class);
+      return wanted.stageCreate()
+          ? CatalogHandlers.stageTableCreate(CATALOG, namespace, wanted)
+          : CatalogHandlers.createTable(CATALOG, namespace, wanted);
     }
     TableIdentifier table = TableIdentifier.of(namespace, decoded(parts[3]));
     switch (method) {
