@@ -1002,7 +1002,7 @@ def _check_history(document: Mapping[str, Any]) -> None:
                 raise CorruptFile(f"snapshot {at} comes from itself")
             chain[at] = None
             at = there[at].get("parent-snapshot-id")
-        ended |= chain.keys()
+        ended.update(chain)  # A union with a view of keys copies the set.
 
 
 def _current_id(document: Mapping[str, Any]) -> int | None:
