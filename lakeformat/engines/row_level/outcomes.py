@@ -83,22 +83,26 @@ class Index:
         of_source = parts.pop(frozenset({SOURCE}), ALWAYS)
         self._rest = and_(*parts.values())
         alive = np.ones(count, bool) if of_source == ALWAYS else _numpy(expression.mask(of_source, source))
-        self._steps: list[tuple[pa.DataType, _Values, np.ndarray | None]] = []
+        steps = []
         empty = named(TARGET, arrow_schema(merge.target).empty_table())
-        codes = np.zeros(count, np.int64)
         for key in merge.keys:
             values = expression.evaluate(key.source, source)
             type = expression.common_type(expression.evaluate(key.target, empty).type, values.type)
             values = _looked_up(key, key.target, values, type)
             distinct = _Values(casts.flat(values), key.null_safe)
-            found = distinct.places(values)
+            steps.append((key, type, distinct, distinct.places(values)))
+        # The key of most values first: it leaves out most rows of the table, which the others need not look up.
+        steps.sort(key=lambda step: -len(step[2]))
+        self._steps: list[tuple[Key, pa.DataType, _Values, np.ndarray | None]] = []
+        codes = np.zeros(count, np.int64)
+        for key, type, distinct, found in steps:
             alive &= found >= 0
             together = None
             if self._steps:
                 together, codes = np.unique(codes * (len(distinct) + 1) + found + 1, return_inverse=True)
             else:
                 codes = np.maximum(found, 0)
-            self._steps.append((type, distinct, together))
+            self._steps.append((key, type, distinct, together))
         rows = np.flatnonzero(alive)
         self._codes = np.where(alive, codes, NONE)
         size = int(codes.max()) + 1 if count else 0
@@ -149,7 +153,7 @@ class Index:
             np.ones(len(rows), bool) if self._of_target == ALWAYS else _numpy(expression.mask(self._of_target, here))
         )
         codes = np.zeros(len(rows), np.int64)
-        for key, (type, distinct, together) in zip(self.merge.keys, self._steps, strict=True):
+        for key, type, distinct, together in self._steps:
             if np.count_nonzero(alive) * 2 < len(rows):  # What one key left out need not be looked for by the next.
                 kept = np.flatnonzero(alive)
                 rows, codes, alive, here = rows[kept], codes[kept], alive[kept], here.take(pa.array(kept))
