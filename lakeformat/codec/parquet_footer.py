@@ -14,8 +14,9 @@ _MAGIC = b"PAR1"
 _SCHEMA, _LOGICAL_TYPE = 2, 10  # Fields of FileMetaData and SchemaElement.
 _STORED_SIZE, _CRC = 3, 4  # Fields of PageHeader.
 _BOOLEANS, _BYTE, _NUMBERS, _DOUBLE, _BINARY, _LISTS, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 12
-# LogicalType, a union whose field 16 is VariantType with specification_version = 1.
-_VARIANT = bytes([_STRUCT, 16 << 1, 1 << 4 | _BYTE, 1, 0, 0])
+# LogicalType, a union whose field 16 is VariantType with specification_version = 1, 17 GeometryType, 18 GeographyType.
+VARIANT = bytes([_STRUCT, 16 << 1, 1 << 4 | _BYTE, 1, 0, 0])
+_ALGORITHMS = {"spherical": 0, "vincenty": 1, "thomas": 2, "andoyer": 3, "karney": 4}  # EdgeInterpolationAlgorithm.
 _I16, _I64, _LIST = 4, 6, 9
 
 _ROW_COUNT, _ROW_GROUPS, _CREATED_BY, _COLUMN_ORDERS = 3, 4, 6, 7  # Fields of FileMetaData,
@@ -140,19 +141,32 @@ def counted(end: bytes, counts: Sequence[Mapping[int, int]]) -> bytes:
 Buffer = bytes | memoryview
 
 
-def annotated(end: bytes, is_variant: Sequence[bool]) -> bytes:
-    """The end of a file, footer included, with those elements of its schema marked as variants for which `is_variant` (the root
-    left out) is true."""
+def geo(text: str) -> bytes:
+    """The LogicalType of a geometry or geography as a table spells it, e.g. `geography(OGC:CRS84, vincenty)`."""
+    kind, _, rest = text.rstrip(")").partition("(")
+    # A reference system may hold commas; an algorithm is a word.
+    system, _, last = rest.rpartition(",") if kind == "geography" else ("", "", rest)
+    algorithm = _ALGORITHMS.get(last.strip().lower())
+    system = (system if algorithm is not None else rest).strip()
+    parts = b"\x18" + varint.write(len(system.encode())) + system.encode() if system else b""
+    if algorithm is not None:
+        parts += bytes([(1 if system else 2) << 4 | _NUMBERS[1], algorithm << 1])
+    return bytes([_STRUCT, (17 if kind == "geometry" else 18) << 1]) + parts + b"\0\0"
+
+
+def annotated(end: bytes, marks: Sequence[bytes]) -> bytes:
+    """The end of a file, footer included, with the elements of its schema (the root left out) of the LogicalType that `marks` has
+    for each: `VARIANT`, or what `geo` gives; empty for one that stays."""
     size = int.from_bytes(end[-8:-4], "little")
     assert end[-4:] == _MAGIC, end[-8:]
     footer = end[-8 - size : -8]
     stops = _elements(footer)
-    assert len(stops) == len(is_variant) + 1, (len(stops), len(is_variant))
+    assert len(stops) == len(marks) + 1, (len(stops), len(marks))
     made, done = [], 0
-    for (stop, last), marked in zip(stops[1:], is_variant, strict=True):
-        if marked:
+    for (stop, last), mark in zip(stops[1:], marks, strict=True):
+        if mark:
             assert last < _LOGICAL_TYPE, last
-            made += [footer[done:stop], bytes([(_LOGICAL_TYPE - last) << 4 | _STRUCT]), _VARIANT]
+            made += [footer[done:stop], bytes([(_LOGICAL_TYPE - last) << 4 | _STRUCT]), mark]
             done = stop
     changed = b"".join([*made, footer[done:]])
     return end[: -8 - size] + changed + len(changed).to_bytes(4, "little") + _MAGIC

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import decimals, spans
 from lakeformat.codec.arrow import to_arrow
+from lakeformat.codec.wkb import Corner
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.schema import Kind, Scalar, Type, scalar
 
@@ -48,6 +52,16 @@ def encode(values: pa.Array, type: Type) -> pa.Array:
         case _:
             raise UnsupportedFeature(f"type {type} has no single value in manifests")
     return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.binary())) if values.null_count else found
+
+
+def corners(points: Sequence[Corner | None]) -> pa.Array:
+    """Bounds of geometries -> binary: x, y, then z and m where they are known, as little-endian doubles; NaN for z where only m is."""
+    found = []
+    for point in points:
+        x, y, z, m = point or (0.0, 0.0, None, None)
+        known = [x, y] if z is m is None else [x, y, z] if m is None else [x, y, float("nan") if z is None else z, m]
+        found.append(None if point is None else struct.pack(f"<{len(known)}d", *known))
+    return pa.array(found, pa.binary())
 
 
 def decode_bounds(low: pa.Array, high: pa.Array, type: Type) -> tuple[pa.Array, pa.Array]:

@@ -54,11 +54,13 @@ class Files:
             raise UnsupportedFeature(
                 f"file format {task.file_format!r} cannot be written; known are {', '.join(FORMATS)}"
             )
-        if found := next((part for part in walk(task.fields) if isinstance(part.type, Geo)), None):
-            raise UnsupportedFeature(
-                f"column {found.name} is {found.type}: rows of the table are read, and deleted (write.delete.mode=merge-on-read), not "
-                f"written; write them with an engine that knows the type"
-            )
+        whole = task.fields if task.file_format == "parquet" else ()
+        for each in walk(task.fields):
+            if isinstance(each.type, Geo) and each not in whole:
+                raise UnsupportedFeature(
+                    f"column {each.name} is {each.type}: written as a column of its own to Parquet, not within rows, lists and "
+                    f"maps, and not to {task.file_format}; its rows are read, and deleted (write.delete.mode=merge-on-read)"
+                )
         self._store, self._task, self._format = store, task, FORMATS[task.file_format]
         self._schema = arrow_schema(key_values.waiting(task))
         # A file as formats write it: of a keyed table, with all of its columns.

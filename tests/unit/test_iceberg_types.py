@@ -4,6 +4,7 @@ import datetime
 import io
 import json
 import random
+import struct
 import uuid
 from pathlib import Path
 
@@ -15,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import Field, InvalidInput, Lake, Schema, UnsupportedFeature
-from lakeformat.codec import expression, murmur, single_value, transform
+from lakeformat.codec import expression, murmur, single_value, transform, wkb
 from lakeformat.dialects.iceberg import manifest, types
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.partition import Transform, TransformKind
 from lakeformat.model.predicate import bind
-from lakeformat.model.schema import Kind, Scalar, scalar
+from lakeformat.model.schema import Geo, Kind, Scalar, scalar
 from lakeformat.model.type_text import parse_type
 
 iceberg = Iceberg()
@@ -447,30 +448,119 @@ def test_files_that_others_wrote_with_uuids_are_read(lake):
     assert t.scan().to_arrow()["u"].to_pylist() == [bytes(16)]
 
 
+def point(x, y, *more, flag=1):
+    """A point in WKB: big-endian if `flag` is 0."""
+    kind = {0: 1, 1: 1001, 2: 3001}[len(more)]
+    return struct.pack(f"{'<' if flag else '>'}BI{2 + len(more)}d", flag, kind, x, y, *more)
+
+
+def several(kind, *parts):
+    return struct.pack("<BII", 1, kind, len(parts)) + b"".join(parts)
+
+
+def ring(*points):
+    return struct.pack("<I", len(points)) + b"".join(struct.pack("<2d", *each) for each in points)
+
+
+def geo_bounds(table):
+    """Of each file the bounds of the second column, as they stand in manifests."""
+    return [
+        tuple(
+            {end["key"]: end["value"] for end in each[name] or ()}.get(2) for name in ("lower_bounds", "upper_bounds")
+        )
+        for each in entries(table)
+    ]
+
+
+def made_geo(folder, text, **properties):
+    how = {"format-version": "3", **properties}
+    type = Geo(Kind(text.partition("(")[0]), text=text)
+    columns = Schema((Field(-1, "id", scalar(Kind.BIGINT)), Field(-1, "g", type)))
+    return Lake(folder).create_table("d.t", columns, format="iceberg", properties=how)
+
+
 @pytest.mark.parametrize("text", ["geometry", "geometry(srid:4326)", "geography(OGC:CRS84, vincenty)"])
-def test_geometries_are_read_as_wkb_and_their_rows_deleted(lake, tmp_path, text):
-    point = bytes.fromhex("0101000000000000000000f03f0000000000000040")
-    how = {"format-version": "3", "write.delete.mode": "merge-on-read"}
-    t = lake.create_table("d.t", pa.schema([("id", pa.int64()), ("g", pa.binary())]), format="iceberg", properties=how)
-    t.append(pa.table({"id": [1, 2, 3], "g": [point, None, point]}))
-    newest = max((tmp_path / "d.db/t/metadata").glob("v*.metadata.json"))
-    newest.write_text(newest.read_text().replace('"binary"', json.dumps(text)))
+def test_geometries_are_written_as_wkb_with_their_box(tmp_path, text):
+    t = made_geo(tmp_path, text)
+    rows = [(1, point(1, 2)), (2, None), (3, point(-3, 5, flag=0)), (4, several(3, ring((0, 9), (1, 1), (0, 9))))]
+    t.append(pa.table({"id": [id for id, _ in rows], "g": pa.array([g for _, g in rows], pa.binary())}))
     t = Lake(tmp_path).table("d.t")
     assert str(t.schema.field("g").type) == text
-    assert t.scan(where="g is not null").to_arrow().to_pylist() == [{"id": 1, "g": point}, {"id": 3, "g": point}]
-    assert t.delete("id = 1").rows_removed == 1
+    assert [(r["id"], r["g"]) for r in t.scan(where="id > 0").to_arrow().to_pylist()] == rows
+    box = (struct.pack("<2d", -3, 1), struct.pack("<2d", 1, 9)) if text.startswith("geometry") else (None, None)
+    assert geo_bounds(t) == [box]
+    # The file says what it holds, and bounds of bytes, which mean nothing, are not in it.
+    held = pq.read_metadata(entries(t)[0]["file_path"].removeprefix("file://"))
+    said = held.schema.column(1).logical_type.to_json()
+    assert json.loads(said)["Type"] == text.partition("(")[0].capitalize()
+    assert ("4326" in said, "vincenty" in said.lower()) == ("4326" in text, "vincenty" in text)
+    assert held.row_group(0).column(1).statistics is None
+    assert held.row_group(0).column(0).statistics.max == 4
+    # Rows are changed, deleted and compacted (row groups copied too) by copying; no condition leaves a file out.
+    assert t.update({"id": "id + 10"}, where="g is not null and id < 4").rows_added == 4
+    assert t.delete("id = 11").rows_added == 3
+    t.append(pa.table({"id": [5], "g": [point(100, 200)]}))
+    t.append(pa.table({"id": [6], "g": [point(7, 7)]}))
+    t.compact(full=True)
+    found = {r["id"]: r["g"] for r in t.scan(where="g is not null or id = 2").to_arrow().to_pylist()}
+    assert found == {2: None, 13: rows[2][1], 4: rows[3][1], 5: point(100, 200), 6: point(7, 7)}
+    wide = (struct.pack("<2d", -3, 1), struct.pack("<2d", 100, 200)) if text.startswith("geometry") else (None, None)
+    assert geo_bounds(t) == [wide]
     t.alter().add_column("more", "int").rename_column("g", "h").commit()
-    assert (
-        json.loads(max((tmp_path / "d.db/t/metadata").glob("v*.metadata.json")).read_text())["schemas"][-1]["fields"][
-            1
-        ]["type"]
-        == text
+    newest = max(
+        (tmp_path / "d.db/t/metadata").glob("v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0])
     )
-    for write in (lambda: t.append(pa.table({"id": [4]})), lambda: t.update({"id": "5"}, where="id = 3")):
-        with pytest.raises(UnsupportedFeature, match=r"column h is geo.*merge-on-read"):
-            write()
+    assert json.loads(newest.read_text())["schemas"][-1]["fields"][1]["type"] == text
     with pytest.raises(InvalidInput, match="cannot be compared"):
         t.scan(where="h = X'00'")
     with pytest.raises(InvalidInput, match="does not take"):
         t.alter().add_partition_field("h").commit()
-    assert t.scan().to_arrow().to_pylist() == [{"id": 2, "h": None, "more": None}, {"id": 3, "h": point, "more": None}]
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        ([point(1, 2, 3), point(0, 5, -1)], (0, 2, -1), (1, 5, 3)),
+        ([point(1, 2, 3, 4), point(0, 5, -1, 9)], (0, 2, -1, 4), (1, 5, 3, 9)),
+        ([struct.pack("<BI3d", 1, 2001, 1, 2, 7)], (1, 2, NAN, 7), (1, 2, NAN, 7)),  # m without z
+        ([point(1, 2, 3), point(0, 5)], (0, 2), (1, 5)),  # not all have z
+        ([point(1, 2), point(NAN, 5)], (1, 2), (1, 5)),
+        ([point(NAN, NAN), several(7), None], None, None),
+        ([point(1, NAN)], None, None),
+        ([several(7, point(-1, 8), several(6, several(3, ring((5, 5)), ring((6, -6)))), several(4))], (-1, -6), (6, 8)),
+    ],
+)
+def test_boxes_of_geometries(values, low, high):
+    found = wkb.box(pa.chunked_array([pa.array([None, *values], pa.binary())[1:]]), "g")
+    ends = [None, None] if found is None else list(found)
+    want = [None if each is None else struct.pack(f"<{len(each)}d", *each) for each in (low, high)]
+    assert single_value.corners(ends).to_pylist() == want
+
+
+def test_what_is_no_geometry_is_refused_and_nothing_written(tmp_path):
+    t = made_geo(tmp_path, "geometry")
+    t.append(pa.table({"id": [1], "g": [point(1, 2)]}))
+    for bad, why in (
+        (b"", "ends within"),
+        (b"\2" + point(1, 2)[1:], "byte order"),
+        (point(1, 2)[:-1], "last coordinate"),
+        (point(1, 2) + b"\0", "bytes follow"),
+        (struct.pack("<BIIdd", 1, 0x20000001, 4326, 1, 2), "EWKB"),
+        (struct.pack("<BIdd", 1, 8, 1, 2), "seven"),
+        (several(4, several(2)), "last coordinate|seven"),
+        (several(4, point(1, 2, 3)), "seven"),
+        (struct.pack("<BII", 1, 2, 2**32 - 1), "last coordinate"),
+        (several(7, b"") * 20 + point(1, 2), "16 deep"),
+    ):
+        with pytest.raises(InvalidInput, match=f"column g: X'.*({why})"):
+            t.append(pa.table({"id": [2, 3], "g": [point(0, 0), bad]}))
+    assert t.scan().count() == 1
+    assert len(list((tmp_path / "d.db/t/data").rglob("*.parquet"))) == 1
+    with pytest.raises(UnsupportedFeature, match="format-version=3"):
+        made_geo(tmp_path / "two", "geometry", **{"format-version": "2"})
+    orc = made_geo(tmp_path / "orc", "geometry", **{"write.format.default": "orc"})
+    with pytest.raises(UnsupportedFeature, match=r"column g is geometry.*not to orc"):
+        orc.append(pa.table({"id": [1], "g": [point(1, 2)]}))

@@ -398,6 +398,24 @@ def test_vectors_are_not_moved_among_indexes_that_are_unknown(tmp_path, home):
         table.delete("id = 4")
 
 
+def test_columns_under_global_indexes_are_not_updated_and_the_indexes_stay(tmp_path, home):
+    """An index of row ids would say of a column what it held before; rows that come, and compaction, keep it true."""
+    properties = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"], properties=properties)
+    table.append(rows(1, 2))
+    with_index(home, table.schema, 1, [("btree", ("x",), 0, "global-index-a")])
+    before = (home / "snapshot/snapshot-1").read_text()
+    with pytest.raises(UnsupportedFeature, match="btree"):
+        table.update({"id": "id + 1"}, where="id = 1")
+    assert (home / "snapshot/snapshot-1").read_text() == before
+    assert not (home / "snapshot/snapshot-2").exists()
+    table.append(rows(3))
+    table.compact(full=True)
+    assert sorted(table.scan(where="id < 9").to_arrow()["id"].to_pylist()) == [1, 2, 3]
+    newest = max(int(path.name.partition("-")[2]) for path in (home / "snapshot").glob("snapshot-*"))
+    assert list(index_of(home, newest)) == ["global-index-a"]
+
+
 def test_what_entries_say_of_long_keys_is_cut():
     store = MemoryFiles()
     table = Table("t", store, dialect)

@@ -777,9 +777,14 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
             ("nan_value_counts", nans),
         ):
             columns[name].append((field.id, pa.array(values, pa.int64())))
-        if mode is StatsMode.COUNTS or not is_plain(field.type):
+        if mode is StatsMode.COUNTS:
             continue
         low, high = [s.minimum for s in stats], [s.maximum for s in stats]
+        if field.type.kind is Kind.GEOMETRY:
+            columns["lower_bounds"].append((field.id, single_value.corners(low)))
+            columns["upper_bounds"].append((field.id, single_value.corners(high)))
+        if not is_plain(field.type):
+            continue
         if mode is StatsMode.TRUNCATE and field.type.kind is not Kind.UUID:
             high = [_cut_high(v, length) for v in high]
             low = [v[:length] if isinstance(v, str | bytes) else v for v in low]

@@ -152,6 +152,11 @@ def check_supported(fields: tuple[Field, ...], version: int) -> None:
                         f"column {field.name}: {part.type}: Iceberg has it from format version 3 on; make the table with "
                         f"format-version=3, or {way_out}"
                     )
+                case Geo() if version < 3:
+                    raise UnsupportedFeature(
+                        f"column {field.name}: {part.type}: Iceberg has it from format version 3 on; make the table with "
+                        "format-version=3, or keep it as bytes"
+                    )
                 case Scalar(Kind.UNKNOWN) if not part.nullable:
                     raise InvalidInput(f"column {field.name}: unknown is always null, and cannot be NOT NULL")
                 case ListOf() | MapOf() if any(c.type == scalar(Kind.UNKNOWN) for c in children(part.type)):

@@ -228,6 +228,9 @@ def _commit(
     metadata.require_writable(schema, reader.root)
     if index is None:
         index = (base.document or {}).get("indexManifest"), {}
+    if any(file.columns for file in added) and kind != OperationKind.COMPACT:
+        # What a global index says of the column would be of its old values, and Java would find rows by it.
+        _require_known_indexes(reader, _entries_of(reader, base, index))
     log = tuple(file for file in added if file.content is Content.CHANGELOG)
     added = tuple(file for file in added if file.content is not Content.CHANGELOG)
     hashes = tuple(f for f in added if f.content is Content.HASH_INDEX)

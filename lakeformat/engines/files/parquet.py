@@ -18,7 +18,7 @@ from lakeformat.codec.arrow import from_arrow, to_arrow
 from lakeformat.engines.files import statistics
 from lakeformat.engines.kernels import casts
 from lakeformat.errors import CorruptFile, InvalidInput, UnsupportedFeature
-from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, walk
+from lakeformat.model.schema import NO_ID, Field, Geo, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar, walk
 from lakeformat.model.work import ColumnStats, WriteTask
 
 _ARROW = int(pa.__version__.partition(".")[0])
@@ -325,8 +325,8 @@ class Output:
     """A Parquet file being written to `sink`; each `add` ends a row group, and of rows in an order so do `GROUP_ROWS`."""
 
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
-        self._variants = [mark for each in task.fields for mark in _variants(each.type)]
-        self._is_annotated = task.options.get(VARIANTS) == "annotated" and any(self._variants)
+        variant = parquet_footer.VARIANT if task.options.get(VARIANTS) == "annotated" else b""
+        self._marks = [mark for each in task.fields for mark in _marks(each.type, variant)]
         self._sink = _Ended(sink)
         self._task, self._fields = task, task.fields
         self._schema = pa.schema([_file_field(each, each.name) for each in task.fields])
@@ -386,8 +386,8 @@ class Output:
         if self._copied_bytes:
             end = parquet_footer.spliced(end, self._groups)
             metadata = pq.read_metadata(pa.BufferReader(_MAGIC + end))
-        if self._is_annotated:
-            end = parquet_footer.annotated(end, self._variants)
+        if any(self._marks):
+            end = parquet_footer.annotated(end, self._marks)
         if any(counts := statistics.nan_counts(self._fields, self._extra)) and len(counts) == metadata.num_row_groups:
             end = parquet_footer.counted(end, counts)
         self._sink.end = None
@@ -423,11 +423,36 @@ class Output:
                 store_schema=False,
                 store_decimal_as_integer=True,
                 write_page_checksum=True,
+                # Geometries have no order: Parquet allows them no bounds.
+                write_statistics=_ordered(task.fields),
             )
         except (ValueError, OSError) as error:
             raise InvalidInput(
                 f"options of the table for Parquet, compression {task.compression!r}: {error}"
             ) from error
+
+
+def _ordered(fields: tuple[Field, ...]) -> bool | list[str]:
+    """The leaves that have bounds in a footer, where not all have."""
+    if not any(isinstance(each.type, Geo) for each in fields):
+        return True
+    return [leaf for each in fields if not isinstance(each.type, Geo) for leaf in _dotted(_file_field(each, each.name))]
+
+
+def _dotted(held: pa.Field, above: str = "") -> list[str]:
+    name = f"{above}{held.name}"
+    match held.type:
+        case pa.StructType() as parts:
+            return [leaf for part in parts for leaf in _dotted(part, f"{name}.")]
+        case pa.MapType() as pairs:
+            return [
+                leaf
+                for role, part in (("key", pairs.key_field), ("value", pairs.item_field))
+                for leaf in _dotted(part.with_name(role), f"{name}.key_value.")
+            ]
+        case pa.ListType() as items:
+            return _dotted(items.value_field.with_name("element"), f"{name}.list.")
+    return [name]
 
 
 class _Ended:
@@ -465,20 +490,23 @@ class _Ended:
         pass
 
 
-def _variants(type: Type) -> list[bool]:
-    """Of each element that a type has in a Parquet schema, in order, whether it is a variant."""
+def _marks(type: Type, variant: bytes) -> list[bytes]:
+    """Of each element that a type has in a Parquet schema, in order, the logical type that Arrow does not write; `variant` is that
+    of a variant."""
     match type:
+        case Geo():
+            return [parquet_footer.geo(type.text)]
         case Scalar(Kind.VARIANT):
-            return [True, False, False]
+            return [variant, b"", b""]
         case Row(parts):
-            return [False, *(mark for part in parts for mark in _variants(part.type))]
+            return [b"", *(mark for part in parts for mark in _marks(part.type, variant))]
         case ListOf(element):
-            return [False, False, *_variants(element.type)]
+            return [b"", b"", *_marks(element.type, variant)]
         case MapOf(key, value):
-            return [False, False, *_variants(key.type), *_variants(value.type)]
+            return [b"", b"", *_marks(key.type, variant), *_marks(value.type, variant)]
         case MultisetOf(element):
-            return [False, False, *_variants(element.type), False]
-    return [False]
+            return [b"", b"", *_marks(element.type, variant), b""]
+    return [b""]
 
 
 def _writes_int96(task: WriteTask) -> bool:

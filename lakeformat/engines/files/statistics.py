@@ -11,13 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakeformat.model.schema import Field, Kind, MultisetOf, Scalar, Type, children
+from lakeformat.codec import wkb
+from lakeformat.model.schema import Field, Geo, Kind, MultisetOf, Scalar, Type, children
 from lakeformat.model.work import ColumnStats, StatsMode
 
 EPOCH = dt.date(1970, 1, 1)
 FOOTER_LIMIT = 4096  # Arrow leaves bounds longer than this out of a footer.
 
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
+_GEO = (Kind.GEOMETRY, Kind.GEOGRAPHY)
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
 _BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID)
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
@@ -25,7 +27,7 @@ _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
 
 def of_rows(table: pa.Table, fields: tuple[Field, ...]) -> dict[int, ColumnStats]:
     """Statistics of `table`'s columns `fields`, by field id; no bounds for nested columns, or where there is a NaN."""
-    return {field.id: _of_column(table.column(i), field.type) for i, field in enumerate(fields)}
+    return {field.id: _of_column(table.column(i), field.type, field.name) for i, field in enumerate(fields)}
 
 
 def beside_footer(table: pa.Table, fields: tuple[Field, ...], int96: bool) -> dict[int, ColumnStats]:
@@ -33,6 +35,8 @@ def beside_footer(table: pa.Table, fields: tuple[Field, ...], int96: bool) -> di
     found = {}
     for i, field in enumerate(fields):
         match field.type:
+            case Geo():
+                found[field.id] = _of_column(table.column(i), field.type, field.name)
             case Scalar(kind) if kind in _FLOATS or (int96 and kind in _INSTANTS):
                 found[field.id] = _of_column(table.column(i), field.type)
             case Scalar(kind) if kind in _TEXTS or kind in _BLOBS:
@@ -65,7 +69,7 @@ def lacking(row_group: pq.RowGroupMetaData, fields: tuple[Field, ...], int96: bo
         width = _width(field.type)
         stats = row_group.column(place).statistics if width == 1 else None
         match field.type:
-            case Scalar(kind) if kind in _FLOATS or (int96 and kind in _INSTANTS):
+            case Scalar(kind) if kind in _GEO or kind in _FLOATS or (int96 and kind in _INSTANTS):
                 found.append(field)
             case Scalar(kind) if kind is not Kind.VARIANT:
                 # Of a text that is long the footer has no bounds, or only one.
@@ -116,6 +120,10 @@ def merge(parts: Iterable[ColumnStats]) -> ColumnStats:
             continue
         if part.minimum is None or part.maximum is None:
             bounded = False
+        elif bounded and isinstance(part.minimum, tuple):
+            box = (part.minimum, part.maximum)
+            found = box if minimum is None or maximum is None else wkb.joined((minimum, maximum), box)
+            minimum, maximum = found
         elif bounded:
             minimum = part.minimum if minimum is None else min(minimum, part.minimum)
             maximum = part.maximum if maximum is None else max(maximum, part.maximum)
@@ -139,8 +147,13 @@ def trim(
     return kept
 
 
-def _of_column(column: pa.ChunkedArray | pa.Array, type: Type) -> ColumnStats:
+def _of_column(column: pa.ChunkedArray | pa.Array, type: Type, name: str = "") -> ColumnStats:
     size = column.nbytes
+    if isinstance(type, Geo):
+        box = wkb.box(column, name) or (None, None)
+        # Edges of a geography are curves: they reach beyond their ends, and around the earth.
+        low, high = box if type.kind is Kind.GEOMETRY else (None, None)
+        return ColumnStats(low, high, column.null_count, len(column), 0, size)
     if not isinstance(type, Scalar) or type.kind is Kind.VARIANT:
         return ColumnStats(None, None, column.null_count, len(column), 0, size)
     nans = 0

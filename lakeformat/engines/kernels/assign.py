@@ -19,7 +19,7 @@ _NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
 _ICEBERGS = (Kind.TIME_MICROS, Kind.TIMESTAMP_TZ, Kind.FIXED, Kind.UUID)  # What only its defaults are of.
 _TIMES = (Kind.TIME, Kind.TIME_MICROS)
 _TEXTS = (Kind.CHAR, Kind.VARCHAR, Kind.STRING)
-_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID)
+_BLOBS = (Kind.BINARY, Kind.VARBINARY, Kind.BYTES, Kind.FIXED, Kind.UUID, Kind.GEOMETRY, Kind.GEOGRAPHY)
 
 
 def check(schema: pa.Schema, fields: tuple[Field, ...], partition_by: tuple[PartitionField, ...] = ()) -> None:
