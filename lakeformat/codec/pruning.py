@@ -38,14 +38,16 @@ from lakeformat.model.schema import Field, Kind, Scalar
 class Bounds:
     """One column's statistics, one row per file; null wherever something is not known.
 
-    `minimum` and `maximum` bound the values that are neither null nor NaN (they need not occur), `null_count` and
-    `row_count` are int64.
+    `minimum` and `maximum` bound the values that are neither null nor NaN (they need not occur), `null_count`,
+    `row_count` and `nan_count` are int64; without `nan_count` no file's is known. NaN is above all numbers, so an upper
+    bound of floats leaves out a file only where its `nan_count` is 0.
     """
 
     minimum: pa.Array
     maximum: pa.Array
     null_count: pa.Array
     row_count: pa.Array
+    nan_count: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.row_count)
@@ -101,12 +103,12 @@ class _Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One column's statistics as numpy: may there be a null, may there be a value?"""
+    """One column's statistics as numpy: may there be a null, may there be a value, may there be a NaN?"""
 
     bounds: Bounds
     null: np.ndarray
     value: np.ndarray
-    nan: bool
+    nan: np.ndarray
 
 
 def _count(bounds: Mapping[str, Bounds], files: int | None) -> int:
@@ -139,7 +141,7 @@ def _verdict(expression: Expression, bounds: Mapping[str, Bounds], count: int) -
             side = _side(column, bounds)
             if side is None:
                 return _unknown(count)
-            return _Verdict(side.value & side.nan, np.ones(count, dtype=bool), np.zeros(count, dtype=bool))
+            return _Verdict(side.nan, np.ones(count, dtype=bool), np.zeros(count, dtype=bool))
         case Call("eq_null_safe", (left, right)):
             return _equal_null_safe(left, right, bounds, count)
         case Call(name, (Column() as column, right)) if name in COMPARISONS and not paths_of(right):
@@ -185,8 +187,10 @@ def _side(column: Column, bounds: Mapping[str, Bounds]) -> _Side | None:
     # NaN is "not known" here, and compares as false.
     null = ~(nulls == 0) & ~(rows == 0)
     value = ~(nulls >= rows) & ~(rows == 0)
-    # No bounds say whether there is a NaN among the rows.
-    return _Side(found, null, value, pa.types.is_floating(found.minimum.type) or pa.types.is_null(found.minimum.type))
+    nan = value & (pa.types.is_floating(found.minimum.type) or pa.types.is_null(found.minimum.type))
+    if found.nan_count is not None:
+        nan &= ~(_numbers(found.nan_count) == 0)
+    return _Side(found, null, value, nan)
 
 
 def _numbers(counts: pa.Array) -> np.ndarray:
@@ -276,7 +280,7 @@ def _among(side: _Side | None, values: Iterable[Any], count: int) -> _Verdict:
 def _any_within(side: _Side, values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
     """(may a value that is there be one of `values`, may it be none of them)."""
     real = [each for each in values if not _is_nan(each)]
-    nan = np.full(len(side.value), side.nan and len(real) < len(values))
+    nan = side.nan & (len(real) < len(values))
     if not real:
         return nan, np.ones(len(side.value), dtype=bool)
     if len(real) <= _FEW:

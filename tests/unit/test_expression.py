@@ -194,7 +194,7 @@ def bounds_of(files: list[pa.Table], draw) -> dict[str, Bounds]:
     for field in SCHEMA:
         if draw(st.integers(0, 9)) == 0:
             continue
-        minima, maxima, nulls, counts = [], [], [], []
+        minima, maxima, nulls, counts, nans = [], [], [], [], []
         for each in files:
             values = [v for v in each[field.name].to_pylist() if v is not None and v == v]
             low, high = (min(values), max(values)) if values else (None, None)
@@ -206,11 +206,14 @@ def bounds_of(files: list[pa.Table], draw) -> dict[str, Bounds]:
             maxima.append(None if "high" in unknown else high)
             nulls.append(None if draw(st.integers(0, 5)) == 0 else each[field.name].null_count)
             counts.append(None if draw(st.integers(0, 5)) == 0 else each.num_rows)
+            found_nans = sum(v is not None and v != v for v in each[field.name].to_pylist())
+            nans.append(None if draw(st.integers(0, 2)) == 0 else found_nans)
         found[field.name] = Bounds(
             pa.array(minima, field.type),
             pa.array(maxima, field.type),
             pa.array(nulls, pa.int64()),
             pa.array(counts, pa.int64()),
+            pa.array(nans, pa.int64()) if draw(st.booleans()) else None,
         )
     return found
 
@@ -412,16 +415,29 @@ def test_pruning_is_sharp_where_it_can_be():
     assert must_match(predicate.in_tuples(["i", "s"], [(10, "b")]), bounds).to_pylist() == [False, True, False]
 
 
-def test_a_float_column_with_bounds_may_still_hold_nan():
-    bounds = {"f": Bounds(pa.array([1.0]), pa.array([2.0]), pa.array([0]), pa.array([3]))}
-    for text, may, must in [
-        ("f > 5", True, False),
-        ("f < 5", True, False),
-        ("f >= 1", True, True),
-        ("f < 1", False, False),
-    ]:
-        assert may_match(parse(text), bounds).to_pylist() == [may], text
-        assert must_match(parse(text), bounds).to_pylist() == [must], text
+@pytest.mark.parametrize(
+    ("text", "may", "must", "without"),
+    [
+        ("f > 5", True, False, (False, False)),
+        ("f < 5", True, False, (True, True)),
+        ("f >= 1", True, True, (True, True)),
+        ("f < 1", False, False, (False, False)),
+        ("f <> 7", True, True, (True, True)),
+        ("not f <= 2", True, False, (False, False)),
+        ("isnan(f)", True, False, (False, False)),
+        ("f in (7, cast('NaN' as double))", True, False, (False, False)),
+    ],
+)
+def test_a_float_column_with_bounds_may_still_hold_nan_where_none_were_counted(text, may, must, without):
+    """NaN is above all numbers: of a file with one, without any, with an unknown number, as the count says."""
+    found = {"f": Bounds(*(pa.array([each] * 3) for each in (1.0, 2.0, 0, 3)), pa.array([1, 0, None]))}
+    fields = (Field(0, "f", scalar(Kind.DOUBLE)),)
+    bound = bind(parse(text), fields)
+    assert may_match(bound, found).to_pylist() == [may, without[0], may], text
+    assert must_match(bound, found).to_pylist() == [must, without[1], must], text
+    uncounted = {"f": Bounds(*(pa.array([each] * 3) for each in (1.0, 2.0, 0, 3)))}
+    assert may_match(bound, uncounted).to_pylist() == [may] * 3, text
+    assert must_match(bound, uncounted).to_pylist() == [must] * 3, text
 
 
 def test_a_dataset_filter_keeps_nan_which_is_above_all():

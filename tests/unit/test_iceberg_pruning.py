@@ -1,6 +1,7 @@
 """Partitions by transforms leave out files and manifests, and never one that has a row."""
 
 import datetime
+import math
 import random
 from decimal import Decimal
 
@@ -99,6 +100,23 @@ def test_files_and_manifests_are_left_out(tmp_path, partition, where, files):
         metas, base, expression.parse("true"), bind(expression.parse(where), base.schema.fields)
     )
     assert len(kept) == len(found)
+
+
+def test_an_upper_bound_of_floats_leaves_out_files_and_manifests_without_nan(tmp_path):
+    """NaN is above all numbers: a file that holds one is read, and so is a manifest of a partition of it."""
+    schema = pa.schema([("f", pa.float64()), ("g", pa.float32())])
+    files = [[1.0, 2.0], [1.0, math.nan], [None, 2.0], [2e9, 1.0]]
+    for name, partition in (("free", []), ("split", ["f"])):
+        t = Lake(tmp_path).create_table(f"d.{name}", schema, format="iceberg", partition_by=partition)
+        for values in files:
+            t.append(pa.table({"f": values, "g": values}, schema=schema))
+        for column in "fg":
+            scan = t.scan(where=f"{column} > 1e9")
+            assert sorted(map(str, scan.to_arrow()[column].to_pylist())) == ["2000000000.0", "nan"]
+            assert sum(len(task.paths) for task in scan.plan()) == 2
+        reasons = t.scan(where="f > 1e9").explain_manifests()["left_out_by"].to_pylist()
+        assert sum(each is None for each in reasons) == (2 if partition else 4)
+        assert t.scan(where="not f <= 1e9 and not isnan(f)").count() == 1
 
 
 def test_what_a_transform_leaves_between():

@@ -402,7 +402,8 @@ def partition_bounds(
             if not (isinstance(kind, Scalar) and kind.kind in (Kind.FLOAT, Kind.DOUBLE)):
                 nothing = pc.and_(ends[0].is_null(), pc.struct_field(summary, "contains_null"))
                 nulls = pc.if_else(nothing, files, nulls)
-            bounds = _bounds_of(base, spec, place, low, high, nulls, files) | bounds
+            nans = pc.if_else(pc.struct_field(summary, "contains_nan"), pa.scalar(None, pa.int64()), 0)
+            bounds = _bounds_of(base, spec, place, low, high, nulls, files, nans) | bounds
         yield spec, rows, bounds
 
 
@@ -782,11 +783,18 @@ def _names_of(base: State, spec: Spec, place: int) -> tuple[str, ...]:
 
 
 def _bounds_of(
-    base: State, spec: Spec, place: int, low: pa.Array, high: pa.Array, nulls: pa.Array, rows: pa.Array
+    base: State,
+    spec: Spec,
+    place: int,
+    low: pa.Array,
+    high: pa.Array,
+    nulls: pa.Array,
+    rows: pa.Array,
+    nans: pa.Array | None = None,
 ) -> dict[str, expression.Bounds]:
     """What a partition field's values between `low` and `high` say: by the field's own name, and of its column."""
     each = spec.partitioning.fields[place]
-    found = {name: expression.Bounds(low, high, nulls, rows) for name in _names_of(base, spec, place)}
+    found = {name: expression.Bounds(low, high, nulls, rows, nans) for name in _names_of(base, spec, place)}
     source = next((f for f in base.schema.fields if f.id == spec.source_ids[place]), None)
     if each.transform.kind not in (TransformKind.IDENTITY, TransformKind.VOID) and source is not None:
         found[each.source] = expression.Bounds(*transform.between(each.transform, low, high, source.type), nulls, rows)

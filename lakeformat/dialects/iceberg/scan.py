@@ -464,6 +464,6 @@ def _bounds(base: State, entries: pa.Table, names: Iterable[str]) -> Mapping[str
             continue
         ends = (manifest.look_up(entries[n], field.id) for n in ("lower_bounds", "upper_bounds"))
         low, high = single_value.decode_bounds(next(ends), next(ends), field.type)
-        nulls = manifest.look_up(entries["null_value_counts"], field.id)
-        bounds[name] = expression.Bounds(low, high, nulls, rows)
+        nulls, nans = (manifest.look_up(entries[n], field.id) for n in ("null_value_counts", "nan_value_counts"))
+        bounds[name] = expression.Bounds(low, high, nulls, rows, nans)
     return bounds
