@@ -1,6 +1,6 @@
 """MERGE INTO -> merge_into.
 
-Expressions that our own evaluator does not know (subqueries, other functions) become columns of the source, which the query engine
+Expressions that our own evaluator cannot (subqueries, other functions, a column where it takes a value alone) become columns of the source, which the query engine
 computes: over the source where they speak of it alone, else over the pairs of rows that match, which take its place.
 """
 
@@ -31,6 +31,7 @@ from lakeformat.model.predicate import (
     not_,
     paths_of,
     resolve,
+    wants_values,
 )
 from lakeformat.sql import insert, parameters, query, rows, text
 from lakeformat.sql.result import Result, metrics
@@ -131,6 +132,8 @@ def _matching(reading: Reading, piece: Piece) -> Expression | None:
     try:
         found = sql_text.read(filled, piece.text, (TARGET, SOURCE))
     except InvalidInput:
+        return None
+    if wants_values(found):
         return None
     for each in conjuncts(found):
         if isinstance(each, Call) and each.name in ("eq", "eq_null_safe"):
@@ -314,7 +317,9 @@ def _expression(reading: Reading, piece: Piece, group: Group) -> Expression:
     renamed = rows.qualified(node, _sides(reading))
     if not any(True for _ in node.find_all(exp.Query)):
         with suppress(InvalidInput):
-            return sql_text.read(parameters.filled(renamed, reading.context.params), piece.text, (TARGET, SOURCE))
+            found = sql_text.read(parameters.filled(renamed, reading.context.params), piece.text, (TARGET, SOURCE))
+            if not wants_values(found):
+                return found
     if group is Group.NOT_MATCHED or (group is Group.MATCHED and not _names_target(reading, node)):
         reading.computed.append(piece)
         return Column((SOURCE, f"{_COMPUTED}{len(reading.computed) - 1}"))

@@ -90,6 +90,8 @@ def _statement(context: Context, cursor: Cursor) -> Result:
         return query.run(context, cursor.rest())
     family = _FAMILIES.get(word)
     if family is None:
+        if word in _WAYS:
+            raise context.script.unsupported(cursor.offset, f"{word} is no statement known here; {_WAYS[word]}")
         known = ", ".join(sorted({*_FAMILIES, "SELECT", "WITH", "VALUES"}))
         raise context.script.unsupported(
             cursor.offset, f"{word or 'this'} is no statement known here; known are {known}"
@@ -110,6 +112,14 @@ def _before_write(cursor: Cursor) -> Piece | None:
     return None
 
 
+_WAYS = {
+    "COPY": "make Parquet files a table's with CALL system.add_files(table => 'db.t', source_table => '`parquet`.`/folder`'), "
+    "or read other files as a frame and write INSERT INTO db.t SELECT * FROM frame",
+    "LOAD": "make Parquet files a table's with CALL system.add_files(table => 'db.t', source_table => '`parquet`.`/folder`')",
+    "MSCK": "the manifests list the files of partitions: a partition comes with its first row",
+    "CACHE": "nothing is cached; with spark=, cache the frame that sql(...) returns",
+    "UNCACHE": "nothing is cached; with spark=, uncache the frame that sql(...) returned",
+}
 _FAMILIES = {
     "INSERT": insert.insert,
     "DELETE": rows.delete,

@@ -18,7 +18,19 @@ from lakeformat.codec import sql_text
 from lakeformat.codec.spark_sql import quoted, spark_type
 from lakeformat.errors import InvalidInput
 from lakeformat.model.merge import SOURCE, TARGET
-from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, Literal, and_, cast, in_tuples, is_in, resolve
+from lakeformat.model.predicate import (
+    ALWAYS,
+    Call,
+    Column,
+    Expression,
+    Literal,
+    and_,
+    cast,
+    in_tuples,
+    is_in,
+    resolve,
+    wants_values,
+)
 from lakeformat.model.schema import Field, Row, Scalar
 from lakeformat.sql import insert, names, parameters, query, text
 from lakeformat.sql.result import Result, metrics
@@ -180,18 +192,20 @@ def default(field: Field) -> Expression:
 
 
 def known(context: Context, piece: Piece, on: Target) -> Expression | None:
-    """An expression over the table's columns; None where our own evaluator does not know a function of it, or it has subqueries."""
+    """An expression over the table's columns; None where our own evaluator cannot: for a function that it does not know, a column
+    where it takes a value alone, a subquery."""
     node = parameters.marked(text.expression(piece))
     for name in parameters.used(node):
         parameters.value(context.params, name)
     if any(True for _ in node.find_all(exp.Query)):
         return None
     try:
-        return sql_text.read(
+        found = sql_text.read(
             parameters.filled(qualified(node, dict.fromkeys(on.qualifiers, ())), context.params), piece.text
         )
     except InvalidInput:
         return None
+    return None if wants_values(found) else found
 
 
 def qualified(node: Any, sides: dict[tuple[str, ...], tuple[str, ...]]) -> Any:

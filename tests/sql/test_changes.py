@@ -217,6 +217,29 @@ def test_merge_from_tables_values_and_engine_expressions(lake, orders):
     assert ids(orders) == [1, 2, 3, 7]
 
 
+def test_columns_stand_where_our_own_evaluator_takes_values_alone(lake, orders):
+    """In clauses, in ON, in UPDATE and DELETE: DuckDB answers."""
+    staged = pa.table({"id": [1, 2, 7], "name": ["A", "O", "z"], "at": [2, 1, 3]})
+    lake.sql(
+        "MERGE INTO shop.orders t USING staged s ON t.id = s.id "
+        "WHEN MATCHED AND t.name LIKE concat('%', lower(s.name), '%') THEN UPDATE SET name = replace(t.name, lower(s.name), s.name) "
+        "WHEN NOT MATCHED THEN INSERT (id, name, dt) VALUES (s.id, substring('abcde', s.at), '05-07') "
+        "WHEN NOT MATCHED BY SOURCE AND t.id = 5 THEN UPDATE SET name = substring('unmatched', t.id)",
+        staged=staged,
+    )
+    assert {each[0]: each[1] for each in rows(orders)} == {1: "Ann", 2: "bOb", 3: None, 4: "dan", 5: "tched", 7: "cde"}
+    lake.sql(
+        "UPDATE shop.orders SET name = replace(name, substring(name, id), dt) WHERE contains(dt, right(dt, id)) AND id < 3"
+    )
+    assert {each[0]: each[1] for each in rows(orders) if each[0] < 3} == {1: "05-01", 2: "b05-01"}
+    lake.sql(
+        "MERGE INTO shop.orders t USING staged s ON t.id = s.id AND startswith(t.name, substring('cab', s.id - 6, 1)) WHEN MATCHED THEN DELETE",
+        staged=staged,
+    )
+    lake.sql("DELETE FROM shop.orders WHERE dt LIKE concat(name, '%')")
+    assert ids(orders) == [2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("key", [[], ["id"]])
 @pytest.mark.parametrize("format", ["paimon", "iceberg"])
 def test_merge_clauses_with_subqueries_over_the_table(lake, format, key):

@@ -47,6 +47,7 @@ from lakeformat.model.predicate.nodes import (
     is_never,
     paths_of,
     rename,
+    wants_values,
 )
 from lakeformat.model.predicate.rewrite import listed, push_not, split
 
@@ -112,4 +113,5 @@ __all__ = [
     "starts_with",
     "successor",
     "type_of",
+    "wants_values",
 ]

@@ -33,7 +33,8 @@ class Function:
     `arity` is the least and the most number of arguments, None without a limit. `result` is the kind of the result, None where
     it follows from the arguments. `arrow` is the name of a function of `pyarrow.compute` over what it `takes`; "" where it has a
     kernel of its own. In Spark's text it stands as `infix` between its arguments, or it is called by the first of `calls`.
-    `nodes` are the classes of sqlglot's nodes whose arguments, in their order, are its own.
+    `nodes` are the classes of sqlglot's nodes whose arguments, in their order, are its own. `constants` are the places of the
+    arguments that have one value for all rows; the evaluator refuses columns there.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Function:
     nodes: tuple[str, ...] = ()
     flipped: str = ""  # Of a comparison: the same with its sides changed.
     negated: str = ""  # Of a comparison: what is true where it is false.
+    constants: tuple[int, ...] = ()
 
     @property
     def spark(self) -> str:
@@ -84,10 +86,10 @@ _ROWS = (
     Function("in_tuples", (2, None), _CONDITION),
     Function("is_null", _ONE, _CONDITION, "is_null", calls=("isnull",)),
     Function("is_nan", _ONE, _CONDITION, calls=("isnan",), nodes=("IsNan",)),
-    Function("like", _THREE, _CONDITION),
-    Function("starts_with", _TWO, _CONDITION, "starts_with", _PATTERN, calls=("startswith",), nodes=("StartsWith",)),
-    Function("ends_with", _TWO, _CONDITION, "ends_with", _PATTERN, calls=("endswith",), nodes=("EndsWith",)),
-    Function("contains", _TWO, _CONDITION, "match_substring", _PATTERN, nodes=("Contains",)),
+    Function("like", _THREE, _CONDITION, constants=(1, 2)),
+    Function("starts_with", _TWO, _CONDITION, "starts_with", _PATTERN, calls=("startswith",), nodes=("StartsWith",), constants=(1,)),
+    Function("ends_with", _TWO, _CONDITION, "ends_with", _PATTERN, calls=("endswith",), nodes=("EndsWith",), constants=(1,)),
+    Function("contains", _TWO, _CONDITION, "match_substring", _PATTERN, nodes=("Contains",), constants=(1,)),
     Function("add", _TWO, infix="+", nodes=("Add",)),
     Function("sub", _TWO, infix="-", nodes=("Sub",)),
     Function("mul", _TWO, infix="*", nodes=("Mul",)),
@@ -101,7 +103,7 @@ _ROWS = (
     Function("abs", _ONE, nodes=("Abs",)),
     Function("floor", _ONE, nodes=("Floor",)),
     Function("ceil", _ONE, nodes=("Ceil",)),
-    Function("round", (1, 2), nodes=("Round",)),
+    Function("round", (1, 2), nodes=("Round",), constants=(1,)),
     Function("case", (3, None)),
     Function("cast", _TWO),
     Function("coalesce", _SOME, calls=("coalesce", "ifnull", "nvl"), nodes=("Coalesce",)),
@@ -115,8 +117,8 @@ _ROWS = (
     Function("ltrim", _ONE, _STRING),
     Function("rtrim", _ONE, _STRING),
     Function("concat", _SOME, nodes=("Concat",)),
-    Function("substring", (2, 3), nodes=("Substring",)),
-    Function("replace", _THREE, _STRING),
+    Function("substring", (2, 3), nodes=("Substring",), constants=(1, 2)),
+    Function("replace", _THREE, _STRING, constants=(1, 2)),
     Function("year", _ONE, _INT, "year", Takes.DATE, nodes=("Year",)),
     Function("quarter", _ONE, _INT, "quarter", Takes.DATE, nodes=("Quarter",)),
     Function("month", _ONE, _INT, "month", Takes.DATE, nodes=("Month",)),
@@ -129,7 +131,7 @@ _ROWS = (
     Function("date_add", _TWO, _DATE),
     Function("date_sub", _TWO, _DATE, nodes=("DateSub",)),
     Function("date_diff", _TWO, _INT, calls=("datediff",)),
-    Function("date_trunc", _TWO),
+    Function("date_trunc", _TWO, constants=(0,)),
     Function("variant_get", _THREE),
 )
 # fmt: on

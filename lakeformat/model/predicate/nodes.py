@@ -76,6 +76,15 @@ def columns_of(expression: Expression) -> frozenset[str]:
     return frozenset(path[0] for path in paths_of(expression))
 
 
+def wants_values(expression: Expression) -> bool:
+    """Does it name a column where the evaluator takes one value for all rows only, as in `replace(a, 'x', b)`?"""
+    match expression:
+        case Call(name, arguments):
+            at = FUNCTIONS[name].constants
+            return any(wants_values(each) or (i in at and paths_of(each)) for i, each in enumerate(arguments))
+    return False
+
+
 def described(expression: Expression) -> str:
     """For messages: text in the manner of SQL, which nothing has to parse."""
     match expression:
