@@ -86,6 +86,8 @@ def shared(
 def run(arguments: Sequence[str]) -> int:
     """The exit code: 0, 1 where `doctor` found something, 2 for whatever could not be done."""
     as_json = "--json" in arguments  # Wherever it stands.
+    if wrong := [each for each in arguments if not _is_text(each)]:
+        return _failed(f"the argument {wrong[0]!a} is not UTF-8 text; give its bytes in UTF-8", as_json)
     rest = [each for each in arguments if each != "--json"] or ["--help"]
     try:
         named = tuple(name for name in COMMANDS if name in rest)
@@ -119,6 +121,11 @@ def _command(names: tuple[str, ...]) -> Any:
     for name in names:
         app.command(name)(getattr(COMMANDS[name], name))
     return typer.main.get_command(app)
+
+
+def _is_text(argument: str) -> bool:
+    """Bytes that are not UTF-8 arrive as surrogates."""
+    return not any("\ud800" <= each <= "\udfff" for each in argument)
 
 
 def _failed(message: str, as_json: bool) -> int:

@@ -28,9 +28,10 @@ def snapshot(session: Session, made: Snapshot | None, nothing: str) -> None:
 
 
 def deletions(session: Session, table: Table, locations: list[str], snapshots: list[int], done: bool) -> None:
-    """Files that went, or would go, with their sizes where the table's folder has them."""
+    """Files that went, or would go, with their sizes where the table's folder has them. What another engine removed already goes no more."""
     root = f"{table.uri}/"
     known = {} if done else _sizes(table)
+    locations = [each for each in locations if done or each in known or not each.startswith(root)]
     files: list[dict[str, Any]] = [
         {"path": each[len(root) :] if each.startswith(root) else each, "size_bytes": known.get(each)}
         for each in locations

@@ -39,12 +39,12 @@ def ls(
 def _line(table: Any) -> dict[str, Any]:
     line: dict[str, Any] = {"table": table.name, "format": table.format}
     try:
-        partitions = table.inspect.partitions()
+        sizes = table.inspect.files()["size_bytes"].to_pylist()
         snapshot = table.scan().snapshot
         line |= {
             "rows": table.scan().count(),
-            "files": sum(partitions["file_count"].to_pylist()),
-            "size_bytes": sum(partitions["size_bytes"].to_pylist()),
+            "files": len(sizes),
+            "size_bytes": sum(sizes),
             "last_commit": time(snapshot.timestamp_ms) if snapshot else None,
         }
     except LakeError as error:

@@ -18,7 +18,8 @@ def show(
     session = of(context)
     found = session.table(table)
     schema, scan = found.schema, found.scan()
-    partitions = found.inspect.partitions()
+    partitions = found.inspect.partitions()  # Of the current spec: files of former ones are in none of them.
+    sizes = found.inspect.files()["size_bytes"].to_pylist()
 
     def total(name: str) -> int:
         return sum(partitions[name].to_pylist())
@@ -47,10 +48,10 @@ def show(
         "snapshots": len(found.snapshots()),
         "rows": scan.count(),
         "partitions": len(partitions),
-        "files": total("file_count"),
+        "files": len(sizes),
         "small_files": total("small_file_count"),
         "deleted_rows": total("deleted_row_count"),
-        "size_bytes": total("size_bytes"),
+        "size_bytes": sum(sizes),
     }  # fmt: skip
 
     def drawn() -> Group:
