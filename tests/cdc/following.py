@@ -1,14 +1,26 @@
 """A world for change data capture: a table in memory whose storage fails, and what a changelog must lead to."""
 
+import os
 import random
 from contextlib import contextmanager
+from itertools import count
 from types import SimpleNamespace
 
-from lakeformat import SourceError, Table
+import pytest
+
+from lakeformat import LakeError, SourceError, Table
+from lakeformat.cdc import sync_table
 from lakeformat.lake import FORMATS
 from lakeformat.model.schema import Schema
 from lakeformat.storage.cache import Cache
+from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import create
+from tests.simulation.failing import NthCallFails
+
+IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) > 1000  # `make test-long`.
+CALLS_THAT_FAIL = pytest.mark.parametrize(
+    ("what", "step"), [("storage", 1 if IS_LONG else 307), ("source", 1 if IS_LONG else 103)]
+)
 
 
 class OneTable:
@@ -82,6 +94,52 @@ def replay(changes, key):
         else:
             assert rows.pop(at, None) == change, f"{kind} of {at}, which is not there: {change}"
     return rows
+
+
+def any_call_may_fail(source, name, anew, execute, rows_there, format, what, step):
+    """The n-th call of the storage, or the n-th fetch from the source, fails before its effect or after it, in a snapshot of three chunks or in the
+    batches after it; every n in `make test-long`. `anew()` makes the source's table `(id, v)` without rows, and `rows_there()` returns what it has."""
+    properties, failures = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}, 0
+
+    def sync(over, of):
+        return sync_table(of, name, OneTable(over, format), "d.t", format, properties=properties, batch_rows=2)
+
+    def fails(n, after):
+        """Whether there was an n-th call; checks what came of it."""
+        anew()
+        execute("INSERT INTO t VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)")
+        store = MemoryFiles()
+        faulty = NthCallFails(store, n, after) if what == "storage" else NthFetchFails(source, n, after)
+        over, of = (faulty, source) if what == "storage" else (store, faulty)
+        for step in range(2):
+            try:
+                sync(over, of)
+            except LakeError:
+                source.close()
+                over, of = store, source
+                sync(over, of)
+            execute(
+                "BEGIN", f"UPDATE t SET v = {step + 1} WHERE id < 3", f"DELETE FROM t WHERE id = {step + 3}", "COMMIT"
+            )
+            execute(f"INSERT INTO t (id, v) VALUES ({10 + step}, {step})")
+            if step == 0:
+                execute("ALTER TABLE t ADD d int DEFAULT 7", "UPDATE t SET d = 8 WHERE id = 2")
+        sync(store, source)
+        table = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
+        expected, found = rows_there(), table.scan().to_arrow().sort_by("id").to_pylist()
+        assert found == expected, f"call {n}: {faulty.failed}"
+        if format == "paimon":
+            told = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
+            assert [told[key] for key in sorted(told)] == expected, f"call {n}: {faulty.failed}"
+        return faulty.failed is not None
+
+    for after in (False, True) if IS_LONG else (what == "storage",):
+        for n in count(1, step):
+            if not fails(n, after):
+                break
+            failures += 1
+    source.close()
+    assert failures
 
 
 class Workload:

@@ -5,7 +5,6 @@ import os
 import random
 import re
 from decimal import Decimal
-from itertools import count
 
 import psycopg
 import pyarrow as pa
@@ -14,12 +13,11 @@ import pytest
 from lakeformat import InvalidInput, Lake, LakeError, NotFound, SourceError, UnsupportedFeature
 from lakeformat.cdc import Postgres, sync_database, sync_table
 from lakeformat.storage.memory import MemoryFiles
-from tests.cdc.following import NthFetchFails, OneTable, Workload, replay
+from tests.cdc.following import CALLS_THAT_FAIL, IS_LONG, OneTable, Workload, any_call_may_fail, replay
 from tests.conftest import running_postgres
 from tests.simulation.failing import NthCallFails
 
 FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
-IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) > 1000  # `make test-long`.
 ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "10"))  # Of syncs that fail, for each seed.
 
 
@@ -484,48 +482,15 @@ def test_every_change_comes_once_whatever_fails(server, source, format, seed):
 
 
 @pytest.mark.parametrize("format", ["paimon", "iceberg"] if IS_LONG else ["paimon"])
-@pytest.mark.parametrize(("what", "step"), [("storage", 1 if IS_LONG else 307), ("source", 1 if IS_LONG else 103)])
+@CALLS_THAT_FAIL
 def test_any_call_may_fail(server, source, format, what, step):
-    """The n-th call of the storage, or the n-th fetch from the source, fails before its effect or after it, in a snapshot of three chunks or in the
-    batches after it; every n, in both formats, in `make test-long`."""
     server.execute("CREATE TABLE t (id int PRIMARY KEY, v int); ALTER TABLE t REPLICA IDENTITY FULL")
-    properties = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}
-    failures = 0
 
-    def sync(over, of):
-        return sync_table(of, "t", OneTable(over, format), "d.t", format, properties=properties, batch_rows=2)
+    def execute(*statements):
+        for each in statements:
+            server.execute(each)
 
-    def fails(n, after):
-        """Whether there was an n-th call; checks what came of it."""
-        server.execute("ALTER TABLE t DROP COLUMN IF EXISTS d; TRUNCATE t")
-        server.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 5) i")
-        store = MemoryFiles()
-        faulty = NthCallFails(store, n, after) if what == "storage" else NthFetchFails(source, n, after)
-        over, of = (faulty, source) if what == "storage" else (store, faulty)
-        for step in range(2):
-            try:
-                sync(over, of)
-            except LakeError:
-                source.close()
-                over, of = store, source
-                sync(over, of)
-            server.execute(
-                f"BEGIN; UPDATE t SET v = {step + 1} WHERE id < 3; DELETE FROM t WHERE id = {step + 3}; COMMIT"
-            )
-            server.execute(f"INSERT INTO t VALUES ({10 + step}, {step})")
-            if step == 0:
-                server.execute("ALTER TABLE t ADD d int DEFAULT 7; UPDATE t SET d = 8 WHERE id = 2")
-        sync(store, source)
-        table = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
-        assert rows_of(table) == rows_in(server, "t"), f"call {n}: {faulty.failed}"
-        if format == "paimon":
-            told = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
-            assert [told[key] for key in sorted(told)] == rows_in(server, "t"), f"call {n}: {faulty.failed}"
-        return faulty.failed is not None
+    def anew():
+        execute("ALTER TABLE t DROP COLUMN IF EXISTS d", "TRUNCATE t")
 
-    for after in (False, True) if IS_LONG else (what == "storage",):
-        for n in count(1, step):
-            if not fails(n, after):
-                break
-            failures += 1
-    assert failures
+    any_call_may_fail(source, "t", anew, execute, lambda: rows_in(server, "t"), format, what, step)
