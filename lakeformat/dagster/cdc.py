@@ -59,11 +59,16 @@ class CdcSource(KnownFields, dg.ConfigurableResource):
     slot: str = Field(default="lakeformat", description="What the names of PostgreSQL's replication slots begin with.")
     type_options: list[str] = Field(default=[], description="How types are mapped: `to-string`, `to-nullable` ...")
     exclude_columns: list[str] = Field(default=[], description="`schema.table.column`, as the source names them.")
+    readers: int = Field(default=1, description="Connections that read a snapshot, a chunk each.", ge=1)
 
     def open(self, table: str) -> Source:
         """The source, for one table of it; the caller closes it."""
         return open_source(
-            self.url, slot=self._slot_of(table), type_options=self.type_options, exclude_columns=self.exclude_columns
+            self.url,
+            slot=self._slot_of(table),
+            type_options=self.type_options,
+            exclude_columns=self.exclude_columns,
+            readers=self.readers,
         )
 
     def _slot_of(self, table: str) -> str:

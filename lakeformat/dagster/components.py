@@ -474,6 +474,9 @@ class LakeCdcComponent(DeclaredAssets):
     exclude_columns: Annotated[
         list[str], dg.Resolver.default(description="'schema.table.column', as the database names them.")
     ] = []
+    readers: Annotated[int, dg.Resolver.default(description="Connections that read a snapshot, a chunk each.")] = Field(
+        default=1, ge=1
+    )
     primary_keys: Annotated[dict[str, list[str]], dg.Resolver.default(description="Of tables that declare none.")] = {}
     shards: Annotated[
         dict[str, str],
@@ -560,6 +563,7 @@ class LakeCdcComponent(DeclaredAssets):
             slot=self.slot,
             type_options=self.type_options,
             exclude_columns=self.exclude_columns,
+            readers=self.readers,
         )
         return dg.Definitions(
             assets=assets, asset_checks=checks, schedules=schedules, sensors=sensors, resources={self.source: source}

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
+from pydantic import ValidationError
 
 from assets.bookings import EVENT, followed_bookings
 from lakeformat import InvalidInput
@@ -44,7 +45,7 @@ def project(server, lake):
         assets=assets,
         asset_checks=[*checks_for(assets), *lag_checks(assets, timedelta(hours=1))],
         sensors=[lag_sensor(assets, timedelta(0)), foreign_commits(assets)],
-        resources={"lake": lake, "shop": CdcSource(url=server.dsn, slot=server.slot)},
+        resources={"lake": lake, "shop": CdcSource(url=server.dsn, slot=server.slot, readers=2)},
         executor=dg.in_process_executor,
     )
 
@@ -155,6 +156,8 @@ def test_what_is_wrong_is_said(server, run, instance, lake):
     assert not [each for each in failed.all_events if each.is_step_up_for_retry], "a second try says the same"
     slots = {CdcSource(url="postgresql://x").open(name)._slot for name in ("a.b", "a_b", "A.b", "a." + "b" * 70)}
     assert len(slots) == 4
+    with pytest.raises(ValidationError, match="readers"):
+        CdcSource(url="postgresql://x", readers=0)
     assert all(len(each) <= 63 for each in slots)
 
 
