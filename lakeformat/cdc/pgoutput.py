@@ -56,8 +56,9 @@ class Decoded:
 
 
 def decode(data: bytearray, starts: np.ndarray, known: Mapping[int, Relation]) -> Decoded:
-    """`data`: messages, which begin at `starts`; `known`: relations described by messages before these."""
-    buffer = np.frombuffer(data + bytes(_PAD), np.uint8)
+    """`data`: messages, which begin at `starts`, and is padded; `known`: relations described by messages before these."""
+    data += bytes(_PAD)
+    buffer = np.frombuffer(data, np.uint8)
     tags = buffer[starts]
 
     begins, commits = np.flatnonzero(tags == ord("B")), np.flatnonzero(tags == ord("C"))
