@@ -18,7 +18,7 @@ from lakeformat.cdc import progress
 from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.progress import Filling, Progress, Viewed
 from lakeformat.cdc.shards import NOTHING
-from lakeformat.cdc.source import Chunk, Emptied, Position, Source, SourceTable, TableChanges, Transactions
+from lakeformat.cdc.source import Chunk, Emptied, Failed, Position, Source, SourceTable, TableChanges, Transactions
 from lakeformat.cdc.widening import holds
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines.kernels.rows import key_codes
@@ -166,8 +166,9 @@ class Follower:
         assert self.progress is not None
         if batch.position <= self.covered:
             return
-        if (error := batch.failed.get(self.source_table.name)) is not None:
-            raise error
+        for failed in batch.failed.get(self.source_table.name, ()):
+            if failed.order > self.committed.order and not self._shows(failed):
+                raise failed.error
         changes = batch.tables.get(self.source_table.name)
         rows = None
         if changes is not None:
@@ -227,6 +228,18 @@ class Follower:
             fresh &= ~(inside & self.source.covers(each.view, ends, transactions))
             rest &= ~inside
         return fresh
+
+    def _shows(self, failed: Failed) -> bool:
+        """Whether all rows of the table were read in views that are later."""
+        assert self.progress is not None
+        parts, first, orders = self.source_table.parts or (failed.table,), 0, list[int]()
+        for each in self.progress.views:
+            last = len(parts) - 1 if each.upto is None or not self.source_table.parts else parts.index(each.upto[0])
+            if first <= parts.index(failed.table) <= last:
+                orders.append(-1 if each.view == NOTHING else self.source.parse(each.until).order)
+            is_end = self.source_table.parts and each.upto is not None and len(each.upto) == 1
+            first = last + 1 if is_end else last
+        return bool(orders) and min(orders) >= failed.order
 
     def _unknown(self, changes: TableChanges) -> dict[str, np.ndarray]:
         """Of columns: the rows whose value the table knows, and the log does not. Where values of added columns were read from the source

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property
 from itertools import groupby
@@ -19,7 +20,14 @@ import pyarrow.compute as pc
 import pymysql
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.bitmap import BitCount
-from pymysqlreplication.event import GtidEvent, HeartbeatLogEvent, MariadbGtidEvent, QueryEvent, XidEvent
+from pymysqlreplication.event import (
+    GtidEvent,
+    HeartbeatLogEvent,
+    MariadbGtidEvent,
+    QueryEvent,
+    XAPrepareEvent,
+    XidEvent,
+)
 from pymysqlreplication.exceptions import StatusVariableMismatch
 from pymysqlreplication.row_event import (
     DeleteRowsEvent,
@@ -37,6 +45,7 @@ from lakeformat.cdc.row_events import Images, LogColumn
 from lakeformat.cdc.source import (
     Chunk,
     Emptied,
+    Failed,
     Position,
     SourceTable,
     TableChanges,
@@ -63,13 +72,24 @@ _LOCK_TIMEOUT = 1205
 _PARSE_ERROR = 1064
 _HEARTBEAT_SECONDS = 0.5  # How long after the last event the server says that there are no more.
 _FILE_BITS = 40  # Of a position's order: the place in its file.
+_PREPARED_XA = 64  # A flag of MariaDB's GTID event.
 _KEYS_A_QUERY = 500
+_KEY_CASTS = {
+    "time": "TIME(6)",
+    "uuid": "UUID",
+    "inet6": "INET6",
+    "inet4": "INET4",
+}  # That are not in the order of their texts.
 _TRIES = 3
 _GTID_SET = 4  # The column of SHOW MASTER STATUS, in MySQL.
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
-_NAME = r"(?:`(?:[^`]|``)+`|[^`\s.;]+)"
+_NAME = r"(?:`(?:[^`]|``)+`|[^`\s.;,(]+)"
 _COMMENTS = re.compile(r"^(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)+", re.DOTALL)
-_TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?(?:(?P<schema>{_NAME})\s*\.\s*)?(?P<table>{_NAME})", re.IGNORECASE)
+_WHOLE = rf"(?:(?P<schema>{_NAME})\s*\.\s*)?(?P<table>{_NAME})"
+_WHOLE_NAME = re.compile(_WHOLE)
+_TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?{_WHOLE}", re.IGNORECASE)
+_DROP = re.compile(r"DROP\s+TABLE\s+(?:IF\s+EXISTS\s+)?", re.IGNORECASE)
+_CREATE = re.compile(rf"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\s+(?P<exists>IF\s+NOT\s+EXISTS\s+)?{_WHOLE}", re.IGNORECASE)
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 # Rows come and go by these, and the log has none of them.
 _ROWS_BY_FILE = re.compile(r"\b(?:TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT)\s+(?:PARTITION|TABLESPACE)\b", re.IGNORECASE)
@@ -394,29 +414,35 @@ class MySql:
     def upto(self, table: SourceTable, rows: pa.Table, key: tuple[str, ...]) -> np.ndarray:
         bound, found = self._literals(table, key), np.zeros(rows.num_rows, bool)
         keys = list(zip(*(rows[name].to_pylist() for name in table.key), strict=True))
-        collations = self._collations(table)
+        placeholders = self._placeholders(table)
         with refusals(), self._open().cursor() as cursor:
             for start in range(0, len(keys), _KEYS_A_QUERY):
                 some = keys[start : start + _KEYS_A_QUERY]
                 tests, values = [], list[Any]()
                 for each in some:
-                    condition, given = _compared([f"%s{c}" for c in collations], bound, "<", or_equal=True, left=each)
+                    condition, given = _compared(placeholders, bound, "<", or_equal=True, left=each)
                     tests.append(condition)
                     values += given
                 cursor.execute(f"SELECT {', '.join(tests)}", values)
                 found[start : start + len(some)] = np.array(cursor.fetchone(), dtype=bool)
         return found
 
-    def _collations(self, table: SourceTable) -> list[str]:
+    def _placeholders(self, table: SourceTable) -> list[str]:
+        """For values of the key, which are to be compared as the column's are."""
         schema, _, name = table.name.rpartition(".")
         rows = self._rows(
-            "SELECT column_name, character_set_name, collation_name FROM information_schema.columns "
+            "SELECT column_name, data_type, collation_name FROM information_schema.columns "
             "WHERE table_schema = %s AND table_name = %s",
             schema,
             name,
         )
-        found = {row[0]: row[2] for row in rows}
-        return [f" COLLATE {found[each]}" if (found[each] or "").startswith("utf8mb4") else "" for each in table.key]
+        found = {row[0]: (row[1].lower(), row[2] or "") for row in rows}
+        made = list[str]()
+        for type, collation in (found[each] for each in table.key):
+            is_utf8 = collation.startswith("utf8mb4")
+            cast = _KEY_CASTS.get(type)
+            made.append(f"CAST(%s AS {cast})" if cast else f"%s COLLATE {collation}" if is_utf8 else "%s")
+        return made
 
     def _literals(self, table: SourceTable, key: tuple[str, ...]) -> list[Any]:
         made = list[Any]()
@@ -509,11 +535,7 @@ class MySqlView:
         condition, values = self._between(after, None)
         query = f"SELECT {keys} FROM {_escaped_table(self._table.name)} WHERE {condition} ORDER BY {keys} LIMIT 2 OFFSET {size - 1}"
         found = _fetched(self._readers.first, query, values)
-        return (
-            tuple(each.hex() if isinstance(each, bytes) else str(each) for each in found[0])
-            if len(found) == 2
-            else None
-        )
+        return tuple(map(_key_text, found[0])) if len(found) == 2 else None
 
     def _read(
         self, connection: Any, after: tuple[str, ...] | None, upto: tuple[str, ...] | None
@@ -542,6 +564,16 @@ class MySqlView:
                 parts.append(condition)
                 values += given
         return " AND ".join(parts), values
+
+
+def _key_text(value: Any) -> str:
+    match value:
+        case bytes():
+            return value.hex()
+        case timedelta():
+            return f"{'-' if value < timedelta(0) else ''}{abs(value) // timedelta(hours=1):02}:{str(abs(value) % timedelta(hours=1))[2:]}"
+        case _:
+            return str(value)
 
 
 def _fetched(connection: Any, query: str, values: list[Any]) -> list[Any]:
@@ -584,9 +616,15 @@ class _Batch:
         self.rows: dict[str, _Rows] = {}
         self.count, self._events = 0, 0
         self.committed_ms: int | None = None
-        self.failed: dict[str, LakeError] = {}
+        self.failed: dict[str, tuple[Failed, ...]] = {}
+
+    def fail(self, name: str, error: LakeError, order: int) -> None:
+        """Have one table stop before a place in the log; the others go on. Of all places the first and the last are kept: where the last is in a
+        view of the table, all are."""
+        self.failed[name] = (*self.failed.get(name, ())[:1], Failed(error, name, order))
 
     def add(self, event: Any, name: str) -> None:
+        """Raises `LakeError` where the table cannot be followed through the event, and takes nothing in."""
         if isinstance(event, PartialUpdateRowsEvent):
             raise SourceError(
                 f"{name}: the log has parts of changed JSON values; SET GLOBAL binlog_row_value_options = '' (and in the session that writes), and "
@@ -602,8 +640,9 @@ class _Batch:
         held = self.rows.setdefault(name, _Rows())
         body = event.packet.read(event.event_size - event.packet.read_bytes)
         if held.described is not event.columns:  # A table map event came since.
-            held.described, held.columns = event.columns, row_events.columns(event)
+            columns = row_events.columns(event)
             self._follow(event, name)
+            held.described, held.columns = event.columns, columns
         held.waiting.append((held.columns, body))
         held.waiting_bytes += len(body)
         held.kinds.append(_KINDS[type(event)])
@@ -619,6 +658,11 @@ class _Batch:
             self._add_gone(name, [each for each in event.columns if each.name in new])
         types = self.source._types[name]
         for each in event.columns:
+            if each.name in types and row_events.is_unreadable(each):
+                raise UnsupportedFeature(
+                    f"{name}: column {each.name!r} has text in {each.character_set_name} in the log, which is not known here; leave the column out "
+                    f"(exclude_columns), or alter it to utf8mb4 and take the table anew (restart=True)"
+                )
             if each.type in row_events.OLD_TIMES and each.name in types and types[each.name].digits:
                 raise UnsupportedFeature(
                     f"{name}: column {each.name!r} has fractions of seconds in the form of mysql56_temporal_format = OFF, which the log does not describe; "
@@ -629,8 +673,12 @@ class _Batch:
         """Whether it has so many rows. They are counted by decoding them, once there are enough for that if all are as short as the shortest."""
         if sum(each.row_count + each.waiting_bytes // each.smallest for each in self.rows.values()) < count:
             return False
-        for each in self.rows.values():
-            each.decode()
+        for name, each in list(self.rows.items()):
+            try:
+                each.decode()
+            except LakeError as error:
+                self.fail(name, error, each.ends[-1])
+                self.rows[name] = _Rows()
         return sum(each.row_count for each in self.rows.values()) >= count
 
     def _add_gone(self, name: str, columns: Sequence[Any]) -> None:
@@ -675,7 +723,7 @@ class _Batch:
             try:
                 made[name] = self._changes(held, self.tables[name])
             except LakeError as error:
-                self.failed.setdefault(name, error)
+                self.fail(name, error, position.order)
         return Transactions(position, self.count, self.committed_ms, made, self.failed)
 
     def _changes(self, held: _Rows, table: SourceTable) -> TableChanges:
@@ -720,7 +768,9 @@ class _Log:
         self._gtids = Gtids.parse(gtids) if gtids or source._is_mariadb else None
         self._has_moved = after in source._found.values()
         self._next: str | None = None  # Of the transaction that is read.
-        self._is_known = False
+        self._is_known = self._is_xa = False
+        self._has_names = True  # Of its columns, the table of the rows that come next.
+        self._dropped = set[str]()  # Tables, since this log was opened.
         self._connections: list[str] = []
         settings = dict(source._settings)
 
@@ -757,27 +807,33 @@ class _Log:
         match event:
             case WriteRowsEvent() | UpdateRowsEvent() | DeleteRowsEvent():
                 name = f"{event.schema}.{event.table}"
-                if name in batch.tables and at > self.order and not self._is_known:
-                    with refusals():
-                        batch.add(event, name)
+                if self._is_fresh(name, at):
+                    try:
+                        self._require_whole(name)
+                        with refusals():
+                            batch.add(event, name)
+                    except LakeError as error:
+                        batch.fail(name, error, at)
                 return False
             case TableMapEvent():
-                self._require_names(event)
+                self._has_names = bool(event.optional_metadata.column_name_list)
                 return False
             case GtidEvent() | MariadbGtidEvent():
                 self._is_open, self._next = True, event.gtid
+                # MariaDB's log has no XA START.
+                self._is_xa = isinstance(event, MariadbGtidEvent) and bool(event.flags & _PREPARED_XA)
                 # A server's own log may have them in another order, where MariaDB's last one does not stand for all before it.
                 is_exact = self._has_moved or not self._source._is_mariadb
                 self._is_known = is_exact and self._gtids is not None and event.gtid in self._gtids
                 return False
-            case XidEvent():
+            case XidEvent() | XAPrepareEvent():
                 batch.end(at, event.timestamp)
             case QueryEvent():
                 if not self._statement(event, batch, at):
                     return False
             case _ if self._is_open:
                 return False
-        self._is_open = False
+        self._is_open = self._is_xa = False
         if at > self.order:
             self._file, self._place, self.order = file, place, at
             if self._next is not None and self._gtids is not None:
@@ -789,17 +845,25 @@ class _Log:
     def position(self) -> Position:
         return self._source._at(self._file, self._place, "" if self._gtids is None else str(self._gtids))
 
-    def _require_names(self, event: Any) -> None:
-        name = f"{event.schema}.{event.table}"
-        if name in self._tables and not event.optional_metadata.column_name_list:
+    def _is_fresh(self, name: str, at: int) -> bool:
+        """Whether an event is of a followed table, and not before the position."""
+        return name in self._tables and at > self.order and not self._is_known
+
+    def _require_whole(self, name: str) -> None:
+        """Raise where rows that come next are not all that there is to know."""
+        if not self._has_names:
             raise SourceError(
                 f"{name}: the log after {self.position.text} was written without column names; SET GLOBAL binlog_row_metadata = 'FULL', and take "
                 f"the table anew (restart=True)"
             )
+        if self._is_xa:
+            raise UnsupportedFeature(
+                f"{name}: the log after {self.position.text} has an XA transaction of it, which is not followed; take the table anew (restart=True)"
+            )
 
     def _statement(self, event: Any, batch: _Batch, at: int) -> bool:
         """Whether a statement of the log ends a transaction."""
-        text = _COMMENTS.sub("", event.query if isinstance(event.query, str) else event.query.decode())
+        text = _COMMENTS.sub("", event.query if isinstance(event.query, str) else event.query.decode(errors="replace"))
         verb = text.split(None, 1)[0].upper().rstrip(";") if text.strip() else ""
         schema = event.schema.decode() if isinstance(event.schema, bytes) else event.schema
         if verb == "BEGIN":
@@ -811,30 +875,63 @@ class _Log:
             for each in batch.tables
             if re.search(rf"(?<!\w){re.escape(each.rpartition('.')[2].replace('`', '``'))}(?!\w)", text)
         ]
+        error: LakeError
+        fresh = [each for each in named if self._is_fresh(each, at)]
         if verb == "XA":
-            raise UnsupportedFeature(f"the log has an XA transaction after {self.position.text}, which is not followed")
-        if named and _ROWS_AS_TEXT.match(text):
-            raise SourceError(
-                f"the log after {self.position.text} has changes of {named[0]} as statements ({text[:60]!r}); SET GLOBAL binlog_format = 'ROW' "
+            is_end = not re.match(r"XA\s+(?:START|BEGIN|END)\b", text, re.IGNORECASE)
+            self._is_open = self._is_xa = not is_end
+            if is_end:
+                batch.end(at, event.timestamp)
+            return is_end
+        for name in fresh if _ROWS_AS_TEXT.match(text) else ():
+            error = SourceError(
+                f"{name}: the log after {self.position.text} has changes as statements ({text[:60]!r}); SET GLOBAL binlog_format = 'ROW' "
                 f"(and in the session that writes), and take the table anew (restart=True)"
             )
-        for name in named if verb == "ALTER" and _ROWS_BY_FILE.search(text) else ():
-            batch.failed[name] = UnsupportedFeature(
+            batch.fail(name, error, at)
+        for name in fresh if verb == "ALTER" and _ROWS_BY_FILE.search(text) else ():
+            error = UnsupportedFeature(
                 f"{name}: {text[:60]!r} in the log after {self.position.text} takes rows away, or brings some, that are not in the log; take the "
                 f"table anew (restart=True)"
             )
+            batch.fail(name, error, at)
+        for name in self._made_anew(_COMMENT.sub(" ", text), schema):
+            if self._is_fresh(name, at):
+                error = NotFound(
+                    f"{name} was dropped and made anew in the log after {self.position.text}, and its old rows are not deleted by it; take the "
+                    f"table anew (restart=True)"
+                )
+                batch.fail(name, error, at)
         if found := _TRUNCATE.match(_COMMENT.sub(" ", text)):
-            name = f"{_unquoted(found['schema'] or schema)}.{_unquoted(found['table'])}"
+            name = _named(found, schema)
             if name in batch.tables and not self._is_known:
                 batch.empty(name, at)
         elif verb in {"ALTER", "CREATE", "RENAME", "DROP"}:
             for name in named:
-                batch.describe(name)
+                try:
+                    batch.describe(name)
+                except LakeError as refused:
+                    batch.fail(name, refused, at)
         batch.end(at, event.timestamp)
         return True
 
+    def _made_anew(self, text: str, schema: str) -> list[str]:
+        """Tables that a statement makes, where they were there before it, or before a DROP TABLE."""
+        if found := _DROP.match(text):
+            names = [_named(each, schema) for each in _WHOLE_NAME.finditer(text, found.end())]
+            self._dropped |= set(names)
+        elif found := _CREATE.match(text):
+            name = _named(found, schema)
+            if name in self._dropped or found["exists"] is None:
+                return [name]
+        return []
+
     def close(self) -> None:
         self._reader.close()
+
+
+def _named(found: re.Match[str], schema: str) -> str:
+    return f"{_unquoted(found['schema'] or schema)}.{_unquoted(found['table'])}"
 
 
 def _tell_updates(kinds: np.ndarray, arrays: Mapping[str, pa.Array], key: Sequence[str]) -> None:
@@ -860,14 +957,14 @@ def _table(source: MySql, table: SourceTable, columns: Mapping[str, Sequence[Any
 def _compared(
     names: Sequence[str], key: Sequence[Any], sign: str, *, or_equal: bool, left: Sequence[Any] | None = None
 ) -> tuple[str, list[Any]]:
-    """`names` before or behind `key`, in a form that an index serves; `left`: values for names that are placeholders."""
+    """`names` before or behind `key`, in a form that an index serves; `left`: values for names that are placeholders, and the key's too."""
     parts, values = [], list[Any]()
     for place in range(len(names)):
         tests = []
         for each in range(place + 1):
             is_last = each == place
             how = (f"{sign}=" if or_equal and place == len(names) - 1 else sign) if is_last else "="
-            tests.append(f"{names[each]} {how} %s")
+            tests.append(f"{names[each]} {how} {'%s' if left is None else names[each]}")
             values += [*(() if left is None else (left[each],)), key[each]]
         parts.append(f"({' AND '.join(tests)})")
     return f"({' OR '.join(parts)})", values

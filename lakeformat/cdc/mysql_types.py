@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import socket
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pymysqlreplication.constants import FIELD_TYPE
 
 from lakeformat.cdc.type_option import TypeOption
+from lakeformat.codec import spans
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Kind, Scalar, Type, scalar
@@ -35,6 +39,10 @@ _SPATIAL = {
     "geomcollection",
 }
 _MAX_PRECISION = 38
+_ADDRESS_BYTES = {"inet4": 4, "inet6": 16}
+_UUID_BYTES = 16
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_UUID_HYPHENS = (8, 12, 16, 20)  # Before which digit.
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,17 +169,47 @@ def _cast(values: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None:
         case Kind.STRING | Kind.CHAR | Kind.VARCHAR if pa.types.is_string(held):
             return values
         case Kind.VARBINARY | Kind.BYTES if pa.types.is_binary(held) and type.name == "binary":
-            # The log leaves trailing zeros out.
-            padded = pc.binary_join_element_wise(values, bytes(type.length or 0), b"")
-            return pc.if_else(
-                pc.less(pc.binary_length(values), type.length or 0),
-                pc.binary_slice(padded, 0, type.length or 0),
-                values,
-            )
+            return _padded(values, type.length or 0)
         case Kind.VARBINARY | Kind.BYTES if pa.types.is_binary(held) and type.name != "bit":
             return values
+        case Kind.STRING if pa.types.is_binary(held) and type.name == "uuid":
+            return _uuids(values)
+        case Kind.STRING if pa.types.is_binary(held) and type.name in _ADDRESS_BYTES:
+            return _addresses(values, _ADDRESS_BYTES[type.name])
         case _:
             return None
+
+
+def _padded(values: pa.Array, size: int) -> pa.Array:
+    """Values with the trailing zeros that the log leaves out."""
+    padded = pc.binary_slice(pc.binary_join_element_wise(values, bytes(size), b""), 0, size)
+    return pc.if_else(pc.less(pc.binary_length(values), size), padded, values)
+
+
+def _uuids(values: pa.Array) -> pa.Array:
+    """Texts of MariaDB's UUIDs, whose bytes are in the order of their digits."""
+    whole = _padded(pc.fill_null(values, bytes(_UUID_BYTES)), _UUID_BYTES).cast(pa.binary(_UUID_BYTES))
+    found = np.frombuffer(whole.buffers()[1], np.uint8).reshape(-1, _UUID_BYTES)
+    digits = _HEX[np.stack([found >> 4, found & 15], axis=2)].reshape(len(values), -1)
+    texts = np.insert(digits, _UUID_HYPHENS, ord("-"), axis=1)
+    made = spans.fixed(texts.ravel(), texts.shape[1], len(values)).cast(pa.string())
+    return pc.if_else(values.is_valid(), made, pa.scalar(None, pa.string()))
+
+
+def _addresses(values: pa.Array, size: int) -> pa.Array:
+    found = _padded(values, size).dictionary_encode()
+    family = socket.AF_INET6 if size == _ADDRESS_BYTES["inet6"] else socket.AF_INET
+    texts = [_address(socket.inet_ntop(family, each)) for each in found.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(found.indices)
+
+
+def _address(text: str) -> str:
+    """MariaDB leaves out a single zero too."""
+    groups = text.split(":")
+    if "" in groups or "0" not in groups:
+        return text
+    at = groups.index("0")
+    return f"{':'.join(groups[:at])}::{':'.join(groups[at + 1 :])}"
 
 
 def to_values(column: str, values: Sequence[Any], type: MySqlType, wanted: Type) -> pa.Array:
@@ -184,7 +222,7 @@ def to_values(column: str, values: Sequence[Any], type: MySqlType, wanted: Type)
         match wanted.kind:
             case Kind.STRING:
                 return pa.array(
-                    [each if each is None or isinstance(each, str) else _text(each) for each in values], arrow
+                    [each if each is None or isinstance(each, str) else to_text(each, type) for each in values], arrow
                 )
             case Kind.BOOLEAN:
                 return pa.array([None if each is None else bool(each) for each in values], arrow)
@@ -222,14 +260,20 @@ def _of(type: MySqlType) -> Callable[[Any], Any] | None:
             return None
 
 
-def _text(value: Any) -> str:
+def to_text(value: Any, type: MySqlType) -> str:
+    """A value of PyMySQL as the server writes it."""
+    digits = type.digits or 0
+    size = digits and digits + 1  # Of a fraction of a second.
     match value:
         case bytes():
             return value.decode("utf-8", "backslashreplace")
         case datetime.timedelta():
             seconds, sign = abs(value) // datetime.timedelta(seconds=1), "-" if value < datetime.timedelta(0) else ""
-            return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+            fraction = f".{abs(value).microseconds:06}"[:size]
+            return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction}"
         case datetime.datetime():
-            return value.isoformat(" ")
+            return value.isoformat(" ", "microseconds")[: len("2024-02-29 12:00:00") + size]
+        case Decimal():
+            return f"{value:f}"  # Without an exponent.
         case _:
             return str(value)

@@ -26,6 +26,7 @@ from lakeformat.cdc.readers import Readers, connected, required
 from lakeformat.cdc.source import (
     Chunk,
     Emptied,
+    Failed,
     Position,
     SourceTable,
     TableChanges,
@@ -408,9 +409,9 @@ class Postgres:
                     f"slot {self._slot!r} was dropped while it was read; take the tables anew (restart=True)"
                 )
             data, starts = self._peek(until, limit)
-            decoded = pgoutput.decode(data, starts, {})
-            ends = decoded.commits
-            is_all = len(starts) < limit  # Else the server stopped after the transaction that reached it.
+            decoded, is_all = pgoutput.decode(data, starts, {}), len(starts) < limit
+            del data, starts  # A transaction may be large.
+            ends = decoded.commits  # Not all: the server stopped after the transaction that reached the limit.
             reached = int(ends[-1]) if len(ends) else 0
             position = _position(max(reached, until.order) if is_all else reached)
             if position <= at and not is_all:
@@ -418,7 +419,9 @@ class Postgres:
                 continue
             fresh = ends > at.order
             committed = int(decoded.committed_ms[fresh][-1]) if fresh.any() else None
-            made, failed = self._tables(decoded, tables, at)
+            made, errors = self._tables(decoded, tables, at)
+            failed = {name: (Failed(each, name, position.order),) for name, each in errors.items()}
+            del decoded
             yield Transactions(position, int(fresh.sum()), committed, made, failed)
             at = position
 

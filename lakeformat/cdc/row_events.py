@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pymysqlreplication.constants import FIELD_TYPE
 from pymysqlreplication.json_binary import parse_json
-from pymysqlreplication.row_event import RowsEvent
+from pymysqlreplication.row_event import RowsEvent, TableMapEvent
 
 from lakeformat.codec import decimals, spans
 from lakeformat.errors import CorruptFile, UnsupportedFeature
@@ -62,6 +62,8 @@ _OVER_ASCII = {
     "gb18030",
     "big5",
 }
+# MySQL's names of encodings of which Python's are others, or say less: MySQL's have the high byte first.
+_ENCODINGS = {"utf16": "utf_16_be", "ucs2": "utf_16_be", "utf32": "utf_32_be", "macce": "mac_latin2"}
 _TEXTS = {FIELD_TYPE.VARCHAR, FIELD_TYPE.STRING}
 _PREFIXED = {FIELD_TYPE.BLOB, FIELD_TYPE.JSON, FIELD_TYPE.GEOMETRY}
 
@@ -120,8 +122,9 @@ def _column(column: Any, table: str) -> LogColumn:
             return LogColumn(name, type, column.bytes)
         case FIELD_TYPE.ENUM | FIELD_TYPE.SET:
             is_enum = type == FIELD_TYPE.ENUM
-            members = column.enum_values if is_enum else column.set_values
-            return LogColumn(name, type, column.size, members=tuple(members or ()))
+            encoding = _encoding(column.character_set_name) or "utf8"
+            members = (column.enum_values if is_enum else column.set_values) or ()
+            return LogColumn(name, type, column.size, members=tuple(_member(each, encoding) for each in members))
         case _:
             raise UnsupportedFeature(
                 f"{table}: column {name!r} is of a type that cannot be read out of the log ({type}); change its type, and take the table anew (restart=True)"
@@ -133,11 +136,36 @@ def _encoding(charset: str | None) -> str | None:
     if charset is None:
         return "utf8"
     name = str(RowsEvent.charset_to_encoding(charset))
+    name = _ENCODINGS.get(name, name)
     try:
         "".encode(name)
     except LookupError:
         return None
     return name
+
+
+def is_unreadable(column: Any) -> bool:
+    """Whether an event's column has text in an encoding that Python does not know."""
+    charset = column.character_set_name
+    return charset not in {None, "binary"} and _encoding(charset) is None
+
+
+def _read_members(event: TableMapEvent, length: int) -> list[list[str]]:
+    """Members of enums and sets of a table map event, each in its column's encoding: bytes that are no UTF-8 are surrogates in it. The library
+    leaves those out."""
+    packet, found = event.packet, list[list[str]]()
+    end = packet.read_bytes + length
+    while packet.read_bytes < end:
+        count = packet.read_length_coded_binary()
+        found.append([packet.read_variable_length_string().decode(errors="surrogateescape") for _ in range(count)])
+    return found
+
+
+TableMapEvent._read_type_values = _read_members
+
+
+def _member(text: str, encoding: str) -> str:
+    return text.encode(errors="surrogateescape").decode(encoding, "replace")
 
 
 def decode(bodies: Sequence[bytes], columns: Sequence[LogColumn]) -> Images:

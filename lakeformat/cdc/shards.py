@@ -131,10 +131,8 @@ class Shards:
                     changes = {each: batch.tables[each] for each in own}
                     made[name] = self._together(table, changes) if table.parts else changes[name]
             failed = {
-                name: batch.failed[part.name]
+                name: tuple(each for part in self._shards(table) for each in batch.failed.get(part.name, ()))
                 for name, table in tables.items()
-                for part in self._shards(table)
-                if part.name in batch.failed
             }
             yield replace(batch, tables=made, failed=failed)
 

@@ -77,6 +77,15 @@ class TableChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a table cannot be followed through a place in the log."""
+
+    error: LakeError
+    table: str  # Of a table of several: which one.
+    order: int  # Of the place: above that of the position before its transaction, and at most that of the one after it.
+
+
+@dataclass(frozen=True, slots=True)
 class Transactions:
     """A run of whole transactions."""
 
@@ -84,7 +93,7 @@ class Transactions:
     count: int
     committed_ms: int | None  # When the last of them was committed, since 1970.
     tables: Mapping[str, TableChanges]
-    failed: Mapping[str, LakeError] = field(default_factory=dict)  # Tables that cannot be followed through these.
+    failed: Mapping[str, tuple[Failed, ...]] = field(default_factory=dict)  # By table.
 
 
 class Chunk:

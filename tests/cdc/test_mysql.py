@@ -5,10 +5,10 @@ import os
 import random
 import re
 import tempfile
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from decimal import Context, Decimal
-from itertools import count
 from pathlib import Path
 from threading import Event
 
@@ -17,10 +17,11 @@ import pymysql
 import pytest
 
 from lakeformat import InvalidInput, Lake, LakeError, NotFound, SourceError, UnsupportedFeature
-from lakeformat.cdc import MySql, sync_database, sync_table
+from lakeformat.cdc import MySql, open_source, sync_database, sync_table
 from lakeformat.cdc.source import Position
+from lakeformat.cli.app import run as run_command
 from lakeformat.storage.memory import MemoryFiles
-from tests.cdc.following import NthFetchFails, OneTable, replay
+from tests.cdc.following import CALLS_THAT_FAIL, IS_LONG, OneTable, any_call_may_fail, replay
 from tests.cdc.servers import LOGS_ALL, SERVER, MariaDb
 from tests.conftest import MEMORY
 from tests.simulation.failing import NthCallFails
@@ -30,7 +31,6 @@ pytestmark = pytest.mark.skipif(
     reason=f"no {SERVER.__name__} server here: `make {SERVER.__name__.lower()}` brings one out of Debian's packages",
 )
 FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
-IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) > 1000  # `make test-long`.
 ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "8"))  # Of syncs that fail, for each seed.
 
 
@@ -164,6 +164,14 @@ def test_rows_of_the_log_are_those_of_a_snapshot(run, source, lake):
             f"m{each}" for each in sorted(draw.sample(range(64), draw.randint(0, 64)))
         ),
         "json": lambda: '{"a": [1, null, "ö"]}',
+        "varchar(5) CHARACTER SET utf16": lambda: draw.choice(["", "ä€", "abc"]),
+        "enum('ä', 'b') CHARACTER SET latin1": lambda: draw.choice(["ä", "b"]),
+        "set('ä', 'b') CHARACTER SET latin1": lambda: draw.choice(["", "ä", "ä,b"]),
+        **({
+            "uuid": lambda: str(uuid.UUID(bytes=draw.randbytes(14) + bytes(2))),
+            "inet6": lambda: draw.choice(["::", "::1", "1:0:2:3:4:5:6:0", "1:0:0:2::", "::ffff:1.2.3.4", "ff::"]),
+            "inet4": lambda: draw.choice(["0.0.0.0", "10.1.0.0", "255.255.255.255"]),
+        } if SERVER is MariaDb else {}),
     }  # fmt: skip
     few = dict(list(kinds.items())[:7])  # And the key: a byte of the bitmap has a bit for each.
     old = {each: kinds[each] for each in ("datetime(0)", "timestamp(0)", "time(0)")}
@@ -223,8 +231,78 @@ def test_type_options(run, server, lake):
         "d bytes True",
     ]
     assert [tuple(row.values()) for row in rows_of(lake.table("d.t"))] == [(1, 7, 8, "c", b"d"), (2, -7, 9, "c", b"d")]
-    texts = MySql(server.url, type_options=["to-string"], exclude_columns=[f"{name}.e"]).describe(name)
-    assert {str(each.type) for each in texts.fields} == {"string"}
+    texts = MySql(server.url, type_options=["to-string"])
+    run("CREATE TABLE u (id int PRIMARY KEY, a time(3), b time, c datetime(3), d decimal(65, 30), e decimal(30, 9))")
+    as_written = ("-12:00:00.500", "838:59:59", "2024-01-01 00:00:00.250", f"0.{'0' * 30}", "-0.000000001")
+    for each in "12":  # By the snapshot, then by the log.
+        run(f"INSERT INTO u VALUES ({each}, {', '.join(map(repr, as_written))})")
+        sync_table(texts, f"{run.name}.u", lake, "d.u")
+    assert {str(each.type) for each in lake.table("d.u").schema.fields} == {"string"}
+    assert [tuple(row.values()) for row in rows_of(lake.table("d.u"))] == [("1", *as_written), ("2", *as_written)]
+    texts.close()
+
+
+@pytest.mark.parametrize("type", ["time", *(["uuid", "inet6"] if SERVER is MariaDb else [])])
+def test_keys_are_compared_as_the_server_orders_them(run, source, lake, type):
+    """As of a snapshot that is read in two views: which chunk a changed row is of."""
+    keys = {"time": ("9:00:00", "10:00:00", "20:00:00.5"), "inet6": ("::1", "::a", "::10")}
+    uuids = [f"{digit}50e8400-e29b-41d4-a716-44665544000{9 - digit}" for digit in (8, 5, 1)]
+    keys = keys.get(type, uuids)
+    run(f"CREATE TABLE t (id {type}{'(1)' if type == 'time' else ''} PRIMARY KEY, v int)")
+    run(f"INSERT INTO t VALUES {', '.join(f'({each!r}, 0)' for each in keys)}")
+    table = source.describe(f"{run.name}.t")
+    with source.view(table) as view:
+        bounds = [each.upto for each in view.chunks(None, 1)]
+        rows = pa.concat_tables([each.rows for each in view.chunks(None, 1)])
+    assert bounds[2:] == [None]
+    for number, each in enumerate(bounds[:2]):
+        assert source.upto(table, rows, each).tolist() == [place <= number for place in range(3)]
+
+
+def test_a_table_that_the_log_does_not_do_stops_alone(run, server, source, lake):
+    """What others wrote in the same log comes; a table that was taken anew goes on."""
+    names = ["dropped", "replaced", "xa", "text", "parts", "places", "unnamed", "good"]
+    run(*(f"CREATE TABLE {each} (id int PRIMARY KEY, v int)" for each in names))
+    run(*(f"INSERT INTO {each} VALUES (1, 1), (2, 2)" for each in names))
+
+    def sync():
+        found = sync_database(source, lake, "d", including=rf"{run.name}\..*")
+        return {name.rpartition(".")[2]: each for name, each in found.items()}
+
+    assert all(each.snapshot_rows == 2 for each in sync().values())
+    again = "CREATE OR REPLACE TABLE replaced" if SERVER is MariaDb else "CREATE TABLE IF NOT EXISTS replaced"
+    run("DROP TABLE dropped", "CREATE TABLE dropped (id int PRIMARY KEY, v int)", "INSERT INTO dropped VALUES (1, 7)")
+    run(*(() if SERVER is MariaDb else ("DROP TABLE IF EXISTS replaced",)), f"{again} (id int PRIMARY KEY, v int)")
+    run("CREATE TABLE IF NOT EXISTS good (id int)")  # It is there.
+    run("XA START 'x'", "UPDATE xa SET v = 3", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
+    run("SET SESSION binlog_format = 'STATEMENT'", "UPDATE text SET v = 3", "SET SESSION binlog_format = 'ROW'")
+    run("SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE parts SET v = 3", "SET SESSION binlog_row_image = 'FULL'")
+    run("SET GLOBAL binlog_row_metadata = 'MINIMAL'", "UPDATE unnamed SET v = 3")
+    run("SET GLOBAL binlog_row_metadata = 'FULL'", "ALTER TABLE places ADD p point", "UPDATE places SET v = 3")
+    run("UPDATE good SET v = 3")
+    told = {
+        "dropped": "dropped and made anew",
+        "replaced": "dropped and made anew",
+        "xa": "XA transaction",
+        "text": "as statements",
+        "parts": "lacks columns",
+        "places": "spatial type",
+        "unnamed": "without column names",
+    }
+    for number in range(2):  # It stays so.
+        reports = sync()
+        for name, text in told.items():
+            assert re.search(text, str(reports[name].error)), (name, reports[name])
+            assert [row["v"] for row in rows_of(lake.table(f"d.{name}"))] == [1, 2]
+        assert (reports["good"].error, reports["good"].rows) == (None, 4 - 4 * number)
+    for name in set(told) - {"places"}:
+        with pytest.raises(LakeError, match=f"{told[name]}.*restart=True"):
+            sync_table(source, f"{run.name}.{name}", lake, f"d.{name}")
+        sync_table(source, f"{run.name}.{name}", lake, f"d.{name}", restart=True)
+        assert [tuple(row.values()) for row in rows_of(lake.table(f"d.{name}"))] == list(run(f"SELECT * FROM {name}"))
+    run("CREATE TABLE later (id int PRIMARY KEY, v int)", "INSERT INTO later VALUES (1, 1)", "UPDATE good SET v = 4")
+    reports = sync()  # The log of "good" makes this one, which is read after that.
+    assert (reports["later"].error, reports["later"].snapshot_rows, reports["good"].rows) == (None, 1, 4)
 
 
 @FORMATS
@@ -495,7 +573,7 @@ def test_nothing_is_lost_in_silence(run, server, source, lake):
     locked.close()
 
 
-def test_what_is_not_set_up_is_said(run, server, source, lake):
+def test_what_is_not_set_up_is_said(run, server, source, lake, tmp_path, capsys):
     name = f"{run.name}.t"
     run("CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE TABLE keyless (v int)", "INSERT INTO t VALUES (1, 1)")
     with pytest.raises(NotFound, match=rf"no table '{run.name}\.none'"):
@@ -551,6 +629,11 @@ def test_what_is_not_set_up_is_said(run, server, source, lake):
     with pytest.raises(SourceError, match=r"readers=2.*GRANT RELOAD ON") as refused:
         sync_table(weak, name, lake, "d.weak")
     assert str(refused.value).endswith("or read with readers=1") == (SERVER is MariaDb)
+    command = ["--warehouse", str(tmp_path), "cdc", weak_url, name, "d.weak", "--readers"]
+    assert run_command([*command, "2"]) != 0
+    assert "readers=2" in capsys.readouterr().err
+    with pytest.raises(InvalidInput, match="readers=0"):
+        open_source(weak_url, readers=0)
     run(f"GRANT RELOAD ON *.* TO {user}@localhost")
     assert sync_table(weak, name, lake, "d.weak").snapshot_rows == 1
     weak.close()
@@ -646,51 +729,17 @@ def test_every_change_comes_once_whatever_fails(run, server, format, seed):
 
 
 @pytest.mark.parametrize("format", ["paimon", "iceberg"] if IS_LONG else ["iceberg"])
-@pytest.mark.parametrize(("what", "step"), [("storage", 1 if IS_LONG else 307), ("source", 1 if IS_LONG else 103)])
+@CALLS_THAT_FAIL
 def test_any_call_may_fail(run, server, format, what, step):
-    """The n-th call of the storage, or the n-th fetch from the source, fails before its effect or after it, in a snapshot of three chunks or in the
-    batches after it; every n, in both formats, in `make test-long`."""
-    properties = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}
-    source, failures = MySql(server.url, readers=2 if format == "iceberg" else 1), 0
+    source = MySql(server.url, readers=2 if format == "iceberg" else 1)
 
-    def sync(over, of):
-        to = OneTable(over, format)
-        return sync_table(of, f"{run.name}.t", to, "d.t", format, properties=properties, batch_rows=2)
-
-    def fails(n, after):
-        """Whether there was an n-th call; checks what came of it."""
+    def anew():
         run("DROP TABLE IF EXISTS t", "CREATE TABLE t (id int PRIMARY KEY, v int)")
-        run("INSERT INTO t VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)")
-        store = MemoryFiles()
-        faulty = NthCallFails(store, n, after) if what == "storage" else NthFetchFails(source, n, after)
-        over, of = (faulty, source) if what == "storage" else (store, faulty)
-        for step in range(2):
-            try:
-                sync(over, of)
-            except LakeError:
-                source.close()
-                over, of = store, source
-                sync(over, of)
-            run("BEGIN", f"UPDATE t SET v = {step + 1} WHERE id < 3", f"DELETE FROM t WHERE id = {step + 3}", "COMMIT")
-            run(f"INSERT INTO t (id, v) VALUES ({10 + step}, {step})")
-            if step == 0:
-                run("ALTER TABLE t ADD d int DEFAULT 7", "UPDATE t SET d = 8 WHERE id = 2")
-        sync(store, source)
-        table = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
-        expected = [dict(zip(("id", "v", "d"), row, strict=True)) for row in run("SELECT id, v, d FROM t ORDER BY id")]
-        assert rows_of(table) == expected, f"call {n}: {faulty.failed}"
-        if format == "paimon":
-            told = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
-            assert [told[key] for key in sorted(told)] == expected, f"call {n}: {faulty.failed}"
-        return faulty.failed is not None
 
-    for after in (False, True) if IS_LONG else (what == "storage",):
-        for n in count(1, step):
-            if not fails(n, after):
-                break
-            failures += 1
-    source.close()
-    assert failures
+    def rows_there():
+        return [dict(zip(("id", "v", "d"), row, strict=True)) for row in run("SELECT id, v, d FROM t ORDER BY id")]
+
+    any_call_may_fail(source, f"{run.name}.t", anew, run, rows_there, format, what, step)
 
 
 def test_the_walk_of_the_page_runs(server, tmp_path, monkeypatch):
