@@ -1155,3 +1155,9 @@ def test_an_assignment_that_breaks_the_columns_promise_is_refused(store):
         worker.rewrite(
             store, RewriteTask(read_it, write_it, assignments=(("n", call("mul", cast("n", "int"), literal(10))),))
         )
+
+
+def test_a_part_of_a_row_is_not_taken_for_a_column_with_a_dot():
+    made = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": [1], "a.b": [float("nan")], "a": [{"b": 1}]}), made)
+    assert parquet.File(pa.BufferReader(made.getvalue()), "f").without_nan(["id", "a.b"]) == {"id"}

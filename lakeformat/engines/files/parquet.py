@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -200,7 +201,10 @@ class File:
     def without_nan(self, columns: Sequence[str]) -> frozenset[str]:
         """Those of these outermost columns that hold no NaN, as far as the footer says."""
         schema = self._file.metadata.schema
-        places = {schema.column(i).path: i for i in range(len(schema))}
+        held = self._file.schema_arrow
+        widths = [_width(each.type) for each in held]
+        # By place: the part `b` of a column `a` has the path of a column `a.b`.
+        places = dict(zip(held.names, accumulate((0, *widths)), strict=False))
         wanted = [name for name in columns if schema.column(places[name]).physical_type in ("FLOAT", "DOUBLE")]
         if not wanted:
             return frozenset(columns)
