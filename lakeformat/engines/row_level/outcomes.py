@@ -361,7 +361,7 @@ def results_by_key(merge: Merge, batches: Iterable[pa.RecordBatch]) -> Iterator[
         stands = casts.flat(table[ROW])
         yield pa.RecordBatch.from_arrays([*made.columns, stands.take(pa.array(places))], [*names, ROW])
         yield pa.RecordBatch.from_arrays(
-            [*rest, pa.nulls(len(kept), pa.string()), rows.take(pa.array(kept))], [*names, ROW]
+            [*rest, pa.nulls(len(kept), pa.string()), stands.take(pa.array(kept))], [*names, ROW]
         )
 
 
