@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,39 +67,29 @@ class Peer:
         self._process.wait(timeout=60)
 
 
-@contextmanager
-def pypaimon() -> Iterator[Peer]:
+def pypaimon() -> AbstractContextManager[Peer]:
     """pypaimon 2.1 in its own environment, the judge's."""
-    with _running("pypaimon", environments.PYPAIMON, "peer_pypaimon.py") as peer:
-        yield peer
+    return _running("pypaimon", environments.PYPAIMON, "peer_pypaimon.py")
 
 
-@contextmanager
-def pyiceberg() -> Iterator[Peer]:
+def pyiceberg() -> AbstractContextManager[Peer]:
     """pyiceberg 0.12 in its own environment, the judge's."""
-    with _running("pyiceberg", environments.PYICEBERG, "peer_pyiceberg.py") as peer:
-        yield peer
+    return _running("pyiceberg", environments.PYICEBERG, "peer_pyiceberg.py")
 
 
-@contextmanager
-def adbc() -> Iterator[Peer]:
+def adbc() -> AbstractContextManager[Peer]:
     """ADBC's driver of PostgreSQL in an environment of its own."""
-    with _running("ADBC", ADBC, "peer_adbc.py") as peer:
-        yield peer
+    return _running("ADBC", ADBC, "peer_adbc.py")
 
 
-@contextmanager
-def deltalake() -> Iterator[Peer]:
+def deltalake() -> AbstractContextManager[Peer]:
     """delta-rs in an environment of its own."""
-    with _running("delta-rs", DELTALAKE, "peer_deltalake.py") as peer:
-        yield peer
+    return _running("delta-rs", DELTALAKE, "peer_deltalake.py")
 
 
-@contextmanager
-def sail() -> Iterator[Peer]:
+def sail() -> AbstractContextManager[Peer]:
     """Sail in an environment of its own, its server in the peer's process."""
-    with _running("Sail", SAIL, "peer_sail.py") as peer:
-        yield peer
+    return _running("Sail", SAIL, "peer_sail.py")
 
 
 @contextmanager
