@@ -9,7 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from lakeformat import LakeError
-from lakeformat.cli.session import of, size, time
+from lakeformat.cli.session import live_files, of, size, time
 
 
 def ls(
@@ -39,12 +39,12 @@ def ls(
 def _line(table: Any) -> dict[str, Any]:
     line: dict[str, Any] = {"table": table.name, "format": table.format}
     try:
-        sizes = table.inspect.files()["size_bytes"].to_pylist()
+        count, size_bytes = live_files(table)
         snapshot = table.scan().snapshot
         line |= {
             "rows": table.scan().count(),
-            "files": len(sizes),
-            "size_bytes": sum(sizes),
+            "files": count,
+            "size_bytes": size_bytes,
             "last_commit": time(snapshot.timestamp_ms) if snapshot else None,
         }
     except LakeError as error:

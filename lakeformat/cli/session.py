@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lakeformat import InvalidInput
+from lakeformat import InvalidInput, UnsupportedFeature
 
 if TYPE_CHECKING:
     from lakeformat import Lake, Table
@@ -113,6 +113,16 @@ def size(count: int) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 file`, `1,200 files`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def live_files(table: Table) -> tuple[int, int]:
+    """How many data files a table has, of any partition spec, and their bytes."""
+    try:
+        sizes = table.inspect.files()["size_bytes"].to_pylist()
+    except UnsupportedFeature:  # A format table has no list of files.
+        partitions = table.inspect.partitions()
+        return sum(partitions["file_count"].to_pylist()), sum(partitions["size_bytes"].to_pylist())
+    return len(sizes), sum(sizes)
 
 
 def time(epoch_ms: int | None) -> str | None:

@@ -8,7 +8,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat.cli.session import Size, cell, grid, of, size, time
+from lakeformat.cli.session import Size, cell, grid, live_files, of, size, time
 
 
 def show(
@@ -19,7 +19,7 @@ def show(
     found = session.table(table)
     schema, scan = found.schema, found.scan()
     partitions = found.inspect.partitions()  # Of the current spec: files of former ones are in none of them.
-    sizes = found.inspect.files()["size_bytes"].to_pylist()
+    count, size_bytes = live_files(found)
 
     def total(name: str) -> int:
         return sum(partitions[name].to_pylist())
@@ -48,10 +48,10 @@ def show(
         "snapshots": len(found.snapshots()),
         "rows": scan.count(),
         "partitions": len(partitions),
-        "files": len(sizes),
+        "files": count,
         "small_files": total("small_file_count"),
         "deleted_rows": total("deleted_row_count"),
-        "size_bytes": sum(sizes),
+        "size_bytes": size_bytes,
     }  # fmt: skip
 
     def drawn() -> Group:
