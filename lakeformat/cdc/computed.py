@@ -35,7 +35,7 @@ class Computed:
         there = {each.name for each in table.fields}
         if same := sorted(there & self.expressions.keys()):
             raise InvalidInput(f"{table.name} has a column {same[0]!r}; give the computed column another name")
-        empty = table.arrow_schema.empty_table()
+        empty = pa.Table.from_batches([], table.arrow_schema)
         made = self.added(empty, table.name, None)
         for name in self.expressions:
             if pa.types.is_null(made.schema.field(name).type):

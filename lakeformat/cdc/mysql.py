@@ -88,8 +88,17 @@ _COMMENTS = re.compile(r"^(?:\s|/\*.*?\*/|--[^\n]*\n|#[^\n]*\n)+", re.DOTALL)
 _WHOLE = rf"(?:(?P<schema>{_NAME})\s*\.\s*)?(?P<table>{_NAME})"
 _WHOLE_NAME = re.compile(_WHOLE)
 _TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?{_WHOLE}", re.IGNORECASE)
-_DROP = re.compile(r"DROP\s+TABLE\s+(?:IF\s+EXISTS\s+)?", re.IGNORECASE)
-_CREATE = re.compile(rf"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\s+(?P<exists>IF\s+NOT\s+EXISTS\s+)?{_WHOLE}", re.IGNORECASE)
+_DROP = re.compile(r"DROP\s+TABLES?\s+(?:IF\s+EXISTS\s+)?", re.IGNORECASE)
+_DROP_ALL = re.compile(rf"DROP\s+(?:DATABASE|SCHEMA)\s+(?:IF\s+EXISTS\s+)?(?P<schema>{_NAME})", re.IGNORECASE)
+_CREATE = re.compile(rf"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\s+(?!IF\s+NOT\s){_WHOLE}", re.IGNORECASE)
+_RENAME = re.compile(r"RENAME\s+TABLES?\s", re.IGNORECASE)
+_RENAME_ONE = re.compile(
+    rf"ALTER\s+(?:\w+\s+)*?TABLE\s+(?:IF\s+EXISTS\s+)?{_WHOLE}.*?[\s,]RENAME\s+(?!(?:COLUMN|INDEX|KEY)\s)",
+    re.IGNORECASE | re.DOTALL,
+)
+_ANY = rf"(?:{_NAME}\s*\.\s*)?{_NAME}"
+_TO = re.compile(rf"(?P<old>{_ANY})\s+(?:WAIT\s+\d+\s+|NOWAIT\s+)?TO\s+(?P<new>{_ANY})", re.IGNORECASE)
+_LITERAL = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 # Rows come and go by these, and the log has none of them.
 _ROWS_BY_FILE = re.compile(r"\b(?:TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT)\s+(?:PARTITION|TABLESPACE)\b", re.IGNORECASE)
@@ -181,7 +190,7 @@ class MySql:
         return [f"{schema}.{table}" for schema, table in rows]
 
     def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
-        schema, _, table = name.rpartition(".")
+        schema, _, table = name.partition(".")
         columns = self._rows(
             "SELECT column_name, data_type, column_type, character_maximum_length, numeric_precision, numeric_scale, "
             "datetime_precision, is_nullable, column_comment, extra, column_key FROM information_schema.columns "
@@ -429,7 +438,7 @@ class MySql:
 
     def _placeholders(self, table: SourceTable) -> list[str]:
         """For values of the key, which are to be compared as the column's are."""
-        schema, _, name = table.name.rpartition(".")
+        schema, _, name = table.name.partition(".")
         rows = self._rows(
             "SELECT column_name, data_type, collation_name FROM information_schema.columns "
             "WHERE table_schema = %s AND table_name = %s",
@@ -621,7 +630,8 @@ class _Batch:
     def fail(self, name: str, error: LakeError, order: int) -> None:
         """Have one table stop before a place in the log; the others go on. Of all places the first and the last are kept: where the last is in a
         view of the table, all are."""
-        self.failed[name] = (*self.failed.get(name, ())[:1], Failed(error, name, order))
+        place = np.array([order], np.int64)
+        self.failed[name] = (*self.failed.get(name, ())[:1], Failed(error, name, place, place))
 
     def add(self, event: Any, name: str) -> None:
         """Raises `LakeError` where the table cannot be followed through the event, and takes nothing in."""
@@ -731,7 +741,7 @@ class _Batch:
         types, schema = self.source._types[table.name], table.arrow_schema
         counts = np.concatenate([np.empty(0, np.int64), *(each.counts for each in held.pieces)])
         kinds = np.repeat(np.array(held.kinds, np.int8), counts)
-        parts, first = [schema.empty_table()], 0
+        parts, first = [pa.Table.from_batches([], schema)], 0
         for piece in held.pieces:
             count = int(piece.counts.sum())
             _tell_updates(kinds[first : first + count], piece.arrays, table.key)
@@ -770,7 +780,6 @@ class _Log:
         self._next: str | None = None  # Of the transaction that is read.
         self._is_known = self._is_xa = False
         self._has_names = True  # Of its columns, the table of the rows that come next.
-        self._dropped = set[str]()  # Tables, since this log was opened.
         self._connections: list[str] = []
         settings = dict(source._settings)
 
@@ -789,8 +798,8 @@ class _Log:
             resume_stream=True,
             log_file=file,
             log_pos=int(place),
-            only_schemas=sorted({each.rpartition(".")[0] for each in tables}),
-            only_tables=sorted({each.rpartition(".")[2] for each in tables}),
+            only_schemas=sorted({each.partition(".")[0] for each in tables}),
+            only_tables=sorted({each.partition(".")[2] for each in tables}),
             slave_heartbeat=_HEARTBEAT_SECONDS,
             pymysql_wrapper=connect,
             enable_logging=False,
@@ -873,7 +882,7 @@ class _Log:
         named = [
             each
             for each in batch.tables
-            if re.search(rf"(?<!\w){re.escape(each.rpartition('.')[2].replace('`', '``'))}(?!\w)", text)
+            if re.search(rf"(?<!\w){re.escape(each.partition('.')[2].replace('`', '``'))}(?!\w)", text)
         ]
         error: LakeError
         fresh = [each for each in named if self._is_fresh(each, at)]
@@ -895,11 +904,11 @@ class _Log:
                 f"table anew (restart=True)"
             )
             batch.fail(name, error, at)
-        for name in self._made_anew(_COMMENT.sub(" ", text), schema):
+        for name in _gone(_LITERAL.sub("''", _COMMENT.sub(" ", text)), schema, batch.tables):
             if self._is_fresh(name, at):
                 error = NotFound(
-                    f"{name} was dropped and made anew in the log after {self.position.text}, and its old rows are not deleted by it; take the "
-                    f"table anew (restart=True)"
+                    f"{name} was dropped, renamed or made anew in the log after {self.position.text}, and its old rows are not deleted by it; take "
+                    f"the table anew (restart=True)"
                 )
                 batch.fail(name, error, at)
         if found := _TRUNCATE.match(_COMMENT.sub(" ", text)):
@@ -915,19 +924,30 @@ class _Log:
         batch.end(at, event.timestamp)
         return True
 
-    def _made_anew(self, text: str, schema: str) -> list[str]:
-        """Tables that a statement makes, where they were there before it, or before a DROP TABLE."""
-        if found := _DROP.match(text):
-            names = [_named(each, schema) for each in _WHOLE_NAME.finditer(text, found.end())]
-            self._dropped |= set(names)
-        elif found := _CREATE.match(text):
-            name = _named(found, schema)
-            if name in self._dropped or found["exists"] is None:
-                return [name]
-        return []
-
     def close(self) -> None:
         self._reader.close()
+
+
+def _gone(text: str, schema: str, tables: Collection[str]) -> list[str]:
+    """Tables that are no longer those of their names after a statement. A name that another table gets in the same statement goes on, as
+    gh-ost and pt-online-schema-change have it."""
+    if found := _DROP.match(text):
+        return [_named(each, schema) for each in _WHOLE_NAME.finditer(text, found.end())]
+    if found := _DROP_ALL.match(text):
+        return [each for each in tables if each.startswith(f"{_unquoted(found['schema'])}.")]
+    if found := _CREATE.match(text) or _RENAME_ONE.match(text):
+        return [_named(found, schema)]
+    if found := _RENAME.match(text):
+        pairs = list(_TO.finditer(text, found.end()))
+        old, new = ([_named(_whole(each[side]), schema) for each in pairs] for side in ("old", "new"))
+        return [each for each in old if each not in new]
+    return []
+
+
+def _whole(name: str) -> re.Match[str]:
+    found = _WHOLE_NAME.match(name)
+    assert found is not None, name
+    return found
 
 
 def _named(found: re.Match[str], schema: str) -> str:
@@ -988,7 +1008,7 @@ def _unquoted(name: str) -> str:
 
 
 def _quoted_table(name: str) -> str:
-    schema, _, table = name.rpartition(".")
+    schema, _, table = name.partition(".")
     return f"{_quoted(schema)}.{_quoted(table)}"
 
 

@@ -26,6 +26,8 @@ class Relation:
     id: int
     name: str
     columns: tuple[tuple[str, int, int], ...]  # (name, type id, type modifier)
+    identity: str  # "f": old rows are whole; "d", "i": they have the columns of `key` alone; "n": there are none.
+    key: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +165,15 @@ def _relation(data: bytearray, start: int) -> Relation:
     id = int.from_bytes(data[start + 1 : start + 5])
     namespace, at = _text(data, start + 5)
     name, at = _text(data, at)
-    count, at = int.from_bytes(data[at + 1 : at + 3]), at + 3
-    columns = []
+    identity, count, at = chr(data[at]), int.from_bytes(data[at + 1 : at + 3]), at + 3
+    columns, key = [], set[str]()
     for _ in range(count):
+        is_key = data[at] & 1
         column, at = _text(data, at + 1)
+        key |= {column} if is_key else set()
         columns.append((column, int.from_bytes(data[at : at + 4]), int.from_bytes(data[at + 4 : at + 8], signed=True)))
         at += 8
-    return Relation(id, f"{namespace or 'pg_catalog'}.{name}", tuple(columns))
+    return Relation(id, f"{namespace or 'pg_catalog'}.{name}", tuple(columns), identity, frozenset(key))
 
 
 def _text(data: bytearray, start: int) -> tuple[str, int]:

@@ -43,7 +43,8 @@ from lakeformat.model.work import ROW_KIND, RowKind
 _LEAST_VERSION = 140000
 _COPY_HEADER = 19  # Bytes before the first row of a binary COPY.
 _COPY_FIELD = 6  # Before the only column of each row: a count of columns (int16) and a length (int32).
-_FLUSH_SECONDS = 1.0  # How long a commit without synchronous_commit may take to be on disk.
+_FLUSH_DELAYS = 3  # Of the server's writer: how long a commit without synchronous_commit takes to be on disk at most.
+_FLUSH_PAUSE = 0.01
 _WAIT_SECONDS = 60.0
 _SETTINGS = {
     "TimeZone": "UTC",
@@ -105,22 +106,22 @@ class Postgres:
         return [row[0] for row in rows]
 
     def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
-        schema, _, table = name.rpartition(".")
+        schema, _, table = name.partition(".") if "." in name else ("public", "", name)
         found = self._rows(
             "SELECT c.oid, (SELECT CASE WHEN bool_and(leaf.relreplident = 'f') THEN 'f' WHEN bool_and(leaf.relreplident = 'd') THEN 'd' ELSE 'n' END "
             "FROM pg_class leaf WHERE leaf.oid = c.oid AND c.relkind = 'r' OR leaf.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)), "
             "obj_description(c.oid), has_table_privilege(c.oid, 'SELECT'), current_user, c.relkind = 'p' "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')",
-            schema or "public",
+            schema,
             table,
         )
         if not found:
             raise NotFound(f"no table {name!r} in the database; there are: {', '.join(self.table_names()[:20])}")
         oid, identity, comment, is_readable, role, is_root = found[0]
         if is_root:
-            self._roots.add(f"{schema or 'public'}.{table}")
-        quoted = ".".join(f'"{part}"' for part in (schema or "public", table))
+            self._roots.add(f"{schema}.{table}")
+        quoted = ".".join(f'"{part}"' for part in (schema, table))
         if not is_readable:
             raise SourceError(f"{name}: {role} may not read it; GRANT SELECT ON {quoted} TO {role}")
         columns = self._rows(
@@ -155,9 +156,9 @@ class Postgres:
                 comment=row[4],
             )
             for row in columns
-            if not row[5] and f"{schema or 'public'}.{table}.{row[0]}" not in self._excluded
+            if not row[5] and f"{schema}.{table}.{row[0]}" not in self._excluded
         )
-        return SourceTable(f"{schema or 'public'}.{table}", fields, chosen, comment, chosen == declared)
+        return SourceTable(f"{schema}.{table}", fields, chosen, comment, chosen == declared)
 
     def _field(self, name: str, oid: int, modifier: int, nullable: bool, comment: str | None) -> Field:
         return Field(
@@ -205,10 +206,7 @@ class Postgres:
 
     def require_kept(self, names: Collection[str]) -> None:
         """A table that is dropped leaves the publication, and one of its name that is made later is another."""
-        rows = self._rows(
-            "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s", self._slot
-        )
-        if gone := sorted(set(names) - {row[0] for row in rows}):
+        if gone := sorted(set(names) - self._published().keys()):
             raise NotFound(
                 f"{gone[0]} is not in the publication {self._slot!r}: it was dropped and made anew, or taken out, and changes since are not in the "
                 f"log; take the table anew (restart=True)"
@@ -232,13 +230,21 @@ class Postgres:
     def _publish(self, names: Sequence[str]) -> None:
         """Have the publication hold these tables. The log may lack them in a transaction that wrote before it did, so all that
         run by then are waited for."""
-        is_there = self._rows("SELECT 1 FROM pg_publication WHERE pubname = %s", self._slot)
-        published = {
-            row[0]
-            for row in self._rows(
-                "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s", self._slot
+        is_there = self._rows(
+            "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot FROM pg_publication WHERE pubname = %s",
+            self._slot,
+        )
+        published = self._published()
+        if is_there and not is_there[0][0]:
+            raise SourceError(
+                f"publication {self._slot!r} leaves changes out; ALTER PUBLICATION {self._slot} SET (publish = 'insert, update, delete, truncate', "
+                f"publish_via_partition_root = true), and take the tables anew (restart=True)"
             )
-        }
+        if partial := [name for name in names if published.get(name)]:
+            raise SourceError(
+                f"publication {self._slot!r} has {partial[0]} with a row filter or a list of columns, and so leaves changes out; drop it from the "
+                f"publication, and take it anew (restart=True)"
+            )
         missing = [name for name in names if name not in published]
         if is_there and not missing:
             return
@@ -266,6 +272,18 @@ class Postgres:
                     f"pg_stat_activity); run it again when they have ended"
                 )
             time.sleep(0.05)
+
+    def _published(self) -> dict[str, bool]:
+        """The tables that the publication names, and whether it has but a part of each. One FOR ALL TABLES names none: a table that is dropped, and
+        made anew, would be in it."""
+        rows = self._rows(
+            "SELECT n.nspname || '.' || c.relname, "
+            "to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL "  # Since PostgreSQL 15.
+            "FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid JOIN pg_class c ON c.oid = r.prrelid "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = %s",
+            self._slot,
+        )
+        return dict(rows)
 
     def _slot_state(self) -> Position | None:
         """What the slot has acknowledged."""
@@ -307,13 +325,15 @@ class Postgres:
 
     def position(self) -> Position:
         """The server sends a commit once it is on disk: a moment later without `synchronous_commit`."""
-        asked = self.parse(self._rows("SELECT pg_current_wal_insert_lsn()::text")[0][0])
-        deadline = time.monotonic() + _FLUSH_SECONDS
+        text, delay_ms = self._rows(
+            "SELECT pg_current_wal_insert_lsn()::text, setting::int FROM pg_settings WHERE name = 'wal_writer_delay'"
+        )[0]
+        asked, deadline = self.parse(text), time.monotonic() + _FLUSH_DELAYS * delay_ms / 1000 + _FLUSH_PAUSE
         while True:
             flushed = self.parse(self._rows("SELECT pg_current_wal_flush_lsn()::text")[0][0])
             if flushed >= asked or time.monotonic() > deadline:
                 return min(asked, flushed)
-            time.sleep(0.01)
+            time.sleep(_FLUSH_PAUSE)
 
     # --- the snapshot ---
 
@@ -419,8 +439,7 @@ class Postgres:
                 continue
             fresh = ends > at.order
             committed = int(decoded.committed_ms[fresh][-1]) if fresh.any() else None
-            made, errors = self._tables(decoded, tables, at)
-            failed = {name: (Failed(each, name, position.order),) for name, each in errors.items()}
+            made, failed = self._tables(decoded, tables, at)
             del decoded
             yield Transactions(position, int(fresh.sum()), committed, made, failed)
             at = position
@@ -439,21 +458,29 @@ class Postgres:
 
     def _tables(
         self, decoded: pgoutput.Decoded, tables: dict[str, SourceTable], after: Position
-    ) -> tuple[dict[str, TableChanges], dict[str, LakeError]]:
-        made, failed, names = (
-            {},
-            dict[str, LakeError](),
-            {each.relation.name for each in decoded.rows} | {r.name for r, _ in decoded.truncated},
-        )
+    ) -> tuple[dict[str, TableChanges], dict[str, tuple[Failed, ...]]]:
+        made, failed = dict[str, TableChanges](), dict[str, tuple[Failed, ...]]()
+        names = {each.relation.name for each in decoded.rows} | {relation.name for relation, _ in decoded.truncated}
+
+        def fail(name: str, error: LakeError, places: np.ndarray) -> None:
+            places = places[decoded.ends[places] > after.order]
+            if len(places):
+                lost = Failed(error, name, decoded.ends[places], decoded.transactions[places])
+                failed[name] = (*failed.get(name, ()), lost)
+
         for name in sorted(names & tables.keys()):
-            own = [each for each in decoded.rows if each.relation.name == name]
-            emptied = [at for relation, at in decoded.truncated if relation.name == name]
+            own, emptied = list[pgoutput.RelationRows](), [at for each, at in decoded.truncated if each.name == name]
+            for piece in decoded.rows:
+                if piece.relation.name == name:
+                    try:
+                        tables[name] = self._evolved(tables[name], piece.relation)
+                        own.append(piece)
+                    except LakeError as error:
+                        fail(name, error, piece.places)
             try:
-                for each in (*(piece.relation for piece in own), *(r for r, _ in decoded.truncated if r.name == name)):
-                    tables[name] = self._evolved(tables[name], each)
                 made[name] = self._rows_of(decoded, tables[name], own, emptied, after)
             except LakeError as error:
-                failed[name] = error
+                fail(name, error, np.concatenate([np.array(emptied, np.int64), *(each.places for each in own)]))
         return made, failed
 
     def _rows_of(
@@ -470,7 +497,7 @@ class Postgres:
         order = np.lexsort((np.concatenate([np.empty(0, np.int64), *replaced]), places))
         order = order[decoded.ends[places[order]] > after.order]
         parts = [self._values(each, table) for each in pieces]
-        whole = pa.concat_tables([schema.empty_table(), *(part for part, _ in parts)]).combine_chunks()
+        whole = pa.concat_tables([pa.Table.from_batches([], schema), *(part for part, _ in parts)]).combine_chunks()
         codes = np.concatenate([np.empty(0, np.int8), *kinds])
         rows = whole.append_column(ROW_KIND.name, row_kinds().take(pa.array(codes))).take(pa.array(order))
         unknown = {
@@ -512,12 +539,19 @@ class Postgres:
                 f"{table.name} no longer has the column {gone[0]!r} of its primary key: it was renamed or dropped; nothing is lost, take it into "
                 f"another table"
             )
+        is_own = table.name not in self._roots  # Of a partitioned table each partition has its own identity.
+        if is_own and relation.identity in "di" and relation.key != set(table.key):
+            raise SourceError(
+                f"{table.name}: changes in the log lack the key of the rows that they replace, for its replica identity was ({', '.join(sorted(relation.key))}) "
+                f"for a while; ALTER TABLE ... REPLICA IDENTITY FULL, and take the table anew (restart=True)"
+            )
         for name, oid, modifier in relation.columns:
             if f"{table.name}.{name}" in self._excluded:
                 continue
             old = fields.get(name)
             made = self._field(name, oid, modifier, True, None)
-            fields[name] = made if old is None else replace(old, type=made.type)
+            may_lack = is_own and relation.identity != "f" and name not in table.key  # A row that is deleted.
+            fields[name] = made if old is None else replace(old, type=made.type, nullable=old.nullable or may_lack)
         return replace(table, fields=tuple(fields.values()))
 
     # --- the connection ---
@@ -591,7 +625,7 @@ class PostgresView:
     def _parsed(self, data: bytearray) -> pa.Table:
         schema = self._table.arrow_schema
         if not data:
-            return schema.empty_table()
+            return pa.Table.from_batches([], schema)
         texts = csv.read_csv(
             pa.BufferReader(pa.py_buffer(data)),
             csv.ReadOptions(column_names=schema.names, block_size=len(data) + 1),

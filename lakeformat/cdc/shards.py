@@ -199,7 +199,7 @@ class _ShardsView:
                 rows = _fitted(chunk.rows, shard.name, self._table)
                 yield Chunk(rows, None if is_last else (shard.name, *(chunk.upto or ())))
         if not left:
-            yield Chunk(self._table.arrow_schema.empty_table(), None)
+            yield Chunk(pa.Table.from_batches([], self._table.arrow_schema), None)
 
 
 def matching(source: Source, including: str, excluding: str | None = None) -> list[str]:
@@ -251,7 +251,7 @@ def _fitted(rows: pa.Table, shard: str, table: SourceTable) -> pa.Table:
 
 
 def _named(shard: str) -> tuple[str, str]:
-    database, _, table = shard.rpartition(".")
+    database, _, table = shard.partition(".")
     return database, table
 
 

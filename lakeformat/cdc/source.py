@@ -82,7 +82,10 @@ class Failed:
 
     error: LakeError
     table: str  # Of a table of several: which one.
-    order: int  # Of the place: above that of the position before its transaction, and at most that of the one after it.
+    ends: (
+        np.ndarray
+    )  # Of each transaction that is lost by it: the `order` of a place in it, at most that of the position after it.
+    transactions: np.ndarray  # Their numbers, as in views.
 
 
 @dataclass(frozen=True, slots=True)

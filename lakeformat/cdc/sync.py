@@ -64,6 +64,7 @@ def sync_table(
     batch_rows: int = BATCH_ROWS,
     stop: Callable[[], bool] | None = None,
     poll_seconds: float = 1.0,
+    on_progress: Callable[[Report], None] | None = None,
 ) -> Report:
     """Bring `table` up to `source_table`, from where it stands: first the rows that are there, then what changes.
 
@@ -73,7 +74,7 @@ def sync_table(
     A pattern, `re.compile("shop_[0-9]+[.]orders_[0-9]+")`, takes all tables that match it together, which must have the same key; rows then have the columns
     `database_name` and `table_name`, which belong into `primary_key` where two shards may have the same key. Shards that come later are read when they are there.
     `restart` empties it and begins anew; a restart with a name does so once, and a second call with that name goes on.
-    `snapshot_properties` are kept in each snapshot. `until`: "now", or "stopped": until `stop()` is true. Whatever ends a call, the next one goes
+    `on_progress` is told after each commit what was done so far, with rows a second and the lag. `snapshot_properties` are kept in each snapshot. `until`: "now", or "stopped": until `stop()` is true. Whatever ends a call, the next one goes
     on where the table stands. Raises `SourceError` where the database is not set up, `NotFound` where it no longer has the
     changes, `Conflict` where another process follows into the table.
     """
@@ -84,7 +85,17 @@ def sync_table(
     declared = source.describe(source_table, primary_key)
     computed = Computed.parse(computed_columns or {})
     follower = _follower(
-        source, declared, lake, table, format, partition_by, properties, restart, snapshot_properties or {}, computed
+        source,
+        declared,
+        lake,
+        table,
+        format,
+        partition_by,
+        properties,
+        restart,
+        snapshot_properties or {},
+        computed,
+        on_progress,
     )
     return _run(source, [follower], limits, is_alone=True)[0]
 
@@ -107,6 +118,7 @@ def sync_database(
     batch_rows: int = BATCH_ROWS,
     stop: Callable[[], bool] | None = None,
     poll_seconds: float = 1.0,
+    on_progress: Callable[[Report], None] | None = None,
 ) -> dict[str, Report]:
     """As `sync_table` for all tables of a database whose names (`schema.table`) match `including` and not `excluding`, as tables of
     `namespace`: a report for each, by the source's name. A table that cannot be followed stops alone (`Report.error`).
@@ -115,11 +127,13 @@ def sync_database(
     names = matching(source, including, excluding)
     if merge_shards:
         merged = {
-            f"*.{each.rpartition('.')[2]}": [o for o in names if o.rpartition(".")[2] == each.rpartition(".")[2]]
+            f"*.{each.partition('.')[2]}": [o for o in names if o.partition(".")[2] == each.partition(".")[2]]
             for each in names
         }
         source, names = Shards(source, merged), list(merged)
-    targets = {each: f"{namespace}.{table_prefix}{each.rpartition('.')[2]}{table_suffix}" for each in names}
+    targets = {
+        each: f"{namespace}.{table_prefix}{each.partition('.')[2].replace('.', '_')}{table_suffix}" for each in names
+    }
     for each, target in targets.items():
         if others := [other for other, name in targets.items() if name == target and other != each]:
             raise InvalidInput(
@@ -129,7 +143,7 @@ def sync_database(
     for each, target in targets.items():
         try:
             declared = source.describe(each)
-            followers[each] = _follower(source, declared, lake, target, format, (), properties)
+            followers[each] = _follower(source, declared, lake, target, format, (), properties, tell=on_progress)
         except LakeError as error:
             failed[each] = Report(target, error=error)
     reports = _run(source, list(followers.values()), limits, is_alone=False) if followers else []
@@ -153,6 +167,7 @@ def _follower(
     restart: bool | str = False,
     snapshot_properties: Mapping[str, str] = MappingProxyType({}),
     computed: Computed = NONE,
+    tell: Callable[[Report], None] | None = None,
 ) -> Follower:
     made = lake.create_table(
         table,
@@ -168,7 +183,7 @@ def _follower(
         raise InvalidInput(
             f"{table}: its primary key is ({', '.join(made.schema.primary_key)}), that of {declared.name} ({', '.join(declared.key)})"
         )
-    return Follower(source, declared, made, restart, snapshot_properties, computed)
+    return Follower(source, declared, made, restart, snapshot_properties, computed, tell)
 
 
 def _run(source: Source, followers: list[Follower], limits: Limits, is_alone: bool) -> list[Report]:

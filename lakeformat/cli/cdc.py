@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,6 +55,10 @@ def cdc(
         bool, typer.Option("--shards", help="All tables whose names match, together as one table.")
     ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Empty the table and begin anew.")] = False,
+    excluding: Annotated[str | None, typer.Option("--excluding", help="With --all: not those that match this.")] = None,
+    prefix: Annotated[str, typer.Option("--prefix", help="With --all: what the tables' names begin with.")] = "",
+    suffix: Annotated[str, typer.Option("--suffix", help="With --all: what the tables' names end with.")] = "",
+    batch_rows: Annotated[int | None, typer.Option("--batch-rows", min=1, help="Of a commit, about.")] = None,
 ) -> None:
     """Bring tables up to those of a PostgreSQL or MySQL database. Each call goes on where the tables stand."""
     session = of(context)
@@ -69,15 +74,30 @@ def cdc(
         "until": "stopped" if follow else "now",
         "max_rows": max_rows,
         "max_seconds": max_seconds,
+        "on_progress": (lambda done: typer.echo(str(done), err=True)) if follow or sys.stderr.isatty() else None,
+        **({} if batch_rows is None else {"batch_rows": batch_rows}),
         "stop": stopped.is_set,
     }
     try:
         if all and shards:
             raise InvalidInput("--all makes a table of each, --shards one of all: give one of them")
+        if not all and (excluding or prefix or suffix):
+            raise InvalidInput(
+                "--excluding, --prefix and --suffix go with --all, which makes a table of each that matches"
+            )
         if all:
             if restart or primary_key or computed:
                 raise InvalidInput("--all goes without --restart, --key and --computed-column; name their table")
-            reports = capture.sync_database(found, session.lake, target, including=tables, **how)
+            reports = capture.sync_database(
+                found,
+                session.lake,
+                target,
+                including=tables,
+                excluding=excluding,
+                table_prefix=prefix,
+                table_suffix=suffix,
+                **how,
+            )
         else:
             made = capture.sync_table(
                 found,
@@ -107,6 +127,7 @@ def _columns(given: list[str]) -> dict[str, str]:
 def _record(name: str, report: Report) -> dict[str, Any]:
     return {
         "source": name, "table": report.table, "snapshot_rows": report.snapshot_rows, "filled_rows": report.filled_rows, "rows": report.rows,
+        "seconds": report.seconds, "rows_per_second": report.rows_per_second,
         "rows_by_kind": dict(report.rows_by_kind), "position": report.position, "lag_seconds": report.lag_seconds,
         "snapshots": list(report.snapshots), "schema_changes": list(report.schema_changes),
         "error": None if report.error is None else str(report.error),
@@ -123,9 +144,10 @@ def _drawn(reports: dict[str, Report]) -> Group:
             " ".join(f"{kind} {count}" for kind, count in sorted(each.rows_by_kind.items())),
             each.position,
             None if each.lag_seconds is None else f"{each.lag_seconds:.1f} s",
+            f"{each.rows_per_second:,.0f}",
         )
         for name, each in reports.items()
     ]
-    shown = grid(("source", "table", "snapshot rows", "changes", "kinds", "position", "lag"), rows)
+    shown = grid(("source", "table", "snapshot rows", "changes", "kinds", "position", "lag", "rows/s"), rows)
     errors = [Text(f"{name}: {each.error}", style="red") for name, each in reports.items() if each.error is not None]
     return Group(shown, *errors)

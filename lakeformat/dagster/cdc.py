@@ -243,6 +243,7 @@ def _followed(
                     },
                     max_rows=config.max_rows,
                     max_seconds=config.max_seconds,
+                    on_progress=lambda done: context.log.info(str(done)),
                 )
         finally:
             found.close()
@@ -269,6 +270,7 @@ def _metadata(report: Report) -> dict[str, Any]:
         "cdc/snapshot_is_complete": report.is_complete,
         "cdc/filled_rows": report.filled_rows or None,
         "cdc/rows": report.rows,
+        "cdc/rows_per_second": round(report.rows_per_second),
         **{f"cdc/rows {kind}": count for kind, count in sorted(report.rows_by_kind.items())},
         "cdc/commits": len(report.snapshots),
         "cdc/schema_changes": ", ".join(report.schema_changes) or None,

@@ -2,6 +2,7 @@
 
 import os
 import random
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from types import SimpleNamespace
@@ -18,6 +19,8 @@ from lakeformat.table import create
 from tests.simulation.failing import NthCallFails
 
 IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) > 1000  # `make test-long`.
+WORKLOADS = range(200)  # As many of them as `LAKEFORMAT_SEEDS` asks for.
+ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "20" if IS_LONG else "8"))  # Of syncs that fail, for each seed.
 CALLS_THAT_FAIL = pytest.mark.parametrize(
     ("what", "step"), [("storage", 1 if IS_LONG else 307), ("source", 1 if IS_LONG else 103)]
 )
@@ -142,39 +145,187 @@ def any_call_may_fail(source, name, anew, execute, rows_there, format, what, ste
     assert failures
 
 
-class Workload:
-    """Random transactions on a table `(id, version, name, note)` of a PostgreSQL server; the seed says which."""
+class Dies(NthCallFails):
+    """A store of a process that is killed at call number `n`: what it would still call has no effect."""
 
-    def __init__(self, connection, table, seed):
-        self.connection, self.table, self.draw = connection, table, random.Random(seed)
-        self.version = 0
+    def __getattr__(self, name):
+        call = super().__getattr__(name)
+
+        def alive(*arguments):
+            if self.failed is not None:
+                raise Killed
+            try:
+                return call(*arguments)
+            except LakeError:
+                if self.failed is not None:
+                    raise Killed from None
+                raise
+
+        return alive
+
+
+class Killed(SystemExit):
+    """The process ends here."""
+
+
+class Workload:
+    """Random transactions, and statements that change the table, on a table of a server: `execute(statement)`; the seed says which.
+
+    `types`: columns beside `id` and `version`, each with its type and literals of it; `more`: further statements, with the names `id`, `version` and
+    `values` in braces; `widen`: the statement that gives `column` another `type`."""
+
+    def __init__(self, execute, table, seed, types, more, widen):
+        self.execute, self.table, self.draw, self.types = execute, table, random.Random(seed), types
+        self._more, self._widen, self.version, self._added = more, widen, 0, {}
+        columns = "".join(f", {name} {type}" for name, (type, _) in types.items())
+        execute(f"CREATE TABLE {table} (id int PRIMARY KEY, version int{columns})")
 
     def step(self):
-        """One transaction of up to six statements, one of five rolled back."""
+        """One transaction of up to six statements, one of five rolled back; one step of twelve alters the table."""
+        if self.draw.random() < 1 / 12:
+            self.execute(self._alter())
+            return
         statements = [self._statement() for _ in range(self.draw.randint(1, 6))]
         is_undone = self.draw.random() < 0.2
-        self.connection.execute("BEGIN")
-        for each in statements:
-            self.connection.execute(each)
-        self.connection.execute("ROLLBACK" if is_undone else "COMMIT")
+        for each in ("BEGIN", *statements, "ROLLBACK" if is_undone else "COMMIT"):
+            self.execute(each)
+
+    def _alter(self):
+        table, number, old = self.table, self.version, self.draw.choice([None, *self._added])
+        self.version += 1
+        match self.draw.randint(0, 5) if old else 0:
+            case 1:
+                del self._added[old]
+                return f"ALTER TABLE {table} DROP COLUMN {old}"
+            case 2:
+                self._added[f"r{number}"] = self._added.pop(old)
+                return f"ALTER TABLE {table} RENAME COLUMN {old} TO r{number}"
+            case 3:
+                wider, value = {"int": ("bigint", 2**40), "varchar(3)": ("varchar(99)", "'longer'")}.get(
+                    self._added[old][0], self._added[old]
+                )
+                self._added[old] = wider, value
+                return self._widen.format(table=table, column=old, type=wider)
+            case 4:
+                return f"TRUNCATE TABLE {table}"
+            case _:
+                type, value = self.draw.choice([("int", 7), ("varchar(3)", "'abc'")])
+                self._added[f"x{number}"] = type, value
+                more = self.draw.choice(["", f" DEFAULT {value}", f" NOT NULL DEFAULT {value}"])
+                return f"ALTER TABLE {table} ADD COLUMN x{number} {type}{more}"
 
     def _statement(self):
         self.version += 1
-        id, other = self.draw.randint(1, 60), self.draw.randint(1, 60)
-        name = self.draw.choice(["NULL", "''", "'a'", "'ä\"\n,'"])
-        note = f"repeat('n{self.version}', {self.draw.choice([0, 1, 3000])})"
-        match self.draw.randint(0, 5):
-            case 0:
-                return f"DELETE FROM {self.table} WHERE id = {id}"
-            case 1:
-                return (
-                    f"UPDATE {self.table} SET id = {other}, version = {self.version} "
-                    f"WHERE id = {id} AND NOT EXISTS (SELECT 1 FROM {self.table} WHERE id = {other})"
-                )
-            case 2:
-                return f"UPDATE {self.table} SET version = {self.version} WHERE id BETWEEN {id} AND {id + 5}"
+        table, version, draw = self.table, self.version, self.draw
+        id, other = draw.randint(1, 60), draw.randint(1, 60)
+        values = ", ".join(str(draw.choice(["NULL", *literals])) for _, literals in self.types.values())
+        added = draw.choice(["", *(f", {name} = {value}" for name, (_, value) in self._added.items())])
+        many = ", ".join(f"({1000 + each}, {version})" for each in draw.sample(range(400), draw.choice([20, 300])))
+        none = f"NOT EXISTS (SELECT 1 FROM (SELECT id FROM {table}) x WHERE x.id = {other})"
+        named = f"(id, version{''.join(f', {name}' for name in self.types)})"
+        one = {"table": f"{table} {named}", "id": id, "version": version, "values": values}
+        match draw.randint(0, 11):
+            case 0 | 1:
+                return f"DELETE FROM {table} WHERE id = {id}"
+            case 2 | 3:
+                return f"UPDATE {table} SET id = {other}, version = {version} WHERE id = {id} AND {none}"
+            case 4 | 5:
+                return f"UPDATE {table} SET version = {version}{added} WHERE id BETWEEN {id} AND {id + 5}"
+            case 6 if draw.random() < 0.4:
+                return f"DELETE FROM {table} WHERE id >= 1000"
+            case 7 if draw.random() < 0.4:
+                return self._more[0].format(table=f"{table} (id, version)", rows=many, version=version)
+            case 8 if draw.random() < 0.2:
+                return f"UPDATE {table} SET version = {version}{added}"
             case _:
-                return (
-                    f"INSERT INTO {self.table} VALUES ({id}, {self.version}, {name}, {note}) "
-                    f"ON CONFLICT (id) DO UPDATE SET version = EXCLUDED.version, name = EXCLUDED.name"
-                )
+                return draw.choice(self._more[1:]).format(**one)
+
+
+def postgres_workload(execute, table, seed):
+    types = {
+        "name": ("text", ["''", "'a'", "'ä\"\n,'"]),
+        "note": ("text", ["''", "repeat('n', 3000)"]),
+        "a": ("numeric(12, 2)", ["-1.05", "9999999999.99"]),
+        "b": ("timestamp(3)", ["'1969-12-31 23:59:59.999'", "'2024-02-29 12:00:00'"]),
+        "c": ("timestamptz", ["'2024-02-29 12:00:00.123456+05:30'"]),
+        "d": ("date", ["'0001-12-31'", "'2024-02-29'"]),
+        "e": ("double precision", ["0.1", "-1e300"]),
+        "f": ("boolean", ["true", "false"]),
+        "g": ("bytea", ["''", "'\\x00ff10'"]),
+        "h": ("jsonb", ["'{\"a\": [1]}'"]),
+        "i": ("uuid", ["'750e8400-e29b-41d4-a716-446655440000'"]),
+        "j": ("int[]", ["'{1,NULL}'"]),
+        "k": ("time(3)", ["'23:59:59.123'"]),
+        "l": ("char(3)", ["'ab'"]),
+        "m": ("smallint", ["-7"]),
+        "n": ("real", ["1.5"]),
+    }
+    insert = "INSERT INTO {table} VALUES ({id}, {version}, {values}) ON CONFLICT (id) DO "
+    more = [
+        "INSERT INTO {table} VALUES {rows} ON CONFLICT (id) DO UPDATE SET version = {version}",
+        insert + "UPDATE SET version = EXCLUDED.version, name = EXCLUDED.name",
+        insert + "NOTHING",
+    ]
+    made = Workload(execute, table, seed, types, more, "ALTER TABLE {table} ALTER {column} TYPE {type}")
+    execute(
+        f"ALTER TABLE {table} ALTER note SET STORAGE EXTERNAL"
+    )  # The log leaves a long value out that did not change.
+    if (seed + seed // 2) % 2 == 0:
+        execute(f"ALTER TABLE {table} REPLICA IDENTITY FULL")
+    return made
+
+
+def every_change_comes_once(source, name, work, rows_there, drop, format, seed, *, changelog, rounds):
+    """A random workload between syncs, with an odd seed beside them, of which one call of the storage or of the source fails, at which the process dies,
+    or whose connections drop: at the end the table is the source's, and so is what its changelog leads to."""
+    draw, store, failures = random.Random(seed), MemoryFiles(), 0
+    properties = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}
+    for _ in range(20):
+        work.step()
+
+    def sync(over, of=source):
+        return sync_table(of, name, OneTable(over, format), "d.t", format, properties=properties, batch_rows=15)
+
+    def steps(count):
+        for _ in range(count):
+            work.step()
+
+    with ThreadPoolExecutor(1) as beside:
+        for _ in range(rounds):
+            n, after = draw.randint(1, 12), draw.random() < 0.5
+            over, of = store, source
+            match draw.randint(0, 3):
+                case 0:
+                    over = NthCallFails(store, n, after)
+                case 1:
+                    over = Dies(store, n, after)
+                case 2:
+                    of = NthFetchFails(source, n, after)
+                case 3:
+                    drop()
+            count = draw.randint(0, 3)
+            writes = beside.submit(steps if seed % 2 else lambda _: None, count)
+            try:
+                sync(over, of)
+            except (LakeError, Killed):
+                failures += 1
+                source.close()
+            writes.result()
+            if not seed % 2:
+                steps(count)
+    for _ in range(3):  # A table that is altered between, beside the last of its syncs, is read again.
+        source.close()
+        sync(store)
+    sync_table(source, name, fresh := OneTable(MemoryFiles(), format), "d.t", format)
+    found, read = (
+        OneTable(each, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
+        for each in (store, fresh.store)
+    )
+    names = read.scan().to_arrow().schema.names
+    rows, expected = (each.scan(columns=names).to_arrow().sort_by("id").to_pylist() for each in (found, read))
+    assert [(row["id"], row["version"]) for row in rows] == rows_there(), f"seed {seed}"
+    assert rows == expected, f"seed {seed}"
+    assert failures, f"seed {seed}: nothing failed"
+    if changelog and format == "paimon":
+        told = replay(found.changes(0, columns=names).to_arrow().to_pylist(), ["id"])
+        assert [told[key] for key in sorted(told)] == expected, f"seed {seed}"

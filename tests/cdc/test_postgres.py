@@ -1,7 +1,7 @@
 """PostgreSQL into tables of both formats, with the real server: every transaction once, whatever fails."""
 
 import datetime
-import os
+import json
 import random
 import re
 from decimal import Decimal
@@ -10,15 +10,22 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from lakeformat import InvalidInput, Lake, LakeError, NotFound, SourceError, UnsupportedFeature
+from lakeformat import InvalidInput, Lake, NotFound, SourceError, UnsupportedFeature
 from lakeformat.cdc import Postgres, sync_database, sync_table
-from lakeformat.storage.memory import MemoryFiles
-from tests.cdc.following import CALLS_THAT_FAIL, IS_LONG, OneTable, Workload, any_call_may_fail, replay
+from lakeformat.cli.app import run as run_command
+from tests.cdc.following import (
+    CALLS_THAT_FAIL,
+    IS_LONG,
+    ROUNDS,
+    WORKLOADS,
+    any_call_may_fail,
+    every_change_comes_once,
+    postgres_workload,
+    replay,
+)
 from tests.conftest import running_postgres
-from tests.simulation.failing import NthCallFails
 
 FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
-ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "10"))  # Of syncs that fail, for each seed.
 
 
 @pytest.fixture
@@ -99,7 +106,11 @@ def test_a_sync_goes_on_where_the_table_stands(server, source, lake, format):
     """Also after a rollback of the table, as long as the slot holds the changes back; each transaction is in one snapshot."""
     server.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     server.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 25) i")
-    assert sync_table(source, "t", lake, "d.t", format, batch_rows=10, max_rows=15).snapshot_rows == 20
+    told = []
+    sync_table(source, "t", lake, "d.t", format, batch_rows=10, max_rows=15, on_progress=told.append)
+    assert [each.snapshot_rows for each in told] == [10, 20]
+    assert re.fullmatch(r"d\.t: 20 rows of the snapshot, 0 changes, [\d,]+ rows/s", str(told[1])), str(told[1])
+    assert told[1].rows_per_second == 20 / told[1].seconds
     if format == "iceberg":
         assert lake.table("d.t").inspect.delete_files().num_rows == 0, "new rows replace none"
     server.execute("UPDATE t SET v = 1 WHERE id IN (3, 24)")  # Of keys that were read, and that were not.
@@ -306,18 +317,30 @@ def test_shards_are_one_table(server, source, lake, format):
             sync_table(source, re.compile(wrong), lake, "d.x")
 
 
-def test_tables_of_a_database_stop_alone(server, source, lake):
+def test_tables_of_a_database_stop_alone(server, source, lake, tmp_path, capsys):
     server.execute(
         "CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE nokey (v int); CREATE TABLE b (id int PRIMARY KEY, at point)"
     )
     server.execute("CREATE SCHEMA two; CREATE TABLE two.skipped (id int PRIMARY KEY); INSERT INTO a VALUES (1)")
+    server.execute('CREATE TABLE "a.b" (id int PRIMARY KEY); INSERT INTO "a.b" VALUES (7)')
     reports = sync_database(source, lake, "d", excluding=r".*\.skipped", table_prefix="pg_")
     assert {name: type(report.error) for name, report in reports.items()} == {
         "public.a": type(None),
+        "public.a.b": type(None),
         "public.b": UnsupportedFeature,
         "public.nokey": InvalidInput,
     }
     assert rows_of(lake.table("d.pg_a")) == [{"id": 1}]
+    server.execute('INSERT INTO "a.b" VALUES (8)')
+    assert sync_database(source, lake, "d", including=r"public\.a.*", table_prefix="pg_")["public.a.b"].rows == 1
+    assert rows_of(lake.table("d.pg_a_b")) == [{"id": 7}, {"id": 8}]
+    command = ["--warehouse", str(tmp_path / "cli"), "--json", "cdc", server.dsn, r"public\..*", "d", "--all"]
+    slot = ["--slot", f"{server.info.dbname}_cli", "--batch-rows", "1"]
+    assert run_command([*command, *slot, "--prefix", "x_", "--suffix", "_y", "--excluding", r".*(b|nokey)"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert (told["table"], told["snapshot_rows"], told["rows_per_second"] > 0) == ("d.x_a_y", 1, True)
+    assert run_command([*command[:-1], *slot, "--prefix", "x_"]) != 0
+    assert "--prefix and --suffix go with --all" in capsys.readouterr().err
     server.execute("CREATE TABLE late (id int PRIMARY KEY); INSERT INTO late VALUES (1); INSERT INTO a VALUES (2)")
     reports = sync_database(source, lake, "d", including=r"public\.(a|late)", table_prefix="pg_")
     assert {name: (each.rows, each.snapshot_rows) for name, each in reports.items()} == {
@@ -355,6 +378,22 @@ def test_nothing_is_lost_in_silence(server, source, lake):
         with pytest.raises(NotFound, match=r"public\.t is not in the publication.*restart=True"):
             sync_table(own, "t", lake, "d.t")
     assert sync_table(own, "t", lake, "d.t", restart=True).snapshot_rows == 1
+    server.execute(
+        "CREATE UNIQUE INDEX t_v ON t (v); ALTER TABLE t ALTER v SET NOT NULL, REPLICA IDENTITY USING INDEX t_v"
+    )
+    server.execute("DELETE FROM t; ALTER TABLE t REPLICA IDENTITY FULL")
+    with pytest.raises(SourceError, match=r"replica identity was \(v\) for a while.*restart=True"):
+        sync_table(own, "t", lake, "d.t")
+    assert sync_table(own, "t", lake, "d.t", restart=True).rows == 0
+    server.execute("INSERT INTO t VALUES (5, 5), (6, 6); ALTER TABLE t REPLICA IDENTITY DEFAULT")
+    server.execute("DELETE FROM t WHERE id = 5; ALTER TABLE t REPLICA IDENTITY FULL")
+    assert dict(sync_table(own, "t", lake, "d.t").rows_by_kind) == {"+I": 2, "-D": 1}
+    for partial in ("SET (publish = 'insert')", "SET TABLE t WHERE (id > 5)", "SET TABLE t (id)"):
+        server.execute(f"ALTER PUBLICATION {server.info.dbname}_t {partial}")
+        with pytest.raises(SourceError, match="leaves changes out"):
+            sync_table(own, "t", lake, "d.t")
+        server.execute(f"ALTER PUBLICATION {server.info.dbname}_t SET (publish = 'insert, update, delete, truncate')")
+    server.execute(f"ALTER PUBLICATION {server.info.dbname}_t SET TABLE t")
     lake.table("d.t").append(
         [{"id": 4, "v": 4}], properties={"cdc.source": f"{own.name}/public.t", "cdc.position": "FFFF/0"}
     )
@@ -442,43 +481,22 @@ def test_a_server_that_restarts_and_one_that_does_not_log_changes(lake):
 
 
 @FORMATS
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", WORKLOADS)
 def test_every_change_comes_once_whatever_fails(server, source, format, seed):
-    """A random workload beside a sync of which a storage call fails, before its effect or after it, or of which the connection drops."""
-    draw = random.Random(seed)
-    server.execute("CREATE TABLE t (id int PRIMARY KEY, version int, name text, note text)")
-    server.execute("ALTER TABLE t ALTER note SET STORAGE EXTERNAL")
-    if seed % 2:
-        server.execute("ALTER TABLE t REPLICA IDENTITY FULL")
-    work, store, failures = Workload(server, "t", seed), MemoryFiles(), 0
-    properties = {"changelog-producer": "input", "bucket": "1"} if format == "paimon" else {}
-    for _ in range(20):
-        work.step()
+    work = postgres_workload(server.execute, "t", seed)
 
-    def sync(over):
-        return sync_table(source, "t", OneTable(over, format), "d.t", format, properties=properties, batch_rows=15)
-
-    for _ in range(ROUNDS):
-        for _ in range(draw.randint(0, 3)):
-            work.step()
-        faulty = NthCallFails(store, draw.randint(1, 12), after=draw.random() < 0.5)
-        if draw.random() < 0.1:
-            server.execute(
-                "SELECT pg_terminate_backend(pid, 9000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    def drop():
+        with psycopg.connect(server.dsn, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid, 9000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> ALL (%s)",
+                [[server.info.backend_pid, other.info.backend_pid]],
             )
-        try:
-            sync(faulty)
-        except LakeError:
-            failures += 1
-            source.close()
-    source.close()
-    sync(store)
-    assert failures, f"seed {seed}: nothing failed"
-    table = OneTable(store, format).create_table("d.t", (), primary_key=(), properties=None, if_exists="ignore")
-    assert rows_of(table) == rows_in(server, "t"), f"seed {seed}"
-    if format == "paimon" and seed % 2:
-        told = replay(table.changes(0).to_arrow().to_pylist(), ["id"])
-        assert [told[key] for key in sorted(told)] == rows_in(server, "t"), f"seed {seed}"
+
+    def rows_there():
+        return server.execute("SELECT id, version FROM t ORDER BY id").fetchall()
+
+    has_both = (seed + seed // 2) % 2 == 0  # Rows of an update.
+    every_change_comes_once(source, "t", work, rows_there, drop, format, seed, changelog=has_both, rounds=ROUNDS)
 
 
 @pytest.mark.parametrize("format", ["paimon", "iceberg"] if IS_LONG else ["paimon"])
