@@ -174,15 +174,15 @@ class Workload:
     `types`: columns beside `id` and `version`, each with its type and literals of it; `more`: further statements, with the names `id`, `version` and
     `values` in braces; `widen`: the statement that gives `column` another `type`."""
 
-    def __init__(self, execute, table, seed, types, more, widen):
+    def __init__(self, execute, table, seed, types, more, widen, alters=True):
         self.execute, self.table, self.draw, self.types = execute, table, random.Random(seed), types
-        self._more, self._widen, self.version, self._added = more, widen, 0, {}
+        self._more, self._widen, self.version, self._added, self._alters = more, widen, 0, {}, alters
         columns = "".join(f", {name} {type}" for name, (type, _) in types.items())
         execute(f"CREATE TABLE {table} (id int PRIMARY KEY, version int{columns})")
 
     def step(self):
         """One transaction of up to six statements, one of five rolled back; one step of twelve alters the table."""
-        if self.draw.random() < 1 / 12:
+        if self._alters and self.draw.random() < 1 / 12:
             self.execute(self._alter())
             return
         statements = [self._statement() for _ in range(self.draw.randint(1, 6))]
@@ -241,7 +241,8 @@ class Workload:
                 return draw.choice(self._more[1:]).format(**one)
 
 
-def postgres_workload(execute, table, seed):
+def postgres_workload(execute, table, seed, columns=None):
+    """Of all types, and altered; or with these columns alone, and not."""
     types = {
         "name": ("text", ["''", "'a'", "'ä\"\n,'"]),
         "note": ("text", ["''", "repeat('n', 3000)"]),
@@ -266,7 +267,9 @@ def postgres_workload(execute, table, seed):
         insert + "UPDATE SET version = EXCLUDED.version, name = EXCLUDED.name",
         insert + "NOTHING",
     ]
-    made = Workload(execute, table, seed, types, more, "ALTER TABLE {table} ALTER {column} TYPE {type}")
+    types = {name: types[name] for name in columns or types}
+    widen = "ALTER TABLE {table} ALTER {column} TYPE {type}"
+    made = Workload(execute, table, seed, types, more, widen, alters=columns is None)
     execute(
         f"ALTER TABLE {table} ALTER note SET STORAGE EXTERNAL"
     )  # The log leaves a long value out that did not change.

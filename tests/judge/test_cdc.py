@@ -10,7 +10,7 @@ import pytest
 
 from lakeformat import Lake
 from lakeformat.cdc import Postgres, sync_table
-from tests.cdc.following import Workload
+from tests.cdc.following import postgres_workload
 
 from .conftest import Sql
 from .test_iceberg import counted, place
@@ -46,8 +46,8 @@ def server(postgres_server: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("name", TABLES)
 def test_others_read_what_a_sync_wrote(engines: dict, lake: Lake, sql: Sql, server: Any, name: str) -> None:
     format, properties, readers = TABLES[name]
-    server.execute("CREATE TABLE t (id int PRIMARY KEY, version int, name text, note text)")
-    work, source = Workload(server, "t", SEED), Postgres(server.dsn, slot="judged")
+    work = postgres_workload(server.execute, "t", SEED, ["name", "note"])
+    source = Postgres(server.dsn, slot="judged")
     table = f"cdc.{name}"
     for _ in range(ROUNDS):
         for _ in range(STEPS):
