@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MARIADB := mariadb-server-core libaio1 libnuma1 libpcre2-8-0 libsystemd0 liburing2 libsnappy1v5
-# A process that waits for Spark leaves time to the others; one that has run its tests takes of those that wait.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
+# A process that waits for Spark leaves time to the others. Tests that share a session or a server run in one process.
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 
 demo ui: export DAGSTER_HOME := $(CURDIR)/.dagster
 export DAGSTER_DISABLE_TELEMETRY := 1

@@ -2,7 +2,7 @@
 
 A test that asks for `spark` is marked so by itself, and goes first. What starts Dagster in other processes is marked `dagster`.
 `make test-fast` leaves out both, and what is `slow`: tests of some files, and those in `slow.txt`. Of a test that is parametrized by `seed`, as many seeds run as `LAKEFORMAT_SEEDS` asks for: 1 in
-`make test-fast`, 2 in `make test`, all in `make test-long`, or of a test that is named. Of a test on Spark with several parameters,
+`make test`, all in `make test-long`, or of a test that is named. Of a test on Spark with several parameters,
 `make test` takes as few combinations as meet each value of each parameter; which ones depends on the test's name.
 """
 
@@ -28,7 +28,7 @@ from tests.spark_classes import JVM, UNCOMPILED
 MEMORY = Path("/dev/shm")
 
 # The first example of a test pays for what it imports: no deadlines.
-settings.register_profile("usual", deadline=None)
+settings.register_profile("usual", max_examples=50, deadline=None)
 settings.register_profile("fast", max_examples=20, deadline=None)
 settings.register_profile("long", max_examples=2000, deadline=None)
 settings.load_profile("usual")
@@ -42,11 +42,13 @@ archive = Path(sys.prefix) / "spark.jsa"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{JVM} {UNCOMPILED} -XX:SharedArchiveFile={archive}")
 os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
 
-SEEDS = max(int(os.environ.get("LAKEFORMAT_SEEDS", "100")) // 50, 1)  # Of a test that is asked for with each `seed`.
+SEEDS = max(int(os.environ.get("LAKEFORMAT_SEEDS", "50")) // 50, 1)  # Of a test that is asked for with each `seed`.
 
 # Files that try all pairs of verbs, or a fault at each call of a verb; and tests that took long when `LAKEFORMAT_RECORD_SLOW=1 make test`
 # wrote them down.
 SLOW = {"test_conflicts", "test_failing", "test_failing_iceberg", "test_failing_merges", "test_processes"}
+# Files whose tests wait for a server or a cluster that they start, one after the other.
+OWN_PROCESSES = {"test_end_to_end.py", "test_cluster.py", "test_connect.py", "test_spark_connect.py"}
 SLOW_TESTS = Path(__file__).with_name("slow.txt")
 SLOW_SECONDS = 0.35
 
@@ -72,8 +74,11 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("slow")
         if item.path.parent.name == "dagster" and _starts_processes(item.path):
             item.add_marker("dagster")
-    # One process then has most of the tests that need a session, while the other has the rest, and takes of these what is left.
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    groups = {item: _group(item) for item in items}
+    for item, group in groups.items():
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: _turn(item, groups[item]))
 
 
 def pytest_collection_finish():
@@ -89,6 +94,26 @@ def pytest_terminal_summary(terminalreporter):
         seconds[report.nodeid.partition("[")[0]].append(report.duration)
     slow = sorted(name for name, each in seconds.items() if mean(each) > SLOW_SECONDS)
     SLOW_TESTS.write_text("\n".join(slow) + "\n")
+
+
+def _group(item) -> str | None:
+    """What tests share that costs more than they do: those of one group run in one process, which sets it up once. The others go
+    to whichever process is free."""
+    if item.path.name in OWN_PROCESSES:
+        return item.path.stem
+    if item.get_closest_marker("spark") and _runs_on_spark(item):
+        return "tests spark"
+    definitions = (each[-1] for each in item._fixtureinfo.name2fixturedefs.values())
+    shared = [each for each in definitions if each.baseid and each.scope in ("module", "session")]
+    lasting = [each for each in shared if each.scope == "session"]
+    if lasting:
+        return f"{lasting[0].baseid} {lasting[0].argname}"
+    return item.path.stem if shared else None
+
+
+def _turn(item, group: str | None) -> int:
+    """What takes longest comes first, so that no process is left alone with it at the end."""
+    return 0 if item.path.name in OWN_PROCESSES else 1 if item.get_closest_marker("spark") else 2 if group else 3
 
 
 def _runs_on_spark(item):

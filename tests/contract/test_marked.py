@@ -156,12 +156,12 @@ def test_streams_of_spark_make_their_rows_seen(spark, tmp_path):
     table, source = make(tmp_path), tmp_path / "source"
     source.mkdir()
     Lake(str(tmp_path / "warehouse")).register(spark, "marked")
-    for n in range(3):
-        row = {"id": n % 2, "v": f"v{n}", "n": n, "dt": "a"}
+    for n in range(2):
+        row = {"id": 1, "v": f"v{n}", "n": n, "dt": "a"}
         (source / f"{n}.json").write_text(json.dumps(row))
         stream = spark.readStream.schema("id bigint, v string, n bigint, dt string").json(str(source))
         query = stream.writeStream.format("marked").option("table", "d.t").option("user", "job")
         query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
-    assert {row["id"]: row["v"] for row in table.scan().to_arrow().to_pylist()} == {0: "v2", 1: "v1"}
-    assert kinds(table) == ["append", "compact"] * 3
+    assert {row["id"]: row["v"] for row in table.scan().to_arrow().to_pylist()} == {1: "v1"}
+    assert kinds(table) == ["append", "compact"] * 2

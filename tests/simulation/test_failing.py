@@ -323,14 +323,25 @@ def on_branches(table: Table) -> dict[str, Any]:
     return {name: (content(table.branch(name)), table.branch(name).schema.names) for name in names}
 
 
+def _folder(branch: str) -> str:
+    return "" if branch == "main" else f"branch/branch-{branch}/"
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("verb", BRANCHING)
 def test_the_nth_call_fails_on_branches(verb: str, after: bool):
+    remembered = Remembered()
+
     def whole(table: Table) -> object:
         found = on_branches(table)
         tags = {name: table.branch(name).inspect.tags()["tag_name"].to_pylist() for name in found}
         versions = {
-            (name, each.id): content(table.branch(name), snapshot_id=each.id)
+            (name, each.id): remembered(
+                (name, each.id),
+                table._store,
+                lambda files, name=name, id=each.id: content(Table("t", files, judge).branch(name), snapshot_id=id),
+                f"{_folder(name)}snapshot/snapshot-{each.id + 1}",
+            )
             for name in found
             for each in table.branch(name).snapshots()
         }

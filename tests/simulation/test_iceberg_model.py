@@ -21,7 +21,7 @@ from lakeformat.table import Table, create
 dialect = Iceberg()
 
 STEPS = int(os.environ.get("LAKEFORMAT_STEPS", "15"))
-SEEDS = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) // 50
+SEEDS = int(os.environ.get("LAKEFORMAT_SEEDS", "50")) // 50
 PARTITIONS = ("a", "b", None)
 VERBS = (
     "append",

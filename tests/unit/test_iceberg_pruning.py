@@ -43,7 +43,7 @@ def made(count, seed):
 
 def conditions(seed):
     chance = random.Random(seed)
-    for _ in range(4):
+    for _ in range(2):
         number, text = chance.randrange(-45, 45), chance.choice("abc") * chance.randrange(4)
         moment = datetime.datetime(1968, 1, 1) + datetime.timedelta(hours=chance.randrange(4 * 365 * 24))
         operator = chance.choice(["=", "<", "<=", ">", ">=", "<=>", "<>"])
