@@ -127,25 +127,35 @@ class Names:
 
     def ranks(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """Numbers in the order of the names that `ids` stand for in `rows`."""
-        return self._ranks[self._codes_of(rows, ids)]
+        return self._ranks[self.codes(rows, ids)]
 
     def ids(self, name: str) -> np.ndarray:
         """Of each row the id of `name`, -1 where its metadata does not hold it."""
         found = np.full(len(self.counts), -1, np.int64)
-        places = np.flatnonzero(self._codes == self._code(name))
+        places = np.flatnonzero(self._codes == self.code(name))
         found[self._owners[places]] = places - self._firsts[self._owners[places]]
         return found[self.of_row]
 
     def are(self, name: str, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """Whether `ids` stand for `name` in `rows`; a dictionary may hold a name more than once."""
-        return self._codes_of(rows, ids) == self._code(name)
+        return self.codes(rows, ids) == self.code(name)
 
-    def _code(self, name: str) -> int:
+    def code(self, name: str) -> int:
+        """The number by which all rows know a name; -1 where none does."""
         if not len(self._names):
             return -1
         return int(self._names.index(pa.scalar(name.encode(), self._names.type)).as_py())
 
-    def _codes_of(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    def name(self, code: int) -> str:
+        """The name with this number; empty for bytes that are no text."""
+        found: bytes = self._names[code].as_py()
+        try:
+            return found.decode()
+        except UnicodeDecodeError:
+            return ""
+
+    def codes(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """The numbers of the names that `ids` stand for in `rows`: one of each name, whatever the row."""
         owners = self.of_row[rows]
         if (ids >= self.counts[owners]).any():
             raise CorruptFile("a variant names a field that its metadata does not hold")

@@ -70,9 +70,13 @@ def get(
             parts = variant_bytes.elements(values.data, starts)
             wanted = parts.ids == step
         rows, starts = rows[parts.owners[wanted]], parts.starts[wanted]
+    if np.isin(variant_bytes.numbers(values.data, starts, 1) & 3, (OBJECT, ARRAY)).any():
+        raise InvalidInput(
+            f"some values at {path} are objects or arrays, which become no plain value; ask for a part of them"
+        )
     places: list[np.ndarray] = []
     pieces: list[pa.Array] = []
-    for at, array in _decoded(values.data, starts, path):
+    for at, array in decoded(values.data, starts):
         places.append(rows[at])
         pieces.append(cast(array, target))
     order = np.full(len(variants), -1)
@@ -83,17 +87,13 @@ def get(
     return flat.take(pa.array(order, pa.int64(), mask=order < 0))
 
 
-def _decoded(data: np.ndarray, starts: np.ndarray, path: str) -> Iterator[tuple[np.ndarray, pa.Array]]:
-    """(places among `starts`, the values there) for each type that stands there; without nulls."""
+def decoded(data: np.ndarray, starts: np.ndarray) -> Iterator[tuple[np.ndarray, pa.Array]]:
+    """(places among `starts`, the values there) for each plain type that stands there; without nulls. Raises `CorruptFile`."""
     heads = variant_bytes.numbers(data, starts, 1)
     kinds, heads = heads & 3, heads >> 2
-    if ((kinds == OBJECT) | (kinds == ARRAY)).any():
-        raise InvalidInput(
-            f"some values at {path} are objects or arrays, which become no plain value; ask for a part of them"
-        )
     at = np.flatnonzero(kinds == SHORT_TEXT)
     if len(at):
-        yield at, _blobs(data, starts[at] + 1, heads[at]).cast(pa.string())
+        yield at, _text(_blobs(data, starts[at] + 1, heads[at]))
     for head in np.unique(heads[kinds == variant_bytes.PRIMITIVE]).tolist():
         at = np.flatnonzero((kinds == variant_bytes.PRIMITIVE) & (heads == head))
         here = starts[at] + 1
@@ -103,7 +103,7 @@ def _decoded(data: np.ndarray, starts: np.ndarray, path: str) -> Iterator[tuple[
             yield at, pa.repeat(head == TRUE, len(at))
         elif head in (TEXT, BINARY):
             found = _blobs(data, here + 4, variant_bytes.numbers(data, here, 4))
-            yield at, found.cast(pa.string()) if head == TEXT else found
+            yield at, _text(found) if head == TEXT else found
         elif head in DECIMALS:
             scales = variant_bytes.numbers(data, here, 1)
             for scale in np.unique(scales).tolist():
@@ -115,6 +115,13 @@ def _decoded(data: np.ndarray, starts: np.ndarray, path: str) -> Iterator[tuple[
             yield at, pa.Array.from_buffers(type, len(at), [None, pa.py_buffer(held)])
         else:
             raise CorruptFile(f"a variant of the primitive type {head}, which is not known")
+
+
+def _text(found: pa.Array) -> pa.Array:
+    try:
+        return found.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise CorruptFile("a variant's text is not UTF-8") from error
 
 
 def _blobs(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> pa.Array:

@@ -1,8 +1,5 @@
-"""Variants as DuckDB has them: it reads ours, and what we make of its shredded files is what it reads from them.
-
-Java Paimon 1.3.1 wrote the table in `tests/golden/variant` and read one of ours; it is no peer here yet. No runtime of Iceberg for Spark 4 is
-one either.
-"""
+"""Variants as DuckDB and Java's Paimon 1.3.1 have them: they read ours, plain and shredded, and what we make of DuckDB's shredded files
+is what it reads from them. Java's table is in `tests/golden/variant`."""
 
 import json
 import shutil
@@ -19,6 +16,9 @@ from lakeformat.codec import variant
 from lakeformat.model.type_text import parse_type
 
 from . import environments
+from .peers import Conversation
+
+GOLDEN = environments.ROOT / "tests/golden/variant/duckdb_shredded.parquet"
 
 FIELDS = Schema((Field(-1, "id", parse_type("bigint")), Field(-1, "v", parse_type("variant"))))
 
@@ -28,6 +28,12 @@ def duckdb(*arguments: str) -> Any:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout) if done.stdout else None
+
+
+def differing(file: Path, expected: list[Any]) -> list[Any]:
+    """The rows that DuckDB reads otherwise."""
+    found = duckdb("read", str(file))
+    return [(row, other) for row, other in zip(found, expected, strict=True) if row != other]
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +57,35 @@ def test_shredded_files_of_duckdb_hold_what_it_reads_from_them(shredded: Path, t
     written = max(tmp_path.rglob("*.parquet"), key=lambda each: each.stat().st_mtime_ns)
     assert written != path
     assert len(pq.ParquetFile(written).schema) == 3  # Plain: id, value, metadata.
-    found = duckdb("read", str(written))
-    assert [row for row, other in zip(found, expected, strict=True) if row != other] == []
+    assert differing(written, expected) == []
+    # As our writer shreds it, and read back as the same table.
+    t.alter().set_properties({"write.parquet.shred-variants": "true"}).commit()
+    t.overwrite(t.scan().to_arrow())
+    written = max(tmp_path.rglob("*.parquet"), key=lambda each: each.stat().st_mtime_ns)
+    assert len(pq.ParquetFile(written).schema) > 3
+    assert differing(written, expected) == []
+    t.overwrite(t.scan().to_arrow())
+    assert differing(max(tmp_path.rglob("*.parquet"), key=lambda each: each.stat().st_mtime_ns), expected) == []
     assert variant.has_form(t.scan().schema.field("v").type)
+
+
+@pytest.mark.parametrize("how", ["inferred", "named"])
+def test_java_reads_shredded_variants_as_it_does_plain_ones(tmp_path: Path, how: str) -> None:
+    """Values of every type that it can read, in columns or beside them."""
+    parts = {"a": "INT", "b": "STRING", "Ä": "DATE", "zz": "DECIMAL(9, 3)", "e": "TIMESTAMP(6)"}
+    fields: list[dict[str, Any]] = [{"name": name, "type": type} for name, type in parts.items()]
+    fields.append({"name": "c", "type": {"type": "ARRAY", "element": "SMALLINT"}})
+    row = {"type": "ROW", "fields": [{"name": "v", "type": {"type": "ROW", "fields": fields}}]}
+    asked = {"variant.shreddingSchema": json.dumps(row)} if how == "named" else {"variant.inferShreddingSchema": "true"}
+    source = pq.ParquetFile(GOLDEN).read()
+    java = Conversation("paimon-catalogs", environments.paimon_catalogs)
+    seen = []
+    for name, properties in (("plain", {}), ("shredded", asked)):
+        t = Lake(tmp_path).create_table(f"d.{name}", FIELDS, format="paimon", properties=properties)
+        t.append(pa.table({"id": source["id"], "v": variant.plain(source["v"].combine_chunks(), "v")}))
+        seen.append(sorted(java.ask(verb="read", catalog={"warehouse": str(tmp_path)}, table=f"d.{name}")))
+    java.close()
+    (path,) = (tmp_path / "d.db/shredded").rglob("*.parquet")
+    assert "typed_value" in pq.ParquetFile(path).schema_arrow.field("v").type.names
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 40

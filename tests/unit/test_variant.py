@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import CorruptFile, Field, InvalidInput, Lake, Schema, UnsupportedFeature
-from lakeformat.codec import arrow, evaluation, variant, variant_get
+from lakeformat.codec import arrow, evaluation, variant, variant_get, variant_shredding
 from lakeformat.codec.expression import parse
 from lakeformat.codec.spark_sql import to_sql
 from lakeformat.errors import LakeError
@@ -140,6 +140,112 @@ def test_shredded_variants_are_put_together(make, tmp_path):
         assert {str(row["id"]): row["v"] and decoded(**row["v"]) for row in t.scan().to_arrow().to_pylist()} == expected
         assert t.scan(["v"], where="id = 1").to_arrow()["v"].to_pylist()[0]["value"][0] & 3 == 2
         t.overwrite(t.scan().to_arrow())  # Written plain.
+
+
+PARTS = {"type": "ROW", "fields": [{"name": "v", "type": {"type": "ROW NOT NULL", "fields": [
+    {"id": 7, "name": "a", "type": "TINYINT"}, {"name": "b", "type": "STRING"}, {"name": "zz", "type": "DECIMAL(9, 3)"},
+    {"name": "c", "type": {"type": "ARRAY", "element": "INT"}}, {"name": "d", "type": "VARIANT"}, {"name": "none", "type": "BYTES"}]}}]}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["inferred", "named"])
+def test_variants_are_shredded_where_the_table_asks(make, tmp_path, how):
+    """Values come back as they were, and those of their columns' types stand in them; beside them columns keep their statistics."""
+    given = {
+        "iceberg": {"write.parquet.shred-variants": "true", "write.parquet.variant-inference-buffer-size": "30"},
+        "paimon": {"variant.inferShreddingSchema": "true"} if how == "inferred" else {"variant.shreddingSchema": json.dumps(PARTS)},
+    }  # fmt: skip
+    t = make(
+        {"id": "bigint", "v": "variant", "l": "array<variant>", "x": "double", "w": "variant"},
+        properties=given[make.format],
+    )
+    source = pq.ParquetFile(GOLDEN / "duckdb_shredded.parquet").read()
+    variants = variant.plain(source["v"].combine_chunks(), "v")
+    rows = pa.table(
+        {"id": source["id"], "v": variants, "l": pa.nulls(40), "x": [float("nan"), *range(39)], "w": pa.nulls(40)}
+    )
+    expected = json.loads((GOLDEN / "duckdb_shredded.json").read_text())
+    t.append(rows)
+    t.append(rows)
+    for _ in range(2):
+        found = t.scan().to_arrow().sort_by("id").to_pylist()
+        assert [row["v"] and decoded(**row["v"]) for row in found] == [
+            expected[str(id)] for id in range(40) for _ in "12"
+        ]
+        assert t.scan(["id"], where="x >= 38").to_arrow()["id"].to_pylist().count(39) == 2
+        assert t.scan(["id"], where="variant_get(v, '$.c[1]', 'int') = 28").count() == 2
+        t.compact(full=True)
+    file = pq.ParquetFile(max((tmp_path / "d.db").rglob("*.parquet"), key=lambda each: each.stat().st_mtime_ns))
+    held = file.schema_arrow.field("v").type
+    assert held.names == ["metadata", "value", "typed_value"]
+    parts = {each.name: each.type for each in held.field("typed_value").type}
+    named = make.format == "paimon" and how == "named"
+    assert parts["a"].field("typed_value").type == (pa.int8() if named else pa.int64())
+    if make.format == "iceberg":
+        assert list(parts) == ["a", "b", "c", "d", "e", "zz", "Ä"]
+        assert parts["zz"].field("typed_value").type == pa.decimal128(18, 2)
+    else:  # Java 1.3.1 reads neither decimals nor timestamps there, and no part without a field id.
+        assert list(parts) == (["a", "b", "c", "none"] if named else ["a", "b", "c", "d", "Ä"])
+        assert held.field("typed_value").metadata[b"PARQUET:field_id"] == b"2"
+    assert (
+        file.schema_arrow.field("l").type.value_type.names
+        == file.schema_arrow.field("w").type.names
+        == ["value", "metadata"]
+    )
+    column = file.read(["v"])["v"].combine_chunks()
+    typed = column.field("typed_value")
+    assert typed.field("a").field("typed_value").drop_null().to_pylist().count(14) == 2
+    assert str(file.schema).count("(Variant(1))") == (3 if make.format == "iceberg" else 0)
+
+
+def test_values_that_do_not_fit_their_columns_stay_beside_them():
+    rows = [
+        TEXT,
+        OBJECT,
+        None,
+        {"value": b"\x00", "metadata": b"\x01\x00\x00"},
+        {"value": b"\x10\x2c\x01", "metadata": b"\x01\x00\x00"},
+    ]
+    given = pa.array(rows, variant.ARROW)
+    for parts, fit in (
+        (pa.int8(), []),
+        (pa.int16(), [300]),
+        (pa.string(), ["x"]),
+        (pa.decimal128(4, 2), []),
+        (pa.list_(pa.null()), []),
+    ):
+        found = variant_shredding.shred(given, parts)
+        found.validate(full=True)
+        assert found.field("typed_value").drop_null().to_pylist() == fit
+        assert variant.plain(found, "v").equals(given)
+    assert variant_shredding.infer(given.slice(2, 2), variant_shredding.Limits()) == pa.null()
+    number = {"value": bytes([8 << 2, 2, 0x39, 0x30, 0, 0]), "metadata": b"\x01\x00\x00"}  # 123.45
+    for parts, fit in (
+        (pa.decimal128(4, 1), []),
+        (pa.decimal128(4, 2), []),
+        (pa.decimal128(6, 3), [Decimal("123.450")]),
+    ):
+        assert (
+            variant_shredding.shred(pa.array([number], variant.ARROW), parts)
+            .field("typed_value")
+            .drop_null()
+            .to_pylist()
+            == fit
+        )
+
+
+def test_parts_that_cannot_be_are_refused_before_anything_is_written(tmp_path):
+    schema = Schema((Field(-1, "v", scalar(Kind.VARIANT)),))
+    for text, says in (
+        ("{", "row type"),
+        ('"INT"', "must be a row type"),
+        ('{"type": "MAP", "key": "INT", "value": "INT"}', "no MAP"),
+    ):
+        with pytest.raises(InvalidInput, match=says):
+            Lake(tmp_path).create_table("d.t", schema, format="paimon", properties={"variant.shreddingSchema": text})
+    with pytest.raises(InvalidInput, match="shred-variants"):
+        Lake(tmp_path).create_table(
+            "d.t", schema, format="iceberg", properties={"format-version": "3", "write.parquet.shred-variants": "yes"}
+        )
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,7 @@ def layout(base: State, reader: Reader | None = None) -> WriteTask:
         "parquet.block.size": given.get("write.parquet.row-group-size-bytes"),
         "parquet.page.size": given.get("write.parquet.page-size-bytes"),
         "parquet.dictionary.page.size": given.get("write.parquet.dict-size-bytes"),
+        "parquet.shredding": options.shredding(given),
         "orc.stripe.size": given.get("write.orc.stripe-size-bytes"),
         **_WITH_IDS,
     }

@@ -32,7 +32,8 @@ DOCUMENTED = Documented.of(
     write.metadata.previous-versions-max write.object-storage.enabled write.object-storage.partitioned-paths
     write.object-storage.path write.orc.compression-codec write.orc.stripe-size-bytes
     write.parquet.compression-codec write.parquet.compression-level write.parquet.dict-size-bytes write.parquet.page-size-bytes
-    write.parquet.row-group-size-bytes write.spark.fanout.enabled write.summary.partition-limit write.target-file-size-bytes write.update.isolation-level
+    write.parquet.row-group-size-bytes
+    write.parquet.shred-variants write.parquet.variant-inference-buffer-size write.spark.fanout.enabled write.summary.partition-limit write.target-file-size-bytes write.update.isolation-level
     write.update.mode write.wap.enabled
     """,
     ignored="""
@@ -51,8 +52,8 @@ DOCUMENTED = Documented.of(
     write.parquet.bloom-filter-enabled.column.* write.parquet.bloom-filter-fpp.column.* write.parquet.bloom-filter-max-bytes
     write.parquet.bloom-filter-ndv.column.* write.parquet.compression-codec.column.* write.parquet.page-row-limit
     write.parquet.page-version write.parquet.row-group-check-max-record-count write.parquet.row-group-check-min-record-count
-    write.parquet.row-group-limit write.parquet.shred-variants write.parquet.stats-enabled.column.*
-    write.parquet.variant-inference-buffer-size write.py-location-provider.impl write.spark.accept-any-schema
+    write.parquet.row-group-limit write.parquet.stats-enabled.column.*
+    write.py-location-provider.impl write.spark.accept-any-schema
     write.spark.advisory-partition-size-bytes write.update.distribution-mode write.upsert.enabled
     """,
 )

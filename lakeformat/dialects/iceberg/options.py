@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from lakeformat.codec import variant_shredding
 from lakeformat.errors import InvalidInput
 from lakeformat.model.work import StatsMode
 from lakeformat.storage.paths import is_absolute
@@ -37,6 +38,8 @@ _DEFAULTS: dict[str, int | float | bool | str] = {
     "write.metadata.previous-versions-max": 100,
     "write.object-storage.enabled": False,
     "write.object-storage.partitioned-paths": True,
+    "write.parquet.shred-variants": False,
+    "write.parquet.variant-inference-buffer-size": 100,
     "write.spark.fanout.enabled": False,
     "write.summary.partition-limit": 0,
     "write.target-file-size-bytes": 512 << 20,
@@ -150,6 +153,15 @@ def scatters(options: Options) -> bool:
     return boolean(options, "write.object-storage.enabled")
 
 
+def shredding(options: Options) -> str | None:
+    """Which parts of variants become columns of their own, as a `WriteTask` has it; None where values are whole
+    (`write.parquet.shred-variants`, VariantShreddingAnalyzer)."""
+    if not boolean(options, "write.parquet.shred-variants"):
+        return None
+    rows = integer(options, "write.parquet.variant-inference-buffer-size")
+    return variant_shredding.Options(variant_shredding.Limits(rows=max(1, rows))).emit()
+
+
 def data_path(options: Options) -> str | None:
     """Where the table's properties put new data files; None: in its own folder."""
     keys = (
@@ -204,6 +216,8 @@ _TYPED: dict[str, Callable[..., object]] = {
     "write.parquet.page-size-bytes": integer,
     "write.parquet.dict-size-bytes": integer,
     "write.parquet.compression-level": integer,
+    "write.parquet.shred-variants": boolean,
+    "write.parquet.variant-inference-buffer-size": integer,
     "write.avro.compression-level": integer,
     "write.delete.parquet.compression-level": integer,
     "write.delete.avro.compression-level": integer,

@@ -135,6 +135,8 @@ def in_buckets(base: State, reader: Reader | None = None) -> WriteTask:
     compression = given.compression()
     block_bytes = given.file_block_size
     block = {_BLOCKS[format]: str(block_bytes)} if block_bytes and format in _BLOCKS else {}
+    if given.shredding is not None:
+        block["parquet.shredding"] = given.shredding
     return WriteTask(
         fields=types.with_file_ids(schema.fields),
         directory=directory(schema),

@@ -46,7 +46,9 @@ DOCUMENTED = Documented.of(
     postpone.target-row-num-per-bucket postpone.target-size-per-bucket primary-key query-auth.enabled record-level.expire-time record-level.time-field row-tracking.enabled rowkind.field
     scan.fallback-branch sequence.field sequence.field.sort-order sequence.snapshot-ordering snapshot.clean-empty-directories
     snapshot.expire.limit snapshot.num-retained.max snapshot.num-retained.min snapshot.time-retained source.split.open-file-cost
-    source.split.target-size target-file-size type vector-field write-max-writers-to-spill write-only
+    source.split.target-size target-file-size type parquet.variant.shreddingSchema variant.inferShreddingSchema
+    variant.shredding.maxInferBufferRow variant.shredding.maxSchemaDepth variant.shredding.maxSchemaWidth
+    variant.shredding.minFieldCardinalityRatio variant.shreddingSchema vector-field write-max-writers-to-spill write-only
     """,
     ignored="""
     add-column-before-partition alter-column-null-to-not-null.disabled append-compact-remove-dangling-deletes async-file-write
@@ -126,9 +128,8 @@ DOCUMENTED = Documented.of(
     streaming.read.snapshot.delay table-read.sequence-number.enabled tag.automatic-completion tag.automatic-creation
     tag.batch.customized-name tag.callback.*.param tag.callbacks tag.create-success-file tag.creation-delay tag.creation-period
     tag.creation-period-duration tag.default-time-retained tag.num-retained-max tag.period-formatter tag.time-expire-enabled
-    unaware-bucket.compaction.parallelism unaware-bucket.no-shuffle upsert-key variant.inferShreddingSchema
-    variant.shredding.maxInferBufferRow variant.shredding.maxSchemaDepth variant.shredding.maxSchemaWidth
-    variant.shredding.minFieldCardinalityRatio variant.shreddingSchema vector-index.* vector-search.distribute.enabled
+    unaware-bucket.compaction.parallelism unaware-bucket.no-shuffle upsert-key
+    variant.shredding.inferenceMode vector-index.* vector-search.distribute.enabled
     vector-search.lateral-join.batch-size vector-search.lateral-join.parallelism vector.file.format vector.target-file-size
     video-frame-field visibility-callback.check-interval visibility-callback.enabled visibility-callback.timeout
     write-buffer-for-append write-buffer-size write-buffer-spill.max-disk-size write-buffer-spillable

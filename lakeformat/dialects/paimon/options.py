@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
-from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.codec import variant_shredding
+from lakeformat.dialects.paimon import types
+from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.schema import Schema
 
 V = TypeVar("V")
@@ -162,6 +165,31 @@ def _iceberg_codec(key: str, text: str) -> str:
     return known[codec]
 
 
+def _shredding_schema(key: str, text: str) -> Mapping[str, Any]:
+    """Of a row type as schema JSON has it, by the names of columns the parts that `variant_shredding.Options` takes."""
+    try:
+        found = _parts(json.loads(text))
+    except (ValueError, KeyError, TypeError, LakeError) as error:
+        raise InvalidInput(
+            f"option {key!r} is {text!r}: it must be a row type as Paimon's schema JSON has it: {error}"
+        ) from error
+    if not isinstance(found, dict):
+        raise InvalidInput(f"option {key!r} is {text!r}; it must be a row type whose fields are columns")
+    return found
+
+
+def _parts(type: Any) -> Any:
+    if isinstance(type, str):
+        return str(types.parse_type(type)[0])
+    match type["type"].removesuffix(" NOT NULL"):
+        case "ROW":
+            return {each["name"]: _parts(each["type"]) for each in type["fields"]}
+        case "ARRAY":
+            return [_parts(type["element"])]
+        case other:
+            raise ValueError(f"variants have no {other}")
+
+
 class Option(Generic[V]):
     """One option. As an attribute of `TableOptions` it is what the table says, parsed, or the default."""
 
@@ -296,7 +324,32 @@ class TableOptions:
     target_file_size = Option[int | None]("target-file-size", positive, None)
     # Java's default is 10, of writers that all wait on disk then; here only those do that have no open file.
     write_max_writers_to_spill = Option("write-max-writers-to-spill", positive, 64)
+    variant_infer_shredding_schema = Option("variant.inferShreddingSchema", boolean, False)
+    variant_shredding_max_infer_buffer_row = Option("variant.shredding.maxInferBufferRow", positive, 4096)
+    variant_shredding_max_schema_depth = Option("variant.shredding.maxSchemaDepth", integer, 50)
+    variant_shredding_max_schema_width = Option("variant.shredding.maxSchemaWidth", integer, 300)
+    variant_shredding_min_field_cardinality_ratio = Option("variant.shredding.minFieldCardinalityRatio", share, 0.1)
+    variant_shredding_schema = Option[Mapping[str, Any]]("variant.shreddingSchema", _shredding_schema, {})
+    # As it is called before Paimon 1.4.
+    parquet_variant_shredding_schema = Option[Mapping[str, Any]](
+        "parquet.variant.shreddingSchema", _shredding_schema, {}
+    )
     write_only = Option("write-only", boolean, False)
+
+    @property
+    def shredding(self) -> str | None:
+        """Which parts of variants become columns of their own, as a `WriteTask` has it; None where values are whole. A schema that is
+        given counts, and no other is inferred."""
+        named = self.variant_shredding_schema or self.parquet_variant_shredding_schema
+        if not named and not self.variant_infer_shredding_schema:
+            return None
+        limits = variant_shredding.Limits(
+            self.variant_shredding_max_infer_buffer_row,
+            self.variant_shredding_max_schema_width,
+            self.variant_shredding_max_schema_depth,
+            self.variant_shredding_min_field_cardinality_ratio,
+        )
+        return variant_shredding.Options(None if named else limits, named, all_types=False).emit()
 
     @property
     def has_vectors(self) -> bool:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakeformat.codec import parquet_footer
+from lakeformat.codec import parquet_footer, variant_shredding
 from lakeformat.codec.arrow import from_arrow, to_arrow
 from lakeformat.engines.files import statistics
 from lakeformat.engines.kernels import casts
@@ -49,6 +49,8 @@ _MAGIC = b"PAR1"
 NANOS = "parquet.nanoseconds"  # An option: "int64" for timestamps of more than 6 digits, else INT96.
 # An option: "annotated" for variants marked as such, which Java Paimon's Parquet fails at.
 VARIANTS = "parquet.variants"
+# An option: which parts of variants become columns of their own, as `variant_shredding.options` has it.
+SHREDDING = "parquet.shredding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class File:
 
     def statistics(self, fields: tuple[Field, ...]) -> dict[int, ColumnStats]:
         """The footer's statistics of `fields`, all of the file's, by field id."""
-        return statistics.from_footer(self._file.metadata, fields)
+        return statistics.from_footer(self._file.metadata, fields, widths=_leaf_counts(self._file.metadata, fields))
 
     @property
     def group_rows(self) -> list[int]:
@@ -127,6 +129,8 @@ class File:
     def copyable(self, task: WriteTask, least_bytes: int) -> list[int]:
         """The row groups of at least `least_bytes`, as they are stored, that may stand in a file of `task` as they are: their schema
         and codec are what it would write."""
+        if _shreds(task):
+            return []
         metadata = self._file.metadata
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         chunks = [[each.column(i) for i in range(each.num_columns)] for each in groups]
@@ -329,11 +333,12 @@ class Output:
     """A Parquet file being written to `sink`; each `add` ends a row group, and of rows in an order so do `GROUP_ROWS`."""
 
     def __init__(self, sink: BinaryIO, task: WriteTask) -> None:
-        variant = parquet_footer.VARIANT if task.options.get(VARIANTS) == "annotated" else b""
-        self._marks = [mark for each in task.fields for mark in _marks(each.type, variant)]
         self._sink = _Ended(sink)
         self._task, self._fields = task, task.fields
         self._schema = pa.schema([_file_field(each, each.name) for each in task.fields])
+        self._shredded: dict[
+            int, pa.DataType
+        ] = {}  # By the place of a column of variants: the parts that have columns.
         self._extra: list[dict[int, ColumnStats]] = []
         # Java Paimon has INT96 for more than 6 digits, and reads it into any TIMESTAMP; pyarrow has a switch per file.
         self._int96 = _writes_int96(task)
@@ -347,6 +352,8 @@ class Output:
     def add(self, table: pa.Table) -> None:
         if self._int96 and _ARROW < 23:
             self._refuse_before_1970(table)
+        if self._writer is None and _shreds(self._task):
+            self._shred(table)
         writer = self._writer = self._writer or self._opened(table)
         rows = max(1, min(table.num_rows, GROUP_ROWS) if self._is_ordered else table.num_rows)
         for start in range(0, max(1, table.num_rows), rows):
@@ -355,7 +362,12 @@ class Output:
         if self._has_uuids:
             given = zip(table.columns, self._fields, strict=True)
             columns = [casts.rebuilt(casts.flat(column), each.type, _marked) for column, each in given]
-            table = pa.Table.from_arrays(columns, schema=self._schema)
+            table = pa.Table.from_arrays(columns, self._schema.names)
+        for place, parts in self._shredded.items():
+            chunks = [variant_shredding.shred(each, parts) for each in table.column(place).chunks]
+            table = table.set_column(
+                place, self._schema.field(place), pa.chunked_array(chunks, self._schema.types[place])
+            )
         writer.write_table(table, row_group_size=rows)
 
     def copy(self, stored: Stored) -> None:
@@ -390,13 +402,34 @@ class Output:
         if self._copied_bytes:
             end = parquet_footer.spliced(end, self._groups)
             metadata = pq.read_metadata(pa.BufferReader(_MAGIC + end))
-        if any(self._marks):
-            end = parquet_footer.annotated(end, self._marks)
-        if any(counts := statistics.nan_counts(self._fields, self._extra)) and len(counts) == metadata.num_row_groups:
+        variant = parquet_footer.VARIANT if self._task.options.get(VARIANTS) == "annotated" else b""
+        marks = [
+            mark
+            for each, held in zip(self._fields, self._schema, strict=True)
+            for mark in _marks(each.type, held.type, variant)
+        ]
+        if any(marks):
+            end = parquet_footer.annotated(end, marks)
+        counts = statistics.nan_counts(self._fields, self._extra, [_width(each.type) for each in self._schema])
+        if any(counts) and len(counts) == metadata.num_row_groups:
             end = parquet_footer.counted(end, counts)
         self._sink.end = None
         self._sink.write(end)
-        return statistics.from_footer(metadata, self._fields, self._extra), _split_offsets(metadata)
+        found = statistics.from_footer(metadata, self._fields, self._extra, _leaf_counts(metadata, self._fields))
+        return found, _split_offsets(metadata)
+
+    def _shred(self, first: pa.Table) -> None:
+        """Choose the columns of variants by the first rows."""
+        given = variant_shredding.options(self._task.options[SHREDDING])
+        for place, field in enumerate(self._fields):
+            if field.type == scalar(Kind.VARIANT):
+                parts = given.parts(field.name, first.column(place))
+                if parts != pa.null():
+                    self._shredded[place] = parts
+                    type = variant_shredding.stored(parts)
+                    if self._task.options.get(VARIANTS) != "annotated":
+                        type = variant_shredding.numbered(type)
+                    self._schema = self._schema.set(place, self._schema.field(place).with_type(type))
 
     def _refuse_before_1970(self, table: pa.Table) -> None:
         """Arrow before 23 writes such INT96 with a time of day below zero, which it alone reads back."""
@@ -428,7 +461,7 @@ class Output:
                 store_decimal_as_integer=True,
                 write_page_checksum=True,
                 # Geometries have no order: Parquet allows them no bounds.
-                write_statistics=_ordered(task.fields),
+                write_statistics=_ordered(task.fields, self._schema),
             )
         except (ValueError, OSError) as error:
             raise InvalidInput(
@@ -436,11 +469,20 @@ class Output:
             ) from error
 
 
-def _ordered(fields: tuple[Field, ...]) -> bool | list[str]:
+def _shreds(task: WriteTask) -> bool:
+    return SHREDDING in task.options and any(each.type == scalar(Kind.VARIANT) for each in task.fields)
+
+
+def _ordered(fields: tuple[Field, ...], schema: pa.Schema) -> bool | list[str]:
     """The leaves that have bounds in a footer, where not all have."""
     if not any(isinstance(each.type, Geo) for each in fields):
         return True
-    return [leaf for each in fields if not isinstance(each.type, Geo) for leaf in _dotted(_file_field(each, each.name))]
+    return [
+        leaf
+        for each, held in zip(fields, schema, strict=True)
+        if not isinstance(each.type, Geo)
+        for leaf in _dotted(held)
+    ]
 
 
 def _dotted(held: pa.Field, above: str = "") -> list[str]:
@@ -494,23 +536,37 @@ class _Ended:
         pass
 
 
-def _marks(type: Type, variant: bytes) -> list[bytes]:
-    """Of each element that a type has in a Parquet schema, in order, the logical type that Arrow does not write; `variant` is that
-    of a variant."""
+def _marks(type: Type, held: Any, variant: bytes) -> list[bytes]:
+    """Of each element that a type, stored as `held`, has in a Parquet schema, in order, the logical type that Arrow does not write;
+    `variant` is that of a variant."""
     match type:
         case Geo():
             return [parquet_footer.geo(type.text)]
         case Scalar(Kind.VARIANT):
-            return [variant, b"", b""]
+            return [variant, *[b""] * (_elements(held) - 1)]
         case Row(parts):
-            return [b"", *(mark for part in parts for mark in _marks(part.type, variant))]
+            return [
+                b"",
+                *(
+                    mark
+                    for part, each in zip(parts, held, strict=True)
+                    for mark in _marks(part.type, each.type, variant)
+                ),
+            ]
         case ListOf(element):
-            return [b"", b"", *_marks(element.type, variant)]
+            return [b"", b"", *_marks(element.type, held.value_type, variant)]
         case MapOf(key, value):
-            return [b"", b"", *_marks(key.type, variant), *_marks(value.type, variant)]
+            return [b"", b"", *_marks(key.type, held.key_type, variant), *_marks(value.type, held.item_type, variant)]
         case MultisetOf(element):
-            return [b"", b"", *_marks(element.type, variant), b""]
+            return [b"", b"", *_marks(element.type, held.key_type, variant), b""]
     return [b""]
+
+
+def _elements(held: Any) -> int:
+    """How many elements a type of structs and lists has in a Parquet schema."""
+    if isinstance(held, pa.StructType):
+        return 1 + sum(_elements(each.type) for each in held)
+    return 2 + _elements(held.value_type) if isinstance(held, pa.ListType) else 1
 
 
 def _writes_int96(task: WriteTask) -> bool:
@@ -619,6 +675,13 @@ def _leaves(held: pa.DataType, type: Type, place: int, leaves: list[int]) -> Non
         _leaves(held.item_type, type.value.type, place + _width(held.key_type), leaves)
     else:
         leaves.extend(range(place, place + _width(held)))
+
+
+def _leaf_counts(metadata: pq.FileMetaData, fields: tuple[Field, ...]) -> list[int] | None:
+    """How many leaf columns each of `fields`, all of a file's, has, where that does not follow from their types."""
+    if all(each.type != scalar(Kind.VARIANT) for each in walk(fields)):
+        return None
+    return [_width(each.type) for each in metadata.schema.to_arrow_schema()]
 
 
 def _width(held: pa.DataType) -> int:

@@ -50,13 +50,16 @@ def beside_footer(table: pa.Table, fields: tuple[Field, ...], int96: bool) -> di
     return found
 
 
-def nan_counts(fields: tuple[Field, ...], extra: Sequence[Mapping[int, ColumnStats]]) -> list[dict[int, int]]:
-    """Of each row group, by the place of the leaf column, how many NaNs each of `fields` that is of floats holds."""
+def nan_counts(
+    fields: tuple[Field, ...], extra: Sequence[Mapping[int, ColumnStats]], widths: Sequence[int]
+) -> list[dict[int, int]]:
+    """Of each row group, by the place of the leaf column, how many NaNs each of `fields` that is of floats holds. `widths`: how many
+    leaf columns each has."""
     places, place = {}, 0
-    for field in fields:
+    for field, width in zip(fields, widths, strict=True):
         if isinstance(field.type, Scalar) and field.type.kind in _FLOATS:
             places[field.id] = place
-        place += _width(field.type)
+        place += width
     found = [{place: of_group[id].nan_count for id, place in places.items() if id in of_group} for of_group in extra]
     return [{place: count for place, count in each.items() if count is not None} for each in found]
 
@@ -82,19 +85,22 @@ def lacking(row_group: pq.RowGroupMetaData, fields: tuple[Field, ...], int96: bo
 
 
 def from_footer(
-    metadata: pq.FileMetaData, fields: tuple[Field, ...], extra: Sequence[Mapping[int, ColumnStats]] = ()
+    metadata: pq.FileMetaData,
+    fields: tuple[Field, ...],
+    extra: Sequence[Mapping[int, ColumnStats]] = (),
+    widths: Sequence[int] | None = None,
 ) -> dict[int, ColumnStats]:
     """Statistics of the columns `fields` (all of a file's, in order), by field id.
 
     `extra` has per row group what the footer lacks (see `beside_footer`). Bounds are None where a row group with values
-    has none.
+    has none. `widths`: how many leaf columns each has, where variants are shredded.
     """
+    widths = widths or [_width(each.type) for each in fields]
     found: dict[int, list[ColumnStats]] = {field.id: [] for field in fields}
     for group in range(metadata.num_row_groups):
         place = 0
         beside = extra[group] if group < len(extra) else {}
-        for field in fields:
-            width = _width(field.type)
+        for field, width in zip(fields, widths, strict=True):
             chunks = [metadata.row_group(group).column(i) for i in range(place, place + width)]
             size = sum(chunk.total_compressed_size for chunk in chunks)
             if field.id in beside:

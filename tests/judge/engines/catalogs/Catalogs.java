@@ -1,5 +1,5 @@
 // Paimon's Java engine with one of its catalogs: JSON requests, one to a line, on stdin; JSON answers on stdout. A table's rows are
-// of a whole number and a text.
+// of a whole number and a text, or a variant, whose JSON is the answer.
 import java.io.BufferedReader;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
@@ -9,6 +9,7 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -19,6 +20,7 @@ import org.apache.paimon.catalog.CatalogFactory;
 import org.apache.paimon.catalog.Identifier;
 import org.apache.paimon.data.BinaryString;
 import org.apache.paimon.data.GenericRow;
+import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.disk.IOManager;
 import org.apache.paimon.options.Options;
 import org.apache.paimon.schema.Schema;
@@ -30,6 +32,7 @@ import org.apache.paimon.table.sink.BatchTableCommit;
 import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
 import org.apache.paimon.table.source.ReadBuilder;
+import org.apache.paimon.types.DataTypeRoot;
 import org.apache.paimon.types.DataTypes;
 
 public final class Catalogs {
@@ -111,7 +114,15 @@ public final class Catalogs {
     private static Object read(Table table) throws Exception {
         ReadBuilder builder = table.newReadBuilder();
         List<Object> rows = new ArrayList<>();
-        builder.newRead().createReader(builder.newScan().plan()).forEachRemaining(row -> rows.add(List.of(row.getLong(0), row.getString(1).toString())));
+        builder.newRead().createReader(builder.newScan().plan()).forEachRemaining(row -> rows.add(Arrays.asList(row.getLong(0), second(table, row))));
         return rows;
+    }
+
+    private static String second(Table table, InternalRow row) {
+        if (row.isNullAt(1)) {
+            return null;
+        }
+        boolean isVariant = table.rowType().getTypeAt(1).getTypeRoot() == DataTypeRoot.VARIANT;
+        return isVariant ? row.getVariant(1).toJson() : row.getString(1).toString();
     }
 }
