@@ -115,7 +115,13 @@ def test_a_key_is_live_once_wherever_it_comes(lake, engine, more, seed):
             assert held(t) == model.rows
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+def both(engines, on_spark):
+    """Each merge engine in process, and a few on Spark, which finds the rows elsewhere for all engines alike."""
+    pairs = [*(("arrow", each) for each in engines), *(("spark", each) for each in on_spark)]
+    return pytest.mark.parametrize(("frame", "engine"), pairs, indirect=["frame"])
+
+
+@both(ENGINES, ["deduplicate", "aggregation"])
 def test_engines_move_rows_alike(lake, spark, frame, engine):
     draw, model = random.Random(7), Model(engine)
     t = make(lake, engine, **{"dynamic-bucket.target-row-num": "2"})
@@ -192,7 +198,7 @@ def test_an_overwrite_takes_its_keys_from_other_partitions(table, frame):
     assert held(table) == {}
 
 
-@pytest.mark.parametrize("engine", ["partial-update", "aggregation", "first-row"])
+@both(["partial-update", "aggregation", "first-row"], ["first-row"])
 def test_an_overwrite_is_refused_where_rows_elsewhere_cannot_go(lake, frame, engine):
     t = make(lake, engine)
     t.upsert(rows((1, "a", 1, "x"), (2, "b", 2, "y")))
