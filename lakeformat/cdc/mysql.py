@@ -37,7 +37,7 @@ from pymysqlreplication.row_event import (
     WriteRowsEvent,
 )
 
-from lakeformat.cdc import mysql_types, row_events
+from lakeformat.cdc import mysql_types, row_events, text_rows
 from lakeformat.cdc.gtids import Gtids
 from lakeformat.cdc.mysql_types import MySqlType
 from lakeformat.cdc.readers import Readers, connected, required
@@ -52,6 +52,7 @@ from lakeformat.cdc.source import (
     Transactions,
     chosen_key,
 )
+from lakeformat.cdc.text_rows import TextRows
 from lakeformat.cdc.type_option import TypeOption
 from lakeformat.codec.waist import row_kinds
 from lakeformat.errors import InvalidInput, LakeError, NotFound, SourceError, UnsupportedFeature
@@ -422,6 +423,11 @@ class MySql:
 
     def upto(self, table: SourceTable, rows: pa.Table, key: tuple[str, ...]) -> np.ndarray:
         bound, found = self._literals(table, key), np.zeros(rows.num_rows, bool)
+        if all(
+            isinstance(each, int) and _is_whole(rows[name].type) for each, name in zip(bound, table.key, strict=True)
+        ):
+            return _at_most([rows[name] for name in table.key], bound)
+        # As the server orders them: a tenth of a millisecond for each.
         keys = list(zip(*(rows[name].to_pylist() for name in table.key), strict=True))
         placeholders = self._placeholders(table)
         with refusals(), self._open().cursor() as cursor:
@@ -555,13 +561,17 @@ class MySqlView:
         # As text the server rounds a float to six digits.
         columns = ", ".join(_escaped(each) + (" + 0e0" if types[each].name == "float" else "") for each in names)
         query = f"SELECT {columns} FROM {_escaped_table(self._table.name)} WHERE {condition}"
-        rows = _fetched(connection, query, values)
+        with refusals():
+            rows = text_rows.fetch(connection, query, values)
         return lambda: self._parsed(rows)
 
-    def _parsed(self, rows: list[Any]) -> pa.Table:
-        names = [each.name for each in self._table.fields]
-        held = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-        return _table(self._source, self._table, dict(zip(names, held, strict=True)))
+    def _parsed(self, rows: TextRows) -> pa.Table:
+        types = self._source._types[self._table.name]
+        arrays = [
+            mysql_types.of_texts(field.name, column, types[field.name], field.type)
+            for field, column in zip(self._table.fields, text_rows.columns(rows), strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=self._table.arrow_schema)
 
     def _between(self, after: tuple[str, ...] | None, upto: tuple[str, ...] | None) -> tuple[str, list[Any]]:
         names, parts, values = [_escaped(name) for name in self._table.key], ["true"], list[Any]()
@@ -573,6 +583,20 @@ class MySqlView:
                 parts.append(condition)
                 values += given
         return " AND ".join(parts), values
+
+
+def _is_whole(type: pa.DataType) -> bool:
+    return pa.types.is_integer(type) or (pa.types.is_decimal(type) and type.scale == 0)
+
+
+def _at_most(columns: Sequence[pa.ChunkedArray], bound: Sequence[int]) -> np.ndarray:
+    """Of each row: whether its key of whole numbers is at most `bound`."""
+    found, same = np.zeros(len(columns[0]), bool), np.ones(len(columns[0]), bool)
+    for column, limit in zip(columns, bound, strict=True):
+        value = pa.scalar(Decimal(limit) if pa.types.is_decimal(column.type) else limit, column.type)
+        found |= same & pc.less(column, value).to_numpy(zero_copy_only=False)
+        same &= pc.equal(column, value).to_numpy(zero_copy_only=False)
+    return found | same
 
 
 def _key_text(value: Any) -> str:
@@ -966,12 +990,6 @@ def _tell_updates(kinds: np.ndarray, arrays: Mapping[str, pa.Array], key: Sequen
         moved |= ~same.to_numpy(zero_copy_only=False)
     kinds[old] = np.where(moved, RowKind.DELETE, RowKind.UPDATE_BEFORE)
     kinds[new] = np.where(moved, RowKind.INSERT, RowKind.UPDATE_AFTER)
-
-
-def _table(source: MySql, table: SourceTable, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
-    types = source._types[table.name]
-    arrays = [mysql_types.to_values(f.name, columns[f.name], types[f.name], f.type) for f in table.fields]
-    return pa.Table.from_arrays(arrays, schema=table.arrow_schema)
 
 
 def _compared(

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pymysqlreplication.constants import FIELD_TYPE
 
+from lakeformat.cdc.text_rows import TextColumn
 from lakeformat.cdc.type_option import TypeOption
 from lakeformat.codec import spans
 from lakeformat.codec.arrow import to_arrow
@@ -38,6 +39,22 @@ _SPATIAL = {
     "geometrycollection",
     "geomcollection",
 }
+_NUMBERS = {*_INTEGERS, "decimal", "float", "double", "year"}
+_TEXTS = {
+    "char",
+    "varchar",
+    "tinytext",
+    "text",
+    "mediumtext",
+    "longtext",
+    "enum",
+    "set",
+    "json",
+    "uuid",
+    "inet4",
+    "inet6",
+}
+_BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "longtext"}
 _MAX_PRECISION = 38
 _ADDRESS_BYTES = {"inet4": 4, "inet6": 16}
 _UUID_BYTES = 16
@@ -210,6 +227,36 @@ def _address(text: str) -> str:
         return text
     at = groups.index("0")
     return f"{':'.join(groups[:at])}::{':'.join(groups[at + 1 :])}"
+
+
+def of_texts(column: str, found: TextColumn, type: MySqlType, wanted: Type) -> pa.Array:
+    """Values out of the text in which the server sends them."""
+    assert isinstance(wanted, Scalar), wanted
+    try:
+        made = _parsed(found.texts, type, wanted)
+    except pa.ArrowInvalid:
+        made = None
+    return to_values(column, found.values(), type, wanted) if made is None else made
+
+
+def _parsed(texts: pa.Array, type: MySqlType, wanted: Scalar) -> pa.Array | None:
+    """Values of `wanted`, where Arrow makes the same of their text as PyMySQL."""
+    arrow = to_arrow(wanted)
+    match wanted.kind:
+        case Kind.BOOLEAN if type.name == "tinyint":
+            return pc.not_equal(texts.cast(pa.string()).cast(pa.int16()), 0)
+        case Kind.TINYINT | Kind.SMALLINT | Kind.INT | Kind.BIGINT | Kind.FLOAT | Kind.DOUBLE | Kind.DECIMAL:
+            return texts.cast(pa.string()).cast(arrow) if type.name in _NUMBERS else None
+        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMP_TZ:
+            local = texts.cast(pa.string())
+            local = pc.if_else(pc.starts_with(local, "0000-00-00"), pa.scalar(None, pa.string()), local)
+            return local.cast(arrow) if wanted.kind is Kind.DATE else local.cast(pa.timestamp(arrow.unit)).cast(arrow)
+        case Kind.STRING | Kind.CHAR | Kind.VARCHAR if type.name in _TEXTS:
+            return texts.cast(pa.string())
+        case Kind.VARBINARY | Kind.BYTES if type.name in _BYTES:
+            return texts
+        case _:
+            return None
 
 
 def to_values(column: str, values: Sequence[Any], type: MySqlType, wanted: Type) -> pa.Array:

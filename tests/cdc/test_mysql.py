@@ -215,6 +215,27 @@ def test_rows_of_the_log_are_those_of_a_snapshot(run, source, lake):
     assert not rows_of(lake.table("d.other"))
 
 
+def test_rows_of_several_packets_are_read(run, server):
+    """A row of 2**24 - 1 bytes is followed by an empty packet."""
+    ((before,),) = run("SELECT @@global.max_allowed_packet")
+    run("SET GLOBAL max_allowed_packet = 1 << 26", "CREATE TABLE t (id int PRIMARY KEY, v longtext)")
+    source, sizes = MySql(server.url), [2**24 - 7, 2**24, 3]
+    try:
+        with server.connect(max_allowed_packet=1 << 26) as connection, connection.cursor() as cursor:
+            cursor.execute("SET sql_log_bin = 0")
+            for id, size in enumerate(sizes):
+                text = f"left(repeat('ab', {size // 2 + 1}), {size})"
+                cursor.execute(f"INSERT INTO {run.name}.t VALUES ({id}, {text})")
+        with source.view(source.describe(f"{run.name}.t")) as view:
+            (chunk,) = view.chunks(None, 10)
+        assert chunk.rows["id"].to_pylist() == [0, 1, 2]
+        for size, text in zip(sizes, chunk.rows["v"].to_pylist(), strict=True):
+            assert text == ("ab" * (size // 2 + 1))[:size]
+    finally:
+        source.close()
+        run(f"SET GLOBAL max_allowed_packet = {before}")
+
+
 def test_type_options(run, server, lake):
     run(
         "CREATE TABLE t (id int PRIMARY KEY, a tinyint(1) NOT NULL, b bigint unsigned, c varchar(3), d longtext, e point)"
@@ -247,10 +268,11 @@ def test_type_options(run, server, lake):
     texts.close()
 
 
-@pytest.mark.parametrize("type", ["time", *(["uuid", "inet6"] if SERVER is MariaDb else [])])
+@pytest.mark.parametrize("type", ["time", "bigint unsigned", *(["uuid", "inet6"] if SERVER is MariaDb else [])])
 def test_keys_are_compared_as_the_server_orders_them(run, source, lake, type):
     """As of a snapshot that is read in two views: which chunk a changed row is of."""
     keys = {"time": ("9:00:00", "10:00:00", "20:00:00.5"), "inet6": ("::1", "::a", "::10")}
+    keys["bigint unsigned"] = ("9", "10", "18446744073709551615")
     uuids = [f"{digit}50e8400-e29b-41d4-a716-44665544000{9 - digit}" for digit in (8, 5, 1)]
     keys = keys.get(type, uuids)
     run(f"CREATE TABLE t (id {type}{'(1)' if type == 'time' else ''} PRIMARY KEY, v int)")
