@@ -582,7 +582,7 @@ class Lake:
         store = table._store
         if (catalog := self._keeper("iceberg")) is not None:
             _require_alone(name, catalog.place(name).sharers(store))
-        if not purge and (there := iceberg.documents_of_catalogs(store)):
+        if not purge and (there := iceberg.documents_of_catalogs(store)) and not mirror.is_shown(store, table._format):
             raise InvalidInput(
                 f"{name}: a catalog has a table at {store.root} too ({METADATA_FOLDER}/{there[-1]}); drop it there first, and then "
                 "this one with purge=True, which removes these files as well"

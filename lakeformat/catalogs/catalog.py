@@ -137,3 +137,14 @@ class ViewCatalog(Protocol):
     def drop_view(self, name: str, root: str, options: Mapping[str, str]) -> None:
         """With its metadata files, and folders below `root` that are empty then. Raises `NotFound`."""
         ...
+
+
+@runtime_checkable
+class ShowCatalog(Protocol):
+    """A catalog that can show a table whose metadata others keep."""
+
+    def show(self, name: str, newest: Callable[[], tuple[str, Mapping[str, Any]]]) -> None:
+        """Make the table what its newest metadata file says, which `newest` gives with its location: from whatever the catalog has
+        of it, so that a call cut short is made up for by the next. A table that cannot go on from there is dropped, without its
+        files, and registered anew. Raises `StoreError`."""
+        ...

@@ -67,6 +67,22 @@ def updates(base: Document, new: Document) -> list[dict[str, Any]]:
     return found
 
 
+def goes_on(base: Document, new: Document) -> bool:
+    """Whether a server can make `new` of `base`: one table, whose snapshots and schemas are the same where both have them, and whose
+    new snapshots come later."""
+    known, there = _snapshots(base), _snapshots(new)
+    same = all(each["manifest-list"] == there[id]["manifest-list"] for id, each in known.items() if id in there)
+    columns = {each["schema-id"]: _columns(each) for each in new["schemas"]}
+    same = same and all(columns.get(each["schema-id"], _columns(each)) == _columns(each) for each in base["schemas"])
+    numbers = [each["sequence-number"] for id, each in there.items() if id not in known]
+    later = min(numbers, default=base["last-sequence-number"] + 1) > base["last-sequence-number"]
+    return bool(same and later and base["table-uuid"] == new["table-uuid"])
+
+
+def _columns(schema: Document) -> list[tuple[int, str]]:
+    return [(each["id"], each["name"]) for each in schema["fields"]]
+
+
 def creation(name: str, new: Document) -> dict[str, Any]:
     """The request that makes a table of a first document; where it lies is the server's choice."""
     schemas = {s["schema-id"]: s for s in new["schemas"]}

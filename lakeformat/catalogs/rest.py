@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -34,6 +34,7 @@ _VIEW_ENDPOINT = "GET /v1/{prefix}/namespaces/{namespace}/views"
 _TIMEOUT_SECONDS = (10, 60)  # To connect, and to answer.
 _SEPARATOR = "\x1f"  # Between the levels of a namespace, in addresses.
 _EXPIRED = (401, 419)
+_ROUNDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,40 @@ class RestCatalog:
 
     def drop(self, name: str) -> None:
         self._drop(self.place(name).path, name, "table", {"purgeRequested": "false"})
+
+    def show(self, name: str, newest: Callable[[], tuple[str, Mapping[str, Any]]]) -> None:
+        for _ in range(_ROUNDS):
+            entry = self.place(name)
+            loaded = entry.load()
+            location, new = newest()  # Read after the server's, which is never ahead of it but after a rollback.
+            if loaded is None:
+                self.create_namespace(entry.namespace)
+                with suppress(AlreadyExists):
+                    self.register(name, location)
+                continue
+            with specified(f"{self.uri}: {name}"):
+                base = loaded["metadata"]
+                if not documents.goes_on(base, new):
+                    with suppress(NotFound):
+                        self.drop(name)
+                    continue
+                # The server's own documents go beside the newest one, and it deletes none.
+                beside = {
+                    "write.metadata.path": location.rpartition("/")[0],
+                    "write.metadata.delete-after-commit.enabled": "false",
+                }
+                new = {**new, "properties": {**new["properties"], **beside}}
+                if not documents.updates(base, new):
+                    return
+                body = {
+                    "identifier": {"namespace": entry.namespace.split("."), "name": entry.table},
+                    "requirements": documents.requirements(base, new),
+                    "updates": documents.updates(base, new),
+                }
+            response = self.ask("POST", entry.path, body)
+            if not response.is_good and response.status not in (404, 409):
+                raise self.refused(response, name)
+        raise StoreError(f"{self.uri}: {name}: others change the table faster than it follows; ask for it again")
 
     @property
     def keeps_views(self) -> bool:

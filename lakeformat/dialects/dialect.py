@@ -7,7 +7,7 @@ partition columns only. What one format alone has is a protocol of its own: ask 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -559,11 +559,21 @@ FOLLOWED = "followed-snapshot"  # In the summary of a follower's snapshot: the `
 
 
 @dataclass(frozen=True, slots=True)
+class ShownIn:
+    """The catalog that shows a mirror, by its address and options, and the name that it has there."""
+
+    catalog: str
+    name: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Mirror:
     """Where a table keeps its metadata as another format has it: below `root`."""
 
     root: str
     format_version: int
+    shown_in: ShownIn | None = None
 
 
 @runtime_checkable

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
+from lakeformat.catalogs.catalog import Catalog, ShowCatalog
+from lakeformat.catalogs.choose import open_catalog
+from lakeformat.codec import document
 from lakeformat.commit import commit, newest
-from lakeformat.dialects.dialect import AnyView, Follower, Format, Mirror, Mirrored
+from lakeformat.dialects.dialect import AnyView, Follower, Format, Mirror, Mirrored, ShownIn
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.iceberg.metadata import HINT, METADATA_FOLDER
 from lakeformat.errors import (
@@ -25,6 +30,7 @@ from lakeformat.model.snapshot import Snapshot
 from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.head import FollowHead, load_newest
 from lakeformat.storage.reaching import beside
+from lakeformat.storage.rehearsal import Rehearsal
 from lakeformat.storage.store import Store
 
 log = logging.getLogger("lakeformat")
@@ -61,8 +67,17 @@ def place(store: Store, format: Format) -> Mirror | None:
         return None
 
 
+def is_shown(store: Store, format: Format) -> bool:
+    """Whether the table has itself shown in a catalog, whose documents are among the mirror's."""
+    found = place(store, format)
+    return found is not None and found.shown_in is not None
+
+
 def remove(store: Store, place: Mirror) -> None:
-    """Delete the files of a mirror that lies there."""
+    """Delete the files of a mirror that lies there, and its name in a catalog."""
+    if place.shown_in is not None:
+        with suppress(NotFound):
+            _catalog(place.shown_in).drop(place.shown_in.name)
     files = _beside(store, place)
     own = (
         name
@@ -105,6 +120,8 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
         published = view.published(known, shown.schema.id if known else -1)
         operation = Follow(request=request, published=published)
         if found := shown.find(operation):
+            if place.shown_in is not None and not isinstance(files, Rehearsal):
+                _show(files, head, place.shown_in)
             return found
         try:
             commit(files, head, mirror, operation)
@@ -113,6 +130,22 @@ def follow(store: Store, format: Format, load: Callable[[], AnyView] | None = No
     raise Conflict(
         f"{store.root}: others commit faster than its metadata of the other format follows; ask for it again"
     )
+
+
+def _show(files: Store, head: FollowHead, shown_in: ShownIn) -> None:
+    """Have the catalog show the newest metadata."""
+
+    def newest() -> tuple[str, Mapping[str, Any]]:
+        path = f"{METADATA_FOLDER}/v{head.version()}.metadata.json"
+        return files.location(path), document.parse(files.read(path), path)
+
+    catalog = _catalog(shown_in)
+    assert isinstance(catalog, ShowCatalog), catalog
+    catalog.show(shown_in.name, newest)
+
+
+def _catalog(shown_in: ShownIn) -> Catalog:
+    return open_catalog(shown_in.catalog, dict(shown_in.options), "")
 
 
 def _beside(store: Store, place: Mirror) -> Store:

@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeformat import AlreadyExists, InvalidInput, Lake, NotFound, StoreError
+from lakeformat import AlreadyExists, InvalidInput, Lake, NotFound, StoreError, open_table
+from lakeformat.catalogs.rest import RestCatalog
 from lakeformat.model import evolution
 from lakeformat.table import Table
 from tests.judge import environments
@@ -223,3 +224,52 @@ def test_what_a_server_refuses_is_said(server: str, tmp_path: Path) -> None:
         Lake(str(tmp_path / "w"), catalog=server, catalog_options={"tokens": "x"})
     with pytest.raises(StoreError, match="does not answer"):
         Lake(str(tmp_path / "w"), catalog="http://127.0.0.1:1").tables()
+
+
+@pytest.mark.parametrize("answers", ["kept", "lost"])
+def test_a_paimon_table_is_shown_in_the_catalog_after_each_verb(
+    server: str, loser: str, tmp_path: Path, answers: str
+) -> None:
+    """`metadata.iceberg.storage=rest-catalog`: what the server shows are the table's rows; an answer lost is made up for."""
+    address = server if answers == "kept" else loser
+    catalog = RestCatalog(address, (("credential", CREDENTIAL), ("warehouse", "main")))
+    given = {"storage": "rest-catalog", "rest.uri": address, "rest.credential": CREDENTIAL, "rest.warehouse": "main"}
+    properties = {f"metadata.iceberg.{key}": value for key, value in given.items()}
+    properties |= {"metadata.iceberg.database": "shown", "bucket": "-1"}
+    if answers == "lost":
+        properties["metadata.iceberg.storage-location"] = "table-location"
+    lake, name = Lake(tmp_path / "w"), f"shown.t_{answers}"
+    t = lake.create_table(f"d.t_{answers}", SCHEMA, format="paimon", partition_by=["dt"], properties=properties)
+
+    def require_shown() -> None:
+        t.sync_iceberg()
+        loaded = catalog.place(name).load()
+        assert loaded is not None
+        found = open_table(loaded["metadata-location"].removeprefix("file:").replace("//", "/"))
+        assert sorted(map(str, found.scan().to_arrow().to_pylist())) == sorted(
+            map(str, t.scan().to_arrow().to_pylist())
+        )
+        assert {tag["name"] for tag in found.inspect.refs().to_pylist() if tag["type"] == "TAG"} == set(
+            t.inspect.tags()["tag_name"].to_pylist()
+        )
+
+    t.append(pa.table({"id": [1, 2, 3], "dt": ["a", "a", "b"]}))
+    require_shown()
+    for change in (
+        lambda: t.append(pa.table({"id": [4], "dt": ["c"]})),
+        lambda: t.delete("id = 2"),
+        lambda: t.create_tag("v1"),
+        lambda: t.alter().add_column("x", "int").commit(),
+        lambda: t.overwrite_partitions(pa.table({"id": [9], "dt": ["a"], "x": pa.array([1], pa.int32())})),
+        lambda: t.compact(full=True),
+        lambda: t.expire_snapshots(retain_last=1),
+        lambda: t.delete_tag("v1"),
+        lambda: t.append(pa.table({"id": [5], "dt": ["c"], "x": pa.array([2], pa.int32())})),
+        lambda: t.append(pa.table({"id": [6], "dt": ["c"], "x": pa.array([2], pa.int32())})),
+        lambda: t.rollback_to(snapshot_id=t.snapshots()[-2].id),
+        lambda: t.append(pa.table({"id": [7], "dt": ["c"], "x": pa.array([2], pa.int32())})),
+    ):
+        change()
+        require_shown()
+    lake.drop_table(t.name)
+    assert catalog.place(name).load() is None

@@ -451,6 +451,7 @@ def test_in_its_own_folder_it_goes_with_the_table(tmp_path: Path):
         ({"file.format": "orc"}, UnsupportedFeature, "file.format"),
         ({"metadata.iceberg.storage": "hive-catalog"}, UnsupportedFeature, "hadoop-catalog"),
         ({"metadata.iceberg.storage": "elsewhere"}, InvalidInput, "table-location"),
+        ({"metadata.iceberg.storage": "rest-catalog"}, InvalidInput, "metadata.iceberg.rest.uri"),
         ({"metadata.iceberg.format-version": "4"}, InvalidInput, "'2' or '3'"),
         ({"metadata.iceberg.previous-versions-max": "-1"}, InvalidInput, "0 or more"),
         ({"metadata.iceberg.manifest-compresion": "zstd"}, InvalidInput, "manifest-compression"),

@@ -548,6 +548,9 @@ def _require_shown(schema: Schema, where: str) -> None:
     if given.metadata_iceberg_storage == "disabled":
         return
     on = f"{where}: metadata.iceberg.storage={given.metadata_iceberg_storage}"
+    uri = schema.properties.get("metadata.iceberg.rest.uri", "")
+    if given.metadata_iceberg_storage == "rest-catalog" and not uri.startswith(("http://", "https://")):
+        raise InvalidInput(f"{on} needs metadata.iceberg.rest.uri, the http:// or https:// address of the catalog")
     if given.data_evolution_enabled:
         raise UnsupportedFeature(
             f"{on}: a data file of Iceberg holds all columns of its rows, with data evolution some do not"

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dialects.dialect import FOLLOWED, Mirror, Published, PublishedFiles
+from lakeformat.dialects.dialect import FOLLOWED, Mirror, Published, PublishedFiles, ShownIn
 from lakeformat.dialects.paimon import compaction, layout, manifest, metadata, options, scan, types
 from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET
 from lakeformat.dialects.paimon.metadata import State
@@ -25,6 +25,8 @@ from lakeformat.model.schema import Field, Kind, Scalar, Schema, rebuild, scalar
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import RewriteTask
 from lakeformat.storage.store import Reader
+
+_REST = "metadata.iceberg.rest."
 
 
 def mirror(schema: Schema, root: str) -> Mirror | None:
@@ -37,8 +39,9 @@ def mirror(schema: Schema, root: str) -> Mirror | None:
         "table-location" if storage == "table-location" else "catalog-location"
     )
     version = given.metadata_iceberg_format_version
+    shown_in = _shown_in(schema, root) if storage == "rest-catalog" else None
     if inside == "table-location":
-        return Mirror(root, version)
+        return Mirror(root, version, shown_in)
     above, _, table = root.rpartition("/")
     warehouse, _, database = above.rpartition("/")
     if not database.endswith(".db") or not warehouse:
@@ -46,7 +49,17 @@ def mirror(schema: Schema, root: str) -> Mirror | None:
             f"{root}: metadata.iceberg.storage={storage} needs a table in a warehouse, in a folder <database>.db; set "
             "metadata.iceberg.storage-location to 'table-location'"
         )
-    return Mirror(f"{warehouse}/iceberg/{database.removesuffix('.db')}/{table}", version)
+    return Mirror(f"{warehouse}/iceberg/{database.removesuffix('.db')}/{table}", version, shown_in)
+
+
+def _shown_in(schema: Schema, root: str) -> ShownIn:
+    """Of `metadata.iceberg.rest.*` the catalog, and the table's name unless `metadata.iceberg.database` and `.table` give another."""
+    given = {key.removeprefix(_REST): value for key, value in schema.properties.items() if key.startswith(_REST)}
+    address = given.pop("uri")
+    above, _, table = root.rpartition("/")
+    database = schema.properties.get("metadata.iceberg.database") or above.rpartition("/")[2].removesuffix(".db")
+    table = schema.properties.get("metadata.iceberg.table") or table
+    return ShownIn(address, f"{database}.{table}", tuple(sorted(given.items())))
 
 
 def published(reader: Reader, base: State, known: Snapshot | None, schema_id: int) -> Published:

@@ -37,7 +37,8 @@ DOCUMENTED = Documented.of(
     manifest.full-compaction-threshold-size manifest.merge-min-count manifest.target-file-size merge-engine
     metadata.iceberg.compaction.max.file-num metadata.iceberg.delete-after-commit.enabled
     metadata.iceberg.format-version metadata.iceberg.manifest-compression metadata.iceberg.previous-versions-max
-    metadata.iceberg.storage metadata.iceberg.storage-location metadata.stats-dense-store metadata.stats-mode num-levels num-sorted-run.compaction-trigger num-sorted-run.stop-trigger
+    metadata.iceberg.database metadata.iceberg.rest.* metadata.iceberg.storage metadata.iceberg.storage-location
+    metadata.iceberg.table metadata.stats-dense-store metadata.stats-mode num-levels num-sorted-run.compaction-trigger num-sorted-run.stop-trigger
     orc.stripe.size overwrite-upgrade parquet.block.size parquet.dictionary.page.size parquet.enable.dictionary
     parquet.page.size partial-update.ignore-delete partial-update.remove-record-on-delete
     partial-update.remove-record-on-sequence-group partition partition.default-name partition.expiration-max-num
@@ -90,11 +91,11 @@ DOCUMENTED = Documented.of(
     lookup.refresh.async.pending-snapshot-count lookup.refresh.full-load-threshold lookup.refresh.time-periods-blacklist
     lookup.remote-file.enabled lookup.remote-file.level-threshold manifest-sort.enabled manifest-sort.max-rewrite-size
     manifest-sort.partition-field manifest.delete-file-drop-stats materialized-table.* metadata.iceberg.compaction.max.file-num
-    metadata.iceberg.compaction.min.file-num metadata.iceberg.database metadata.iceberg.delete-after-commit.enabled
+    metadata.iceberg.compaction.min.file-num metadata.iceberg.delete-after-commit.enabled
     metadata.iceberg.format-version metadata.iceberg.glue.skip-archive metadata.iceberg.hadoop-conf-dir
     metadata.iceberg.hive-client-class metadata.iceberg.hive-conf-dir metadata.iceberg.hive-skip-update-stats
     metadata.iceberg.manifest-compression metadata.iceberg.manifest-legacy-version metadata.iceberg.previous-versions-max
-    metadata.iceberg.storage metadata.iceberg.storage-location metadata.iceberg.table metadata.iceberg.uri
+    metadata.iceberg.storage metadata.iceberg.storage-location metadata.iceberg.uri
     metadata.stats-keep-first-n-columns metadata.stats-mode.per.level metastore.partitioned-table metastore.tag-to-partition
     metastore.tag-to-partition.preview mosaic.* need-lookup object-location orc.* page-size parquet.*
     partition.end-input-to-done partition.expiration-batch-size partition.expiration-check-interval partition.idle-time-to-done

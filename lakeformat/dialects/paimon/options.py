@@ -144,12 +144,12 @@ def _count(key: str, text: str) -> int:
 
 
 def _iceberg_storage(key: str, text: str) -> str:
-    if _word(key, text) in {"hive-catalog", "rest-catalog"}:
+    if _word(key, text) == "hive-catalog":
         raise UnsupportedFeature(
-            f"option {key!r} is {text!r}: lakeformat writes Iceberg metadata, and makes it known to no catalog; use "
-            "table-location or hadoop-catalog, and register the table there"
+            f"option {key!r} is {text!r}: lakeformat makes Iceberg metadata known to no Hive metastore; use table-location, "
+            "hadoop-catalog or rest-catalog, and register the table there"
         )
-    return _one_of("disabled", "table-location", "hadoop-catalog")(key, text)
+    return _one_of("disabled", "table-location", "hadoop-catalog", "rest-catalog")(key, text)
 
 
 def _iceberg_version(key: str, text: str) -> int:
