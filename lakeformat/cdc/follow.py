@@ -434,11 +434,12 @@ class Follower:
             differs = pc.or_(differs, pc.invert(pc.or_(same, both_null)))
             new = new.set_column(new.schema.get_field_index(name), name, read[name])
         new = self._computed.anew(new, self.source_table.name, set(read.schema.names))
+        changed = [
+            (each.filter(differs), kind) for each, kind in ((old, RowKind.UPDATE_BEFORE), (new, RowKind.UPDATE_AFTER))
+        ]
         rows = [
-            each.filter(differs).append_column(
-                ROW_KIND.name, pa.array([kind.short] * pc.sum(differs).as_py(), pa.string())
-            )
-            for each, kind in ((old, RowKind.UPDATE_BEFORE), (new, RowKind.UPDATE_AFTER))
+            each.append_column(ROW_KIND.name, pa.array([kind.short] * each.num_rows, pa.string()))
+            for each, kind in changed
         ]
         return pa.concat_tables(rows)
 
