@@ -1,18 +1,29 @@
-"""What a small append costs when the table is young and when it is old."""
+"""What a small append costs: in processor time and fsyncs, and when the table is young and when it is old."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.measure import Figure, by_turns, seconds
+from benchmarks.measure import Figure, at_most, by_turns, processor_seconds, seconds
 from lakeformat import Lake
 from lakeformat.table import Table
 
-_YOUNG, _OLD, _MEASURED = 10, 1000, 20
+_YOUNG, _OLD, _ANCIENT, _MEASURED = 10, 1000, 10_000, 20
+MILLISECONDS, FSYNCS = 8, 8
 _ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", None], "dt": ["2024-01-01", "2024-01-02", "2024-01-01"]})
+_WIDE = pa.table(
+    {
+        **{f"number_{i}": pa.array([i, i + 1, None], pa.int64()) for i in range(8)},
+        **{f"text_{i}": [f"text {i}", "another", None] for i in range(8)},
+        "dt": ["2024-01-01", "2024-01-02", "2024-01-01"],
+    }
+)
 
 
 def run(folder: Path) -> Iterator[Figure]:
@@ -28,11 +39,78 @@ def run(folder: Path) -> Iterator[Figure]:
             f"commit number {_OLD:,}, {'2 partitions' if partition_by else 'no partitions'}",
             f"commit number {_YOUNG}",
             1.3,
-            _append(old),
-            _append(young),
+            lambda old=old: seconds(lambda: old.append(_ROWS)),  # type: ignore[misc]
+            lambda young=young: seconds(lambda: young.append(_ROWS)),  # type: ignore[misc]
             runs=_MEASURED,
         )
+    for format in ("paimon", "iceberg"):
+        for shape, rows in (("3 columns", _ROWS), ("17 columns", _WIDE)):
+            what = f"append three rows of {shape} to two partitions, {format}"
+            prefix = f"bench.{len(rows.column_names)}"
+            young, ancient = (_aged(folder, f"{prefix}_{age}", format, rows, age) for age in (_YOUNG, _ANCIENT))
+            own = _cost(young, rows)
+            yield at_most(what, "ms of processor time", MILLISECONDS, [own() * 1000 for _ in range(_MEASURED)])
+            yield by_turns(
+                f"{what}, {_ANCIENT:,} snapshots", f"{_YOUNG} snapshots", 1.2, _cost(ancient, rows), own, _MEASURED
+            )
+            one = lake.table(young.name), rows.slice(0, 1)
+            yield at_most(f"append a row, {format}", "fsyncs", FSYNCS, [_fsyncs(lambda: one[0].append(one[1]))])  # noqa: B023
 
 
-def _append(table: Table) -> Callable[[], float]:
-    return lambda: seconds(lambda: table.append(_ROWS))
+def _cost(table: Table, rows: pa.Table) -> Callable[[], float]:
+    for _ in range(10):
+        table.append(rows)
+    return lambda: processor_seconds(lambda: table.append(rows))
+
+
+def _fsyncs(work: Callable[[], object]) -> int:
+    """How many of them `work` makes in this process."""
+    made, fsync = [0], os.fsync
+
+    def counted(file: int) -> None:
+        made[0] += 1
+        fsync(file)
+
+    os.fsync = counted
+    try:
+        work()
+    finally:
+        os.fsync = fsync
+    return made[0]
+
+
+def _aged(folder: Path, name: str, format: str, rows: pa.Table, snapshots: int) -> Table:
+    """A table of so many snapshots: ten commits, and the older ones as copies of the first of them."""
+    name = f"{name}_{format}"
+    lake = Lake(str(folder), fsync="false")
+    table = lake.create_table(name, rows.schema, partition_by=["dt"], format=format)
+    for _ in range(_YOUNG):
+        table.append(rows)
+    if snapshots > _YOUNG:
+        home = Path(table.uri.removeprefix("file://"))
+        (_older_documents if format == "iceberg" else _older_files)(home, snapshots)
+    found = Lake(str(folder), fsync="false").table(name)
+    assert len(found.snapshots()) == snapshots
+    return found
+
+
+def _older_files(home: Path, snapshots: int) -> None:
+    """Paimon's: a file for each snapshot; those that were there get the highest numbers."""
+    for number in range(_YOUNG, 0, -1):
+        document = json.loads((home / "snapshot" / f"snapshot-{number}").read_text())
+        for copy in [snapshots - _YOUNG + number] if number > 1 else range(1, snapshots - _YOUNG + 2):
+            (home / "snapshot" / f"snapshot-{copy}").write_text(json.dumps({**document, "id": copy}))
+
+
+def _older_documents(home: Path, snapshots: int) -> None:
+    """Iceberg's: all in the newest document."""
+    path = max((home / "metadata").glob("v*.metadata.json"), key=lambda each: int(each.name[1:].partition(".")[0]))
+    document = json.loads(path.read_text())
+    first, *others = document["snapshots"]
+    copies = [{**first, "snapshot-id": 1000 + i} for i in range(snapshots - len(document["snapshots"]))]
+    for before, each in pairwise(copies):
+        each["parent-snapshot-id"] = before["snapshot-id"]
+    document["snapshots"] = [*copies, {**first, "parent-snapshot-id": copies[-1]["snapshot-id"]}, *others]
+    log = document["snapshot-log"]
+    document["snapshot-log"] = [{**log[0], "snapshot-id": each["snapshot-id"]} for each in copies] + log
+    path.write_text(json.dumps(document, ensure_ascii=False, separators=(",", ":")))

@@ -6,17 +6,21 @@ import uuid
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from benchmarks import spark_overwrite, upkeep
 from benchmarks.keys import keep
-from benchmarks.measure import Figure, by_turns, seconds
+from benchmarks.measure import Figure, at_most, both, by_turns, seconds, timed
 from benchmarks.peers.process import iceberg_on_spark, pyiceberg
 from benchmarks.planning import SCHEMA, described
+from benchmarks.spark_overwrite import PARTITIONS, SHAPES, Shape
+from benchmarks.spark_overwrite import ROWS as SPARK_ROWS
+from benchmarks.upkeep import PEER
 from lakeformat import Lake
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg import manifest
@@ -137,14 +141,14 @@ def _declare(warehouse: Path) -> None:
 
 
 def _on_spark(folder: Path) -> Iterator[Figure]:
-    ours, theirs, peer_name = folder / "ours", folder / "theirs", "Iceberg 1.10.2 on Spark 3.5"
+    ours, theirs = folder / "ours", folder / "theirs"
     lake = Lake(str(ours), fsync="false")
     made = count()
 
-    def small() -> float:
+    def small(shape: str, spark: SparkSession | None = None) -> list[float]:
         """1,000 files by one commit, as the peer's have."""
         name = f"bench.small_{next(made)}"
-        data = upkeep.rows(upkeep.ROWS)
+        data = upkeep.shapes()[shape]
         table = lake.create_table(name, data.schema, format="iceberg")
         store = open_store(table.uri)
         base = iceberg.load(store, 1)
@@ -152,82 +156,76 @@ def _on_spark(folder: Path) -> Iterator[Figure]:
         engine, layout = ArrowEngine(), base.layout()
         added = [engine.write(store, data.slice(start, step), layout)[0] for start in range(0, upkeep.ROWS, step)]
         commit(store, iceberg.head(store), iceberg, Append(request=Request(id="small"), added=tuple(added)))
-        took = seconds(lambda: Lake(str(ours)).table(name).compact())
-        assert len(table.inspect.files()) == 1
+        took = timed(lambda: Lake(str(ours)).table(name).compact(spark=spark))
+        assert len(table.inspect.files()) < upkeep.FILES / 50
         return took
 
-    def aged() -> float:
+    def aged() -> list[float]:
         name = f"bench.aged_{next(made)}"
         data = upkeep.rows(1000 * upkeep.PARTITIONS, upkeep.PARTITIONS)
         table = lake.create_table(name, data.schema, format="iceberg", partition_by=["dt"])
         for _ in range(upkeep.SNAPSHOTS + 1):
             table.overwrite_partitions(data)
-        took = seconds(lambda: Lake(str(ours)).table(name).expire_snapshots(retain_last=1))
+        took = timed(lambda: Lake(str(ours)).table(name).expire_snapshots(retain_last=1))
         assert len(table.snapshots()) == 1
         assert table.scan().count() == len(data)
         return took
 
-    with iceberg_on_spark(theirs) as peer:
-        peer.ask(verb="small_files", table="peer.bench.small", rows=upkeep.ROWS, files=upkeep.FILES)
-        peer.ask(verb="history", table="peer.bench.aged", snapshots=upkeep.SNAPSHOTS, partitions=upkeep.PARTITIONS)
-
-        def theirs_on(verb: str, table: str) -> Callable[[], float]:
-            return upkeep.put_back(theirs / "bench" / table, lambda: peer.ask(verb=verb, table=f"peer.bench.{table}"))
-
-        what = f"compact {upkeep.FILES:,} files of {upkeep.ROWS:,} rows"
-        yield by_turns(what, peer_name, 1.0, small, theirs_on("compact", "small"), runs=3)
-        what = f"expire {upkeep.SNAPSHOTS} snapshots and their {upkeep.SNAPSHOTS * upkeep.PARTITIONS:,} files"
-        yield by_turns(what, peer_name, 1.0, aged, theirs_on("expire", "aged"), runs=3)
-        yield from _changes(lake, folder, peer_name, peer.ask)
-
-
-def _changes(lake: Lake, folder: Path, peer_name: str, ask: Callable[..., float]) -> Iterator[Figure]:
-    """Both replace every partition by the same rows, read from the same Parquet files, and then merge the same changes."""
     spark = spark_overwrite.session()
     try:
-        path = str(folder / "source")
-        source = spark_overwrite.source_of(spark, path)
-        table = lake.create_table("bench.events", source.schema, format="iceberg", partition_by=["dt"])
-        ask(verb="events", table="peer.bench.events", source=path)
-        what = f"{spark_overwrite.ROWS:,} rows over {spark_overwrite.PARTITIONS} partitions"
-        yield by_turns(
-            f"overwrite {what}",
-            peer_name,
-            1.0,
-            lambda: seconds(lambda: table.overwrite_partitions(source)),
-            lambda: ask(verb="overwrite", table="peer.bench.events", source=path),
-            runs=3,
-        )
-        assert table.scan().count() == spark_overwrite.ROWS
-        for mode in ("copy-on-write", "merge-on-read"):
-            table.alter().set_properties({"write.merge.mode": mode}).commit()
-            ask(verb="merge_by", table="peer.bench.events", mode=mode)
-            turns = {"ours": count(), "theirs": count()}
-
-            def ours(turns: dict[str, count[int]] = turns) -> float:
-                changed = changes(spark, next(turns["ours"]))
-                chain = table.merge_into(changed, on="t.id = s.id and t.dt = s.dt")
-                chain = chain.when_matched().update({"name": "s.name", "amount": "s.amount"})
-                return seconds(lambda: chain.when_not_matched().insert_all().merge())
-
-            yield by_turns(
-                f"MERGE {CHANGES:,} updates and {CHANGES:,} inserts into {what}, {mode}",
-                peer_name,
-                1.0,
-                ours,
-                lambda turns=turns: ask(  # type: ignore[misc]
-                    verb="merge", table="peer.bench.events", rows=spark_overwrite.ROWS, turn=next(turns["theirs"])
-                ),
-                runs=2,
+        with iceberg_on_spark(theirs) as peer:
+            for shape in upkeep.shapes():
+                again = upkeep.small_files_of(peer.ask, theirs, shape)
+                what = f"compact {upkeep.FILES:,} files of {upkeep.ROWS:,} {shape} rows, iceberg"
+                for where, session in (("", None), (" on Spark", spark)):
+                    yield from both(
+                        what + where, PEER, upkeep.COMPACTED,
+                        lambda shape=shape, session=session: small(shape, session), again, runs=3,  # type: ignore[misc]
+                    )  # fmt: skip
+            table = "peer.bench.aged"
+            peer.ask(verb="history", table=table, snapshots=upkeep.SNAPSHOTS, partitions=upkeep.PARTITIONS)
+            theirs_aged = upkeep.put_back(theirs / "bench" / "aged", lambda: peer.ask(verb="expire", table=table))
+            what = (
+                f"expire {upkeep.SNAPSHOTS} snapshots and their {upkeep.SNAPSHOTS * upkeep.PARTITIONS:,} files, iceberg"
             )
+            yield from both(what, PEER, 1.0, aged, theirs_aged, runs=3)
+            for rows in SHAPES:
+                yield from _changes(lake, spark, rows, folder / rows.name, peer.ask)
     finally:
         spark.stop()
 
 
-def changes(spark: SparkSession, turn: int) -> DataFrame:
-    """Rows of which half have keys all over the table, and half are new each turn; the peer makes the same."""
-    days = f"date_add(date'2024-01-01', cast(pmod(hash(id), {spark_overwrite.PARTITIONS}) as int)) as dt"
-    step = spark_overwrite.ROWS // CHANGES
-    old = spark.range(CHANGES).selectExpr(f"id * {step} as id")
-    new = spark.range(CHANGES).selectExpr(f"id + {spark_overwrite.ROWS + (turn + 1) * 1_000_000} as id")
-    return old.union(new).selectExpr(days, "id", f"'changed {turn}' as name", "1.5D as amount")
+def _changes(lake: Lake, spark: SparkSession, shape: Shape, folder: Path, ask: Callable[..., Any]) -> Iterator[Figure]:
+    """Both replace every partition by the same rows, read from the same Parquet files, and then merge the same changes."""
+    path = str(folder / "source")
+    source = shape.source(spark, path)
+    table = lake.create_table(f"bench.{shape.name}", source.schema, format="iceberg", partition_by=[shape.partition])
+    theirs = f"peer.bench.events_{shape.name}"
+    ask(verb="events", table=theirs, source=path, partition=shape.partition)
+    what = f"{SPARK_ROWS:,} {shape.name} rows over {PARTITIONS} partitions"
+    yield from both(
+        f"overwrite {what}", PEER, 0.9,
+        lambda: timed(lambda: table.overwrite_partitions(source)),
+        lambda: ask(verb="overwrite", table=theirs, source=path), runs=3,
+    )  # fmt: skip
+    assert table.scan().count() == SPARK_ROWS
+    yield at_most(f"overwrite {what}", "files", ask(verb="files", table=theirs), [len(table.inspect.files())])
+    for mode in ("copy-on-write", "merge-on-read"):
+        table.alter().set_properties({"write.merge.mode": mode}).commit()
+        ask(verb="merge_by", table=theirs, mode=mode)
+        turns = {"ours": count(), "theirs": count()}
+
+        def ours(turns: dict[str, count[int]] = turns) -> list[float]:
+            changed = shape.changes(spark, CHANGES, CHANGES, next(turns["ours"]))
+            chain = table.merge_into(changed, on=f"t.id = s.id and t.{shape.partition} = s.{shape.partition}")
+            chain = chain.when_matched().update({"name": "s.name", shape.number: f"s.{shape.number}"})
+            return timed(lambda: chain.when_not_matched().insert_all().merge())
+
+        def merged(turns: dict[str, count[int]] = turns) -> list[float]:
+            asked = {"columns": shape.columns, "number": shape.number, "rows": SPARK_ROWS, "changes": CHANGES}
+            took: list[float] = ask(verb="merge", table=theirs, turn=next(turns["theirs"]), **asked)
+            return took
+
+        yield from both(
+            f"MERGE {CHANGES:,} updates and {CHANGES:,} inserts into {what}, {mode}", PEER, 0.2, ours, merged, runs=2
+        )

@@ -1,4 +1,4 @@
-"""Paimon tables with a primary key: against pypaimon in this process, and on Spark against plain Parquet."""
+"""Paimon tables with a primary key: against pypaimon in this process, and on Spark against plain Parquet and this process."""
 
 from __future__ import annotations
 
@@ -13,24 +13,31 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import spark_overwrite
-from benchmarks.measure import Figure, by_turns, seconds
+from benchmarks.measure import Figure, at_most, both, by_turns, seconds, timed
 from benchmarks.peers.process import pypaimon
+from benchmarks.spark_overwrite import PLAIN, SHAPES, Shape
 from lakeformat import Lake
 from lakeformat.table import Table
 
 ROWS, RUNS = 1_000_000, 5
 KEY = ["region", "id"]
 _PROPERTIES = {"bucket": "1", "write-only": "true", "file.format": "parquet", "file.compression": "zstd"}
-_PYPAIMON, _PLAIN = "pypaimon 2.1", "plain Spark Parquet"
+_PYPAIMON = "pypaimon 2.1"
+MERGED, LOADED, MEBIBYTES = 20_000, 20_000_000, 600
 
 
 def run(folder: Path) -> Iterator[Figure]:
     yield from _in_process(folder / "here")
-    yield from _on_spark(folder / "spark")
+    yield from _merged_memory(folder / "memory")
+    spark = spark_overwrite.session()
+    try:
+        for shape in SHAPES:
+            yield from _on_spark(spark, shape, folder / shape.name)
+    finally:
+        spark.stop()
 
 
 def rows(count: int, seed: int) -> pa.Table:
@@ -138,56 +145,106 @@ for batch in Lake("{{warehouse}}").table("bench.rows").scan().to_batches():
 """
 
 
-def _on_spark(folder: Path) -> Iterator[Figure]:
-    spark = spark_overwrite.session()
-    try:
-        source = spark_overwrite.source_of(spark, str(folder / "source"))
-        plain, made = str(folder / "plain"), count()
-        lake = Lake(str(folder / "lake"))
-
-        first = lake.create_table("bench.keyed", source.schema, primary_key=["id"], properties={"bucket": "2"})
-        first.overwrite(source)
-        home = folder / "lake" / "bench.db"
-
-        def fresh() -> Table:
-            """The table of all rows, in a folder of its own; no file of a table ever changes."""
-            name = f"keyed_{next(made)}"
-            shutil.copytree(home / "keyed", home / name, copy_function=os.link)
-            return lake.table(f"bench.{name}")
-
-        def plainly() -> float:
-            return seconds(lambda: source.write.mode("overwrite").parquet(plain))
-
-        def upserted() -> float:
-            table = fresh()
-            changed = _changes(spark, 400_000, 0)
-            return seconds(lambda: table.upsert(changed))
-
-        def merged() -> float:
-            table = fresh()
-            changed = _changes(spark, 200_000, 200_000)
-            chain = (
-                table.merge_into(changed, on="t.id = s.id").when_matched().update_all().when_not_matched().insert_all()
-            )
-            return seconds(lambda: chain.merge())
-
-        what = f"a table of {spark_overwrite.ROWS:,} rows"
-        yield by_turns(f"upsert 400,000 rows into {what}", f"{_PLAIN} of the whole", 0.2, upserted, plainly, runs=5)
-        yield by_turns(
-            f"MERGE 200,000 updates and inserts into {what}", f"{_PLAIN} of the whole", 1.2, merged, plainly, runs=5
-        )
-    finally:
-        spark.stop()
+def _merged_memory(folder: Path) -> Iterator[Figure]:
+    """Peak memory of a process that merges few rows into a table of very many keys, its libraries and the rows with it."""
+    for shape in ("mixed", "ordered"):
+        for layout, buckets in (("four buckets", "4"), ("dynamic buckets", "-1")):
+            place = str(folder / shape / layout.split()[0])
+            for code in (_LOAD, _MERGE_FEW):
+                text = code.format(place=place, shape=shape, buckets=buckets, rows=LOADED, merged=MERGED, peak=_PEAK)
+                said = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout
+            what = f"merge {MERGED:,} rows into {LOADED:,} keys of {layout}, {shape}, peak memory"
+            yield at_most(what, "MiB", MEBIBYTES, [int(said) / 2**20])
 
 
-def _changes(spark: SparkSession, updates: int, inserts: int) -> object:
-    """Rows of which the first have keys all over the table, the others new ones."""
-    step = spark_overwrite.ROWS // updates
-    old = spark.range(updates).select((F.col("id") * step).alias("id"))
-    new = spark.range(inserts).select((F.col("id") + spark_overwrite.ROWS).alias("id"))
-    return old.union(new).select(
-        F.expr("date'2024-02-01'").alias("dt"), "id", F.lit("changed").alias("name"), F.lit(1.5).alias("amount")
-    )
+_LOAD = """
+import numpy as np
+from benchmarks import merging
+from lakeformat import Lake
+data = getattr(merging, "{shape}")
+ids = np.arange({rows}) if "{shape}" == "ordered" else np.random.default_rng(5).permutation({rows})
+table = Lake("{place}", fsync="false").create_table(
+    "bench.keyed", data(ids[:1]).drop_columns(data(ids[:1]).column_names[0]).schema, primary_key=["id"], properties={{"bucket": "{buckets}"}}
+)
+for part in np.array_split(ids, 8):
+    rows = data(part)
+    table.upsert(rows.drop_columns(rows.column_names[0]))
+"""
+_MERGE_FEW = """
+import numpy as np
+from benchmarks import merging
+from lakeformat import Lake
+half = {merged} // 2
+ids = np.concatenate((np.arange(half) * ({rows} // half), {rows} + np.arange(half)))
+rows = getattr(merging, "{shape}")(ids, "changed")
+table = Lake("{place}", fsync="false").table("bench.keyed")
+chain = table.merge_into(rows.drop_columns(rows.column_names[0]), on="t.id = s.id")
+made = chain.when_matched().update_all().when_not_matched().insert_all().merge()
+assert made is not None
+assert table.scan(where="name = 'changed'").count() == {merged}
+{peak}
+"""
+
+
+def _on_spark(spark: SparkSession, shape: Shape, folder: Path) -> Iterator[Figure]:
+    source = shape.source(spark, str(folder / "source"))
+    plain, made = str(folder / "plain"), count()
+    lake = Lake(str(folder / "lake"))
+
+    def declare(name: str) -> Table:
+        return lake.create_table(name, source.schema, primary_key=["id"], properties={"bucket": "2"})
+
+    def loaded(data: DataFrame | str) -> list[float]:
+        name = f"bench.loaded_{next(made)}"
+        table = declare(name)
+        took = timed(lambda: table.overwrite(pq.read_table(data) if isinstance(data, str) else data))
+        lake.drop_table(name)
+        return took
+
+    what = f"a table of {spark_overwrite.ROWS:,} {shape.name} rows with a key"
+    here = "the same in process"
+    files = str(folder / "source")
+    yield from both(f"load {what} on Spark", here, 2.0, lambda: loaded(source), lambda: loaded(files), runs=3)
+    first = declare("bench.keyed")
+    first.overwrite(source)
+    home = folder / "lake" / "bench.db"
+
+    def fresh() -> Table:
+        """The table of all rows, in a folder of its own; no file of a table ever changes."""
+        name = f"keyed_{next(made)}"
+        shutil.copytree(home / "keyed", home / name, copy_function=os.link)
+        return lake.table(f"bench.{name}")
+
+    runs = fresh()
+    runs.alter().set_properties({"write-only": "true"}).commit()
+    for turn in range(3):
+        runs.upsert(shape.changes(spark, 400_000, 100_000, turn).toArrow())
+
+    def read_here() -> None:
+        assert sum(map(len, runs.scan().to_batches())) == spark_overwrite.ROWS + 300_000
+
+    yield from both(
+        f"merge read of {what} and three runs on Spark", here, 2.0,
+        lambda: timed(lambda: shape.totals(runs.scan().to_spark(spark))), lambda: timed(read_here), runs=3,
+    )  # fmt: skip
+
+    def plainly() -> float:
+        return seconds(lambda: source.write.mode("overwrite").parquet(plain))
+
+    def upserted() -> float:
+        table = fresh()
+        changed = shape.changes(spark, 400_000, 0)
+        return seconds(lambda: table.upsert(changed))
+
+    def merged() -> float:
+        table = fresh()
+        changed = shape.changes(spark, 200_000, 200_000)
+        chain = table.merge_into(changed, on="t.id = s.id").when_matched().update_all().when_not_matched().insert_all()
+        return seconds(lambda: chain.merge())
+
+    whole = f"{PLAIN} of the whole"
+    yield by_turns(f"upsert 400,000 rows into {what}", whole, 0.2, upserted, plainly, runs=5)
+    yield by_turns(f"MERGE 200,000 updates and inserts into {what}", whole, 1.2, merged, plainly, runs=5)
 
 
 def keep(data: pa.Table, path: Path) -> None:

@@ -6,13 +6,15 @@ import gc
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+
+from benchmarks.peers.timing import both_times
 
 T = TypeVar("T")
 
@@ -26,6 +28,7 @@ class Figure:
     target: float  # The ratio, ours to the peer's, may be at most this.
     ours_seconds: tuple[float, ...]
     peer_seconds: tuple[float, ...]
+    unit: str = "s"
 
     @property
     def ratio(self) -> float:
@@ -38,10 +41,16 @@ class Figure:
 
     def __str__(self) -> str:
         return (
-            f"{self.what}: {_shown(median(self.ours_seconds))}, {self.peer} {_shown(median(self.peer_seconds))}, "
+            f"{self.what}: {self._shown(self.ours_seconds)}, {self.peer} {self._shown(self.peer_seconds)}, "
             f"ratio {self.ratio:.3g} of at most {self.target:g}: {'met' if self.met else 'MISSED'} "
             f"({len(self.ours_seconds)} runs each)"
         )
+
+    def _shown(self, found: tuple[float, ...]) -> str:
+        middle = median(found)
+        if self.unit != "s":
+            return f"{middle:.4g}"
+        return f"{middle * 1000:.1f} ms" if middle < 1 else f"{middle:.2f} s"
 
 
 def by_turns(
@@ -56,6 +65,35 @@ def pairs(ours: Callable[[], T], theirs: Callable[[], T], runs: int) -> list[tup
     """What both return, `runs` times by turns, after once of each to warm up."""
     ours(), theirs()
     return [(ours(), theirs()) if i % 2 == 0 else (theirs(), ours())[::-1] for i in range(runs)]
+
+
+def both(
+    what: str, peer: str, target: float, ours: Callable[[], list[float]], theirs: Callable[[], list[float]], runs: int
+) -> Iterator[Figure]:
+    """A figure of wall time and one of processor time: each call returns the seconds of both, as `timed` does."""
+    taken = pairs(ours, theirs, runs)
+    for place, measure in enumerate(("wall", "processor")):
+        mine, others = zip(*((a[place], b[place]) for a, b in taken), strict=True)
+        yield Figure(f"{what}, {measure} time", peer, target, mine, others)
+
+
+def at_most(what: str, unit: str, bar: float, found: Sequence[float]) -> Figure:
+    """What is measured against a number and no peer: the ratio is that to the `bar`, of the same `unit`."""
+    return Figure(f"{what}, {unit}", f"at most {bar:g} {unit}:", 1.0, tuple(found), (bar,) * len(found), unit)
+
+
+def timed(work: Callable[[], object]) -> list[float]:
+    """Seconds of wall time and of processor time that `work` takes in this process and those below it, Spark's among them."""
+    gc.collect()
+    return both_times(work)
+
+
+def processor_seconds(work: Callable[[], object]) -> float:
+    """The processor time that `work` takes on all threads of this process."""
+    gc.collect()
+    started = time.process_time()
+    work()
+    return time.process_time() - started
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -84,7 +122,3 @@ def machine() -> str:
         f"Python {platform.python_version()}, pyarrow {pa.__version__}, numpy {np.__version__}, "
         f"load {os.getloadavg()[0]:.1f}"
     )
-
-
-def _shown(took: float) -> str:
-    return f"{took * 1000:.1f} ms" if took < 1 else f"{took:.2f} s"

@@ -7,8 +7,6 @@ makes it smaller.
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
@@ -20,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks import reading
-from benchmarks.measure import Figure, pairs
+from benchmarks.measure import Figure, both, timed
 from benchmarks.peers.process import deltalake, duckdb_iceberg, sail
 from benchmarks.spark_overwrite import PARTITIONS, ROWS
 from lakeformat import Lake
@@ -118,19 +116,20 @@ def _race(folder: Path, shape: str, data: Callable[..., pa.Table]) -> Iterator[F
                 return found
 
             for name in names:
-                took = pairs(lambda name=name: lakes[name](next(turns[name])), theirs, RUNS)  # type: ignore[misc]
-                for number, measure in enumerate(("wall", "processor")):
-                    mine, others = zip(*((a[number], b[number]) for a, b in took), strict=True)
-                    yield Figure(f"{what}, {name}, {measure} time", peer, BAR, mine, others)
+                yield from both(
+                    f"{what}, {name}", peer, BAR,
+                    lambda name=name: lakes[name](next(turns[name])), theirs, RUNS,  # type: ignore[misc]
+                )  # fmt: skip
 
 
 def _merged(table: Table, changes: str, asked: dict[str, list[str]], rows: int) -> list[float]:
-    gc.collect()
-    wall, processor = time.perf_counter(), time.process_time()
-    chain = table.merge_into(pq.read_table(changes), on=" and ".join(f"t.{name} = s.{name}" for name in asked["key"]))
-    chain = chain.when_matched().update({name: f"s.{name}" for name in asked["updated"]})
-    chain.when_not_matched().insert_all().merge()
-    took = [time.perf_counter() - wall, time.process_time() - processor]
+    def work() -> None:
+        on = " and ".join(f"t.{name} = s.{name}" for name in asked["key"])
+        chain = table.merge_into(pq.read_table(changes), on=on)
+        chain = chain.when_matched().update({name: f"s.{name}" for name in asked["updated"]})
+        chain.when_not_matched().insert_all().merge()
+
+    took = timed(work)
     found = table.scan().count()
     assert found == rows, found
     return took

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.measure import Figure, by_turns, seconds
-from benchmarks.peers.process import pypaimon
+from benchmarks.peers.process import Peer, pypaimon
 from lakeformat import Lake
 from lakeformat.commit import commit
 from lakeformat.dialects.paimon import manifest
@@ -22,11 +22,19 @@ from lakeformat.storage.files import open_store
 paimon = Paimon()
 
 FILES = 100_000
+SHAPES = ("mixed", "ordered")  # A day and texts of their own; a number and one of 1,000 names.
 SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("name", pa.string()), ("dt", pa.string())])
+ORDERED = pa.schema([("id", pa.int64()), ("value", pa.float64()), ("name", pa.string()), ("part", pa.int32())])
 
 
 def run(folder: Path) -> Iterator[Figure]:
-    entries = declare(folder / "warehouse", FILES)
+    with pypaimon() as peer:
+        for shape in SHAPES:
+            yield from _figures(folder / shape, shape, peer)
+
+
+def _figures(folder: Path, shape: str, peer: Peer) -> Iterator[Figure]:
+    entries = declare(folder / "warehouse", FILES, shape)
     (folder / "manifest").write_bytes(entries)
     names = count()
 
@@ -42,19 +50,19 @@ def run(folder: Path) -> Iterator[Figure]:
     def decode() -> float:
         return seconds(lambda: manifest.parse(entries, "the manifest"))
 
-    what = f"{FILES:,} files in one manifest"
-    with pypaimon() as peer:
+    def theirs() -> float:
+        found: float = peer.ask(verb="plan", warehouse=str(folder / "warehouse"), table="bench.files", files=FILES)
+        return found
 
-        def theirs() -> float:
-            return peer.ask(verb="plan", warehouse=str(folder / "warehouse"), table="bench.files", files=FILES)
+    def bare() -> float:
+        found: float = peer.ask(verb="decode", path=str(folder / "manifest"), entries=FILES)
+        return found
 
-        def bare() -> float:
-            return peer.ask(verb="decode", path=str(folder / "manifest"), entries=FILES)
-
-        yield by_turns(f"plan {what}", "pypaimon 2.1", 0.1, cold, theirs, runs=3)
-        yield by_turns(f"plan {what}", "fastavro's decode of the manifest", 1.0, cold, bare, runs=5)
-        yield by_turns(f"decode {what}", "fastavro", 1.0, decode, bare, runs=5)
-    yield by_turns(f"plan {what} again", "the first time", 0.5, warm, cold, runs=5)
+    what = f"{FILES:,} files in one manifest, {shape}"
+    yield by_turns(f"plan {what}", "pypaimon 2.1", 0.1, cold, theirs, runs=3)
+    yield by_turns(f"plan {what}", "fastavro's decode of the manifest", 1.0, cold, bare, runs=5)
+    yield by_turns(f"decode {what}", "fastavro", 1.0, decode, bare, runs=5)
+    yield by_turns(f"plan {what}, again", "the first time", 0.5, warm, cold, runs=5)
 
 
 def plan(warehouse: Path) -> None:
@@ -62,12 +70,14 @@ def plan(warehouse: Path) -> None:
     assert sum(len(task.paths) for task in tasks) == FILES, len(tasks)
 
 
-def declare(warehouse: Path, files: int) -> bytes:
+def declare(warehouse: Path, files: int, shape: str = "mixed") -> bytes:
     """A table of files that need not be there, for planning opens none; returns the bytes of its only manifest."""
     properties = {"manifest.target-file-size": "4 gb"}
-    Lake(str(warehouse)).create_table("bench.files", SCHEMA, partition_by=["dt"], properties=properties)
+    schema, made = (SCHEMA, described) if shape == "mixed" else (ORDERED, described_in_order)
+    parted = schema.names[-1:]
+    Lake(str(warehouse)).create_table("bench.files", schema, partition_by=parted, properties=properties)
     store = open_store(str(warehouse / "bench.db" / "files"))
-    operation = Append(request=Request(id="bench"), added=tuple(described(i) for i in range(files)))
+    operation = Append(request=Request(id="bench"), added=tuple(made(i) for i in range(files)))
     commit(store, paimon.head(store), paimon, operation)
     (only,) = [f.path for f in store.list("manifest") if "/manifest-list-" not in f.path]
     return store.read(only)
@@ -90,5 +100,24 @@ def described(i: int, first_id: int = 0, folder: str = "") -> WrittenFile:
         10_000,
         250_000 + i % 1000,
         stats={first_id + place: each for place, each in enumerate(bounds)},
+        created_ms=1_700_000_000_000,
+    )
+
+
+def described_in_order(i: int) -> WrittenFile:
+    """The i-th file of a table in order of its id, of 30 numbered partitions."""
+    part, low = i % 30, i * 10_000
+    bounds = [
+        ColumnStats(low, low + 9_999, 0, 10_000),
+        ColumnStats(low / 7, (low + 9_999) / 7, 0, 10_000),
+        ColumnStats("name-0", "name-999", 0, 10_000),
+        ColumnStats(part, part, 0, 10_000),
+    ]
+    return WrittenFile(
+        f"part={part}/bucket-0/data-{uuid.uuid5(uuid.NAMESPACE_OID, str(i))}-0.parquet",
+        (part,),
+        10_000,
+        250_000 + i % 1000,
+        stats=dict(enumerate(bounds)),
         created_ms=1_700_000_000_000,
     )

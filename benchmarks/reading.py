@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from benchmarks import writing
-from benchmarks.measure import Figure, by_turns
+from benchmarks.measure import Figure, by_turns, processor_seconds
 from lakeformat import Lake
 
 ROWS = 4_000_000
@@ -60,11 +58,3 @@ def ordered(count: int) -> pa.Table:
             "name": names[random.integers(0, len(names), count)],
         }
     )
-
-
-def processor_seconds(work: Callable[[], object]) -> float:
-    """The processor time that `work` takes on all threads."""
-    gc.collect()
-    started = time.process_time()
-    work()
-    return time.process_time() - started

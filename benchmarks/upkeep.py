@@ -1,4 +1,4 @@
-"""Compaction of 1,000 small files and expiry of 200 snapshots: against Iceberg on Spark 3.5, whose JVM runs already."""
+"""Compaction of 1,000 small files, of two shapes, and expiry of 200 snapshots: against Iceberg on Spark 3.5, whose JVM runs already."""
 
 from __future__ import annotations
 
@@ -6,69 +6,93 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from benchmarks.measure import Figure, by_turns, seconds
+from benchmarks import writing
+from benchmarks.measure import Figure, at_most, both, processor_seconds, timed
 from benchmarks.peers.process import iceberg_on_spark
 from benchmarks.spark_overwrite import session
 from lakeformat import Lake
 from lakeformat.table import Table
 
+T = TypeVar("T")
 ROWS, FILES = 1_000_000, 1_000
 SNAPSHOTS, PARTITIONS = 200, 5
-_PEER = "Iceberg 1.10.2 on Spark 3.5"
+PEER = "Iceberg 1.10.2 on Spark 3.5"
+
+
+COMPACTED = 0.5
+EXPIRY_SECONDS = 0.2  # Of processor time.
 
 
 def run(folder: Path) -> Iterator[Figure]:
     ours, theirs = folder / "ours", folder / "theirs"
     prepared = Lake(str(ours), fsync="false")
-    _small_files(prepared)
+    for shape, data in shapes().items():
+        _small_files(prepared, f"bench.{shape}", data)
     _history(prepared)
     with iceberg_on_spark(theirs) as peer:
-        files = peer.ask(verb="small_files", table="peer.bench.small", rows=ROWS, files=FILES)
-        assert files == FILES, files
-        kept = peer.ask(verb="history", table="peer.bench.aged", snapshots=SNAPSHOTS, partitions=PARTITIONS)
-        assert kept == SNAPSHOTS + 1, kept
 
-        def compact(small: Table, spark: SparkSession | None = None) -> float:
-            took = seconds(lambda: small.compact(spark=spark))
+        def compact(small: Table, spark: SparkSession | None = None) -> list[float]:
+            took = timed(lambda: small.compact(spark=spark))
             assert len(small.inspect.files()) < FILES / 50
             assert small.scan().count() == ROWS
             return took
 
-        def expire(aged: Table) -> float:
-            took = seconds(lambda: aged.expire_snapshots(retain_last=1))
+        def expire(aged: Table) -> list[float]:
+            took = timed(lambda: aged.expire_snapshots(retain_last=1))
             assert len(aged.snapshots()) == 1
             assert aged.scan().count() == 1000 * PARTITIONS
             return took
 
-        what = f"compact {FILES:,} files of {ROWS:,} rows"
-        theirs_again = put_back(theirs / "bench" / "small", lambda: peer.ask(verb="compact", table="peer.bench.small"))
-        yield by_turns(what, _PEER, 1.0, _copied(ours, "small", compact), theirs_again, runs=3)
+        again = {shape: small_files_of(peer.ask, theirs, shape) for shape in shapes()}
+        for shape, theirs_again in again.items():
+            what = f"compact {FILES:,} files of {ROWS:,} {shape} rows, paimon"
+            yield from both(what, PEER, COMPACTED, _copied(ours, shape, compact), theirs_again, runs=3)
         spark = session()
         try:
-            on_spark = _copied(ours, "small", lambda small: compact(small, spark))
-            yield by_turns(f"{what} on Spark", _PEER, 1.0, on_spark, theirs_again, runs=3)
+            for shape, theirs_again in again.items():
+                on_spark = _copied(ours, shape, lambda small: compact(small, spark))
+                what = f"compact {FILES:,} files of {ROWS:,} {shape} rows, paimon on Spark"
+                yield from both(what, PEER, COMPACTED, on_spark, theirs_again, runs=3)
         finally:
             spark.stop()
-        yield by_turns(
-            f"expire {SNAPSHOTS} snapshots and their {SNAPSHOTS * PARTITIONS:,} files",
-            _PEER,
-            1.0,
-            _copied(ours, "aged", expire),
-            put_back(theirs / "bench" / "aged", lambda: peer.ask(verb="expire", table="peer.bench.aged")),
-            runs=3,
-        )
+        kept = peer.ask(verb="history", table="peer.bench.aged", snapshots=SNAPSHOTS, partitions=PARTITIONS)
+        assert kept == SNAPSHOTS + 1, kept
+        what = f"expire {SNAPSHOTS} snapshots and their {SNAPSHOTS * PARTITIONS:,} files, paimon"
+        expiry = _copied(ours, "aged", expire)
+        theirs_again = put_back(theirs / "bench" / "aged", lambda: peer.ask(verb="expire", table="peer.bench.aged"))
+        yield from both(what, PEER, 1.0, expiry, theirs_again, runs=3)
+    own = _copied(ours, "aged", lambda aged: processor_seconds(lambda: aged.expire_snapshots(retain_last=1)))
+    own()
+    yield at_most(what, "seconds of processor time", EXPIRY_SECONDS, [own() for _ in range(5)])
 
 
-def _copied(warehouse: Path, name: str, work: Callable[[Table], float]) -> Callable[[], float]:
+def shapes() -> dict[str, pa.Table]:
+    """`ROWS` rows in order of an id, and in no order, as they are written in small files."""
+    return {"ordered": rows(ROWS), "mixed": writing.rows(ROWS, days=1)}
+
+
+def small_files_of(ask: Callable[..., Any], theirs: Path, shape: str) -> Callable[[], list[float]]:
+    """The peer's compaction of a table of the same rows, put back before each run."""
+    source = theirs.parent / f"{shape}.parquet"
+    pq.write_table(shapes()[shape], source)
+    table = f"peer.bench.{shape}"
+    files = ask(verb="small_files", table=table, source=str(source), files=FILES, in_order=shape == "ordered")
+    assert files == FILES, files
+    return put_back(theirs / "bench" / shape, lambda: ask(verb="compact", table=table))
+
+
+def _copied(warehouse: Path, name: str, work: Callable[[Table], T]) -> Callable[[], T]:
     """`work` on a new copy of the table each time: what is kept decoded of a table belongs to where it lies."""
 
-    def once() -> float:
+    def once() -> T:
         copy = f"{name}_{uuid.uuid4().hex}"
         shutil.copytree(warehouse / "bench.db" / name, warehouse / "bench.db" / copy)
         took = work(Lake(str(warehouse)).table(f"bench.{copy}"))
@@ -78,12 +102,12 @@ def _copied(warehouse: Path, name: str, work: Callable[[Table], float]) -> Calla
     return once
 
 
-def put_back(table: Path, work: Callable[[], float]) -> Callable[[], float]:
+def put_back(table: Path, work: Callable[[], T]) -> Callable[[], T]:
     """`work` on the table as it is now, however often: its metadata names its files by where they lie."""
     kept = table.with_name(f"{table.name}-kept")
     shutil.copytree(table, kept)
 
-    def once() -> float:
+    def once() -> T:
         shutil.rmtree(table)
         shutil.copytree(kept, table)
         return work()
@@ -91,9 +115,8 @@ def put_back(table: Path, work: Callable[[], float]) -> Callable[[], float]:
     return once
 
 
-def _small_files(lake: Lake) -> None:
-    data = rows(ROWS)
-    table = lake.create_table("bench.small", data.schema)
+def _small_files(lake: Lake, name: str, data: pa.Table) -> None:
+    table = lake.create_table(name, data.schema)
     for start in range(0, ROWS, ROWS // FILES):
         table.append(data.slice(start, ROWS // FILES))
 

@@ -1,4 +1,4 @@
-"""Iceberg's side of the benchmarks: Spark 3.5 with a Hadoop catalog. Each timed verb returns the seconds that count."""
+"""Iceberg's side of the benchmarks: Spark 3.5 with a Hadoop catalog. Each timed verb returns wall and processor seconds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import snowpark_connect_deps_iceberg
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from serve import serve
+from timing import both_times
 
 _JARS = Path(snowpark_connect_deps_iceberg.__file__).parent / "jars"
 _session: list[SparkSession] = []
@@ -39,11 +40,15 @@ def start(warehouse: str) -> str:
     return _session[0].version
 
 
-def small_files(table: str, rows: int, files: int) -> int:
-    """A table of `rows` rows in `files` files of equal size, in one snapshot."""
+def small_files(table: str, source: str, files: int, in_order: bool) -> int:
+    """A table of the rows of a Parquet file in `files` files of equal size, in one snapshot; how many there are."""
     spark = _session[0]
-    _declare(table, "")
-    _rows(rows).repartitionByRange(files, "id").sortWithinPartitions("id").writeTo(table).append()
+    rows = spark.read.parquet(source)
+    rows.limit(0).writeTo(table).using("iceberg").tableProperty("format-version", "2").tableProperty(
+        "write.parquet.compression-codec", "zstd"
+    ).tableProperty("write.distribution-mode", "none").create()
+    parts = rows.repartitionByRange(files, "id").sortWithinPartitions("id") if in_order else rows.repartition(files)
+    parts.writeTo(table).append()
     return spark.table(f"{table}.files").count()
 
 
@@ -77,31 +82,34 @@ def history(table: str, snapshots: int, partitions: int) -> int:
     return spark.table(f"{table}.snapshots").count()
 
 
-def compact(table: str) -> float:
+def compact(table: str) -> list[float]:
     return _timed(f"CALL peer.system.rewrite_data_files(table => '{table}')", f"{table}.files")
 
 
-def expire(table: str) -> float:
+def expire(table: str) -> list[float]:
     later = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() + 86400))
     call = f"CALL peer.system.expire_snapshots(table => '{table}', older_than => TIMESTAMP '{later}', retain_last => 1)"
     return _timed(call, f"{table}.snapshots")
 
 
-def events(table: str, source: str) -> int:
-    """An empty table with the columns of the Parquet files in `source`, partitioned by their `dt`."""
+def events(table: str, source: str, partition: str) -> int:
+    """An empty table with the columns of the Parquet files in `source`, partitioned by one of them."""
     spark = _session[0]
-    spark.read.parquet(source).limit(0).writeTo(table).using("iceberg").partitionedBy(F.col("dt")).tableProperty(
+    spark.read.parquet(source).limit(0).writeTo(table).using("iceberg").partitionedBy(F.col(partition)).tableProperty(
         "format-version", "2"
     ).tableProperty("write.parquet.compression-codec", "zstd").create()
     return spark.table(table).count()
 
 
-def overwrite(table: str, source: str) -> float:
+def overwrite(table: str, source: str) -> list[float]:
     """Replace the partitions that the source has rows of."""
     frame = _session[0].read.parquet(source)
-    started = time.perf_counter()
-    frame.writeTo(table).overwritePartitions()
-    return time.perf_counter() - started
+    return both_times(frame.writeTo(table).overwritePartitions)
+
+
+def files(table: str) -> int:
+    """How many data files the table has."""
+    return _session[0].table(f"{table}.files").count()
 
 
 def merge_by(table: str, mode: str) -> str:
@@ -109,30 +117,29 @@ def merge_by(table: str, mode: str) -> str:
     return mode
 
 
-def merge(table: str, rows: int, turn: int, changes: int = 200_000, partitions: int = 30) -> float:
-    """200,000 updates of keys all over the table, 200,000 new rows; our side merges the same."""
+def merge(
+    table: str, rows: int, turn: int, columns: dict[str, str], number: str, changes: int = 200_000
+) -> list[float]:
+    """200,000 updates of keys all over the table, 200,000 new rows; our side merges the same. `columns`: SQL by name, of an id."""
     spark = _session[0]
     old = spark.range(changes).selectExpr(f"id * {rows // changes} as id")
     new = spark.range(changes).selectExpr(f"id + {rows + (turn + 1) * 1_000_000} as id")
-    day = f"date_add(date'2024-01-01', cast(pmod(hash(id), {partitions}) as int)) as dt"
-    old.union(new).selectExpr(day, "id", f"'changed {turn}' as name", "1.5D as amount").createOrReplaceTempView(
-        "changes"
+    changed = {"name": f"'changed {turn}'", number: "1.5D"}
+    made = [f"{changed.get(name, sql)} as {name}" for name, sql in columns.items()]
+    old.union(new).selectExpr(*made).createOrReplaceTempView("changes")
+    partition = next(iter(columns))
+    text = (
+        f"MERGE INTO {table} t USING changes s ON t.id = s.id AND t.{partition} = s.{partition} "
+        f"WHEN MATCHED THEN UPDATE SET name = s.name, {number} = s.{number} WHEN NOT MATCHED THEN INSERT *"
     )
-    started = time.perf_counter()
-    spark.sql(
-        f"MERGE INTO {table} t USING changes s ON t.id = s.id AND t.dt = s.dt "
-        "WHEN MATCHED THEN UPDATE SET name = s.name, amount = s.amount WHEN NOT MATCHED THEN INSERT *"
-    )
-    return time.perf_counter() - started
+    return both_times(lambda: spark.sql(text))
 
 
-def _timed(call: str, left: str) -> float:
-    """Seconds of a procedure after which the metadata table `left` has one row."""
+def _timed(call: str, left: str) -> list[float]:
+    """The seconds of a procedure after which the metadata table `left` has one row."""
     spark = _session[0]
-    started = time.perf_counter()
-    said = spark.sql(call).collect()
-    took = time.perf_counter() - started
-    assert spark.table(left).count() == 1, said
+    took = both_times(lambda: spark.sql(call).collect())
+    assert spark.table(left).count() == 1, call
     return took
 
 
@@ -159,7 +166,7 @@ def _rows(count: int, days: int = 1) -> Any:
     )
 
 
-VERBS = (start, small_files, history, compact, expire, events, overwrite, merge_by, merge)
+VERBS = (start, small_files, history, compact, expire, events, overwrite, files, merge_by, merge)
 serve({verb.__name__: verb for verb in VERBS})
 if _session:
     _session[0].stop()

