@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 from lakeformat.errors import CorruptFile
@@ -13,6 +16,23 @@ from lakeformat.errors import CorruptFile
 _GZIP = b"\x1f\x8b"
 # What a file may unpack to, for each of its bytes and besides. Metadata, most of it names and numbers, packs to a tenth.
 _RATIO, _LEEWAY_BYTES = 200, 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The first parts of a long list of a document: as they were parsed, and as `emit` writes them, with commas between."""
+
+    parts: Sequence[Any] = ()
+    text: bytes = b""
+
+    def begins(self, parts: Sequence[Any]) -> bool:
+        """Whether a list begins with these very parts."""
+        return len(self.parts) <= len(parts) and all(map(is_, self.parts, parts))
+
+    def followed(self, parts: Sequence[Any]) -> Written:
+        """The list that begins with these parts and is longer."""
+        more = _dumped(parts[len(self.parts) :])[1:-1]
+        return Written(parts, self.text + b"," + more if self.text and more else self.text or more)
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
@@ -26,10 +46,49 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
     return document
 
 
-def emit(document: Mapping[str, Any], is_gzip: bool = False) -> bytes:
-    """The same bytes for the same document."""
-    data = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+def parse_after(
+    data: bytes, where: str, known: Mapping[str, Written]
+) -> tuple[dict[str, Any], bytes, dict[str, Written]]:
+    """As `parse`, where lists of the object, by name, may begin as they are known: (the object, whose lists have only what follows; what
+    was parsed; what its lists begin with)."""
+    if data.startswith(_GZIP):
+        return parse(data, where), data, {}
+    rest, cut, mark = data, dict[str, Written](), f"{uuid.uuid4()}"
+    for name, begun in known.items():
+        start = rest.find(key := f'"{name}":['.encode())
+        after = start + len(key)
+        end = after + len(begun.text)
+        if start >= 0 and begun.text and rest.startswith(begun.text, after) and rest[end : end + 1] in (b",", b"]"):
+            rest, cut[name] = b'%b"%b"%b' % (rest[:after], mark.encode(), rest[end:]), begun
+    if cut:
+        try:
+            document = parse(rest, where)
+        except CorruptFile:
+            document = {}
+        if all((document.get(name) or [None])[0] == mark for name in cut):  # These are lists of the object itself.
+            return document | {name: document[name][1:] for name in cut}, rest, cut
+    return parse(data, where), data, {}
+
+
+def emit(document: Mapping[str, Any], is_gzip: bool = False, lists: Mapping[str, Written] | None = None) -> bytes:
+    """The same bytes for the same document. `lists`: what lists of it begin with, so that its text is not made again."""
+    if not lists:
+        data = _dumped(document)
+    else:
+        pieces = [b"{"]
+        for name, value in document.items():
+            pieces += [_dumped(name), b":"]
+            if name not in lists:
+                pieces += [_dumped(value), b","]
+                continue
+            more = _dumped(value[len(lists[name].parts) :])[1:-1]
+            pieces += [b"[", lists[name].text, b"," if more else b"", more, b"]", b","]
+        data = b"".join([*pieces[:-1], b"}"])
     return gzip.compress(data, mtime=0) if is_gzip else data
+
+
+def _dumped(part: Any) -> bytes:
+    return json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _unpacked(data: bytes, where: str) -> bytes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -24,7 +24,8 @@ TABLE_BYTES = 32 << 10  # About what an Arrow table of so many columns takes bef
 
 class Cache:
     """Decoded files by table and path, the least recently used dropped beyond `limit_bytes`. Only for files whose names are
-    never given twice. Beside them, which columns of data files were found undamaged. Copies in other processes begin empty."""
+    never given twice. Beside them, which columns of data files were found undamaged,
+    and the long lists of documents that were written. Copies in other processes begin empty."""
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
         self._limit, self._size, self._lock = limit_bytes, 0, threading.Lock()
@@ -53,6 +54,16 @@ class Cache:
             names = known.union(columns)
             self._put(key, names, _MARKS_BYTES + sum(map(len, names)))
 
+    def written(self, root: str) -> Mapping[str, Any]:
+        """The long lists of a table's document as they were `put_written`, by name."""
+        return self._get(("written", root)) or {}
+
+    def put_written(self, root: str, lists: Mapping[str, Any], size_bytes: int) -> None:
+        key = ("written", root)
+        with self._lock:
+            self._size -= self._held.pop(key, (None, 0))[1]
+            self._put(key, lists, size_bytes)
+
     def _get(self, key: tuple[Any, ...]) -> Any:
         with self._lock:
             found = self._held.get(key)
@@ -68,12 +79,31 @@ class Cache:
             self._size -= self._held.popitem(last=False)[1][1]
 
 
+Parse = Callable[
+    [Sequence[bytes], Sequence[str]], Iterable[pa.Table]
+]  # The bytes and the paths of files -> what each holds.
+
+
+class Elsewhere(Protocol):
+    """Other processes that read and decode files, where these are many."""
+
+    @property
+    def least(self) -> int:
+        """How many files are worth it."""
+        ...
+
+    def decoded(self, paths: Sequence[str], parse: Parse) -> list[pa.Table | None]:
+        """What each file holds, in order; None for one that is not there. `parse` goes to the other processes."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Cached(ForwardingReader):
-    """A Reader beside a cache of what its files hold; see `decoded`."""
+    """A Reader beside a cache of what its files hold; see `decoded`. Many files are decoded `elsewhere`, if that is given."""
 
     store: Reader
     cache: Cache
+    elsewhere: Elsewhere | None = None
 
 
 def cached(reader: Reader, cache: Cache) -> Reader:
@@ -81,12 +111,12 @@ def cached(reader: Reader, cache: Cache) -> Reader:
     return reader if isinstance(reader, Cached) else Cached(reader, cache)
 
 
-def decoded(
-    reader: Reader,
-    paths: Sequence[str],
-    parse: Callable[[Sequence[bytes], Sequence[str]], Iterable[pa.Table]],
-    is_part: bool = False,
-) -> list[pa.Table | None]:
+def decoding(reader: Reader, elsewhere: Elsewhere) -> Reader:
+    """The reader, of which many files that are to be `decoded` are so elsewhere; one without a cache as it is."""
+    return replace(reader, elsewhere=elsewhere) if isinstance(reader, Cached) else reader
+
+
+def decoded(reader: Reader, paths: Sequence[str], parse: Parse, is_part: bool = False) -> list[pa.Table | None]:
     """What files hold, in order, read several at a time; None for one that is not there. Those that a `Cached` reader has
     given before are not read again. `parse` is given the bytes and the paths of as many as are worth parsing together. With
     `is_part`, it makes some of the columns only, which are kept beside the whole; where the whole is kept, that is given."""
@@ -99,6 +129,15 @@ def decoded(
 
     found = {path: kept(path) for path in paths}
     absent = [path for path, table in found.items() if table is None]
+    if isinstance(reader, Cached) and reader.elsewhere is not None and len(absent) >= reader.elsewhere.least:
+        made = zip(absent, reader.elsewhere.decoded(absent, parse), strict=True)
+        there = {path: table for path, table in made if table is not None}
+        for (path, table), size_bytes in zip(
+            there.items(), map(pa.Table.get_total_buffer_size, there.values()), strict=True
+        ):
+            reader.cache.put(reader.root, path + mark, table, size_bytes)
+        found |= there
+        return [found[path] for path in paths]
     for some in _grouped(zip(absent, reader.read_many(absent), strict=True)):
         paths_of_some = [path for path, _ in some]
         tables = list(parse([data for _, data in some], paths_of_some))

@@ -52,7 +52,8 @@ class Iceberg:
         return metadata.head(store)
 
     def load(self, reader: Reader, version: int, known: View[State] | None = None) -> IcebergView:
-        return self._view(reader, metadata.load(reader, version, known.state if known else None))
+        own = cached(reader, self.cache)
+        return self._view(own, metadata.load(own, version, known.state if known else None))
 
     def at(self, reader: Reader, snapshot_id: int) -> IcebergView:
         return self._view(reader, metadata.at(cached(reader, self.cache), snapshot_id))

@@ -33,7 +33,7 @@ from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, Type, chil
 from lakeformat.model.snapshot import Snapshot, Stamp, utc
 from lakeformat.model.work import Named, in_folder
 from lakeformat.storage import fence
-from lakeformat.storage.cache import in_catalog
+from lakeformat.storage.cache import cache_of, in_catalog
 from lakeformat.storage.head import CreateHead, Head, Pointer, load_newest
 from lakeformat.storage.paths import is_absolute, relative
 from lakeformat.storage.store import Reader, Store
@@ -51,6 +51,8 @@ DOCUMENT_OPERATION = "lakeformat-operation"
 OPERATION_PROPERTY = "lakeformat.operation"  # The same, where a server writes the document.
 FOLLOWS = "lakeformat-follows"  # The operation of the document before, where that one says it: in the Hadoop layout.
 
+_LONG = ("snapshots", "snapshot-log")  # Lists that every commit makes longer.
+_PARSED = 6  # About what a byte of their text takes, with what it says.
 _PLAIN, _COMPRESSED = ".metadata.json", ".gz.metadata.json"
 _SUFFIXES = (_PLAIN, _COMPRESSED, ".metadata.json.gz")  # In the order in which Java looks for a version's document.
 _WRITTEN_VERSIONS = (2, 3)  # The first unless the table is asked for another (`format-version`).
@@ -178,15 +180,21 @@ def load(reader: Reader, version: int, known: State | None = None) -> State:
     if known is not None and known.version == version:
         return known.whole or known
     if isinstance(version, Pointer):
-        return parse(reader.read(version.location), version, reader.location(version.location))
+        return _parsed(reader, version.location, version)
     first, *others = [f"{METADATA_FOLDER}/v{version}{suffix}" for suffix in _SUFFIXES]
     try:
-        return parse(reader.read(first), version, reader.location(first))
+        return _parsed(reader, first, version)
     except NoSuchFile:
         for path in others:
             with suppress(NoSuchFile):
-                return parse(reader.read(path), version, reader.location(path))
+                return _parsed(reader, path, version)
         raise
+
+
+def _parsed(reader: Reader, path: str, version: int) -> State:
+    cache = cache_of(reader)
+    written = cache.written(reader.root) if cache else {}
+    return parse(reader.read(path), version, reader.location(path), written)
 
 
 def data_folder(base: State) -> str:
@@ -231,15 +239,16 @@ def hints(reader: Reader, base: State) -> dict[str, bytes]:
     return {} if in_catalog(reader) else {HINT: str(base.version + 1).encode()}
 
 
-def parse(data: bytes, version: int, where: str) -> State:
-    """A metadata file -> State. Raises `UnsupportedFeature` for format versions other than 1, 2 and 3."""
+def parse(data: bytes, version: int, where: str, written: Mapping[str, documents.Written] | None = None) -> State:
+    """A metadata file -> State. Of what was `written` before, only what follows is parsed and checked. Raises `UnsupportedFeature` for
+    format versions other than 1, 2 and 3."""
     with parsing.of(where):
         try:
-            document = documents.parse(data, where)
+            document, rest, known = documents.parse_after(data, where, written or {})
         except CorruptFile:
             fence.refuse(data, where)
             raise
-        parsing.check_values(document, data if data[:1] == b"{" else None)  # Else it is compressed, mostly.
+        parsing.check_values(document, rest if rest[:1] == b"{" else None)  # Else it is compressed, mostly.
         format_version = document.get("format-version")
         if not isinstance(format_version, int):
             raise CorruptTable(f"format-version is {format_version!r}, no whole number: this is no Iceberg metadata")
@@ -247,7 +256,8 @@ def parse(data: bytes, version: int, where: str) -> State:
             raise UnsupportedFeature(f"Iceberg format version {format_version}; lakeformat reads 1, 2 and 3")
         document = _normal(document)
         parsing.check(document, _SHAPE)
-        _check_history(document)
+        document |= {name: [*begun.parts, *document[name]] for name, begun in known.items()}
+        _check_history(document, len(known["snapshots"].parts) if "snapshots" in known else 0)
         schemas = {s["schema-id"]: s for s in document["schemas"]}
         types_by_id: dict[int, Field] = {}
         for each in schemas.values():
@@ -266,9 +276,25 @@ def parse(data: bytes, version: int, where: str) -> State:
         )
 
 
-def emit(document: Mapping[str, Any], path: str = "") -> bytes:
-    """A document -> a metadata file, compressed if its name says so, as Java and pyiceberg go by the name."""
-    return documents.emit(document, path.endswith(_COMPRESSED))
+def emit(document: Mapping[str, Any], path: str = "", lists: Mapping[str, documents.Written] | None = None) -> bytes:
+    """A document -> a metadata file, compressed if its name says so, as Java and pyiceberg go by the name. `lists`: see `kept_lists`."""
+    return documents.emit(document, path.endswith(_COMPRESSED), lists)
+
+
+def kept_lists(reader: Reader, base: State, document: Mapping[str, Any]) -> dict[str, documents.Written]:
+    """The long lists of the base's document with their text, where those of the next one begin with them. They were parsed and checked:
+    of the next version, they need not be again."""
+    cache = cache_of(reader)
+    if cache is None:
+        return {}
+    known, found = cache.written(reader.root), dict[str, documents.Written]()
+    for name in _LONG:
+        before, begun = base.document.get(name) or (), known.get(name, documents.Written())
+        if before and documents.Written(before).begins(document.get(name) or ()):
+            found[name] = (begun if begun.begins(before) else documents.Written()).followed(before)
+    if found:
+        cache.put_written(reader.root, found, sum(len(each.text) for each in found.values()) * _PARSED)
+    return found
 
 
 def new_document(schema: Schema, location: str, stamp: Stamp) -> dict[str, Any]:
@@ -982,8 +1008,9 @@ def _snapshots(document: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     return {s["snapshot-id"]: s for s in document.get("snapshots") or ()}
 
 
-def _check_history(document: Mapping[str, Any]) -> None:
-    """Raise `CorruptFile` where snapshots are named that are not there, or come from each other."""
+def _check_history(document: Mapping[str, Any], checked: int) -> None:
+    """Raise `CorruptFile` where snapshots are named that are not there, or come from each other; of the first `checked` ones it is
+    known that they do not."""
     there = _snapshots(document)
     current = _current_id(document)
     if current is not None and current not in there:
@@ -993,8 +1020,12 @@ def _check_history(document: Mapping[str, Any]) -> None:
             raise CorruptFile(
                 f"{ref['type']} {name!r} is of snapshot {ref['snapshot-id']}, which is not among the snapshots"
             )
-    ended: set[int] = set()
-    for id in there:
+    old, new = (document.get("snapshots") or ())[:checked], (document.get("snapshots") or ())[checked:]
+    ids = {each["snapshot-id"] for each in new}
+    if any(each.get("parent-snapshot-id") in ids for each in old):
+        old, ids = (), set(there)
+    ended = {each["snapshot-id"] for each in old} - ids
+    for id in ids:
         chain: dict[int, None] = {}
         at: int | None = id
         while at is not None and at in there and at not in ended:

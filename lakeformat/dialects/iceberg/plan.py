@@ -689,7 +689,8 @@ def _publish(
 ) -> Plan:
     """`document` as the next version; it says which request it is, whatever it changed."""
     path = metadata.next_path(reader, base, document.get("properties") or {}, _derived(stamp, "root"))
-    root = metadata.emit({**document, metadata.DOCUMENT_OPERATION: request.id}, path)
+    lists = metadata.kept_lists(reader, base, document)
+    root = metadata.emit({**document, metadata.DOCUMENT_OPERATION: request.id}, path, lists)
     unused = metadata.obsolete(reader, base, document) if base.document else ()
     return Plan(files or {}, path, root, made, metadata.hints(reader, base), unused)
 
