@@ -16,7 +16,7 @@ from lakeformat.codec import sql_text
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.duckdb_sql import quoted, selected
 from lakeformat.dialects.dialect import AnyView
-from lakeformat.engines.choose import engine_for, require_spark
+from lakeformat.engines.choose import engine_for, on_executors, require_spark
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model import html, nanoseconds
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, columns_of
@@ -26,6 +26,7 @@ from lakeformat.model.work import ReadTask
 from lakeformat.storage.store import Store
 
 SHOWN = 20  # Rows in a notebook.
+MANIFESTS_IN_DRIVER = 1_000  # See docs/performance.md.
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,16 @@ class Scan:
 
         return polars.from_arrow(self.to_arrow())
 
-    def to_spark(self, spark: Any) -> Any:
-        """The rows as a Spark DataFrame of the session `spark`, read on its executors."""
+    def to_spark(self, spark: Any, manifests_in_driver: int = MANIFESTS_IN_DRIVER) -> Any:
+        """The rows as a Spark DataFrame of the session `spark`, read on its executors. More manifests than `manifests_in_driver` that are
+        not in memory are read and decoded there too, and come back as Arrow."""
         require_spark(spark)
-        return engine_for(spark=spark).read(self.store, self.plan(), self.fields, self.limit)
+        if isinstance(manifests_in_driver, bool) or not isinstance(manifests_in_driver, int) or manifests_in_driver < 0:
+            raise InvalidInput(f"manifests_in_driver={manifests_in_driver!r}: give a whole number, 0 or more")
+        engine = engine_for(spark=spark)
+        elsewhere = on_executors(spark, self.store, manifests_in_driver + 1)
+        scan = replace(self, view=self.view.planned(elsewhere))
+        return engine.read(self.store, scan.plan(), self.fields, self.limit)
 
     def count(self) -> int:
         """The number of rows; from metadata alone where that is exact."""

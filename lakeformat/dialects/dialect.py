@@ -7,8 +7,8 @@ partition columns only. What one format alone has is a protocol of its own: ask 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,7 @@ from lakeformat.model.work import (
     Upkeep,
     WriteTask,
 )
+from lakeformat.storage.cache import Elsewhere, decoding
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import Listed, Reader, Store
 
@@ -177,6 +178,10 @@ class View(Protocol[S]):
         """Where the table's properties put files outside its folder: absolute, none unless they say so."""
         ...
 
+    def planned(self, elsewhere: Elsewhere) -> View[S]:
+        """The same view; where it has to decode very many manifests, others do."""
+        ...
+
     def on(self, branch: str | None) -> View[S]:
         """The table as a branch of it; None is the table itself. Raises `NotFound`."""
         ...
@@ -287,6 +292,9 @@ class Part(Generic[T]):
 @dataclass(frozen=True, slots=True)
 class TableView(Part[T]):
     """What a view of either format knows by its state alone."""
+
+    def planned(self, elsewhere: Elsewhere) -> Self:
+        return replace(self, reader=decoding(self.reader, elsewhere))
 
     @property
     def places(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from lakeformat.engines.engine import Engine
 from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field
 from lakeformat.model.work import DeltaLayout, WrittenFile
+from lakeformat.storage.cache import Elsewhere
 from lakeformat.storage.store import Store
 
 
@@ -18,6 +19,12 @@ def engine_for(data: Any = None, spark: Any = None) -> Engine:
     """Spark for a Spark DataFrame or a session, this process for everything else."""
     session = spark if spark is not None else data.sparkSession if is_spark(data) else None
     return ArrowEngine() if session is None else import_module("lakeformat.engines.spark").SparkEngine(session)
+
+
+def on_executors(session: Any, store: Store, least: int) -> Elsewhere:
+    """Where `least` manifests and more are decoded; see the Spark engine."""
+    found: Elsewhere = import_module("lakeformat.engines.spark.planning").OnExecutors(session, store, least)
+    return found
 
 
 def register(session: Any, name: str, tables: Any) -> None:

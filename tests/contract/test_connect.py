@@ -15,6 +15,7 @@ CHOSEN = {
     "test_crossing.py": "deduplicate and (engines_move or moves_keys)",
     "test_merge.py": "all_kinds_of_clauses or two_rows_of_the_source and join",
     "test_changelogs.py": "partition_by_partition",
+    "test_planning.py": "rows_are_the_same and iceberg",
     "test_streaming.py": "appends_to_tables",
     "test_by_name.py": "leave_out_files" + " or stream_of_spark" * IS_LONG,
     "../sql/test_spark.py": "text_goes or changes_on_spark and paimon"

@@ -265,11 +265,11 @@ def read_entries(reader: Reader, names: Sequence[str], missing_ok: bool = False)
 
 def _read_placed(reader: Reader, names: Sequence[str]) -> list[pa.Table]:
     """As `read_entries`, rows of `_PLACED`, or of `ENTRY` where these are kept."""
+    return _all_decoded(reader, names, _parse_placed, _PLACED.empty_table(), is_part=True)
 
-    def parse_placed(files: Sequence[bytes], where: Sequence[str]) -> Iterable[pa.Table]:
-        return map(partial(parse, schema=_PLACED), files, where)
 
-    return _all_decoded(reader, names, parse_placed, _PLACED.empty_table(), is_part=True)
+def _parse_placed(files: Sequence[bytes], where: Sequence[str]) -> Iterable[pa.Table]:
+    return map(partial(parse, schema=_PLACED), files, where)
 
 
 def _with_stats(reader: Reader, name: str, entries: pa.Table) -> Iterator[pa.Table]:
@@ -302,14 +302,21 @@ def _all_decoded(
     """Files of the manifest folder, whose names are never given twice; `empty` for one that is not there, where that may be."""
     paths = [f"{MANIFEST_FOLDER}/{name}" for name in names]
     tables = []
-    found = decoded(
-        reader, paths, lambda files, some: parse(files, [f"{reader.root}/{path}" for path in some]), is_part
-    )
+    found = decoded(reader, paths, partial(_parsed_at, reader.root, parse), is_part)
     for path, table in zip(paths, found, strict=True):
         if table is None and not missing_ok:
             raise NoSuchFile(f"{reader.root}: {path} is missing: the snapshot that names it expired, or is damaged")
         tables.append(empty if table is None else table)
     return tables
+
+
+def _parsed_at(
+    root: str,
+    parse: Callable[[Sequence[bytes], Sequence[str]], Iterable[pa.Table]],
+    files: Sequence[bytes],
+    paths: Sequence[str],
+) -> Iterable[pa.Table]:
+    return parse(files, [f"{root}/{path}" for path in paths])
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from lakeformat.engines.row_level import marks, outcomes
 from lakeformat.engines.row_level.arrow_merge import ArrowSource
 from lakeformat.engines.row_level.delta import DeltaFiles
 from lakeformat.engines.spark.types import kind_of, nullable
-from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.merge import Merge
 from lakeformat.model.schema import (
     NO_ID,
@@ -49,11 +50,14 @@ from lakeformat.model.work import (
     WriteTask,
     WrittenFile,
 )
+from lakeformat.storage.cache import decoded
 from lakeformat.storage.store import Store
 
 _RETYPED = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ, Kind.TIME, Kind.TIME_MICROS, Kind.FIXED, Kind.UUID)  # For Spark.
 
 ROW = "_lakeformat_row"  # The column of rows that have none: Spark takes no such rows from Python.
+
+DECODED = pa.schema([("place", pa.int64()), ("rows", pa.list_(pa.int64())), ("content", pa.binary())])
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -98,6 +102,35 @@ def settle(task: WriteTask, given: Sequence[str], batches: Iterator[pa.RecordBat
         settled = key_places.settle(key_values.with_kinds(rows, task), there, places, task.keyed.merge)
         found = key_values.with_names(settled)
         yield _for_spark(found.select([each.name for each in fields]), fields)
+
+
+def decode(store: Store, groups: Sequence[bytes], ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What the files of groups of paths hold: of each run of files with one schema the rows of each, and all of them as Arrow's bytes.
+    Files that are not there have -1 rows; an error is in a row of its own."""
+    for batch in ids:
+        for place in batch.column(0).to_pylist():
+            made: list[tuple[int, list[int] | None, bytes]]
+            try:
+                paths, parse = pickle.loads(groups[place])
+                made = [*_packed(place, decoded(store, paths, parse))]
+            except LakeError as error:
+                made = [(place, None, pickle.dumps(type(error)(*error.args)))]
+            columns = [
+                pa.array(column, type) for column, type in zip(zip(*made, strict=True), DECODED.types, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=DECODED)
+
+
+def _packed(place: int, tables: Sequence[pa.Table | None]) -> Iterator[tuple[int, list[int], bytes]]:
+    for schema, run in groupby(tables, lambda table: None if table is None else table.schema):
+        own = list(run)
+        sink = pa.BufferOutputStream()
+        if schema is not None:
+            with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+                for table in own:  # A batch for each, so that each has memory of its own.
+                    assert table is not None, schema
+                    stream.write_table(table.combine_chunks())
+        yield place, [-1 if table is None else len(table) for table in own], sink.getvalue().to_pybytes()
 
 
 def each(
