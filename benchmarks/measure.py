@@ -88,14 +88,6 @@ def timed(work: Callable[[], object]) -> list[float]:
     return both_times(work)
 
 
-def processor_seconds(work: Callable[[], object]) -> float:
-    """The processor time that `work` takes on all threads of this process."""
-    gc.collect()
-    started = time.process_time()
-    work()
-    return time.process_time() - started
-
-
 def seconds(work: Callable[[], object]) -> float:
     """How long `work` takes, with the garbage of what came before collected first."""
     gc.collect()
