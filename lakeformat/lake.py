@@ -45,8 +45,7 @@ from lakeformat.errors import (
 from lakeformat.maintenance import convert, mirror
 from lakeformat.maintenance.drop import drop
 from lakeformat.model import html
-from lakeformat.model.order import SortOrder
-from lakeformat.model.partition import Partitioning, parse_field
+from lakeformat.model.partition import Partitioning, SortOrder, parse_field
 from lakeformat.model.schema import Field, Schema, spelled
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.storage import fence, paths

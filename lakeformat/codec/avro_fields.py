@@ -33,15 +33,9 @@ def parse(record: Mapping[str, Any]) -> tuple[Field, ...]:
     return _fields(record, {})
 
 
-def legal(name: str) -> str:
-    """A name as Avro allows it (AvroSchemaUtil.sanitize)."""
-    plain = [c if c.isascii() and (c.isalnum() or c == "_") else f"_x{ord(c):X}" for c in name]
-    return "".join(plain) if plain and not name[:1].isdigit() else "_" + "".join(plain)
-
-
 def field(id: int, name: str, type: Any, optional: bool = False) -> dict[str, Any]:
     """A field of a record, which keeps a name that Avro does not allow beside the one that it does."""
-    found = {"name": legal(name), "type": ["null", type] if optional else type}
+    found = {"name": avro_schema.legal(name), "type": ["null", type] if optional else type}
     if optional:
         found["default"] = None
     if found["name"] != name:

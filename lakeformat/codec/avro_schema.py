@@ -1,4 +1,4 @@
-"""Avro schemas as trees: what a writer schema says, which parts of it are wanted, and their Arrow types."""
+"""Avro schemas as trees: what a writer schema says, which parts of it are wanted, their Arrow types, and the names that Avro allows."""
 
 from __future__ import annotations
 
@@ -301,3 +301,9 @@ def _logical(kind: str, schema: Mapping[str, Any]) -> pa.DataType | None:
 def _spell(schema: Any) -> str:
     text = repr(schema)
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+def legal(name: str) -> str:
+    """A name as Avro allows it (AvroSchemaUtil.sanitize)."""
+    plain = [c if c.isascii() and (c.isalnum() or c == "_") else f"_x{ord(c):X}" for c in name]
+    return "".join(plain) if plain and not name[:1].isdigit() else "_" + "".join(plain)

@@ -8,8 +8,7 @@ from typing import Any
 from lakeformat import lazy
 from lakeformat.codec import transform
 from lakeformat.errors import InvalidInput
-from lakeformat.model.order import Curve, Sort, SortField
-from lakeformat.model.partition import Transform, TransformKind, parse_field
+from lakeformat.model.partition import Curve, Sort, SortField, Transform, TransformKind, parse_field
 from lakeformat.model.schema import Field, Scalar, find_part, is_plain, spelled, spelled_path
 
 sqlglot = lazy.library("sqlglot")

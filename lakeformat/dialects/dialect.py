@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakeformat.codec.pruning import Bounds
 from lakeformat.codec.theta import Sketch
 from lakeformat.model.operation import Operation, OperationKind, Request
-from lakeformat.model.order import Sort
+from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp, TableState

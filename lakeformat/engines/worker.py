@@ -30,8 +30,7 @@ from lakeformat.errors import (
     UnsupportedFeature,
 )
 from lakeformat.model import nanoseconds
-from lakeformat.model.order import Curve, Sort, SortField
-from lakeformat.model.partition import PartitionField
+from lakeformat.model.partition import Curve, PartitionField, Sort, SortField
 from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, and_, columns_of, conjuncts, rename
 from lakeformat.model.schema import (
     NO_ID,

@@ -16,7 +16,7 @@ from lakeformat.dialects.dialect import AnyView, DeletesByKey, Format, Upkept
 from lakeformat.errors import CommitLost, Conflict, InvalidInput, LakeError, StoreError
 from lakeformat.maintenance.progress import track
 from lakeformat.model.operation import Append, OperationKind, Request, Rewrite, RowDelta
-from lakeformat.model.order import Sort
+from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import RewriteTask, Upkeep, WrittenFile

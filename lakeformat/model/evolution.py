@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
-from lakeformat.model.order import SortField, SortOrder
-from lakeformat.model.partition import PartitionField, Partitioning
+from lakeformat.model.partition import PartitionField, Partitioning, SortField, SortOrder
 from lakeformat.model.predicate import coerce
 from lakeformat.model.schema import (
     NO_ID,

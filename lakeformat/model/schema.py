@@ -1,15 +1,14 @@
-"""Columns by stable id: logical types, fields, schemas, and how a schema evolves."""
+"""Columns by stable id: logical types, fields, schemas, how a schema evolves, and the columns that a reader names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model import html
-from lakeformat.model.order import SortOrder
-from lakeformat.model.partition import Partitioning
+from lakeformat.model.partition import Partitioning, SortOrder
 
 
 class Kind(StrEnum):
@@ -235,3 +234,35 @@ def rebuild(type: Type, change: Callable[[Field], Field]) -> Type:
             return Row(tuple(change(f) for f in fields))
         case _:
             return type
+
+
+def project(fields: tuple[Field, ...], columns: Sequence[str] | None) -> tuple[Field, ...]:
+    """The columns asked for (see `spelled`), in the order asked for (None: all); `a.b` keeps only `b` of the row `a`. Raises
+    `NotFound`."""
+    if columns is None:
+        return fields
+    chosen: dict[str, list[str] | None] = {}
+    whole = {f.name for f in fields}
+    for asked in columns:
+        name = spelled(fields, asked)
+        first, _, rest = name.partition(".")
+        first = spelled(fields, first)
+        if name in whole or not rest:
+            chosen[name] = None
+        elif chosen.setdefault(first, []) is not None:
+            chosen[first].append(rest)  # type: ignore[union-attr]
+    return tuple(_part_of(find_field(fields, name), inner) for name, inner in chosen.items())
+
+
+def with_columns(needed: Collection[str], fields: tuple[Field, ...], every: tuple[Field, ...]) -> tuple[Field, ...]:
+    """`fields`, and whole those columns of `every` that are `needed` too."""
+    chosen = [find_field(every, f.name) if f.name in needed else f for f in fields]
+    return (*chosen, *(f for f in every if f.name in needed and f.name not in {c.name for c in chosen}))
+
+
+def _part_of(field: Field, inner: list[str] | None) -> Field:
+    if inner is None:
+        return field
+    if not isinstance(field.type, Row):
+        return find_field((field,), f"{field.name}.{inner[0]}")
+    return replace(field, type=Row(project(field.type.fields, inner)))

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, TypeVar, overload
 
-from lakeformat.model.order import Sort
-from lakeformat.model.partition import PartitionField
+from lakeformat.model.partition import PartitionField, Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field, Kind, scalar
 

@@ -10,9 +10,8 @@ from typing import BinaryIO, cast
 
 from lakeformat.errors import InvalidInput, NoSuchFile, UnsupportedFeature
 from lakeformat.storage import paths
-from lakeformat.storage.several import several
+from lakeformat.storage.files import NewFile, several
 from lakeformat.storage.store import Listed, R, T
-from lakeformat.storage.streams import NewFile
 
 
 def _now_ms() -> int:

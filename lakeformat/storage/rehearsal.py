@@ -10,9 +10,9 @@ from typing import BinaryIO, cast
 
 from lakeformat.errors import NoSuchFile, UnsupportedFeature
 from lakeformat.storage.catalogued import Place
+from lakeformat.storage.files import NewFile
 from lakeformat.storage.head import Head
 from lakeformat.storage.store import ForwardingReader, Listed, Reader, Store
-from lakeformat.storage.streams import NewFile
 
 
 @dataclass(slots=True)

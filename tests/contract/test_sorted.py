@@ -11,7 +11,7 @@ from lakeformat import InvalidInput, Lake, NotFound, StoreError, UnsupportedFeat
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.maintenance import compact
 from lakeformat.model.operation import Request
-from lakeformat.model.order import SortField
+from lakeformat.model.partition import SortField
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.verbs.change import Change
 

@@ -14,8 +14,7 @@ from lakeformat import Conflict, NotFound
 from lakeformat.dialects.iceberg import metadata
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model import evolution
-from lakeformat.model.order import SortField
-from lakeformat.model.partition import identity
+from lakeformat.model.partition import SortField, identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import AlreadyExists, InvalidInput, Lake, LakeError, NotFound, OutsideScope, UnsupportedFeature
-from lakeformat.model.projection import project
-from lakeformat.model.schema import Field, Kind, scalar
+from lakeformat.model.schema import Field, Kind, project, scalar
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 ROWS = pa.table({"id": [1, 2], "v": ["a", None], "dt": ["x", "y"]})

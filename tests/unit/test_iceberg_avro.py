@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import CorruptFile, Lake
-from lakeformat.codec import avro_fields
+from lakeformat.codec import avro_fields, avro_schema
 from lakeformat.commit import commit
 from lakeformat.dialects.iceberg import manifest
 from lakeformat.dialects.iceberg.dialect import Iceberg
@@ -293,7 +293,7 @@ def test_a_schema_says_the_columns_it_was_made_of(lake):
             p for p in (getattr(field.type, role, None) for role in ("element", "key", "value")) if p is not None
         ]
         kind = [told(p) for p in parts] or field.type
-        return field.id, avro_fields.legal(field.name), field.nullable, kind
+        return field.id, avro_schema.legal(field.name), field.nullable, kind
 
     assert [told(f) for f in found] == [told(f) for f in t.schema.fields]
 

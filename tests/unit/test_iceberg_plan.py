@@ -26,8 +26,7 @@ from lakeformat.model.operation import (
     RewriteManifests,
     RowDelta,
 )
-from lakeformat.model.order import SortOrder
-from lakeformat.model.partition import PartitionField, Transform, TransformKind, identity
+from lakeformat.model.partition import PartitionField, SortOrder, Transform, TransformKind, identity
 from lakeformat.model.schema import Field, Kind, Row, Schema, scalar
 from lakeformat.model.snapshot import PartitionChange, Plan, Retention, Stamp
 from lakeformat.model.work import ColumnStats, Content, WrittenFile

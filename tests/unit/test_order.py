@@ -4,8 +4,7 @@ import pytest
 
 from lakeformat.codec import order
 from lakeformat.errors import InvalidInput, NotFound
-from lakeformat.model.order import SortField
-from lakeformat.model.partition import Transform, TransformKind
+from lakeformat.model.partition import SortField, Transform, TransformKind
 from lakeformat.model.schema import Field, Kind, ListOf, Row, scalar
 
 NAMES = ("id", "ts", "a.b", "a", "date", "odd name", "order")

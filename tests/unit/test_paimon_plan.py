@@ -25,8 +25,7 @@ from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.model import evolution
 from lakeformat.model.operation import Append, Create, Evolve, OperationKind, Overwrite, Request, Restore, Rewrite
-from lakeformat.model.order import SortField
-from lakeformat.model.partition import identity
+from lakeformat.model.partition import SortField, identity
 from lakeformat.model.predicate import ALWAYS, bind, in_tuples
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.model.snapshot import Stamp

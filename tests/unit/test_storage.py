@@ -21,10 +21,9 @@ import pytest
 from lakeformat import Lake
 from lakeformat.errors import InvalidInput, NoSuchFile, StoreError
 from lakeformat.storage.cache import Cache
-from lakeformat.storage.files import LocalFiles, open_store
+from lakeformat.storage.files import LocalFiles, Ranges, open_store
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.store import Store
-from lakeformat.storage.streams import Ranges
 from tests.unit.racers import create_all
 from tests.unit.s3_server import S3Server
 

@@ -33,8 +33,7 @@ from lakeformat.errors import (
     StoreError,
     UnsupportedFeature,
 )
-from lakeformat.model.order import SortField
-from lakeformat.model.partition import identity
+from lakeformat.model.partition import SortField, identity
 from lakeformat.model.predicate import and_, call, cast, column, eq, ge, gt, is_in, is_not_null, is_null, literal, lt
 from lakeformat.model.schema import Field, Kind, ListOf, MapOf, MultisetOf, Row, scalar
 from lakeformat.model.work import (

@@ -15,7 +15,7 @@ from lakeformat.dialects.iceberg.layout import beside, rewriting, rewritten_dele
 from lakeformat.dialects.iceberg.manifest import FileContent
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
-from lakeformat.model.order import Sort
+from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.work import DeleteFile, DeleteTask, MarkTask, RewriteTask
 from lakeformat.storage.store import Reader

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import avro, avro_fields, expression, parsing, single_value, transform, waist
+from lakeformat.codec import avro, avro_fields, avro_schema, expression, parsing, single_value, transform, waist
 from lakeformat.codec.arrow import rows_where, to_arrow
 from lakeformat.codec.avro_fields import field
 from lakeformat.dialects.iceberg import options
@@ -852,7 +852,7 @@ def _python(column: pa.Array) -> list[Any]:
 def _nest(entries: pa.Table, spec: Spec, version: int) -> pa.Table:
     columns = {n: entries[n].combine_chunks() for n in entries.column_names}
     parts = [columns[f"p{id}"] for id in spec.field_ids]
-    names = [avro_fields.legal(f.name) for f in spec.partitioning.fields]
+    names = [avro_schema.legal(f.name) for f in spec.partitioning.fields]
     if parts:
         partition = pa.StructArray.from_arrays(parts, names)
     else:

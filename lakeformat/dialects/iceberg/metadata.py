@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
-from lakeformat.codec import document as documents
 from lakeformat.codec import order, parsing, transform
-from lakeformat.dialects.iceberg import option_rules, options, types
+from lakeformat.dialects.iceberg import options, types
 from lakeformat.errors import (
     CorruptFile,
     CorruptTable,
@@ -25,12 +24,19 @@ from lakeformat.errors import (
     NotFound,
     UnsupportedFeature,
 )
-from lakeformat.model import carried, evolution
+from lakeformat.model import evolution
 from lakeformat.model.operation import Operation, Request, SetTag, WithoutSnapshot
-from lakeformat.model.order import Sort, SortField, SortOrder
-from lakeformat.model.partition import PartitionField, Partitioning, Transform, TransformKind
+from lakeformat.model.partition import (
+    PartitionField,
+    Partitioning,
+    Sort,
+    SortField,
+    SortOrder,
+    Transform,
+    TransformKind,
+)
 from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, Type, children, find_part, is_plain, walk
-from lakeformat.model.snapshot import Snapshot, Stamp, utc
+from lakeformat.model.snapshot import Snapshot, Stamp, stream_numbers, utc
 from lakeformat.model.work import Named, in_folder
 from lakeformat.storage import fence
 from lakeformat.storage.cache import cache_of, in_catalog
@@ -564,7 +570,7 @@ def committed(reader: Reader, base: State, user: str) -> int | None:
         number = summary.get(OPERATION_ID, "").removeprefix(prefix)
         if summary.get(OPERATION_ID, "").startswith(prefix) and number.isdecimal():
             found.append(int(number))
-        if user in (known := carried.committed(summary)):
+        if user in (known := stream_numbers(summary)):
             found.append(known[user])
     return max(found, default=None)
 
@@ -805,7 +811,7 @@ def require_writable(base: State, where: str, version: int | None = None) -> Non
             f"{where}: Iceberg format version {version} is read, not written; "
             f"alter().set_properties({{'{FORMAT_VERSION}': '2'}}) makes it one that is"
         )
-    option_rules.require_writable(base.schema.properties, where)
+    options.require_writable(base.schema.properties, where)
 
 
 def format_version(base: State) -> int:
@@ -851,8 +857,8 @@ def declare(schema: Schema, where: str) -> Schema:
     numbered, last = evolution.number(fields, 0, collections_have_ids=True)
     check_partitions(schema.partitioning.fields, numbered, where)
     partition = [replace(f, id=_FIRST_PARTITION_ID + i) for i, f in enumerate(schema.partitioning.fields)]
-    option_rules.check_new({k: v for k, v in schema.properties.items() if k != FORMAT_VERSION}, where)
-    option_rules.require_writable(schema.properties, where)
+    options.check_new({k: v for k, v in schema.properties.items() if k != FORMAT_VERSION}, where)
+    options.require_writable(schema.properties, where)
     partitioning = Partitioning(tuple(partition), 0)
     order.check(schema.sort_order.fields, numbered, where)
     sort_order = SortOrder(schema.sort_order.fields, 1 if schema.sort_order else 0)

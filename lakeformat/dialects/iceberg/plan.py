@@ -20,7 +20,6 @@ from lakeformat.dialects.iceberg import (
     manifest,
     metadata,
     mirror,
-    option_rules,
     options,
     scan,
     statistics,
@@ -29,7 +28,7 @@ from lakeformat.dialects.iceberg import (
 from lakeformat.dialects.iceberg.manifest import ENTRY, FileContent, ManifestContent, Manifests, Status
 from lakeformat.dialects.iceberg.metadata import FORMAT_VERSION, MAIN, OPERATION_ID, VERB, Spec, State
 from lakeformat.errors import AlreadyExists, InvalidInput, NotFound
-from lakeformat.model import carried, evolution
+from lakeformat.model import evolution
 from lakeformat.model.evolution import SetSortOrder
 from lakeformat.model.operation import (
     Adopt,
@@ -56,7 +55,7 @@ from lakeformat.model.operation import (
 )
 from lakeformat.model.partition import Partitioning
 from lakeformat.model.schema import Field, Kind, Scalar, Schema, is_plain, scalar, walk
-from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
+from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp, carried
 from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile, in_folder
 from lakeformat.storage.cache import remember
 from lakeformat.storage.store import Reader
@@ -167,8 +166,8 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
         version = metadata.check_version(properties.pop(FORMAT_VERSION), version, reader.root)
     metadata.require_writable(base, reader.root, version)
     types.check_supported(fields, version)
-    option_rules.check_new({k: v for k, v in properties.items() if before.properties.get(k) != v}, reader.root)
-    option_rules.require_writable(properties, reader.root)
+    options.check_new({k: v for k, v in properties.items() if before.properties.get(k) != v}, reader.root)
+    options.require_writable(properties, reader.root)
     document = metadata.next_document(reader, base, _now(base, stamp))
     if version > metadata.format_version(base):
         document = metadata.upgraded(document, version)
@@ -639,7 +638,7 @@ def _snapshot(
     if clash:
         raise InvalidInput(f"properties: {clash[0]!r} is a name that a snapshot's summary keeps for itself")
     parent = metadata.snapshots(base).get(parent_id, {}) if parent_id is not None else {}
-    properties = carried.properties(request.properties, request.session, parent.get("summary") or {})
+    properties = carried(request.properties, request.session, parent.get("summary") or {})
     made: dict[str, Any] = {
         "snapshot-id": snapshot_id,
         "sequence-number": sequence_number,

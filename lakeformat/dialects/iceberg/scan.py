@@ -19,9 +19,9 @@ from lakeformat.dialects.iceberg.manifest import FileContent, ManifestContent, S
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.errors import CorruptTable, NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
-from lakeformat.model import projection
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Field, Kind, Row, Scalar, find_field, is_plain
+from lakeformat.model.schema import Field, Kind, Row, Scalar, find_field, is_plain, with_columns
+from lakeformat.model.schema import project as project_columns
 from lakeformat.model.work import LAST_UPDATED, ROW_ID, Content, DeleteFile, Delta, ReadTask, RowKind
 from lakeformat.storage.store import Reader
 
@@ -61,7 +61,9 @@ def scan(
     found = files(reader, base, predicate)
     residual = _residual(base, found, predicate)
     fields = project(base, columns)
-    return tasks(reader, base, found, projection.with_columns_of(residual, fields, base.schema.fields), residual)
+    return tasks(
+        reader, base, found, with_columns(conditions.columns_of(residual), fields, base.schema.fields), residual
+    )
 
 
 def files(reader: Reader, base: State, predicate: Expression = ALWAYS) -> Files:
@@ -333,7 +335,7 @@ def delta(
         for status in (Status.ADDED, Status.DELETED)
     )
     fresh = manifest.own(reader, base, document, ManifestContent.DELETES, Status.ADDED)
-    fields = projection.with_columns_of(predicate, fields, base.schema.fields)
+    fields = with_columns(conditions.columns_of(predicate), fields, base.schema.fields)
     there, were = (manifest.live_entries(reader, each, content=ManifestContent.DELETES) for each in (after, before))
     gone = [*tasks(reader, base, Files(went, were), fields, predicate)]
     if len(fresh):
@@ -356,7 +358,7 @@ def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
         known = set(base.schema.names)
         asked = {name.casefold() for name in columns}
         fields += tuple(f for f in (ROW_ID, LAST_UPDATED) if f.name in asked and f.name not in known)
-    return projection.project(fields, columns)
+    return project_columns(fields, columns)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

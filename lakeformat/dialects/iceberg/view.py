@@ -31,7 +31,7 @@ from lakeformat.dialects.iceberg import scan as scans
 from lakeformat.dialects.iceberg.metadata import State
 from lakeformat.dialects.iceberg.scan import Files
 from lakeformat.model.operation import Operation, OperationKind, Request
-from lakeformat.model.order import Sort
+from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp

@@ -16,7 +16,7 @@ from lakeformat.dialects.paimon.layout import POSTPONED_BUCKET, in_buckets, of_r
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.dialects.paimon.scan import Files, Sections
 from lakeformat.errors import UnsupportedFeature
-from lakeformat.model.order import Sort
+from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, and_, bind, columns_of, ge, is_in, lt, or_
 from lakeformat.model.schema import Field, Kind, Scalar, Schema
 from lakeformat.model.work import (

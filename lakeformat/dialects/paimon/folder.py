@@ -17,10 +17,9 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.dialects.paimon import inspect, manifest, metadata, options
 from lakeformat.dialects.paimon.view import Maintenance, PaimonView
 from lakeformat.errors import CorruptTable, InvalidInput, UnsupportedFeature
-from lakeformat.model.order import Sort
-from lakeformat.model.predicate import ALWAYS, Expression, split
-from lakeformat.model.projection import with_columns_of
-from lakeformat.model.schema import Scalar, Type
+from lakeformat.model.partition import Sort
+from lakeformat.model.predicate import ALWAYS, Expression, columns_of, split
+from lakeformat.model.schema import Scalar, Type, with_columns
 from lakeformat.model.snapshot import Expiry, Retention
 from lakeformat.model.work import ReadTask, RewriteTask
 from lakeformat.storage.store import Listed
@@ -71,7 +70,7 @@ class FolderView(PaimonView):
     def scan(self, columns: Sequence[str] | None = None, predicate: Expression = ALWAYS) -> Sequence[ReadTask]:
         schema, given = self.schema, self._file_format
         scope, rest = split(predicate, schema.partitioning.names)
-        fields = with_columns_of(rest, self.project(columns), schema.fields)
+        fields = with_columns(columns_of(rest), self.project(columns), schema.fields)
         keys = [schema.field(name) for name in schema.partitioning.names]
         text = {k: v for k, v in schema.properties.items() if k.startswith(_TEXT_OPTIONS)}
         return [

@@ -17,13 +17,12 @@ import pyarrow as pa
 
 from lakeformat.codec import murmur, parsing
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dialects.paimon import merging, option_rules, options, types
+from lakeformat.dialects.paimon import merging, options, types
 from lakeformat.errors import CorruptFile, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
-from lakeformat.model import carried
 from lakeformat.model.operation import Create, Evolve, Operation, OperationKind, Request, Rewrite
 from lakeformat.model.partition import identity, require_identity
 from lakeformat.model.schema import Field, Kind, MultisetOf, Row, Scalar, Schema, is_plain, scalar, walk
-from lakeformat.model.snapshot import Snapshot, utc
+from lakeformat.model.snapshot import Snapshot, stream_numbers, utc
 from lakeformat.model.work import MergeEngine
 from lakeformat.storage import fence
 from lakeformat.storage.cache import in_catalog
@@ -356,7 +355,7 @@ def declare(schema: Schema, where: str, keeps_ids: bool = False) -> Schema:
     fields = tuple(replace(f, nullable=False) if f.name in schema.primary_key else f for f in fields)
     numbered, last = (types.unnumbered_parts(fields), schema.last_field_id) if keeps_ids else types.number(fields)
     declared = replace(schema, fields=numbered, id=0, last_field_id=last, properties=dict(schema.properties))
-    option_rules.check_new(declared.properties, where)
+    options.check_new(declared.properties, where)
     check_options(declared, where)
     return declared
 
@@ -376,7 +375,7 @@ def check_options(schema: Schema, where: str) -> None:
     """Raise for options that cannot be, or that ask for what lakeformat does not write."""
     if set(schema.partitioning.names) == set(schema.names):
         raise InvalidInput(f"{where}: every column is a partition column; a table needs one that is not")
-    option_rules.check_values(schema.properties, where)
+    options.check_values(schema.properties, where)
     require_writable(schema, where)
     buckets = options.of(schema).bucket
     keys = bucket_key(schema)
@@ -507,7 +506,7 @@ def require_readable(base: State, where: str) -> None:
 
 
 def _require_known(schema: Schema, where: str) -> None:
-    option_rules.require_readable(schema.properties, where)
+    options.require_readable(schema.properties, where)
     if schema.primary_key:
         merging.merging(schema, where)
 
@@ -515,7 +514,7 @@ def _require_known(schema: Schema, where: str) -> None:
 def require_writable(schema: Schema, where: str) -> None:
     """Refuse, by name, what a write would break."""
     _require_known(schema, where)
-    option_rules.require_writable(schema.properties, where)
+    options.require_writable(schema.properties, where)
     _require_shown(schema, where)
     if options.of(schema).bucket == -2 and not schema.primary_key:
         raise UnsupportedFeature(
@@ -783,7 +782,7 @@ def committed(reader: Reader, base: State, user: str) -> int | None:
     for document in _backwards(reader, [i for i in snapshot_ids(reader) if i <= base.version]):
         if document["commitUser"] == user and document["commitIdentifier"] != BATCH_IDENTIFIER:
             return int(document["commitIdentifier"])
-        known = carried.committed(document.get("properties") or {})
+        known = stream_numbers(document.get("properties") or {})
         if user in known:
             return known[user]
     return None

@@ -23,7 +23,6 @@ from lakeformat.dialects.paimon import (
     manifest,
     merging,
     metadata,
-    option_rules,
     options,
     scan,
     tracking,
@@ -32,7 +31,7 @@ from lakeformat.dialects.paimon import (
 from lakeformat.dialects.paimon.manifest import EMPTY_ENTRIES, EntryKind, FileSource
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import AlreadyExists, CorruptTable, InvalidInput, NoSuchFile, NotFound, UnsupportedFeature
-from lakeformat.model import carried, evolution
+from lakeformat.model import evolution
 from lakeformat.model.operation import (
     Adopt,
     Append,
@@ -49,7 +48,7 @@ from lakeformat.model.operation import (
 )
 from lakeformat.model.predicate import Expression
 from lakeformat.model.schema import Field, Scalar, Schema, Type, is_plain
-from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp
+from lakeformat.model.snapshot import PartitionChange, Plan, Snapshot, Stamp, carried
 from lakeformat.model.work import ColumnStats, Content, StatsMode, WrittenFile
 from lakeformat.storage.cache import remember
 from lakeformat.storage.store import Reader
@@ -160,8 +159,8 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     for change in asked:
         earlier, after = after, evolution.apply(after, (change,))
         for old, new in _renamed(earlier, after):
-            after = replace(after, properties=option_rules.renamed(after.properties, earlier.names, old, new))
-            known = option_rules.renamed(known, earlier.names, old, new)
+            after = replace(after, properties=options.renamed(after.properties, earlier.names, old, new))
+            known = options.renamed(known, earlier.names, old, new)
     if after.partitioning != before.partitioning:
         raise UnsupportedFeature(
             f"{reader.root}: the partitions of a Paimon table are fixed; write its rows to a new table"
@@ -173,7 +172,7 @@ def _evolve(reader: Reader, request: Request, asked: tuple[Any, ...], base: Stat
     )
     types.check_supported(after.fields)
     metadata.check_names(after.fields, reader.root)
-    option_rules.check_alter(known, after.properties, reader.root)
+    options.check_alter(known, after.properties, reader.root)
     if after.primary_key and options.of(before).has_vectors != options.of(after).has_vectors:
         raise InvalidInput(
             f"{reader.root}: option 'deletion-vectors.enabled' of a table with a primary key is set when it is made, for its "
@@ -371,7 +370,7 @@ def _publish(
     user, identifier = metadata.commit_identity(request)
     before = (base.document or {}).get("properties") or {}
     from_rows = before if rows_of is None else rows_of.get("properties") or {}
-    properties = carried.properties(request.properties, request.session, from_rows, before)
+    properties = carried(request.properties, request.session, from_rows, before)
     full = {
         "id": version,
         "schemaId": schema.id,

@@ -20,10 +20,10 @@ from lakeformat.dialects.paimon.manifest import EntryKind
 from lakeformat.dialects.paimon.metadata import State
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.model import predicate as conditions
-from lakeformat.model import projection
 from lakeformat.model.operation import OperationKind
 from lakeformat.model.predicate import ALWAYS, Expression
-from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, find_field, is_plain
+from lakeformat.model.schema import Field, Kind, Scalar, Schema, Type, find_field, is_plain, with_columns
+from lakeformat.model.schema import project as project_columns
 from lakeformat.model.work import (
     BUCKET,
     FILE,
@@ -145,7 +145,7 @@ def scan(
     """The tasks that together read the rows for which `predicate` (bound to the schema) is true. With `by_bucket`, a task of
     a table with a primary key has files of one bucket, and says of which partition and bucket."""
     residual = _residual(base.schema, predicate)
-    fields = projection.with_columns_of(residual, project(base, columns), base.schema.fields)
+    fields = with_columns(conditions.columns_of(residual), project(base, columns), base.schema.fields)
     is_keyed = bool(base.schema.primary_key)
     found = files(reader, base, predicate, to_plan=not is_keyed)
     if not is_keyed:
@@ -542,7 +542,7 @@ def project(base: State, columns: Sequence[str] | None) -> tuple[Field, ...]:
     if columns is not None and options.of(base.schema).row_tracking_enabled:
         asked = {name.casefold() for name in columns}
         fields += tuple(f for f in tracking.FIELDS if f.name.casefold() in asked)
-    return projection.project(fields, columns)
+    return project_columns(fields, columns)
 
 
 def delta(
@@ -570,7 +570,7 @@ def delta(
     metadata.require_readable(base, reader.root)
     keyed = bool(schema.primary_key)
     scope, residual = conditions.split(predicate, schema.partitioning.names)
-    fields = projection.with_columns_of(residual, fields, schema.fields)
+    fields = with_columns(conditions.columns_of(residual), fields, schema.fields)
     if name := document.get("changelogManifestList"):
         return [Delta(None, tuple(_raw(reader, base, _listed(reader, base, name, scope), fields, residual)))]
     if document["commitKind"] in {"COMPACT", "ANALYZE"}:
@@ -621,7 +621,7 @@ def audit(reader: Reader, base: State, fields: tuple[Field, ...], predicate: Exp
     if not base.schema.primary_key:
         return [Delta(RowKind.INSERT, tuple(_whole_scan(reader, base, fields, predicate)))]
     residual = _residual(base.schema, predicate)
-    fields = (*projection.with_columns_of(residual, fields, base.schema.fields), VALUE_KIND)
+    fields = (*with_columns(conditions.columns_of(residual), fields, base.schema.fields), VALUE_KIND)
     sections = Sections.of(files(reader, base, predicate), base.schema)
     whole, sections = _without_needless(reader, base, sections, predicate)
     raw = _of_key_values(tasks(reader, base, whole, fields, residual))

@@ -24,7 +24,7 @@ from lakeformat.dialects.paimon.metadata import MANIFEST_FOLDER, State
 from lakeformat.dialects.paimon.scan import Files
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.operation import Operation, OperationKind
-from lakeformat.model.order import Sort
+from lakeformat.model.partition import Sort
 from lakeformat.model.predicate import ALWAYS, Expression, and_
 from lakeformat.model.schema import Field
 from lakeformat.model.snapshot import Expiry, Outcome, PartitionChange, Plan, Retention, Snapshot, Stamp

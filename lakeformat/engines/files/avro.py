@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import avro, avro_fields
+from lakeformat.codec import avro, avro_fields, avro_schema
 from lakeformat.engines.files import statistics
 from lakeformat.engines.files.parquet import present
 from lakeformat.engines.kernels import casts
@@ -126,13 +126,13 @@ def _paths(fields: tuple[Field, ...], above: str = "") -> Iterator[str]:
 
 def _legally_named(table: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
     """`table` with names that Avro allows, at any depth."""
-    if all(avro_fields.legal(each.name) == each.name for each in walk(fields)):
+    if all(avro_schema.legal(each.name) == each.name for each in walk(fields)):
         return table
     columns = [
-        casts.rebuilt(casts.flat(column), each.type, lambda leaf, _: leaf, avro_fields.legal)
+        casts.rebuilt(casts.flat(column), each.type, lambda leaf, _: leaf, avro_schema.legal)
         for column, each in zip(table.columns, fields, strict=True)
     ]
-    return pa.Table.from_arrays(columns, [avro_fields.legal(each.name) for each in fields])
+    return pa.Table.from_arrays(columns, [avro_schema.legal(each.name) for each in fields])
 
 
 def _mapped(array: pa.Array, type: Type) -> pa.Array:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import transform
 from lakeformat.engines.kernels import curve, ranks
-from lakeformat.model.order import Curve, Sort
+from lakeformat.model.partition import Curve, Sort
 from lakeformat.model.schema import Field, find_part
 
 BATCH_ROWS = 1 << 17

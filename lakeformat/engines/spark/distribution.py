@@ -16,8 +16,7 @@ from lakeformat.engines import worker
 from lakeformat.engines.spark.frames import OURS, quoted
 from lakeformat.engines.spark.types import PLAIN, kind_of, spark_type
 from lakeformat.errors import InvalidInput
-from lakeformat.model.order import Curve, Sort
-from lakeformat.model.partition import PartitionField, TransformKind
+from lakeformat.model.partition import Curve, PartitionField, Sort, TransformKind
 from lakeformat.model.schema import Kind, Type, find_field, find_part, scalar
 from lakeformat.model.work import BucketRule, WriteTask
 
