@@ -10,7 +10,9 @@ from typing import Any
 
 class _Lazy(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self.__name__), name)
+        value = getattr(import_module(self.__name__), name)
+        setattr(self, name, value)  # Asked for once.
+        return value
 
 
 def library(name: str) -> Any:

@@ -182,6 +182,8 @@ class Scan:
         raise TypeError(f"{self!r} is no sequence of rows; take .to_pandas(), .to_arrow() or .to_batches()")
 
     def _apart(self) -> tuple[Expression, Expression]:
+        if self.nanoseconds == "error":  # Columns are as the table holds them.
+            return self.predicate, ALWAYS
         return nanoseconds.apart(self.predicate, self.view.schema.fields, self.nanoseconds)
 
     def _tasks(self, columns: tuple[str, ...] | None) -> Sequence[ReadTask]:

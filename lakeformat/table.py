@@ -146,15 +146,18 @@ class Table:
         microseconds, which reach from year 1 to 9999; "null": those beyond are null (not inside rows, lists and maps).
         Conditions see what the scan gives.
         """
-        fine.check(nanoseconds)
+        if nanoseconds != "error":
+            fine.check(nanoseconds)
         limit = arguments.whole("limit", limit, 0)
         names = None if columns is None else arguments.columns(columns)
         view = self._version(snapshot_id, as_of, tag)
         view.require_readable()
         if isinstance(view, FallsBack):
             view = view.with_fallback()
-        fields = fine.seen(view.project(names), nanoseconds)
-        condition = self._condition(where, fine.seen(view.schema.fields, nanoseconds))
+        fields, every = view.project(names), view.schema.fields
+        if nanoseconds != "error":
+            fields, every = fine.seen(fields, nanoseconds), fine.seen(every, nanoseconds)
+        condition = self._condition(where, every)
         return Scan(self._store, view, fields, names, condition, limit, nanoseconds)
 
     def changes(
@@ -921,7 +924,7 @@ class Table:
 
     def _reach(self, view: AnyView) -> Store:
         """The store that also writes and deletes where the table's properties put its files."""
-        return reaching(self._store, view.places)
+        return reaching(self._store, view.places) if view.places else self._store
 
     def _staging(self, view: AnyView) -> Staging:
         if not isinstance(view, Staging):
@@ -1009,10 +1012,11 @@ class Table:
         """`engine`: of a write of rows, which also does the compaction that belongs to it."""
         store = self._reach(view)
         made = commit(store, self._format.head(store), self._format, operation, view.attempts(), known=view)
-        if engine is not None:
-            change = self._change(view, operation.request, engine)
-            compact.after(change, self._format, compact.upkeep(view), made)
-        expire.after(self._reach(view), self._format, view, made, _now_ms())
+        upkeep = view.upkeep() if engine is not None and isinstance(view, Upkept) else None
+        if upkeep is not None:
+            compact.after(self._change(view, operation.request, engine), self._format, upkeep, made)
+        if isinstance(view, Upkept | Mirrored):
+            expire.after(store, self._format, view, made, _now_ms())
         return made
 
     def _follow(self, view: AnyView) -> None:

@@ -11,6 +11,7 @@ from lakeformat.codec import variant
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field, Kind, ListOf, MapOf, MultisetOf, Row, Scalar, Type, scalar
 
+_VARIANT = b"arrow.parquet.variant"  # Arrow's canonical extension type, as a field's metadata names it.
 _PLAIN = {
     Kind.BOOLEAN: pa.bool_(),
     Kind.TINYINT: pa.int8(),
@@ -115,7 +116,7 @@ def from_arrow(type: pa.DataType) -> Type:
         return MapOf(_part(type.key_field, "key"), _part(type.item_field, "value"))
     if pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type):
         return ListOf(_part(type.value_field, "element"))
-    if variant.is_marked_type(type):
+    if _is_variant_type(type):
         return scalar(Kind.VARIANT)
     if pa.types.is_struct(type):
         return Row(tuple(_part(type.field(i), type.field(i).name) for i in range(type.num_fields)))
@@ -137,10 +138,24 @@ def _field(each: Field, name: str) -> pa.Field:
 
 def _part(each: pa.Field, name: str) -> Field:
     comment = (each.metadata or {}).get(b"comment")
-    type = scalar(Kind.VARIANT) if variant.is_marked(each) else from_arrow(each.type)
+    type = scalar(Kind.VARIANT) if _is_variant(each) else from_arrow(each.type)
     return Field(NO_ID, name, type, each.nullable, comment.decode() if comment else None)
 
 
 def rows_where(table: pa.Table, keep: Any) -> pa.Table:
     """The rows for which `keep` is true; the table itself, without a copy, where it is for all."""
     return table if len(table) == 0 or pc.all(keep, skip_nulls=False).as_py() else table.filter(keep)
+
+
+def _is_variant(field: pa.Field) -> bool:
+    """Whether a field's own metadata, or its type, marks it as a variant."""
+    if (field.metadata or {}).get(b"ARROW:extension:name") == _VARIANT:
+        return True
+    return _is_variant_type(field.type)
+
+
+def _is_variant_type(type: pa.DataType) -> bool:
+    if isinstance(type, pa.BaseExtensionType):
+        return type.extension_name.encode() == _VARIANT
+    place = type.get_field_index("metadata") if pa.types.is_struct(type) else -1
+    return place >= 0 and (type.field(place).metadata or {}).get(b"variant") == b"true"

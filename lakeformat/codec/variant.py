@@ -1,4 +1,4 @@
-"""VARIANT in Arrow: a struct of the binaries `value` and `metadata` (Parquet's VariantEncoding.md), and which structs are one."""
+"""VARIANT in Arrow: a struct of the binaries `value` and `metadata` (Parquet's VariantEncoding.md)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,7 @@ ARROW = pa.struct(
         pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
     ]
 )
-_EXTENSION = b"arrow.parquet.variant"  # Arrow's canonical extension type, as a field's metadata names it.
 _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
-
-
-def is_marked(field: pa.Field) -> bool:
-    """Whether a field's own metadata, or its type, marks it as a variant."""
-    if (field.metadata or {}).get(b"ARROW:extension:name") == _EXTENSION:
-        return True
-    return is_marked_type(field.type)
-
-
-def is_marked_type(type: pa.DataType) -> bool:
-    if isinstance(type, pa.BaseExtensionType):
-        return type.extension_name.encode() == _EXTENSION
-    place = type.get_field_index("metadata") if pa.types.is_struct(type) else -1
-    return place >= 0 and (type.field(place).metadata or {}).get(b"variant") == b"true"
 
 
 def has_form(type: pa.DataType) -> bool:

@@ -415,7 +415,7 @@ class ByColumn(Protocol):
 class Upkept(Protocol):
     """Compaction and expiry that belong to writes, partitions with a time of their own, snapshots that a restore undoes."""
 
-    def upkeep(self, number: int | None) -> Upkeep | None:
+    def upkeep(self, number: int | None = None) -> Upkeep | None:
         """The compaction that belongs to a write, of a stream where it has a `number`; None: others do that."""
         ...
 

@@ -64,7 +64,8 @@ class ArrowEngine:
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
         """What each task wrote; when one fails, what the others wrote is deleted as far as storage lets."""
-        return self._each(store, partial(lookup.rewrite, store), tasks)
+        is_plain = not any(task.upgrades or task.older for task in tasks)  # No key is looked up on other levels.
+        return self._each(store, partial(worker.rewrite if is_plain else lookup.rewrite, store), tasks)
 
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
         """The delete files that each task wrote; when one fails, what the others wrote is deleted too."""

@@ -87,7 +87,8 @@ def read(store: Reader, task: ReadTask, batch_rows: int = BATCH_ROWS) -> Iterato
     if task.merge is not None:
         yield from _merged(store, task, task.merge, batch_rows)
         return
-    deletes.load(store, dict.fromkeys(each for files in (*task.deletes, *task.taken_by) for each in files))
+    if task.deletes or task.taken_by:
+        deletes.load(store, dict.fromkeys(each for files in (*task.deletes, *task.taken_by) for each in files))
     files = store.several(partial(_open, store, task), range(len(task.paths)))
     for place, file in enumerate(files):
         yield from _read_file(store, task, place, file, batch_rows)
@@ -374,7 +375,7 @@ def _read_file(
     with _blamed(path):
         held, constants = _known(file, task, place, path)
         _require_whole(file, task, place, path, held)
-        gone = deletes.of(store, path, task.deletes[place] if task.deletes else ())
+        gone = deletes.of(store, path, task.deletes[place]) if task.deletes else deletes.NOTHING
         taken = deletes.of(store, path, task.taken_by[place]) if task.taken_by else None
         compared = (each for known in (*gone.keys, *(taken.keys if taken else ())) for each in known.fields)
         beside = _Beside.of(store, task, place, batch_rows)
@@ -483,6 +484,8 @@ def _left(
     constants: dict[int, Any],
 ) -> pa.RecordBatch:
     """The rows that are not `gone`; with `taken`, of those the rows that it takes."""
+    if gone is deletes.NOTHING and taken is None:
+        return batch
     keys = [(known, _keys(batch, given, known, constants)) for known in gone.keys]
     if taken is None:
         return rows.apply_deletes(batch, position, gone.positions, keys)
@@ -607,6 +610,8 @@ def _keys(
 
 def _both(one: Field, other: Field) -> Field:
     """A column with the parts that either asks for."""
+    if one == other:
+        return one
     if not isinstance(one.type, Row) or not isinstance(other.type, Row):
         return other if nanoseconds.is_fine(other.type) else one
     parts = {each.id: each for each in one.type.fields}
@@ -729,7 +734,7 @@ def _assigned(batch: pa.RecordBatch, task: RewriteTask, fields: tuple[Field, ...
 
 def _gathered(batches: Iterable[pa.RecordBatch | Copied], task: WriteTask) -> Iterator[Any]:
     """Rows as the table declares them, in batches big enough to be worth splitting; row groups to copy as they came."""
-    fields = key_values.given(task)
+    fields = task.fields if task.keyed is None else key_values.given(task)
     checked: pa.Schema | None = None
     waiting: list[pa.RecordBatch] = []
     count = size = 0
@@ -744,8 +749,9 @@ def _gathered(batches: Iterable[pa.RecordBatch | Copied], task: WriteTask) -> It
             assign.check(batch.schema, fields, task.partition_by)
         checked = batch.schema
         for start in range(0, batch.num_rows, BATCH_ROWS):
-            piece = key_values.with_kinds(assign.assign(batch.slice(start, BATCH_ROWS), fields), task)
-            piece = key_values.without_ignored(piece, task)
+            piece = assign.assign(batch.slice(start, BATCH_ROWS), fields)
+            if task.keyed is not None:
+                piece = key_values.without_ignored(key_values.with_kinds(piece, task), task)
             waiting.append(piece)
             count += piece.num_rows
             size += piece.nbytes

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakeformat.codec import file_index
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines.files import names, parquet, statistics
+from lakeformat.engines.files import formats, parquet, statistics
 from lakeformat.engines.files.formats import FORMATS
 from lakeformat.engines.kernels import casts
 from lakeformat.engines.keyed import key_values
@@ -62,7 +62,7 @@ class Files:
                     f"maps, and not to {task.file_format}; its rows are read, and deleted (write.delete.mode=merge-on-read)"
                 )
         self._store, self._task, self._format = store, task, FORMATS[task.file_format]
-        self._schema = arrow_schema(key_values.waiting(task))
+        self._schema = arrow_schema(task.fields if task.keyed is None else key_values.waiting(task))
         # A file as formats write it: of a keyed table, with all of its columns.
         self._file_task = task if task.keyed is None else replace(task, fields=task.keyed.fields)
         held = _held(self._file_task.fields)
@@ -84,7 +84,7 @@ class Files:
         # Of a changelog nobody looks anything up.
         self._indexed = None if task.content is Content.CHANGELOG else task.file_indexes
         self._types = {each.name: each.type for each in task.fields}
-        self._name = names.fresh(task.names_task)
+        self._name = formats.fresh_name(task.names_task)
         self._numbers = itertools.count(task.first_number)
         self._ending = False
         self._written: list[WrittenFile] = []

@@ -56,7 +56,7 @@ def replaced(
             scope = change.view.partitions.scope_of(partitions)
         else:
             operation = replace_rows(change, scope, added, pinned_to)
-        gone = remove_elsewhere(change, added, scope)
+        gone = remove_elsewhere(change, added, scope) if change.view.schema.primary_key else ()
     except BaseException:
         discard(change.store, paths_of(added))  # No commit has been tried: nobody can know of them.
         raise

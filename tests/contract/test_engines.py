@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines.arrow import ArrowEngine
-from lakeformat.engines.files import names
+from lakeformat.engines.files import formats
 from lakeformat.errors import CorruptFile, InvalidInput, OutsideScope, StoreError, UnsupportedFeature
 from lakeformat.model.partition import PartitionField, Transform, TransformKind, identity
 from lakeformat.model.predicate import and_, call, column, eq, ge, gt, is_in, is_not_null, is_null, like, lt, not_
@@ -815,10 +815,10 @@ def test_what_tasks_wrote_and_storage_does_not_delete_is_left_to_the_sweep_by_na
         def delete(self, paths):
             raise StoreError("the disk is gone")
 
-    job = names.new_job()
-    with names.of_task(job, 0, 0):
-        name = f"data-{names.fresh()}-0.parquet"
-    others = f"data-{names.fresh()}-0.parquet"
+    job = formats.new_job()
+    with formats.of_task(job, 0, 0):
+        name = f"data-{formats.fresh_name()}-0.parquet"
+    others = f"data-{formats.fresh_name()}-0.parquet"
     for path in (name, others):
         open_store(str(tmp_path)).write(path, b"x")
     jobs._delete(Stuck(str(tmp_path)), job)

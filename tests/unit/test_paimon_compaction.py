@@ -14,12 +14,14 @@ from lakeformat.codec import murmur
 from lakeformat.commit import commit
 from lakeformat.dialects.paimon import compaction, metadata
 from lakeformat.dialects.paimon.dialect import Paimon
+from lakeformat.dialects.paimon.view import PaimonView
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.maintenance import compact
 from lakeformat.model.operation import Append, Request, Rewrite
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.model.schema import Kind, Schema, scalar
 from lakeformat.model.work import KeyRange, Upkeep, WrittenFile
+from lakeformat.storage.memory import MemoryFiles
 from lakeformat.verbs.append import append
 from lakeformat.verbs.change import Change
 
@@ -103,7 +105,8 @@ def test_runs_become_one_once_the_interval_is_over():
 )
 def test_the_compaction_that_belongs_to_a_write(properties, number, expected):
     assert compaction.upkeep(Schema(fields=(), primary_key=("id",), properties=properties), number) == expected
-    assert compaction.upkeep(Schema(fields=(), properties=properties), number) is None
+    without_key = metadata.State(0, Schema(fields=(), properties=properties))
+    assert PaimonView(MemoryFiles(), without_key).upkeep(number) is None
 
 
 # --- which files ------------------------------------------------------------------------------------------------------

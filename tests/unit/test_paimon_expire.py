@@ -1123,17 +1123,17 @@ def unseen(table):
 )
 def test_expiry_is_due_after_a_commit_where_something_may_go(properties, is_due):
     table = aged({"snapshot.num-retained.min": "1"} | properties if properties else {})
-    store, base = table._store, table._view().state
+    store, view = table._store, table._view()
     made = table.current_snapshot()
-    assert expire.due(store, base, made, 1000) is None, "no snapshot was made"
-    before = replace(base, version=3)
-    kept = expire.due(store, before, made, 1000)
+    assert view.due(made, 1000) is None, "no snapshot was made"
+    before = replace(view, state=replace(view.state, version=3))
+    kept = before.due(made, 1000)
     assert (kept is not None) is is_due
     if is_due:
-        assert kept == expire.default_retention(base.schema, 1000)
+        assert kept == expire.default_retention(view.schema, 1000)
         for reads, stays in ((1, True), (2, False)):
             store.write("consumer/consumer-job", json.dumps({"nextSnapshot": reads}).encode())
-            assert (expire.due(store, before, made, 1000) is None) is stays
+            assert (before.due(made, 1000) is None) is stays
 
 
 def test_a_tag_that_goes_leaves_the_manifests_that_snapshots_and_tags_name():

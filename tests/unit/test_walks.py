@@ -32,7 +32,7 @@ def expiry(table):
     table.expire_snapshots(retain_last=1)
 
 
-BOUNDS = {overwrite: (60, 2), merge: (73, 5), delete: (69, 1), scan: (45, 0), expiry: (27, 1)}  # (modules, pairs)
+BOUNDS = {overwrite: (50, 2), merge: (60, 5), delete: (56, 1), scan: (39, 0), expiry: (27, 1)}  # (modules, pairs)
 
 
 class Walk:

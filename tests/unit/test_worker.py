@@ -23,7 +23,7 @@ import pytest
 from lakeformat.codec import murmur
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import arrow, worker
-from lakeformat.engines.files import names, parquet
+from lakeformat.engines.files import formats, parquet
 from lakeformat.errors import (
     CorruptFile,
     InvalidInput,
@@ -943,11 +943,11 @@ def test_names_of_files_have_the_task_and_the_attempt(store):
         task = WriteTask(fields=WIDE, directory=folder, names_task=with_task, name_prefix="", name_suffix="-{:05}")
         return [each.path.rpartition("/")[2] for each in worker.write(store, wide_rows(1, 10), task)]
 
-    job = names.new_job()
-    with names.of_task(job, 3, 17), names.of_task(job, 4, 18):
+    job = formats.new_job()
+    with formats.of_task(job, 3, 17), formats.of_task(job, 4, 18):
         (inner,) = names_of(True)
         (plain,) = names_of(False)
-    with names.of_task(job, 3, 17):
+    with formats.of_task(job, 3, 17):
         (first,), (again,) = names_of(True), names_of(True)
     uuid = "[0-9a-f]{4}-[0-9a-f]{12}"
     assert re.fullmatch(rf"00004-18-{job}-{uuid}-00000\.parquet", inner), inner

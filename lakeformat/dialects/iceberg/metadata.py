@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
+from lakeformat.codec import document as documents
 from lakeformat.codec import order, parsing, transform
 from lakeformat.dialects.iceberg import options, types
 from lakeformat.errors import (

@@ -36,11 +36,11 @@ def names(reader: Reader) -> list[str]:
     return sorted(folder[len(prefix) : -1] for folder in there)
 
 
-def require(reader: Reader, base: State, name: str | None) -> State:
-    """`base`, seen from the branch `name` (None: the table itself). Raises `NotFound` where there is no such branch."""
-    if name is not None and own_name(reader) != name:
+def require(reader: Reader, base: State, name: str) -> State:
+    """`base`, seen from the branch `name`. Raises `NotFound` where there is no such branch."""
+    if own_name(reader) != name:
         raise AssertionError(f"{reader.root}: a view of {own_name(reader)} is not one of branch {name}")
-    if name is not None and not base.exists:
+    if not base.exists:
         there = ", ".join(sorted({MAIN, *names(reader)} - {name}))
         raise NotFound(f"{reader.root}: no branch {name!r}; there are: {there}")
     return base

@@ -138,10 +138,10 @@ def _runs(joins: np.ndarray, sizes: np.ndarray, target: int) -> Iterator[np.ndar
 
 
 def upkeep(schema: Schema, number: int | None) -> Upkeep | None:
-    """Of tables with a primary key without `write-only`: what the sorted runs ask for, or by `full-compaction.delta-commits`
+    """Of a table with a primary key, without `write-only`: what the sorted runs ask for, or by `full-compaction.delta-commits`
     all. That counts the commits of a stream; where there is no `number`, every write counts (as in Paimon on Spark)."""
     given = options.of(schema)
-    if not schema.primary_key or given.write_only or given.bucket == POSTPONED_BUCKET:
+    if given.write_only or given.bucket == POSTPONED_BUCKET:
         return None
     every = given.delta_commits
     trigger = given.num_sorted_run_compaction_trigger

@@ -115,9 +115,9 @@ def expiry(reader: Reader, base: State, retention: Retention, now_ms: int) -> Ex
 
 
 def due(reader: Reader, base: State, made: Snapshot, now_ms: int) -> Retention | None:
-    """What is kept after the commit `made` on `base`, where the table asks for expiry with its commits and one listing of the
+    """What is kept after the commit `made` on `base`, a table that asks for expiry with its commits, where one listing of the
     snapshots, with their ages, shows one that may go; else None."""
-    if made.id <= base.version or not options.of(base.schema).expires_with_commits:
+    if made.id <= base.version:
         return None
     kept = default_retention(base.schema, now_ms)
     least = max(kept.retain_min, 1)

@@ -129,11 +129,13 @@ class PaimonView(TableView[State]):
         return "paimon"
 
     def with_fallback(self) -> PaimonView:
+        if not options.of(self.state.newest or self.schema).scan_fallback_branch:
+            return self
         found = branches.fallback(self.reader, self.state)
         return self if found is None else replace(self, fallback=PaimonView(*found))
 
     def on(self, branch: str | None) -> PaimonView:
-        return replace(self, state=branches.require(self.reader, self.state, branch))
+        return self if branch is None else replace(self, state=branches.require(self.reader, self.state, branch))
 
     def require_readable(self) -> None:
         metadata.require_readable(self.state, self.reader.root)
@@ -238,11 +240,12 @@ class PaimonView(TableView[State]):
     def placement(self, scope: Expression) -> list[RewriteTask]:
         return postponed.placement(self.reader, self.state, scope)
 
-    def upkeep(self, number: int | None) -> Upkeep | None:
-        return compaction.upkeep(self.schema, number)
+    def upkeep(self, number: int | None = None) -> Upkeep | None:
+        return compaction.upkeep(self.schema, number) if self.schema.primary_key else None
 
     def due(self, made: Snapshot, now_ms: int) -> Retention | None:
-        return expire.due(self.reader, self.state, made, now_ms)
+        is_asked_for = options.of(self.schema).expires_with_commits
+        return expire.due(self.reader, self.state, made, now_ms) if is_asked_for else None
 
     def expired_partitions(self, now_ms: int, options: Mapping[str, str] = MappingProxyType({})) -> Expression | None:
         schema = replace(self.state.schema, properties={**self.state.schema.properties, **options})

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec import binary_row, murmur, numbers
-from lakeformat.engines.files import names
+from lakeformat.engines.files import formats
 from lakeformat.engines.kernels import rows
 from lakeformat.errors import CorruptFile, InvalidInput
 from lakeformat.model.schema import find_field
@@ -56,7 +56,7 @@ class Assigner:
 
     def finish(self) -> list[WrittenFile]:
         """A file for each bucket that got a new hash, with all of its hashes."""
-        name = names.fresh()
+        name = formats.fresh_name()
         written: list[WrittenFile] = []
         for partition, found in self._partitions.items():
             for bucket in sorted(found.grown):

@@ -37,6 +37,9 @@ class Gone:
     keys: tuple[KeySet, ...] = ()
 
 
+NOTHING = Gone(_NONE)  # Of a file that no delete file is about.
+
+
 def of(store: Reader, path: str, deletes: Sequence[DeleteFile]) -> Gone:
     """The rows of the data file `path` that `deletes` remove. Raises `CorruptFile` for a missing or damaged delete file."""
     return Gone(positions(store, path, deletes), _keys(store, deletes))

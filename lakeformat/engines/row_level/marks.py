@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakeformat.codec import bitmap, numbers, puffin, vector_file
 from lakeformat.engines import worker
-from lakeformat.engines.files import names
+from lakeformat.engines.files import formats
 from lakeformat.engines.row_level import deletes
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.predicate import columns_of
@@ -64,7 +64,7 @@ def _write(store: Store, marked: dict[str, np.ndarray], task: DeleteTask) -> lis
     if task.content is Content.DELETION_VECTORS and task.file_format != "index":
         return _vectors(store, chosen, task)
     written: list[WrittenFile] = []
-    name = names.fresh()
+    name = formats.fresh_name()
     try:
         if task.content is Content.DELETION_VECTORS:
             for number, part in enumerate(_index_parts(chosen, task)):
@@ -169,7 +169,7 @@ def _vectors(store: Store, chosen: list[tuple[Target, np.ndarray]], task: Delete
         for target, positions in chosen
     ]
     content, offsets = puffin.emit(blobs)
-    path = task.locate(chosen[0][0].folder, f"{task.name_prefix}{names.fresh(task.names_task)}-deletes.puffin")
+    path = task.locate(chosen[0][0].folder, f"{task.name_prefix}{formats.fresh_name(task.names_task)}-deletes.puffin")
     store.write(path, content)
     now_ms = int(time.time() * 1000)
     return [

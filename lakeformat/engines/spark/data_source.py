@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession, datasource
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakeformat.engines.files import names
+from lakeformat.engines.files import formats
 from lakeformat.engines.spark import executors, session
 from lakeformat.engines.spark.types import fields_from_spark, spark_schema
 from lakeformat.errors import AlreadyExists, InvalidInput, LakeError, UnsupportedFeature
@@ -390,7 +390,7 @@ class _StreamWriter(_StreamArrowWriter):  # type: ignore[misc, valid-type]
 
 
 def _written(sink: Any, batches: Iterator[pa.RecordBatch]) -> _Part:
-    with names.of_task(None, *executors.this_task()):
+    with formats.of_task(None, *executors.this_task()):
         return _Part(sink.write(batches))
 
 

@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.codec.waist import row_kinds
 from lakeformat.engines import worker
-from lakeformat.engines.files import names
+from lakeformat.engines.files import formats
 from lakeformat.engines.kernels import assign, casts
 from lakeformat.engines.keyed import key_places, key_values
 from lakeformat.engines.row_level import marks, outcomes
@@ -222,7 +222,7 @@ def pieces(
 
 def of_job(job: str, work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What `work` makes of rows; the files that it writes have names by which the driver knows them."""
-    with names.of_task(job, *this_task()):
+    with formats.of_task(job, *this_task()):
         yield from work(batches)
 
 

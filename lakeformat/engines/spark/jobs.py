@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from lakeformat import errors
-from lakeformat.engines.files import names
+from lakeformat.engines.files import formats
 from lakeformat.engines.row_level.merge_parts import Made
 from lakeformat.engines.spark import executors, session
 from lakeformat.engines.spark.frames import mapped
@@ -45,7 +45,7 @@ def collected(spark: SparkSession, store: Store, frame: DataFrame, work: executo
     Whatever ends the job before all tasks have answered, the files that tasks wrote are deleted: nobody but the driver could have
     committed them.
     """
-    job = names.new_job()
+    job = formats.new_job()
     answered = mapped(frame, partial(executors.of_job, job, work), "answer binary")
     try:
         with session.cancelled_with_caller(spark):
