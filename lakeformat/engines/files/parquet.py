@@ -336,9 +336,8 @@ class Output:
         self._sink = _Ended(sink)
         self._task, self._fields = task, task.fields
         self._schema = pa.schema([_file_field(each, each.name) for each in task.fields])
-        self._shredded: dict[
-            int, pa.DataType
-        ] = {}  # By the place of a column of variants: the parts that have columns.
+        # By the position of a column of variants: the parts that have columns.
+        self._shredded: dict[int, pa.DataType] = {}
         self._extra: list[dict[int, ColumnStats]] = []
         # Java Paimon has INT96 for more than 6 digits, and reads it into any TIMESTAMP; pyarrow has a switch per file.
         self._int96 = _writes_int96(task)
@@ -362,7 +361,8 @@ class Output:
         if self._has_uuids:
             given = zip(table.columns, self._fields, strict=True)
             columns = [casts.rebuilt(casts.flat(column), each.type, _marked) for column, each in given]
-            table = pa.Table.from_arrays(columns, self._schema.names)
+            fields = [field.with_type(each.type) for field, each in zip(self._schema, columns, strict=True)]
+            table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         for place, parts in self._shredded.items():
             chunks = [variant_shredding.shred(each, parts) for each in table.column(place).chunks]
             table = table.set_column(
