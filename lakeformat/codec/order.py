@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from lakeformat import lazy
-from lakeformat.codec import transform
 from lakeformat.errors import InvalidInput
 from lakeformat.model.partition import Curve, Sort, SortField, Transform, TransformKind, parse_field
-from lakeformat.model.schema import Field, Scalar, find_part, is_plain, spelled, spelled_path
+from lakeformat.model.schema import Field, Scalar, find_part, is_plain, result_type, spelled, spelled_path
 
 sqlglot = lazy.library("sqlglot")
 exp = lazy.library("sqlglot.expressions")
@@ -49,7 +48,7 @@ def check(order: Iterable[Sort], fields: tuple[Field, ...], where: str) -> None:
         name, kind = ".".join(each.source), _plain(each.source, fields, where)
         if each.transform.kind is TransformKind.VOID:
             raise InvalidInput(f"{where}: sort_by names void({name}), which is the same for all rows; leave it out")
-        transform.result_type(each.transform, kind, name)
+        result_type(each.transform, kind, name)
         if (each.source, each.transform) in seen:
             raise InvalidInput(f"{where}: sort_by names {str(each).rsplit(' ', 3)[0]!r} twice")
         seen.add((each.source, each.transform))

@@ -10,53 +10,14 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import decimals, murmur, single_value
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.errors import InvalidInput
 from lakeformat.model.partition import Transform, TransformKind
 from lakeformat.model.predicate import successor
-from lakeformat.model.schema import Kind, Scalar, Type, scalar
+from lakeformat.model.schema import Kind, Scalar, Type, result_type, scalar
 
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
-_WHOLE = (Kind.INT, Kind.BIGINT)
 _MICROS_OF = {TransformKind.HOUR: 3_600_000_000, TransformKind.DAY: 86_400_000_000}
-_TAKES: dict[TransformKind, tuple[Kind, ...]] = {
-    TransformKind.BUCKET: (
-        *_WHOLE,
-        Kind.DECIMAL,
-        Kind.DATE,
-        Kind.TIME_MICROS,
-        *_INSTANTS,
-        Kind.STRING,
-        Kind.BYTES,
-        Kind.FIXED,
-        Kind.UUID,
-    ),
-    TransformKind.TRUNCATE: (*_WHOLE, Kind.DECIMAL, Kind.STRING, Kind.BYTES),
-    TransformKind.YEAR: (Kind.DATE, *_INSTANTS),
-    TransformKind.MONTH: (Kind.DATE, *_INSTANTS),
-    TransformKind.DAY: (Kind.DATE, *_INSTANTS),
-    TransformKind.HOUR: _INSTANTS,
-}
-_ALL = frozenset(Kind) - {Kind.UNKNOWN, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY}
 _HOURS_UNSURE = 2**32 - 2**63 // 3_600_000_000 - 2  # Beyond it an hour of microseconds may be another, gone round.
 _WIDTH_UNSURE = 2**30  # An int that is cut at more goes round in Java more than once.
-
-
-def result_type(transform: Transform, source: Type, what: str = "column") -> Type:
-    """The type of the transform's values. Raises `InvalidInput`, naming `what`, for a source that it does not take."""
-    kind = transform.kind
-    if not isinstance(source, Scalar) or source.kind not in _TAKES.get(kind, _ALL):
-        raise InvalidInput(f"{transform}({what}): {what} is {source}, which {kind} does not take")
-    if kind in (TransformKind.BUCKET, TransformKind.TRUNCATE) and not (transform.parameter or 0) > 0:
-        raise InvalidInput(f"{transform}({what}): the number must be at least 1")
-    if kind is TransformKind.TRUNCATE and (transform.parameter or 0) >= 2**31:
-        raise InvalidInput(f"{transform}({what}): the number must be below 2147483648")
-    match kind:
-        case TransformKind.BUCKET | TransformKind.YEAR | TransformKind.MONTH | TransformKind.HOUR:
-            return scalar(Kind.INT)
-        case TransformKind.DAY:
-            return scalar(Kind.DATE)
-        case _:
-            return source
 
 
 def apply(transform: Transform, values: pa.Array, source: Type) -> pa.Array:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.model import html
-from lakeformat.model.partition import Partitioning, SortOrder
+from lakeformat.model.partition import Partitioning, SortOrder, Transform, TransformKind
 
 
 class Kind(StrEnum):
@@ -258,6 +258,40 @@ def with_columns(needed: Collection[str], fields: tuple[Field, ...], every: tupl
     """`fields`, and whole those columns of `every` that are `needed` too."""
     chosen = [find_field(every, f.name) if f.name in needed else f for f in fields]
     return (*chosen, *(f for f in every if f.name in needed and f.name not in {c.name for c in chosen}))
+
+
+_INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
+_INTEGERS = (Kind.INT, Kind.BIGINT)
+_SOURCES_OF: dict[TransformKind, Collection[Kind]] = {
+    TransformKind.BUCKET: (
+        *_INTEGERS, Kind.DECIMAL, Kind.DATE, Kind.TIME_MICROS, *_INSTANTS, Kind.STRING, Kind.BYTES, Kind.FIXED, Kind.UUID,
+    ),
+    TransformKind.TRUNCATE: (*_INTEGERS, Kind.DECIMAL, Kind.STRING, Kind.BYTES),
+    TransformKind.YEAR: (Kind.DATE, *_INSTANTS),
+    TransformKind.MONTH: (Kind.DATE, *_INSTANTS),
+    TransformKind.DAY: (Kind.DATE, *_INSTANTS),
+    TransformKind.HOUR: _INSTANTS,
+}  # fmt: skip
+_PARTITIONABLE = frozenset(Kind) - {Kind.UNKNOWN, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY}
+
+
+def result_type(transform: Transform, source: Type, what: str = "column") -> Type:
+    """The type of a transform's values over a column of type `source`. Raises `InvalidInput`, naming the column `what`, for a
+    type that the transform does not take."""
+    kind = transform.kind
+    if not isinstance(source, Scalar) or source.kind not in _SOURCES_OF.get(kind, _PARTITIONABLE):
+        raise InvalidInput(f"{transform}({what}): {what} is {source}, which {kind} does not take")
+    if kind in (TransformKind.BUCKET, TransformKind.TRUNCATE) and not (transform.parameter or 0) > 0:
+        raise InvalidInput(f"{transform}({what}): the number must be at least 1")
+    if kind is TransformKind.TRUNCATE and (transform.parameter or 0) >= 2**31:
+        raise InvalidInput(f"{transform}({what}): the number must be below 2147483648")
+    match kind:
+        case TransformKind.BUCKET | TransformKind.YEAR | TransformKind.MONTH | TransformKind.HOUR:
+            return scalar(Kind.INT)
+        case TransformKind.DAY:
+            return scalar(Kind.DATE)
+        case _:
+            return source
 
 
 def _part_of(field: Field, inner: list[str] | None) -> Field:

@@ -13,7 +13,7 @@ from lakeformat import InvalidInput
 from lakeformat.codec import murmur, single_value, transform
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.model.partition import Transform, TransformKind
-from lakeformat.model.schema import Kind, scalar
+from lakeformat.model.schema import Kind, result_type, scalar
 
 INT, BIGINT, STRING, BYTES, DATE = (scalar(k) for k in (Kind.INT, Kind.BIGINT, Kind.STRING, Kind.BYTES, Kind.DATE))
 FLOAT, DOUBLE, UUID = scalar(Kind.FLOAT), scalar(Kind.DOUBLE), scalar(Kind.UUID)
@@ -98,7 +98,7 @@ def test_times_are_counted_downwards_from_1970():
 )  # fmt: skip
 def test_what_a_transform_does_not_take_is_refused(kind, number, type, error):
     with pytest.raises(error, match=kind):
-        transform.result_type(Transform(TransformKind(kind), number), type, "x")
+        result_type(Transform(TransformKind(kind), number), type, "x")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def expiry(table):
     table.expire_snapshots(retain_last=1)
 
 
-BOUNDS = {overwrite: (50, 2), merge: (60, 5), delete: (56, 1), scan: (39, 0), expiry: (27, 1)}  # (modules, pairs)
+BOUNDS = {overwrite: (50, 2), merge: (60, 5), delete: (56, 1), scan: (38, 0), expiry: (26, 0)}  # (modules, pairs)
 
 
 class Walk:

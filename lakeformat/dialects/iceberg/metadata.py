@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, cast
 
 from lakeformat.codec import document as documents
-from lakeformat.codec import order, parsing, transform
+from lakeformat.codec import order, parsing
 from lakeformat.dialects.iceberg import options, types
 from lakeformat.errors import (
     CorruptFile,
@@ -36,7 +36,19 @@ from lakeformat.model.partition import (
     Transform,
     TransformKind,
 )
-from lakeformat.model.schema import Field, Kind, Row, Scalar, Schema, Type, children, find_part, is_plain, walk
+from lakeformat.model.schema import (
+    Field,
+    Kind,
+    Row,
+    Scalar,
+    Schema,
+    Type,
+    children,
+    find_part,
+    is_plain,
+    result_type,
+    walk,
+)
 from lakeformat.model.snapshot import Snapshot, Stamp, stream_numbers, utc
 from lakeformat.model.work import Named, in_folder
 from lakeformat.storage import fence
@@ -880,7 +892,7 @@ def check_partitions(partition_by: tuple[PartitionField, ...], fields: tuple[Fie
             raise InvalidInput(
                 f"{where}: partition_by names {each.source!r}, of type {source}; it must be a plain value"
             )
-        transform.result_type(each.transform, source, each.source)
+        result_type(each.transform, source, each.source)
         is_identity = each.transform.kind is TransformKind.IDENTITY
         if each.name in by_name and not (is_identity and each.name == each.source):
             raise InvalidInput(
@@ -990,7 +1002,7 @@ def _spec(spec: Mapping[str, Any], fields: tuple[Field, ...], known: Mapping[int
         function = parse_transform(each["transform"])
         partition.append(PartitionField(name, function, each["name"], each["field-id"]))
         sources.append(source.id)
-        kinds.append(transform.result_type(function, source.type, source.name))
+        kinds.append(result_type(function, source.type, source.name))
     return Spec(spec["spec-id"], Partitioning(tuple(partition), spec["spec-id"]), tuple(sources), tuple(kinds))
 
 

@@ -428,8 +428,7 @@ def _changed_since(
 ) -> Iterator[tuple[Mapping[str, Any], pa.Table]]:
     """The snapshots after `since` that changed rows inside the scope, each with its entries there."""
     postpones = options.of(base.schema).bucket == POSTPONED_BUCKET
-    ids = [i for i in metadata.snapshot_ids(reader) if since < i <= base.version]
-    documents = metadata.read_snapshots(reader, ids)
+    documents = metadata.read_snapshots(reader, list(range(since + 1, base.version + 1)))
     if len(documents) < base.version - since or base.version < since:
         raise Conflict(
             f"{reader.root}: pinned to snapshot {since}, but history from there to {base.version} is not complete "

@@ -747,10 +747,10 @@ def read_tag(reader: Reader, name: str) -> dict[str, Any]:
 def tags(reader: Reader, branch: str = "") -> dict[str, dict[str, Any]]:
     """Tag name -> its document."""
     folder = f"{branch}{TAG_FOLDER}"
-    paths = [f.path for f in reader.list(folder) if f.path.startswith(f"{folder}/tag-")]
-    found = zip(paths, reader.read_many(paths), strict=True)
+    paths = [f"{folder}/{name}" for name in reader.names(folder) if name.startswith("tag-")]
+    files = zip(paths, reader.read_many(paths), strict=True)
     prefix = len(f"{folder}/tag-")
-    return {p[prefix:]: parse_snapshot(d, f"{reader.root}/{p}") for p, d in found if d is not None}
+    return {path[prefix:]: parse_snapshot(data, f"{reader.root}/{path}") for path, data in files if data is not None}
 
 
 def emit_tag(document: Mapping[str, Any], now_ms: int, retain_ms: int | None) -> bytes:
@@ -812,17 +812,15 @@ def tag_created_ms(reader: Reader, name: str, document: Mapping[str, Any]) -> in
 
 def consumers(reader: Reader) -> dict[str, int]:
     """Consumer -> the next snapshot it will read, which expiry must keep. A file half written is read again."""
-    found: dict[str, int] = {}
-    for each in reader.list(CONSUMER_FOLDER):
-        name = each.path.rsplit("/", 1)[-1]
+    next_snapshots: dict[str, int] = {}
+    for name in reader.names(CONSUMER_FOLDER):
         if not name.startswith("consumer-"):
             continue
-        where = f"{reader.root}/{each.path}"
+        path = f"{CONSUMER_FOLDER}/{name}"
         for attempt in range(10):
             try:
-                found[name.removeprefix("consumer-")] = _json(reader.read(each.path), where, {"nextSnapshot": int})[
-                    "nextSnapshot"
-                ]
+                document = _json(reader.read(path), f"{reader.root}/{path}", {"nextSnapshot": int})
+                next_snapshots[name.removeprefix("consumer-")] = document["nextSnapshot"]
                 break
             except NoSuchFile:
                 break
@@ -830,7 +828,7 @@ def consumers(reader: Reader) -> dict[str, int]:
                 if attempt == 9:
                     raise
                 time.sleep(0.01 * (attempt + 1))
-    return found
+    return next_snapshots
 
 
 def progress(reader: Reader, consumer: str) -> int | None:
@@ -919,9 +917,8 @@ def _historical(reader: Reader, document: dict[str, Any]) -> State:
 
 
 def _numbered(reader: Reader, folder: str, prefix: str) -> list[int]:
-    start = f"{folder}/{prefix}"
-    names = (f.path[len(start) :] for f in reader.list(folder) if f.path.startswith(start))
-    return sorted(int(n) for n in names if n.isdecimal())
+    numbers = (name.removeprefix(prefix) for name in reader.names(folder) if name.startswith(prefix))
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def _check_row(fields: tuple[Field, ...], where: str) -> None:

@@ -10,14 +10,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakeformat.codec import transform
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines import worker
 from lakeformat.engines.spark.frames import OURS, quoted
 from lakeformat.engines.spark.types import PLAIN, kind_of, spark_type
 from lakeformat.errors import InvalidInput
 from lakeformat.model.partition import Curve, PartitionField, Sort, TransformKind
-from lakeformat.model.schema import Kind, Type, find_field, find_part, scalar
+from lakeformat.model.schema import Kind, Type, find_field, find_part, result_type, scalar
 from lakeformat.model.work import BucketRule, WriteTask
 
 _HEADED = 56  # Columns of a BinaryRow whose header is eight bytes.
@@ -89,7 +88,7 @@ def _order_key(task: WriteTask, by: Sort) -> Column:
         return _by_rows(work, names, scalar(Kind.BYTES)) if hasattr(F, "arrow_udf") else column
     if by.transform.kind is TransformKind.IDENTITY or not hasattr(F, "arrow_udf"):
         return F.hash(column) if by.transform.kind is TransformKind.BUCKET else column
-    kind = transform.result_type(by.transform, find_part(task.fields, by.source).type)
+    kind = result_type(by.transform, find_part(task.fields, by.source).type)
     return _by_rows(partial(worker.order_key, task=task, by=by), by.source[:1], kind)
 
 
