@@ -1,6 +1,7 @@
-"""Real Apache Paimon and Apache Iceberg tables from Python: PyArrow here, PySpark on a cluster, no JVM connector.
+"""Read and write Apache Paimon and Apache Iceberg tables: with PyArrow in this process, with PySpark on a cluster. No
+JVM connector.
 
-What takes long to import loads with the first name that needs it: `import lakeformat` loads the errors alone.
+`import lakeformat` loads the errors alone; everything else is imported with the first name that needs it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Changes: the rows that came and went between two snapshots, each with its kind, and who has read how far."""
+"""Changes: the rows added and removed between two snapshots, each with its kind, and the progress of consumers."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ from lakeformat.model.schema import Field
 from lakeformat.model.work import VALUE_KIND, Delta, RowKind
 from lakeformat.storage.store import Store
 
-KIND_COLUMN = "_row_kind"  # "+I", "-U", "+U" or "-D"; the last column.
+KIND_COLUMN = "_row_kind"  # The last column: "+I", "-U", "+U" or "-D".
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What happened after the snapshot `after`, up to and with that of `view`: applied in order to the rows of the one, it
-    gives those of the other. Described and not yet read; each `to_...` reads.
+    """The changes after the snapshot `after` up to and including that of `view`. Applied in order to the rows of the
+    former, they give the rows of the latter. Nothing is read before a `to_...` method is called.
 
-    Of a table with a changelog, the rows are the changelog's; else those of the files that came (kinds as written, rows of
-    one key not merged over snapshots) and, for overwrites and deletes, those that went.
+    In a table with a changelog, the rows are those of the changelog. In any other table they are the rows of the added
+    files (with the kinds that were written; rows with one key are not merged across snapshots) and, for overwrites and
+    deletes, the rows of the removed files.
     """
 
     store: Store
     view: AnyView
-    after: int | None  # None: the rows themselves, as they are then, each with its kind.
+    after: int | None  # None: all rows at that snapshot, each with its kind.
     fields: tuple[Field, ...]
     predicate: Expression
     consumer: str | None = None
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of what is read."""
+        """The Arrow schema of the rows."""
         return arrow_schema(self.fields).append(pa.field(KIND_COLUMN, pa.string(), nullable=False))
 
     @property
@@ -50,7 +51,7 @@ class Changes:
         return self.view.snapshot_id
 
     def plan(self) -> list[Delta]:
-        """What to read, oldest first. Raises `NotFound` where a snapshot in between has expired."""
+        """The tasks, oldest changes first. Raises `NotFound` if a snapshot in between has expired."""
         if self.after is None:
             return [each for each in self.view.audit(self.fields, self.predicate) if each.tasks]
         return [
@@ -78,7 +79,7 @@ class Changes:
         return self.to_arrow().to_pandas()
 
     def to_spark(self, spark: Any) -> Any:
-        """The rows as a Spark DataFrame of the session `spark`, in no order."""
+        """The rows as a Spark DataFrame of the session `spark`, unordered."""
         require_spark(spark)
         engine, frames = engine_for(spark=spark), []
         names = ", ".join(f"'{kind.short}'" for kind in RowKind)
@@ -93,11 +94,11 @@ class Changes:
         return reduce(lambda one, other: one.unionAll(other), frames)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The rows and their kinds for whoever speaks Arrow's C stream interface."""
+        """The rows and their kinds as an Arrow C stream."""
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def acknowledge(self) -> None:
-        """Let the consumer that asked go on from here: its next changes begin after these."""
+        """Save the consumer's progress: its next read starts after these changes."""
         if self.consumer is None:
             raise InvalidInput("acknowledge() without a consumer; ask for changes(consumer=...)")
         assert isinstance(self.view, Consumers), self.view

@@ -1,4 +1,4 @@
-"""A table that begins with rows."""
+"""Creation of a table together with its first rows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from lakeformat.verbs.append import append
 def create_with_rows(
     table: Table, schema: Schema, data: Any, id: str | None = None, properties: Mapping[str, str] | None = None
 ) -> Snapshot | None:
-    """Make the table with its first rows, which are written before it is there. Raises `AlreadyExists`.
+    """Create a table with its first rows, which are written before the table appears. Raises `AlreadyExists`.
 
-    Where the format has one commit for both, they appear together; else the table comes first, and goes again if the commit of its
-    rows fails. No rows: an empty table, and no snapshot.
+    If the format can do both in one commit, they appear together. Otherwise the table is created first, and dropped
+    again if the commit of its rows fails. Without rows: an empty table and no snapshot.
     """
     twin, _ = table.dry_run()
     create(twin, schema)
@@ -40,7 +40,7 @@ def create_with_rows(
         create(table, schema)
     except CommitUnknown:
         raise
-    except LakeError:  # Nothing has landed, and no table's sweep would find the files.
+    except LakeError:  # Nothing was committed, and no sweep would find the files: there is no table.
         discard(store, (each.path for each in rows.added) if rows else ())
         raise
     if not rows:
@@ -51,6 +51,6 @@ def create_with_rows(
         raise
     except LakeError:
         with suppress(LakeError):
-            if table._view().snapshot is None:  # Nobody else has written to it.
+            if table._view().snapshot is None:  # No other writer has committed to it.
                 drop(table._store, format)
         raise

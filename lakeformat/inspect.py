@@ -1,4 +1,4 @@
-"""Inspect: a table's metadata, as Arrow tables."""
+"""Inspect: the metadata of a table as Arrow tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lakeformat.storage.store import Reader
 
 @dataclass(frozen=True, slots=True)
 class Inspect:
-    """Metadata as Arrow tables; see the dialect's `inspect` for their columns."""
+    """Metadata as Arrow tables. The dialects' `inspect` modules define the columns."""
 
     _format: Format
     _view: Callable[[], AnyView]
@@ -31,50 +31,56 @@ class Inspect:
     _store: Reader
 
     def at(self, snapshot_id: int | None = None, *, as_of: Any = None, tag: str | None = None) -> Inspect:
-        """The metadata of a snapshot: its files, manifests, partitions and entries. What is of the whole table (snapshots, tags,
-        options ...) is as it is now."""
+        """The metadata at a snapshot: its files, manifests, partitions and entries. Metadata of the whole table
+        (snapshots, tags, options ...) is the current one."""
         return replace(self, _view=partial(self._version, snapshot_id, as_of, tag))
 
     def snapshots(self) -> pa.Table:
-        """A row a snapshot, oldest first: `snapshot_id`, `schema_id`, `operation`, `commit_time` (UTC), `total_record_count`; of Paimon
-        its manifest lists, record counts, `watermark` and `properties`, of Iceberg `parent_id`, `sequence_number` and `summary`."""
+        """One row per snapshot, oldest first: `snapshot_id`, `schema_id`, `operation`, `commit_time` (UTC),
+        `total_record_count`. Paimon adds manifest lists, record counts, `watermark` and `properties`; Iceberg adds
+        `parent_id`, `sequence_number` and `summary`."""
         return self._table("snapshots")
 
     def files(self) -> pa.Table:
-        """A row a live data file: `partition`, `path`, `file_format`, `row_count`, `size_bytes`; of Paimon `bucket`, `level`, sequence numbers and
-        `deleted_row_count`, of Iceberg `spec_id`, `sequence_number`, `snapshot_id` and `sort_order_id`."""
+        """One row per live data file: `partition`, `path`, `file_format`, `row_count`, `size_bytes`. Paimon adds
+        `bucket`, `level`, sequence numbers and `deleted_row_count`; Iceberg adds `spec_id`, `sequence_number`,
+        `snapshot_id` and `sort_order_id`."""
         return self._table("files")
 
     def manifests(self) -> pa.Table:
-        """A row a manifest of the current snapshot: its name, `size_bytes`, and how many files it adds and deletes."""
+        """One row per manifest of the current snapshot: its name, `size_bytes`, and how many files it adds and
+        deletes."""
         return self._table("manifests")
 
     def partitions(self, small_file_bytes: int | None = None) -> pa.Table:
-        """A row a partition: its columns, `file_count`, `small_file_count` (files below `small_file_bytes`; by default those that compaction
-        takes for small), `row_count`, `deleted_row_count`, `size_bytes`, `last_modified_ms` (since 1970)."""
+        """One row per partition: its columns, `file_count`, `small_file_count` (files below `small_file_bytes`; by
+        default compaction's limit), `row_count`, `deleted_row_count`, `size_bytes`, `last_modified_ms` (since 1970)."""
         small_file_bytes = arguments.whole("small_file_bytes", small_file_bytes, 0)
         return self._table("partitions", small_file_bytes)
 
     def tags(self) -> pa.Table:
-        """A row a tag: `tag_name`, `snapshot_id`, `schema_id`, `commit_time`, `record_count`, `retained_ms` (null: for ever);
-        of Paimon also `create_time` (null where the tag does not record it)."""
+        """One row per tag: `tag_name`, `snapshot_id`, `schema_id`, `commit_time`, `record_count`, `retained_ms` (null:
+        for ever). Paimon adds `create_time` (null if the tag does not record it)."""
         return self._table("tags")
 
     def branches(self) -> pa.Table:
-        """A row a branch: `branch_name`; of Iceberg also `snapshot_id`, `commit_time`, `record_count` and its retention."""
+        """One row per branch: `branch_name`. Iceberg adds `snapshot_id`, `commit_time`, `record_count` and the
+        retention."""
         return self._table("branches")
 
     def schemas(self) -> pa.Table:
-        """A row a schema that the table has had: `schema_id`, `fields` (JSON), its keys; of Paimon also `options` and `comment`."""
+        """One row per schema of the table's history: `schema_id`, `fields` (JSON) and its keys. Paimon adds `options`
+        and `comment`."""
         return self._table("schemas")
 
     def sort_orders(self) -> pa.Table:
-        """A row a sort order: `order_id`, `sort_by`, `is_current`. Raises `UnsupportedFeature` for Paimon tables."""
+        """One row per sort order: `order_id`, `sort_by`, `is_current`. Raises `UnsupportedFeature` for Paimon
+        tables."""
         return self._table("sort_orders")
 
     def statistics(self) -> pa.Table:
-        """A row a column, or a file of partitions, that a snapshot has statistics of: `snapshot_id`, `of` ("table" or
-        "partition"), `column`, `distinct_values` (an estimate), `path`, `size_bytes`. Raises `UnsupportedFeature` for Paimon
+        """One row per column or partition statistics file of a snapshot: `snapshot_id`, `of` ("table" or "partition"),
+        `column`, `distinct_values` (an estimate), `path`, `size_bytes`. Raises `UnsupportedFeature` for Paimon
         tables."""
         return self._table("statistics")
 
@@ -83,7 +89,7 @@ class Inspect:
         return self._table("options")
 
     def consumers(self) -> pa.Table:
-        """A row a consumer: `consumer_id`, `next_snapshot_id`. Raises `UnsupportedFeature` for Iceberg tables."""
+        """One row per consumer: `consumer_id`, `next_snapshot_id`. Raises `UnsupportedFeature` for Iceberg tables."""
         return self._table("consumers")
 
     def audit_log(
@@ -94,38 +100,39 @@ class Inspect:
         columns: Sequence[str] | None = None,
         where: str | Expression | None = None,
     ) -> pa.Table:
-        """The rows, each with its kind in the first column, `rowkind`: "+I", "-U", "+U" or "-D" (Paimon's `$audit_log`).
+        """The rows with their kind in the first column, `rowkind`: "+I", "-U", "+U" or "-D" (Paimon's `$audit_log`).
 
-        Without `from_snapshot`, the rows as they are (at `to_snapshot`), and of a table with a primary key also those that
-        were taken back, until compaction forgets them. With it, what `changes` gives. In memory: for more rows, use that.
+        Without `from_snapshot`: the rows at `to_snapshot`, and in a table with a primary key also deleted rows that
+        compaction has not dropped yet. With `from_snapshot`: the rows of `Table.changes`, which can also stream them;
+        here all of them are in memory.
         """
         changes = self._changes(from_snapshot, to_snapshot, columns, where).to_arrow()
         rows, kinds = changes.drop_columns([KIND_COLUMN]), changes[KIND_COLUMN]
         return rows.add_column(0, pa.field("rowkind", pa.string(), nullable=False), kinds)
 
     def history(self) -> pa.Table:
-        """When which snapshot was made the current one (Iceberg)."""
+        """Which snapshot became the current one when (Iceberg)."""
         return self._table("history")
 
     def refs(self) -> pa.Table:
-        """Branches and tags in one table (Iceberg)."""
+        """The branches and tags (Iceberg)."""
         return self._table("refs")
 
     def metadata_log_entries(self) -> pa.Table:
-        """Earlier metadata files (Iceberg)."""
+        """The earlier metadata files (Iceberg)."""
         return self._table("metadata_log_entries")
 
     def data_files(self) -> pa.Table:
-        """Live data files, as `files` (Iceberg)."""
+        """The live data files; the same as `files` (Iceberg)."""
         return self._table("data_files")
 
     def delete_files(self) -> pa.Table:
-        """Live delete files (Iceberg)."""
+        """The live delete files (Iceberg)."""
         return self._table("delete_files")
 
     def position_deletes(self) -> pa.Table:
-        """A row for each row that a position delete file or a deletion vector names, also one whose data file is gone (Iceberg):
-        `file_path`, `pos`, `partition`, `spec_id`, `delete_file_path`."""
+        """One row per position in the live position delete files and deletion vectors, including those of removed data
+        files (Iceberg): `file_path`, `pos`, `partition`, `spec_id`, `delete_file_path`."""
         view = self._view()
         if not isinstance(view, DeletesByKey):
             return self._table("position_deletes")  # Refused.
@@ -140,23 +147,23 @@ class Inspect:
         return shown.set_column(0, "file_path", paths).add_column(1, "pos", found["pos"])
 
     def entries(self) -> pa.Table:
-        """The entries of the manifests (Iceberg)."""
+        """The manifest entries (Iceberg)."""
         return self._table("entries")
 
     def all_files(self) -> pa.Table:
-        """Data files and delete files of all snapshots (Iceberg)."""
+        """The data files and delete files of all snapshots (Iceberg)."""
         return self._table("all_files")
 
     def all_data_files(self) -> pa.Table:
-        """Data files of all snapshots (Iceberg)."""
+        """The data files of all snapshots (Iceberg)."""
         return self._table("all_data_files")
 
     def all_delete_files(self) -> pa.Table:
-        """Delete files of all snapshots (Iceberg)."""
+        """The delete files of all snapshots (Iceberg)."""
         return self._table("all_delete_files")
 
     def all_entries(self) -> pa.Table:
-        """The entries of the manifests of all snapshots (Iceberg)."""
+        """The manifest entries of all snapshots (Iceberg)."""
         return self._table("all_entries")
 
     def all_manifests(self) -> pa.Table:
@@ -165,7 +172,7 @@ class Inspect:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The metadata tables of this format."""
+        """The names of this format's metadata tables."""
         return tuple(sorted({*self._format.inspections, "audit_log"}))
 
     def _table(self, name: str, *how: Any) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Lake: a warehouse. Table names -> Tables, and which format a table is."""
+"""Lake: a warehouse. It maps table names to Tables and knows which format each table has."""
 
 from __future__ import annotations
 
@@ -62,24 +62,31 @@ log = logging.getLogger("lakeformat")
 
 FORMATS: Mapping[str, Callable[[Cache], Format]] = {"paimon": Paimon, "iceberg": Iceberg}
 
-_DATABASE = ".db"  # The folder of a namespace is its name with this.
+_DATABASE = ".db"  # Suffix of a namespace's folder.
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f.\s$\ud800-\udfff]+")
 
 
 class Lake:
-    """The tables below one folder or bucket: `uri` is a path or a URI (`s3://bucket/warehouse`).
+    """A warehouse: the tables below one folder or bucket.
 
-    `options` go to the storage: for S3 e.g. `endpoint`, `region`, `access_key_id`, `secret_access_key`. What they leave
-    out comes from the environment. Picklable; opens nothing before it is asked for a table.
+    A Lake can be pickled. It opens nothing before it is asked for a table.
 
-    Without a `catalog`, a table is a folder. With one, Iceberg tables are where the catalog says, and Paimon tables stay
-    folders; with `catalog_options={"format": "paimon"}` it is the other way round. "sql" is a SQL catalog in the file
-    `catalog.sqlite` of the warehouse, an address that SQLAlchemy understands (`sqlite:///...`, `postgresql+psycopg://...`) one in
-    that database, and `https://...` a REST catalog. `catalog_options`: for SQL `name`, the catalog's own (by
-    default "default", Paimon's "jdbc"), with Paimon also `lock.enabled`; for REST `token` or `credential`, `warehouse`, `prefix`, `scope`,
-    `oauth2-server-uri`, `view-endpoints-supported`, `header.*`, with Paimon `token`, `warehouse`, `prefix`, `header.*` alone.
+    Without a `catalog`, each table is a folder `<namespace>.db/<table>` of the warehouse. With one, the catalog says
+    where the Iceberg tables are, and Paimon tables stay folders; `catalog_options={"format": "paimon"}` makes it a
+    catalog of Paimon tables, and Iceberg tables stay folders.
 
-    `cache_bytes`: how much of the tables' manifests stays in memory, decoded, from one verb to the next.
+    Args:
+        uri: A path or a URI, e.g. `/data/warehouse` or `s3://bucket/warehouse`.
+        catalog: `"sql"` is a SQL catalog in the file `catalog.sqlite` of the warehouse; a SQLAlchemy URL
+            (`sqlite:///...`, `postgresql+psycopg://...`) is a SQL catalog in that database; `https://...` is a REST
+            catalog.
+        catalog_options: For a SQL catalog `name`, the catalog's name in its database ("default"; "jdbc" for Paimon),
+            and for Paimon `lock.enabled`. For a REST catalog `token` or `credential`, `warehouse`, `prefix`, `scope`,
+            `oauth2-server-uri`, `view-endpoints-supported` and `header.*`; for Paimon only `token`, `warehouse`,
+            `prefix` and `header.*`.
+        cache_bytes: How many bytes of decoded manifests stay in memory between verbs.
+        options: Storage options, e.g. `endpoint`, `region`, `access_key_id`, `secret_access_key` for S3. Options that
+            are not given are taken from the environment.
     """
 
     def __init__(
@@ -129,13 +136,21 @@ class Lake:
         *,
         location: str | None = None,
     ) -> Table:
-        """A new, empty table `namespace.table`.
+        """Create an empty table and return it.
 
-        `schema`: a `pyarrow.Schema`, a PySpark `StructType` or a lakeformat `Schema`. `partition_by`: columns.
-        `sort_by`: what the rows of each file are sorted by, e.g. "days(ts)", "id DESC NULLS LAST" (Iceberg). `properties`: the
-        format's table options. `if_exists`: "error" raises `AlreadyExists`; "ignore" returns the table
-        as it is. `location`: the folder of an Iceberg table in a SQL catalog, anywhere. Raises `InvalidInput` and
-        `UnsupportedFeature`, naming what cannot be.
+        Args:
+            name: `namespace.table`.
+            schema: A `pyarrow.Schema`, a PySpark `StructType` or a lakeformat `Schema`.
+            format: `"paimon"` or `"iceberg"`.
+            partition_by: Columns; for Iceberg also transforms of columns, e.g. `"days(ts)"`, `"bucket(16, id)"`.
+            primary_key: Paimon's primary key, or Iceberg's identifier fields.
+            properties: Table options of the format.
+            comment: A comment on the table.
+            if_exists: `"error"` raises `AlreadyExists`; `"ignore"` returns the existing table unchanged.
+            sort_by: The sort order of the rows in each file, e.g. `"days(ts)"`, `"id DESC NULLS LAST"` (Iceberg).
+            location: The folder of an Iceberg table in a SQL catalog; it may lie outside the warehouse.
+
+        Raises `InvalidInput` and `UnsupportedFeature` for a declaration that the format cannot have.
         """
         if if_exists not in {"error", "ignore"}:
             raise InvalidInput(f"if_exists={if_exists!r}: it must be 'error' or 'ignore'")
@@ -158,9 +173,9 @@ class Lake:
             if if_exists == "error":
                 raise
         if catalog is not None and catalog.names_are_folders:
-            with suppress(AlreadyExists):  # Whoever made it at the same time did.
+            with suppress(AlreadyExists):  # Another writer created it at the same time.
                 catalog.register(name, table.uri)
-        return self.table(name)  # Where a catalog put it.
+        return self.table(name)  # The catalog chose the location.
 
     def create_table_as(
         self,
@@ -178,10 +193,12 @@ class Lake:
         id: str | None = None,
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """A new table with the rows of `data`, which are written before the table is there; returns their snapshot, None without rows.
+        """Create a table with the rows of `data`; return the snapshot, or None when there are no rows.
 
-        An Iceberg table and its first snapshot appear in one commit; of a Paimon table, and in a REST catalog, the table comes
-        first, and goes again if its rows fail. Other arguments as for `create_table`, `id` and `snapshot_properties` as for
+        The rows are written before the table appears. An Iceberg table and its first snapshot appear in one commit. A
+        Paimon table, and a table in a REST catalog, is created first and dropped again if the commit of its rows fails.
+
+        The arguments are those of `create_table`; `id` and `snapshot_properties` are the `id` and `properties` of
         `Table.append`. Raises `AlreadyExists`.
         """
         _require_format(format)
@@ -202,7 +219,7 @@ class Lake:
             raise
         except BaseException:
             with suppress(LakeError):
-                if table.current_snapshot() is None:  # Nobody else has written to it.
+                if table.current_snapshot() is None:  # No other writer has committed to it.
                     self.drop_table(name)
             raise
 
@@ -218,7 +235,7 @@ class Lake:
         sort_by: Iterable[str],
         location: str | None,
     ) -> tuple[Table, Schema]:
-        """A table that is not there yet, and its declaration."""
+        """A table that does not exist yet, and its schema."""
         declared = _declared(
             schema,
             _names("partition_by", partition_by),
@@ -252,7 +269,7 @@ class Lake:
         return Table(name, store, self._formats[format]), declared
 
     def table(self, name: str) -> Table:
-        """A table that is there. Raises `NotFound`, with the names that are near."""
+        """Open an existing table. Raises `NotFound`, which suggests similar names."""
         found = self._find(name)
         if found is None:
             self._require_warehouse()
@@ -270,11 +287,11 @@ class Lake:
         return found
 
     def exists(self, name: str) -> bool:
-        """Whether there is a table of that name."""
+        """Whether the table exists."""
         return self._find(name) is not None
 
     def namespaces(self) -> list[str]:
-        """Names of the namespaces (databases), sorted. Raises `NotFound` for a local folder that is not there."""
+        """The names of the namespaces (databases), sorted. Raises `NotFound` for a local folder that does not exist."""
         found = {f.removesuffix(_DATABASE) for f in self._store.folders("") if f.endswith(_DATABASE)}
         if not found:
             self._require_warehouse()
@@ -283,8 +300,11 @@ class Lake:
         return sorted(found | set(self._catalog.namespaces() if self._catalog else ()))
 
     def tables(self, namespace: str | None = None) -> list[str]:
-        """Full names of the tables, of one namespace or of all, sorted. Raises `NotFound` for one that is not there. Folders of
-        Iceberg tables that only a catalog can name are logged."""
+        """The full names of the tables in one namespace or in all, sorted. Raises `NotFound` for a namespace that does
+        not exist.
+
+        Folders of Iceberg tables that only a catalog can open are left out and logged.
+        """
         known = self.namespaces()
         if namespace is not None and namespace not in known:
             raise NotFound(f"no namespace {namespace!r} in {self.uri}; there are: {', '.join(known) or 'none'}")
@@ -311,36 +331,41 @@ class Lake:
 
     @property
     def views(self) -> Views:
-        """The views that the catalog keeps: Iceberg's, in a SQL or a REST catalog. `sql` makes them and reads them."""
+        """The views of the catalog: Iceberg views, in a SQL or a REST catalog. `sql` creates and reads them."""
         return Views(self._catalog, self._store.root, self._options)
 
     def create_namespace(self, name: str) -> None:
-        """Make a namespace where a catalog keeps them; a folder's comes with its first table. One that is there stays."""
+        """Create a namespace in the catalog; no error if it exists. In a warehouse without a catalog, the first table
+        creates the folder of its namespace."""
         _require_name(f"{name}.table")
         if self._catalog is not None:
             self._catalog.create_namespace(name)
 
     @property
     def places_tables(self) -> bool:
-        """Whether a new Iceberg table may lie anywhere: in a SQL catalog. A REST catalog chooses itself, and folders are one place."""
+        """Whether the caller may choose the location of a new Iceberg table. True for a SQL catalog; a REST catalog
+        chooses the location itself, and without a catalog a table's name is its location."""
         catalog = self._keeper("iceberg")
         return catalog is not None and not catalog.vends_credentials
 
     @property
     def keeps_properties(self) -> bool:
-        """Whether namespaces have properties: those of a catalog do, folders do not."""
+        """Whether namespaces have properties. True with a catalog, False for folders."""
         return self._catalog is not None
 
     def namespace_properties(self, name: str) -> dict[str, str]:
-        """What the catalog keeps of a namespace; nothing of a folder. Raises `NotFound`."""
+        """The properties of a namespace; empty without a catalog. Raises `NotFound`."""
         _require_name(f"{name}.table")
         if name not in (known := self.namespaces()):
             raise NotFound(f"no namespace {name!r} in {self.uri}; there are: {', '.join(known) or 'none'}")
         return {} if self._catalog is None else self._catalog.namespace_properties(name)
 
     def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str] = ()) -> None:
-        """Set properties of a namespace, and remove others. With `location`, its new Iceberg tables lie below that folder, where the
-        catalog does not choose itself. Raises `NotFound`, and `UnsupportedFeature` without a catalog: folders keep no properties."""
+        """Set the properties of a namespace, and remove those named in `remove`.
+
+        The property `location` is the folder for new Iceberg tables of the namespace, unless the catalog chooses it.
+        Raises `NotFound`, and `UnsupportedFeature` without a catalog: folders have no properties.
+        """
         _require_name(f"{name}.table")
         if self._catalog is None:
             raise UnsupportedFeature(
@@ -351,7 +376,7 @@ class Lake:
         self._catalog.alter_namespace(name, properties, remove)
 
     def drop_namespace(self, name: str) -> None:
-        """Remove a namespace without tables and views, also from the catalog. Raises `InvalidInput` where it has some."""
+        """Drop an empty namespace. Raises `InvalidInput` if it has tables or views."""
         _require_name(f"{name}.table")
         if name in self.namespaces() and (there := [*self.tables(name), *self.views.names(name)]):
             raise InvalidInput(f"namespace {name!r} holds {', '.join(there[:5])}; drop them first")
@@ -360,9 +385,16 @@ class Lake:
             self._catalog.drop_namespace(name)
 
     def register_table(self, name: str, metadata_location: str) -> Table:
-        """Give an Iceberg table that is there already a name in the catalog, by its newest metadata file, which is read first.
-        In Paimon's catalogs a Paimon table, by its folder. Raises `AlreadyExists`, `NoSuchFile`, `CorruptTable`, `NotFound` where
-        no table lies, and `UnsupportedFeature` for a version that is not known."""
+        """Register an existing table in the catalog under `name`.
+
+        Args:
+            name: `namespace.table`.
+            metadata_location: The newest metadata file of an Iceberg table, which is read first; for a Paimon catalog
+                the table's folder.
+
+        Raises `AlreadyExists`, `NoSuchFile`, `CorruptTable`, `NotFound` if there is no table, and `UnsupportedFeature`
+        for an unknown format version.
+        """
         if self._catalog is None:
             raise InvalidInput(f"{self.uri} has no catalog to register {name!r} in; open Lake(..., catalog='sql')")
         if there := self._find(name):
@@ -391,11 +423,15 @@ class Lake:
         properties: Mapping[str, Any] | None = None,
         spark: Any = None,
     ) -> Table:
-        """An Iceberg table `name` of the Parquet files in a folder, which stay where they are: to try Iceberg on them, in one
-        snapshot. Folders `column=value` are partitions, of whole numbers, dates or text unless `schema` has another type.
+        """Create the Iceberg table `name` over the Parquet files of a folder, without moving them: a way to try Iceberg
+        on existing data.
 
-        The table has `gc.enabled=false`, so that nothing it does deletes the folder's files; what it writes lies in its own
-        folder. Raises as `add_files` does, and `UnsupportedFeature` for files of other formats; then there is no table.
+        All files are added in one snapshot. Folders `column=value` become partitions; their values are integers, dates
+        or text unless `schema` gives another type. The table has `gc.enabled=false`, so none of its operations deletes
+        a file of the folder; files it writes lie in its own folder.
+
+        Raises as `Table.add_files` does, and `UnsupportedFeature` for files of other formats. No table is left behind
+        after an error.
         """
         found = self._looked_at(open_store(folder, self._options), name, schema, properties)
         asked = {**(properties or {}), "gc.enabled": "false", "snapshot": "true"}
@@ -411,9 +447,11 @@ class Lake:
         properties: Mapping[str, Any] | None = None,
         spark: Any = None,
     ) -> Table:
-        """The folder of Parquet files at the place of the table `name` (`<namespace>.db/<table>` of the warehouse) becomes an Iceberg
-        table of that name, in one snapshot: metadata comes beside the files, which stay as they are and can still be read as a
-        folder until the table drops them (compaction and then expiry). As `snapshot_table` otherwise."""
+        """Turn a folder of Parquet files into an Iceberg table of the same name, in one snapshot.
+
+        The folder is `<namespace>.db/<table>` of the warehouse. Metadata is written beside the data files, which stay
+        unchanged and readable as a folder until compaction and expiry remove them. Otherwise as `snapshot_table`.
+        """
         _require_name(name)
         if there := self._find(name):
             raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
@@ -431,8 +469,8 @@ class Lake:
     def _looked_at(
         self, store: Store, name: str, schema: pa.Schema | None, properties: Mapping[str, Any] | None
     ) -> HiveFolder:
-        """A folder's files and columns, once all of them were added to a table in memory: what does not fit is found before
-        anything is made."""
+        """The files and columns of a folder. All files are first added to a table in memory, so that a file that does
+        not fit is found before anything is written."""
         found = look(store, schema)
         twin = Table(name, Rehearsal(store), self._formats["iceberg"])
         tables.create(twin, _declared(found.schema, found.partition_by, (), properties or {}, None, ()))
@@ -440,13 +478,20 @@ class Lake:
         return found
 
     def convert(self, name: str, to: str, history: bool = False, spark: Any = None) -> Table:
-        """The table becomes one of the format `to` where it lies, under its name. Data files stay as they are, but for those that the
-        other format cannot name: these are written anew.
+        """Convert the table to the other format in place; its name and location stay.
 
-        Both formats' rows are compared by count and checksum before the name is switched, at once. `history`: the snapshots that are
-        there, and their tags, stay readable; else only the newest. Cut short at any point there is a whole table of one of the
-        formats, and the same call goes on. Writers of the former format fail from the switch on. Raises `UnsupportedFeature` for what
-        the other format has no place for: then nothing has changed.
+        Data files are kept, except those that the other format cannot represent, which are rewritten. Both formats'
+        rows are compared by count and checksum before the switch, which is atomic. Interrupted at any point, the table
+        is complete in one of the formats, and the same call resumes. Writers that still use the old format fail after
+        the switch.
+
+        Args:
+            name: The table.
+            to: `"paimon"` or `"iceberg"`.
+            history: Keep all snapshots and tags readable; otherwise only the newest snapshot.
+            spark: A Spark session that rewrites files.
+
+        Raises `UnsupportedFeature` for what the other format cannot represent; nothing has changed then.
         """
         _require_format(to)
         table = self.table(name)
@@ -463,38 +508,52 @@ class Lake:
         return self.table(name)
 
     def register(self, spark: Any, name: str = "lakeformat") -> None:
-        """Make this warehouse known to a Spark session as the data source `name`.
+        """Register this warehouse with a Spark session as the data source `name`. See docs/spark.md.
 
-        `spark.read.format("lakeformat").load("db.t")` reads the newest rows; options `snapshot`, `tag`, `as_of` and `branch` choose
-        others, `from_snapshot` (and `to_snapshot`) changes, with their kinds in `_row_kind`. `spark.readStream` follows a table, from
-        its rows as they are, or after `from_snapshot`; `maxFilesPerTrigger` and `maxRowsPerTrigger` bound a batch.
-        `frame.write.format("lakeformat").mode("append").save("db.t")` appends; mode("overwrite") needs, on tables with partitions,
-        `partitionOverwriteMode` "static" or "dynamic". Streams: `frame.writeStream.format("lakeformat").option("table",
-        "db.t").option("user", "job")`, and a checkpoint location; the batches are committed under `user`, each once (see
-        `Table.stream`), which is a name of this stream alone. `table.scan().to_spark(spark)` reads faster. See docs/spark.md.
+        `spark.read.format("lakeformat").load("db.t")` reads the newest rows. The options `snapshot`, `tag`, `as_of` and
+        `branch` select others; `from_snapshot` (and `to_snapshot`) reads changes, with their kinds in `_row_kind`.
+        `table.scan().to_spark(spark)` is faster.
+
+        `spark.readStream` streams the current rows and then the changes, or with `from_snapshot` only the changes after
+        it; `maxFilesPerTrigger` and `maxRowsPerTrigger` limit a batch.
+
+        `frame.write.format("lakeformat").mode("append").save("db.t")` appends; mode("overwrite") on a partitioned table
+        needs `partitionOverwriteMode` "static" or "dynamic".
+
+        `frame.writeStream.format("lakeformat").option("table", "db.t").option("user", "job")`, with a checkpoint
+        location, commits each batch exactly once under `user`, which must be unique to the stream (see `Table.stream`).
         """
         register(spark, name, ByName(self))
 
     def attach(self, spark: Any, tables: Sequence[str] | None = None, pack: str | None = None) -> list[str]:
-        """Make a Spark session able to run lakeformat, and tables (all, unless named) readable by name in it:
-        `spark.sql("SELECT * FROM nyc.flights")`, `spark.table("nyc.flights")`. Returns their names.
+        """Make a Spark session able to run lakeformat, and make tables readable by name in it: `spark.sql("SELECT *
+        FROM nyc.flights")`, `spark.table("nyc.flights")`.
 
-        One task asks the workers what they have. Our own code is sent where they lack it, or have another version; the packages that it
-        needs with `pack="auto"`, as this process has them (or an archive that `lakeformat.engines.spark.pack_packages()` made).
-        Raises `UnsupportedFeature` that names what they lack, or another minor version of Python. Spark hands filters to Python
-        from then on (`spark.sql.python.filterPushdown.enabled`).
+        One task checks what the workers have installed. Workers without lakeformat, or with another version, get our
+        code; with `pack="auto"` they also get the packages it needs, as this process has them.
+        `spark.sql.python.filterPushdown.enabled` is switched on.
 
-        Each query reads the newest snapshot. Columns, and which tables there are, are those of now: attach again for newer ones;
-        a column that is gone or of another type by then is an error.
-        Spark reads all columns of such a table; `sql(text, spark)` leaves out what a query does not need. Read only.
-        Raises `AlreadyExists` for a name that Spark's catalog has, and `UnsupportedFeature` for one that it cannot have.
+        Each query reads the newest snapshot. The columns and the list of tables are fixed by this call: attach again
+        after they change; a column that was dropped or has another type since then is an error. Spark reads all columns
+        of such a table, whereas `sql(text, spark)` reads only those that the query needs. The tables are read-only.
+
+        Args:
+            spark: The session.
+            tables: The tables; all by default.
+            pack: `"auto"`, or an archive made by `lakeformat.engines.spark.pack_packages()`.
+
+        Returns:
+            The names of the tables.
+
+        Raises `UnsupportedFeature` if workers lack a package or run another minor version of Python, or for a name that
+        Spark cannot have, and `AlreadyExists` for a name that Spark's catalog has.
         """
         require_spark(spark)
         if tables is not None and (isinstance(tables, str) or not all(isinstance(each, str) for each in tables)):
             raise InvalidInput(f"tables={tables!r}: give a list of names, e.g. ['shop.orders']")
         names = [self.table(each).name for each in tables] if tables is not None else self.tables()
         make_ready(spark, pack)
-        self.register(spark)  # So that USING lakeformat says what to do instead.
+        self.register(spark)  # USING lakeformat then raises an error that says what to do instead.
         for each in names:
             attach(spark, each, self._store.root, partial(_current, self, each))
         return names
@@ -508,20 +567,32 @@ class Lake:
         properties: Mapping[str, str] | None = None,
         **frames: Any,
     ) -> statements.Result:
-        """Run Spark SQL, one statement or several parted by `;`; returns what the last one gave.
+        """Run Spark SQL: one statement, or several separated by `;`. Returns the result of the last one. See
+        docs/sql.md.
 
-        Queries are answered in this process by DuckDB (`pip install 'lakeformat[duckdb]'`), or with `spark` on Spark, where
-        the text goes as it is. `params`: values of `:name` (a mapping) or `?` (a list). `frames`: what the text may
-        name beside the lake's tables: Arrow, pandas, polars or Spark. A statement that writes is one commit, which `id` makes
-        happen once; its result is one row of the snapshot's metrics. Names without a namespace are of `default`, or of what
-        USE said. Raises `InvalidInput` and `UnsupportedFeature` with line and column. See docs/sql.md.
+        Queries run in this process on DuckDB (`pip install 'lakeformat[duckdb]'`); with `spark` the text is passed to
+        Spark unchanged. A statement that writes is one commit, and its result is one row of the snapshot's metrics.
+        Names without a namespace are resolved in the namespace of the last USE, or in `default`.
+
+        Args:
+            text: The statements.
+            spark: The session that runs queries.
+            params: Values for `:name` (a mapping) or `?` (a list).
+            id: Makes a statement that writes run exactly once, as in `Table`.
+            properties: Written into the snapshot.
+            frames: Arrow, pandas, polars or Spark frames that the text may name beside the tables.
+
+        Raises `InvalidInput` and `UnsupportedFeature` with line and column.
         """
         return statements.run(self, self._session, text, spark, params, id, properties, frames)
 
     def rename_table(self, old: str, new: str) -> Table:
-        """Give a table another name, also in another namespace. In a catalog, its files stay where they are. Elsewhere, and in
-        Paimon's JDBC catalog, which moves them along, Paimon tables on local storage only: on other storage it is not atomic, and an Iceberg table names its files by
-        absolute paths."""
+        """Rename a table, also into another namespace; returns it under its new name.
+
+        In a catalog the files stay where they are; Paimon's JDBC catalog moves them. Without a catalog, only Paimon
+        tables on local storage can be renamed: a rename on object storage is not atomic, and an Iceberg table refers to
+        its files by absolute paths.
+        """
         table = self.table(old)
         if there := self._find(new):
             raise AlreadyExists(f"{new}: there is a table already at {there.uri}")
@@ -554,19 +625,19 @@ class Lake:
         return moved
 
     def drop_table(self, name: str, if_exists: bool = False, purge: bool = False) -> None:
-        """Remove a table. Raises `NotFound` unless `if_exists`.
+        """Drop a table. Raises `NotFound`, unless `if_exists`.
 
-        A folder's table goes with its files. Of a catalog's table the name goes; with `purge` first its files as well: those that its
-        metadata reaches below its location, and those there with names that engines give. Files of others stay, and so do other
-        tables: `InvalidInput` names those that share the place, and nothing is removed. A drop that was cut short can be asked for
-        again; until then readers may find files missing.
+        Without a catalog the files are deleted. With a catalog only the name is dropped, unless `purge`: then the files
+        below the table's location that its metadata reaches, and those named as engines name files, are deleted first.
+        Other files and other tables stay: tables that share the location are named by `InvalidInput`, and nothing is
+        deleted. An interrupted drop can be repeated; until then readers may find files missing.
         """
         _require_name(name)
         if self._catalog is not None and self._catalog.names_are_folders:
             table = self._find(name)
             if table is not None and isinstance(table._store, Catalogued):
                 self._remove_files(table)
-                self._catalog.drop(name)  # Last, so that a drop that was cut short can be asked for again.
+                self._catalog.drop(name)  # Last, so that an interrupted drop can be repeated.
                 return
         elif self._catalog is not None:
             try:
@@ -640,7 +711,8 @@ class Lake:
         return Catalogued(found.guard(store) if found.guard else store, found.place or catalog.place(name))
 
     def _new_root(self, name: str) -> str:
-        """Where a new table of the catalog lies: a folder that no other table has, also none that was renamed."""
+        """The location for a new table of the catalog: a folder that no other table uses, not even one that was
+        renamed."""
         namespace, _, table = name.rpartition(".")
         below = self._catalog.location_of(namespace) if self._catalog is not None else None
         store = self._store if below is None else open_store(below, self._options)
@@ -649,7 +721,7 @@ class Lake:
         return f"{store.root}/{folder}{f'-{uuid.uuid4()}' if is_used else ''}"
 
     def _free(self, name: str, location: str) -> str:
-        """The folder `location`, where no other table is."""
+        """The folder `location`. Raises where another table is in it."""
         if not isinstance(location, str) or not paths.is_absolute(location):
             raise InvalidInput(
                 f"{name}: location={location!r}: give an absolute path, or an address such as s3://bucket/folder"
@@ -673,12 +745,12 @@ class Lake:
             raise InvalidInput(f"{self.uri} is a table, not a warehouse: it {said}")
 
     def _keeper(self, format: str) -> Catalog | None:
-        """The catalog, if it is one of tables of that format."""
+        """The catalog, if it keeps tables of that format."""
         return self._catalog if self._catalog is not None and self._catalog.format == format else None
 
     def _format_of_folder(self, store: Store) -> str | None:
-        """The format of a table that is a folder and nothing else. Where names of a catalog are folders, one that lacks its line in
-        the catalog is no table: nobody has finished making it, or dropping it."""
+        """The format of a table that is a folder without a catalog entry. Where the catalog's names are folders, a
+        folder without an entry is no table: its creation or its drop was not finished."""
         format = self._format(store)
         catalog = None if format is None else self._keeper(format)
         return None if catalog is not None and catalog.names_are_folders else format
@@ -688,7 +760,7 @@ class Lake:
 
 
 def _current(lake: Lake, name: str) -> Reading:
-    """What an attached table is when Spark reads it."""
+    """What Spark reads of an attached table: its newest snapshot."""
     return Reading(lake.table(name).scan())
 
 
@@ -701,8 +773,8 @@ def _require_alone(name: str, others: Sequence[str]) -> None:
 
 
 def read_root(metadata_location: str, options: Mapping[str, str]) -> tuple[str, str]:
-    """(the URI of an Iceberg metadata file, where it says that its table lies). Raises `NoSuchFile`, `CorruptTable` and
-    `UnsupportedFeature` for a file that is no such."""
+    """(the URI of an Iceberg metadata file, the table location that it records). Raises `NoSuchFile`, `CorruptTable`
+    and `UnsupportedFeature`."""
     if not isinstance(metadata_location, str) or not metadata_location:
         raise InvalidInput(f"{metadata_location!r} is no metadata file; give its path or URI")
     folder, _, file = metadata_location.rpartition("/")
@@ -716,7 +788,7 @@ def read_root(metadata_location: str, options: Mapping[str, str]) -> tuple[str, 
 
 
 def refers_to_catalog(store: Store) -> str:
-    """What to say of a folder that holds metadata files of a catalog; nothing of any other."""
+    """The error text for a folder with metadata files that only a catalog can order; empty for other folders."""
     found = iceberg.documents_of_catalogs(store)
     if not found:
         return ""
@@ -733,7 +805,7 @@ def _require_format(format: str) -> None:
 
 
 def _require_name(name: str) -> None:
-    """Raise `InvalidInput` for what is no `namespace.table`; a namespace of a catalog may have dots."""
+    """Raise `InvalidInput` unless the text is `namespace.table`. A catalog's namespace may contain dots."""
     parts = name.split(".") if isinstance(name, str) else []
     if len(parts) < 2 or not all(_NAME.fullmatch(p) for p in parts):
         raise InvalidInput(
@@ -742,7 +814,7 @@ def _require_name(name: str) -> None:
 
 
 def _folder(name: str) -> str:
-    """`namespace.table` -> its folder below the warehouse; raises `InvalidInput` for what is no such name."""
+    """The folder of `namespace.table` below the warehouse. Raises `InvalidInput` for an invalid name."""
     _require_name(name)
     namespace, _, table = name.rpartition(".")
     if "." in namespace:

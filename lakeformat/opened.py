@@ -1,4 +1,4 @@
-"""A table without its warehouse: opened by its folder or its metadata file, to be read."""
+"""Tables opened read-only, by their folder or metadata file instead of through a warehouse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakeformat.storage.files import open_store
 from lakeformat.storage.read_only import Fixed, ReadOnly
 from lakeformat.table import Table
 
-# All other verbs, also those to come, are refused until they are known to change nothing.
+# Verbs that are not listed are refused, so a new verb is refused until it is known to change nothing.
 _READS = frozenset(
     {"branch", "changes", "current_snapshot", "dry_run", "format", "inspect", "properties", "scan", "schema", "snapshot",
      "snapshots", "uri"}
@@ -22,15 +22,18 @@ _READS = frozenset(
 
 
 class OpenedTable(Table):
-    """A table that is read, and that no verb changes."""
+    """A read-only table: verbs that would change it raise `InvalidInput`."""
 
 
 def open_table(path: str | os.PathLike[str], **storage_options: str) -> Table:
-    """A table to be read, without a warehouse or a catalog: `path` is its folder, of either format, or an Iceberg table's
-    metadata file (`.../metadata/00003-....metadata.json`), as the table was then.
+    """Open a table for reading, without a warehouse or a catalog.
 
-    `storage_options`: as of `Lake`, for the storage of `path`. Verbs that would change the table raise `InvalidInput`. Raises
-    `NotFound` for a folder that holds no table, and for one whose newest metadata file only a catalog knows.
+    Args:
+        path: The folder of a table in either format, or an Iceberg metadata file
+            (`.../metadata/00003-....metadata.json`): then the table is read as it was at that version.
+        storage_options: The storage options, as for `Lake`.
+
+    Raises `NotFound` for a folder without a table, or one whose newest metadata file only a catalog knows.
     """
     name = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(name, str) or not name:

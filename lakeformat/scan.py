@@ -1,4 +1,4 @@
-"""Scan: what to read of a table at one version, and the forms in which it can be had."""
+"""Scan: a description of a read of a table at one version, and the forms in which its rows can be had."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from lakeformat.model.snapshot import Snapshot
 from lakeformat.model.work import ReadTask
 from lakeformat.storage.store import Store
 
-SHOWN = 20  # Rows in a notebook.
+SHOWN = 20  # Rows shown in a notebook.
 MANIFESTS_IN_DRIVER = 1_000  # See docs/performance.md.
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A read that has been described and not yet done. Each `to_...` reads; all of them see the same snapshot."""
+    """A read that has been described and not done yet. Each `to_...` method reads; all of them see the same
+    snapshot."""
 
     store: Store
     view: AnyView
@@ -43,21 +44,22 @@ class Scan:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """What is read; None for a table that nothing was ever written to."""
+        """The snapshot that is read; None if the table has none."""
         return self.view.snapshot
 
     @property
     def snapshot_id(self) -> int | None:
-        """The id of what is read, also where it was asked for by tag or time."""
+        """The id of the snapshot that is read, also if it was chosen by tag or time."""
         return self.view.snapshot_id or None
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of what is read."""
+        """The Arrow schema of the rows."""
         return arrow_schema(self.fields)
 
     def plan(self) -> Sequence[ReadTask]:
-        """The tasks that together read the rows, files pruned by partition and by bounds; made as they are asked for."""
+        """The tasks that together read the rows. Files are pruned by partition and by column bounds; tasks are made
+        lazily."""
         tasks = self._tasks(self.columns)
         if self.limit is None:
             return tasks
@@ -89,8 +91,10 @@ class Scan:
         return polars.from_arrow(self.to_arrow())
 
     def to_spark(self, spark: Any, manifests_in_driver: int = MANIFESTS_IN_DRIVER) -> Any:
-        """The rows as a Spark DataFrame of the session `spark`, read on its executors. More manifests than `manifests_in_driver` that are
-        not in memory are read and decoded there too, and come back as Arrow."""
+        """The rows as a Spark DataFrame of the session `spark`, read by its executors.
+
+        The executors also read and decode the manifests, if more than `manifests_in_driver` are not in the cache.
+        """
         require_spark(spark)
         if isinstance(manifests_in_driver, bool) or not isinstance(manifests_in_driver, int) or manifests_in_driver < 0:
             raise InvalidInput(f"manifests_in_driver={manifests_in_driver!r}: give a whole number, 0 or more")
@@ -100,50 +104,54 @@ class Scan:
         return engine.read(self.store, scan.plan(), self.fields, self.limit)
 
     def count(self) -> int:
-        """The number of rows; from metadata alone where that is exact."""
+        """The number of rows; from metadata alone where metadata has the exact number."""
         by_bounds, rest = self._apart()
         rows = self.view.count(by_bounds) if rest == ALWAYS else None
         if rows is None:
-            some = self.view.schema.names[:1]  # Besides, a task reads what its condition and merging need.
+            some = self.view.schema.names[:1]  # A task also reads the columns that its condition and merging need.
             rows = sum(engine_for().count(self.store, self._tasks(some)))
         return rows if self.limit is None else min(rows, self.limit)
 
     def explain(self) -> pa.Table:
-        """What of the table the scan reads and leaves out: one row a live data file with `path`, `row_count`, `size_bytes`,
-        `left_out_by` (the condition that leaves it out; null where it is read), `bounds` (what metadata knows of that condition's
-        columns in it), and of Parquet files that are read `row_groups_read` of `row_groups`."""
+        """Which files the scan reads and which it skips, and why. One row per live data file: `path`, `row_count`,
+        `size_bytes`, `left_out_by` (the condition that excludes the file, null if it is read), `bounds` (the file's
+        bounds of that condition's columns), and for Parquet files that are read `row_groups_read` of `row_groups`."""
         return explaining.explain(self.store, self.view, self._apart()[0])
 
     def explain_manifests(self) -> pa.Table:
-        """Which manifests the scan reads and leaves out: one row a manifest with `path`, `file_count`, `size_bytes`, `left_out_by` (the
-        condition that its bounds of partitions rule out; null where it is read) and `bounds`."""
+        """Which manifests the scan reads and which it skips. One row per manifest: `path`, `file_count`, `size_bytes`,
+        `left_out_by` (the condition that its partition bounds exclude, null if it is read) and `bounds`."""
         return explaining.manifests(self.view, self._apart()[0])
 
     def filter(self, where: str | Expression) -> Scan:
-        """The rows for which `where` is true as well. Raises `InvalidInput` after a limit, which would be applied later."""
+        """A scan of the rows for which `where` is true as well. Raises `InvalidInput` after a limit, which would
+        otherwise apply after the filter."""
         if self.limit is not None:
             raise InvalidInput("filter() of a scan with a limit: filter first, then limit")
         condition = bind(sql_text.parse(where), nanoseconds.seen(self.view.schema.fields, self.nanoseconds))
         return replace(self, predicate=and_(self.predicate, condition))
 
     def select(self, columns: Sequence[str]) -> Scan:
-        """These columns only, in this order; `a.b` is a part of a row. Raises `NotFound`."""
+        """A scan of these columns, in this order; `a.b` is the field `b` of the row `a`. Raises `NotFound`."""
         names = arguments.columns(columns)
         fields = nanoseconds.seen(self.view.project(names), self.nanoseconds)
         return replace(self, fields=fields, columns=names)
 
     def to_duckdb(self, connection: Any = None) -> Any:
-        """The rows as a DuckDB relation, of `connection` or of DuckDB's default one; they are read once, into memory. NaN is greater
-        than all numbers, as in DuckDB's own tables: of `FROM scan` and of all else that is Arrow's, DuckDB lets Arrow filter the
-        floats, which takes NaN for greater than nothing."""
+        """The rows as a DuckDB relation of `connection` (by default DuckDB's default connection). They are read once,
+        into memory.
+
+        NaN is greater than all numbers here, as in DuckDB's own tables. `FROM scan` differs: DuckDB lets Arrow filter
+        Arrow data, and Arrow's NaN is greater than nothing.
+        """
         import duckdb
 
         found = duckdb.from_arrow(self.to_arrow(), **({} if connection is None else {"connection": connection}))
         return found.select(selected(found.columns, found.types))
 
     def checksum(self, schema: pa.Schema | None = None) -> tuple[int, str | None]:
-        """(rows, the sum of the rows' hashes as DuckDB has them), in whatever order the rows come; None without rows. `schema`: of which
-        columns, cast to these types, so that scans of other formats compare."""
+        """(number of rows, sum of DuckDB's hashes of the rows), independent of row order; the sum is None without rows.
+        `schema` selects the columns and casts them, so that scans of other formats can be compared."""
         try:
             import duckdb
         except ModuleNotFoundError:
@@ -167,18 +175,19 @@ class Scan:
             try:
                 found = connection.sql(query).fetchone()
             except duckdb.Error:
-                if failed:  # DuckDB keeps only its text.
+                if failed:  # DuckDB keeps only the text of the error.
                     raise failed[0] from None
                 raise
         assert found is not None
         return found[0], found[1]
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The rows for whoever speaks Arrow's C stream interface: `pa.table(scan)`, `pl.DataFrame(scan)`, DuckDB's `FROM scan`."""
+        """The rows as an Arrow C stream: for `pa.table(scan)`, `pl.DataFrame(scan)`, DuckDB's `FROM scan`."""
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def __iter__(self) -> NoReturn:
-        """Refused by name: without this, `pd.DataFrame(...)` says only that it was called wrongly."""
+        """Always raises, with an error that names `to_pandas`: `pd.DataFrame(scan)` would otherwise fail without saying
+        why."""
         raise TypeError(f"{self!r} is no sequence of rows; take .to_pandas(), .to_arrow() or .to_batches()")
 
     def _apart(self) -> tuple[Expression, Expression]:
@@ -211,7 +220,7 @@ class Scan:
 
 @cache
 def _hashing(pid: int) -> Any:
-    """A DuckDB of this process: opening one takes longer than what it has to do for a small table."""
+    """A DuckDB connection that the process keeps: opening one takes longer than hashing a small table."""
     import duckdb
 
     return duckdb.connect()

@@ -1,4 +1,4 @@
-"""Table: the public verbs. Wiring, no logic: that is in `verbs`, dialects and engines."""
+"""Table: the public verbs. Wiring only; the logic is in `verbs`, `maintenance`, the dialects and the engines."""
 
 from __future__ import annotations
 
@@ -68,10 +68,11 @@ from lakeformat.verbs.merge import MergeInto
 
 
 class Table:
-    """A table of a warehouse. Every verb looks at the table as it is then; a Table holds no state of its own.
+    """A table of a warehouse. A Table holds no state: every verb reads the table as it is at the time of the call.
 
-    A verb that changes the table makes one snapshot and returns it, or None where nothing was to do. `id` makes it
-    happen once: asked again with the same id, it returns the same snapshot. `properties` go into the snapshot.
+    A verb that changes the table commits one snapshot and returns it, or None if there was nothing to do. `id` makes
+    the verb exactly-once: repeated with the same id, it returns the same snapshot. `properties` are written into the
+    snapshot.
     """
 
     def __init__(
@@ -89,11 +90,11 @@ class Table:
         return f"Table({self.name!r}, {self._store.root!r}{on})"
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The current rows for whoever speaks Arrow's C stream interface: `pa.table(t)`, `pl.DataFrame(t)`, DuckDB's `FROM t`."""
+        """The current rows as an Arrow C stream: for `pa.table(t)`, `pl.DataFrame(t)`, DuckDB's `FROM t`."""
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def __iter__(self) -> NoReturn:
-        """Refused by name: without this, `pd.DataFrame(...)` says only that it was called wrongly."""
+        """Always raises, with an error that names `scan`: `pd.DataFrame(t)` would otherwise fail without saying why."""
         raise TypeError(f"{self!r} is no sequence of rows; take .scan().to_pandas(), .to_arrow() or .to_batches()")
 
     def _repr_html_(self) -> str:
@@ -103,7 +104,7 @@ class Table:
 
     @property
     def uri(self) -> str:
-        """Where the table lies."""
+        """The location of the table."""
         return self._store.root
 
     @property
@@ -121,7 +122,7 @@ class Table:
 
     @property
     def inspect(self) -> Inspect:
-        """The table's metadata, as Arrow tables."""
+        """The table's metadata as Arrow tables."""
         return Inspect(self._format, self._view, self._changes, self._version, self._store)
 
     # --- reading ---
@@ -136,15 +137,23 @@ class Table:
         limit: int | None = None,
         nanoseconds: str = "error",
     ) -> Scan:
-        """Rows for which `where` is true, now or at a snapshot, a time or a tag. `a.b` in `columns` reads part of a row.
+        """Describe a read of the rows for which `where` is true, at the newest snapshot or an older one. Nothing is
+        read yet.
 
-        `as_of`: a datetime (UTC unless it says otherwise), ISO text, or milliseconds since 1970: the newest snapshot
-        made by then. Raises `NotFound` for a version or column that is not there.
+        Args:
+            columns: The columns to read; `a.b` reads the field `b` of the row `a`. All columns by default.
+            where: A condition: SQL text or an expression.
+            snapshot_id: Read this snapshot.
+            as_of: Read the newest snapshot committed by this time: a datetime (UTC if it has no zone), ISO text, or
+                milliseconds since 1970.
+            tag: Read the snapshot with this tag.
+            limit: The maximum number of rows.
+            nanoseconds: How to read timestamps finer than microseconds outside the range of Arrow (1677 to 2262).
+                `"error"` raises; `"microseconds"` truncates all of them towards the past to microseconds (years 1 to
+                9999); `"null"` reads the values outside the range as null (not inside rows, lists and maps). Conditions
+                see the converted values.
 
-        `nanoseconds`: what becomes of timestamps finer than microseconds, which Arrow counts from 1677 to 2262 only. "error":
-        a scan that meets one beyond raises; "microseconds": all of them are cut, towards the past, to timestamps in
-        microseconds, which reach from year 1 to 9999; "null": those beyond are null (not inside rows, lists and maps).
-        Conditions see what the scan gives.
+        Raises `NotFound` for a version or column that does not exist.
         """
         if nanoseconds != "error":
             fine.check(nanoseconds)
@@ -169,12 +178,17 @@ class Table:
         where: str | Expression | None = None,
         consumer: str | None = None,
     ) -> Changes:
-        """The rows that came and went after `from_snapshot` (0: from the first one on) up to `to_snapshot` (the newest),
-        with their kinds in a column `_row_kind`.
+        """Describe a read of the rows added and removed after `from_snapshot` (0: since the first snapshot) up to
+        `to_snapshot` (by default the newest). The column `_row_kind` holds each row's kind.
 
-        With `consumer`, from where that one has come to, and its `acknowledge` notes how far it came; expiry keeps what it
-        has still to read. A new one begins at `from_snapshot`, or else with the oldest snapshot that is kept. `where` is
-        true or not of each row alone. Consumers: Paimon tables only.
+        Args:
+            from_snapshot: Read the changes after this snapshot. For a new consumer the default is the oldest snapshot
+                that is kept.
+            to_snapshot: The last snapshot whose changes are read.
+            columns: The columns to read.
+            where: A condition on single rows of the changes.
+            consumer: Start where this consumer stopped; `Changes.acknowledge` saves its progress, and expiry keeps the
+                snapshots it has not read (Paimon).
         """
         view = self._until(to_snapshot)
         view.require_readable()
@@ -194,28 +208,30 @@ class Table:
         return replace(self._changes(after, to_snapshot, columns, where), view=view, consumer=consumer)
 
     def drop_consumer(self, name: str) -> None:
-        """Forget a consumer, and what is kept for it alone. Raises `NotFound`."""
+        """Delete a consumer; expiry may then drop the snapshots kept for it. Raises `NotFound`."""
         consumers = self._consumers(self._view())
         if consumers.progress(name) is None:
             raise NotFound(f"{self.name}: no consumer {name!r}")
         self._store.delete([consumers.consumer_path(name)])
 
     def current_snapshot(self) -> Snapshot | None:
-        """The newest snapshot, and what it changed; None for a table that nothing was ever written to."""
+        """The newest snapshot with its changes per partition; None if the table has no snapshot."""
         view = self._view()
         found = view.snapshot
         return None if found is None else replace(found, partitions=view.history.changes())
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
-        """A snapshot, and what it changed. Raises `NotFound`."""
+        """A snapshot with its changes per partition. Raises `NotFound`."""
         view = self._version(snapshot_id, None, None)
         assert view.snapshot is not None
         return replace(view.snapshot, partitions=view.history.changes())
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
-        """The snapshots that led to the current one, as far as they are kept, oldest first: all, or those after the snapshot
-        `after`. Their counts are those that the snapshots' own metadata holds, and None for the rest; `snapshot(id)` looks them
-        up."""
+        """The retained snapshots that led to the current one, oldest first; with `after`, those after that snapshot id.
+
+        Their counts are the ones recorded in snapshot metadata, and None for the rest; `snapshot(id)` computes all of
+        them.
+        """
         after = arguments.whole("after", after, 0)
         return self._view().history.snapshots(after or 0)
 
@@ -229,7 +245,8 @@ class Table:
         properties: Mapping[str, str] | None = None,
         watermark: int | None = None,
     ) -> Snapshot | None:
-        """Add rows. Columns are matched by name; those left out become their default or null. No rows: no snapshot."""
+        """Append rows. Columns are matched by name; a missing column gets its default or null. Without rows, no
+        snapshot is made."""
         view, engine = self._view(), engine_for(data)
         request, landed = self._asked(view, id, properties, watermark)
         if landed:
@@ -247,13 +264,23 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Make Parquet files that are there part of the table, where they are and as they are, in one snapshot (Iceberg).
+        """Add existing Parquet files to the table without moving or rewriting them, in one snapshot (Iceberg).
 
-        `paths`: absolute, or relative to the table's location. Columns are known by the files' field ids, else by name: then
-        `schema.name-mapping.default` is set in a commit before. A file's partition follows from the bounds in its footer (else
-        from its rows); a partition column that it lacks has the value that `partition` says, or the folder `name=value`.
-        Files without rows are left out. Raises `InvalidInput` for files that do not fit, `AlreadyExists` for one that the table
-        has, `NotFound`. The files are the table's from then on; whatever fails, none of them is deleted.
+        Columns are matched by field id, or by name if the files have no field ids: then `schema.name-mapping.default`
+        is first set in a commit of its own. The partition of a file is taken from the bounds in its footer, or else
+        from its rows. Files without rows are left out. The table owns the files from then on; no file is deleted after
+        an error.
+
+        Args:
+            paths: Absolute, or relative to the table's location.
+            partition: Values for partition columns that the files lack; by default they come from the folder names
+                `name=value`.
+            check_duplicate_files: Raise `AlreadyExists` for a file that the table already has.
+            spark: A Spark session that reads the footers.
+            id: Makes the verb exactly-once.
+            properties: Written into the snapshot.
+
+        Raises `InvalidInput` for files that do not fit the table, `AlreadyExists`, and `NotFound`.
         """
         if isinstance(paths, str) or not all(isinstance(path, str) and path for path in paths):
             raise InvalidInput(f"paths={paths!r}: give a list of files, e.g. ['s3://bucket/a.parquet']")
@@ -277,12 +304,13 @@ class Table:
         properties: Mapping[str, str] | None = None,
         watermark: int | None = None,
     ) -> Snapshot | None:
-        """Add rows, each in the place of the row with its key, as the table's merge engine has it.
+        """Insert rows, or update the rows that have the same key, as the table's merge engine defines. Needs a primary
+        key.
 
-        A column `rowkind` may say what a row does to its key: "+I" and "+U" (and null) put it there, "-D" and "-U" take
-        it away. Of rows with the same key the last one counts. Tables with a primary key only; where rows are merged by
-        it when they are read, `append` is the same, and elsewhere (Iceberg) this is a merge: a row that is there keeps
-        the columns that the data lacks.
+        An optional column `rowkind` holds each row's kind: "+I" and "+U" (and null) write the row, "-D" and "-U" delete
+        it. Of several rows with one key the last one counts. In Paimon tables, which merge rows by key when they are
+        read, `append` does the same. In Iceberg tables this is a merge: an existing row keeps the values of columns
+        that the data lacks.
         """
         view = self._view()
         if view.layout().keyed is not None:
@@ -296,10 +324,11 @@ class Table:
         )
 
     def stream(self, user: str) -> WriteSession:
-        """A session for a stream that writes here: `prepare`, then `commit`, by identifiers that rise; see `WriteSession`. Rows
-        of a table with a primary key are upserted, others added.
+        """Open a write session for a stream: `prepare` and then `commit`, with increasing identifiers. See
+        `WriteSession`.
 
-        For Spark: `frame.writeStream.foreachBatch(table.stream("name").write_batch)`.
+        Rows are upserted into a table with a primary key, and appended to any other table. For Spark:
+        `frame.writeStream.foreachBatch(table.stream("name").write_batch)`.
         """
         arguments.text("user", user)
         if self._wap_id is not None:
@@ -321,11 +350,20 @@ class Table:
         properties: Mapping[str, str] | None = None,
         watermark: int | None = None,
     ) -> Snapshot | None:
-        """Replace partitions, in one snapshot. The last writer wins inside them.
+        """Replace whole partitions in one snapshot. Concurrent changes to the same partitions are overwritten, unless
+        `pinned_to`.
 
-        Dynamic (without `partitions`): those that the data has rows for; no rows, no snapshot. Declared: each of
-        `partitions` (column -> value), emptied if the data has no row for it; a row outside raises `OutsideScope` and
-        nothing is committed. With `pinned_to` (a snapshot id), what others wrote there since is a `Conflict`.
+        Without `partitions` (dynamic): the partitions that the data has rows for; without rows, no snapshot. With
+        `partitions` (declared): exactly these partitions, which become empty if the data has no row for them.
+
+        Args:
+            data: The rows.
+            partitions: Full or partial specs, column -> value. A row outside them raises `OutsideScope`, and nothing is
+                committed.
+            pinned_to: A snapshot id; raise `Conflict` if others have changed these partitions since then.
+            id: Makes the verb exactly-once.
+            properties: Written into the snapshot.
+            watermark: Event time in milliseconds, recorded in the snapshot.
         """
         pinned_to = arguments.whole("pinned_to", pinned_to, 0)
         view = self._view()
@@ -346,11 +384,12 @@ class Table:
         properties: Mapping[str, str] | None = None,
         watermark: int | None = None,
     ) -> Snapshot | None:
-        """Replace the whole table, the partitions that a full or partial `partition` spec names, or the rows `where`.
+        """Replace the whole table, one partition (`partition`, a full or partial spec), or the rows for which `where`
+        is true.
 
-        A snapshot is always made, also without rows. A row outside raises `OutsideScope` and nothing is committed.
-        `where` on more than partition columns rewrites the files it touches; where rows are merged by key, it
-        writes rows that delete. `pinned_to`: see `overwrite_partitions`.
+        A snapshot is made even without rows. A row outside `partition` or `where` raises `OutsideScope`, and nothing is
+        committed. A `where` on other than partition columns rewrites the files that contain matching rows; in a table
+        that merges rows by key it writes delete rows. `pinned_to`: see `overwrite_partitions`.
         """
         if partition is not None and where is not None:
             raise InvalidInput("overwrite takes a partition or a condition, not both")
@@ -366,7 +405,7 @@ class Table:
         return self._overwrite(view, request, data, condition, pinned_to)
 
     def truncate(self, *, id: str | None = None, properties: Mapping[str, str] | None = None) -> Snapshot | None:
-        """Remove all rows."""
+        """Delete all rows."""
         view = self._view()
         request, landed = self._asked(view, id, properties)
         return landed or self._commit(view, Overwrite(request=request, added=(), kind=OperationKind.TRUNCATE))
@@ -378,7 +417,7 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Remove the partitions that these full or partial specs (column -> value) name."""
+        """Delete the partitions named by full or partial specs (column -> value)."""
         view = self._view()
         given = list(arguments.specs(partitions))
         if not given:
@@ -391,9 +430,9 @@ class Table:
         return self._commit(view, overwrite.replace_rows(change, scope, (), None))
 
     def mark_partitions_done(self, partitions: Iterable[Mapping[str, Any]]) -> None:
-        """Say to those who wait for them that these partitions of a Paimon table (full specs, column -> value) are complete, by a
-        `_SUCCESS` file in the folder of each, as Paimon's `partition.mark-done-action=success-file` has it. Raises
-        `UnsupportedFeature` for an Iceberg table."""
+        """Mark partitions of a Paimon table (full specs, column -> value) as done for downstream jobs: write a
+        `_SUCCESS` file into the folder of each (`partition.mark-done-action=success-file`). Raises `UnsupportedFeature`
+        for an Iceberg table."""
         view = self._view()
         if not isinstance(view, Upkept):
             raise UnsupportedFeature(
@@ -410,7 +449,7 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Remove the rows for which `where` is true. Whole partitions go by metadata alone."""
+        """Delete the rows for which `where` is true. Whole partitions are deleted by metadata alone."""
         view = self._view()
         request, landed = self._asked(view, id, properties)
         engine = engine_for(spark=spark)
@@ -431,10 +470,15 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Set columns in the rows for which `where` is true: to values, or to expressions as SQL text, which see the old row.
+        """Set columns of the rows for which `where` is true (all rows by default).
 
-        A str is an expression: text is quoted in it, `{"name": "'bob'"}`. None, numbers, booleans, bytes, `Decimal`, dates,
-        times and `datetime` are values.
+        Args:
+            assignments: Column -> SQL expression over the old row (a str), or a value: None, a number, a boolean,
+                bytes, `Decimal`, date, time or `datetime`. Text is quoted inside the expression: `{"name": "'bob'"}`.
+            where: A condition: SQL text or an expression.
+            spark: A Spark session that does the work.
+            id: Makes the verb exactly-once.
+            properties: Written into the snapshot.
         """
         view = self._view()
         request, landed = self._asked(view, id, properties)
@@ -450,12 +494,14 @@ class Table:
         return self._commit(view, operation, engine) if operation else None
 
     def merge_into(self, source: Any, on: str | Expression, *, evolve_schema: bool = False) -> MergeInto:
-        """Change the table by a source of rows: chain clauses, then `merge()`.
+        """Start a merge of source rows into the table: chain clauses, then call `merge()`.
 
-        `source`: whatever `append` takes; a Spark DataFrame is merged by Spark. `on`: when a row of the table (`t`) and one
-        of the source (`s`) match, with at least one equality between them, e.g. `"t.id = s.id"`; null equals nothing.
-        With `evolve_schema`, columns that only the source has are added first, in a commit of their own, where a clause
-        takes all columns; and those that only the table has stay as they are, or become their default.
+        Args:
+            source: Any data that `append` takes. Spark merges a Spark DataFrame.
+            on: The condition that matches a row of the table (`t`) with a row of the source (`s`). It needs at least
+                one equality between them, e.g. `"t.id = s.id"`; null equals nothing.
+            evolve_schema: First add the columns that only the source has, in a commit of its own, if a clause takes all
+                columns. Columns that only the table has keep their value, or get their default in a new row.
         """
         return MergeInto(source, on, self._merge, evolve_schema)
 
@@ -468,12 +514,16 @@ class Table:
         max_keys: int = MAX_KEYS,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> DeltaWriter:
-        """A writer of a changelog, on Iceberg tables: one snapshot for each checkpoint, each of them once.
+        """Open a writer that applies a changelog to an Iceberg table, with one snapshot per checkpoint, exactly once.
 
-        `name` identifies the stream. Rows are known by `key`, by default the identifier fields, which must hold the
-        columns that the partitions are made of. With `upsert` an inserted row takes the place of an older one; without, the
-        changelog itself takes that away. `max_keys` bounds the keys between two checkpoints, `buffer_bytes` the rows that
-        wait to be written together.
+        Args:
+            name: Identifies the stream.
+            key: The columns that identify a row, by default the identifier fields. They must include the source columns
+                of the partitions.
+            upsert: An inserted row replaces an older row with its key. Otherwise the changelog itself deletes the older
+                row.
+            max_keys: The maximum number of keys between two checkpoints.
+            buffer_bytes: How many bytes of rows are buffered before they are written.
         """
         arguments.text("name", name)
         if self._wap_id is not None:
@@ -490,11 +540,11 @@ class Table:
     # --- schema ---
 
     def alter(self) -> Alteration:
-        """A schema change in the making: chain its verbs, then `commit()`."""
+        """Start a schema change: chain changes, then call `commit()`."""
         return Alteration(self.evolve, lambda: self.schema)
 
     def evolve(self, changes: Sequence[Any], id: str | None = None) -> Schema:
-        """Apply schema changes (`lakeformat.model.evolution`) all at once; returns the new schema."""
+        """Apply schema changes (`lakeformat.model.evolution`) in one commit; returns the new schema."""
         if id is not None:
             arguments.text("id", id)
         if not isinstance(changes, list | tuple):
@@ -519,14 +569,26 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Make small files into large ones; None when nothing is worth it. `where` chooses partitions.
+        """Rewrite small files into larger ones. Returns None if nothing is worth rewriting.
 
-        With `sort_by`, all files are written anew, the rows of each partition in this order ("id", "days(ts) DESC NULLS LAST", as
-        in `create_table`, or "zorder(a, b)", "hilbert(a, b)"; True: the table's own), so that no two files overlap and conditions on it leave files out. A concurrent overwrite always wins: the
-        compaction starts over without what was replaced, at most three times, then raises `Conflict`. With
-        `partial_progress` there are up to `max_commits` snapshots, the last of which is returned: a part that fails is left out,
-        and loses nothing of the others. `min_files`, of an Iceberg table: how many small files of a partition are worth it; five
-        by default, two with `full`.
+        A concurrent overwrite wins: the compaction is planned again without the replaced files, up to three times, and
+        then raises `Conflict`.
+
+        Args:
+            full: Rewrite wherever there are two small files or a file with deleted rows. In a Paimon table with a primary
+                key: a full compaction.
+            where: A condition on partition columns that selects partitions.
+            spark: A Spark session that does the work.
+            sort_by: Rewrite all files, with the rows of each partition sorted: `"id"`, `"days(ts) DESC NULLS LAST"` as
+                in `create_table`, `"zorder(a, b)"`, `"hilbert(a, b)"`, or True for the table's own sort order. No two
+                files then overlap, so conditions on these columns skip files.
+            partial_progress: Commit up to `max_commits` snapshots, and return the last. A part that fails is left out
+                and does not affect the others.
+            max_commits: See `partial_progress`.
+            min_files: How many small files make a partition worth rewriting; five by default, two with `full`
+                (Iceberg).
+            id: Makes the verb exactly-once.
+            properties: Written into the snapshot.
         """
         min_files = arguments.whole("min_files", min_files, 1)
         most = arguments.whole("max_commits", max_commits, 1)
@@ -553,7 +615,8 @@ class Table:
     def compaction_plan(
         self, full: bool = False, where: str | Expression | None = None, *, sort_by: Sequence[str] | bool | None = None
     ) -> pa.Table:
-        """What `compact` would write anew: one row a unit of work, with `paths`, `row_count` and `size_bytes` of its files."""
+        """What `compact` would rewrite: one row per unit of work, with the `paths`, `row_count` and `size_bytes` of its
+        files."""
         view = self._view()
         chosen, scope = compact.asked_order(self.name, view, sort_by), self._chosen("compact", view, where)
         return compact.preview(view, full, scope, chosen)
@@ -561,8 +624,11 @@ class Table:
     def rewrite_manifests(
         self, *, id: str | None = None, properties: Mapping[str, str] | None = None
     ) -> Snapshot | None:
-        """Write the manifests anew, as few as their target size allows and by partition, so that scans read fewer; None when
-        that gains nothing. No data file is touched, and no concurrent writer is in the way."""
+        """Rewrite the manifests into as few as their target size allows, clustered by partition, so that scans read
+        fewer of them.
+
+        Returns None if that gains nothing. No data file changes, and concurrent writers are not affected.
+        """
         view = self._view()
         request, landed = self._asked(view, id, properties)
         if landed or not view.maintenance.has_many_manifests():
@@ -579,8 +645,18 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Write position delete files anew where a partition has `min_files` (five), or with `full` all: as the table's
-        granularity says, and without dangling deletes. None when nothing is worth it. `where` chooses partitions."""
+        """Rewrite position delete files in the table's delete granularity, and drop dangling deletes (Iceberg).
+
+        Args:
+            full: Rewrite all of them.
+            where: A condition on partition columns that selects partitions.
+            spark: A Spark session that does the work.
+            min_files: How many position delete files make a partition worth rewriting; five by default.
+            id: Makes the verb exactly-once.
+            properties: Written into the snapshot.
+
+        Returns None if nothing is worth rewriting.
+        """
         view, min_files = self._view(), arguments.whole("min_files", min_files, 1)
         scope = self._chosen("rewrite_position_deletes", view, where)
         request, landed = self._asked(view, id, properties)
@@ -595,9 +671,12 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Turn equality deletes into position deletes: position delete files, or deletion vectors in a table of version 3, so that
-        readers compare no values and those that know no equality deletes read the table. No data is touched. None where there
-        are none. `where` chooses partitions; what also applies elsewhere stays."""
+        """Convert equality deletes into position deletes (deletion vectors in format version 3), so that readers need
+        not compare values and engines without equality deletes can read the table (Iceberg).
+
+        No data file changes. `where` selects partitions; equality deletes that also apply elsewhere are kept. Returns
+        None if the table has no equality deletes.
+        """
         view = self._view()
         scope = self._chosen("convert_equality_deletes", view, where)
         request, landed = self._asked(view, id, properties)
@@ -607,15 +686,19 @@ class Table:
     def compute_table_stats(
         self, columns: Sequence[str] | None = None, snapshot_id: int | None = None, *, id: str | None = None
     ) -> str | None:
-        """Count about how many distinct values columns have (all of plain values, unless named) at a snapshot, and note it with
-        the table, as theta sketches in a Puffin file, for engines that plan by it. Reads all rows of these columns, in this
-        process. Returns the file's location; None for a table without a snapshot. `inspect.statistics()` has the counts."""
+        """Estimate the number of distinct values per column at a snapshot, and store it as theta sketches in a Puffin
+        file of the table, for engines whose optimizer reads them (Iceberg).
+
+        Reads all rows of these columns, in this process. `columns` are by default all columns of plain types. Returns
+        the location of the file, or None if the table has no snapshot. `inspect.statistics()` shows the counts.
+        """
         names = None if columns is None else arguments.columns(columns)
         return self._analyze("table", snapshot_id, id, lambda change: analyze.columns(change, names))
 
     def compute_partition_stats(self, snapshot_id: int | None = None, *, id: str | None = None) -> str | None:
-        """Note the figures of each partition at a snapshot (rows, files, deletes, the last change) in a Parquet file with the
-        table, from its metadata alone. Returns the file's location; None for a table without a snapshot."""
+        """Compute statistics per partition at a snapshot (rows, files, deletes, last change) from metadata, and store
+        them in a Parquet file of the table (Iceberg). Returns the location of the file, or None if the table has no
+        snapshot."""
         return self._analyze("partition", snapshot_id, id, analyze.partitions)
 
     def rewrite_table_path(
@@ -627,11 +710,17 @@ class Table:
         end_version: str | None = None,
         staging: str | None = None,
     ) -> Relocated:
-        """Make a copy of an Iceberg table at another prefix ready: metadata files, manifests and position deletes that say the new
-        paths are written below the folder `staging` (by default one beside the metadata), and a CSV list names every file of the
-        copy: where it is, and where it is copied to. Copying is left to a tool for that; the table itself is not changed.
+        """Prepare a copy of an Iceberg table under another prefix. The table itself does not change.
 
-        `start_version`, `end_version`: names of metadata files; with a start, only what came after it is in the list.
+        Metadata files, manifests and position deletes with the new paths are written to a staging folder, and a CSV
+        file lists every file to copy with its source and target. Copying is left to another tool.
+
+        Args:
+            source_prefix: The prefix that paths have now.
+            target_prefix: The prefix that replaces it.
+            start_version: The name of a metadata file: list only what was added after it.
+            end_version: The name of the last metadata file to copy; by default the newest.
+            staging: The staging folder; by default one in the table's metadata folder.
         """
         for name, value in (("source_prefix", source_prefix), ("target_prefix", target_prefix)):
             arguments.text(name, value)
@@ -665,21 +754,26 @@ class Table:
         *,
         snapshot_ids: Iterable[int] = (),
     ) -> Expiry:
-        """Drop old snapshots, and the files that only they reached.
+        """Expire old snapshots and delete the files that only they reach. Returns what was removed.
 
-        `retain_last` keeps that many; `older_than` (a time, or an age) drops only what was replaced before. Without
-        either, the table's own options decide. Tags and consumers protect, and so does `keep_from`: that snapshot, and
-        all later ones, stay whatever their age. `snapshot_ids`, of an Iceberg table, go besides, whatever their age: raises
-        `NotFound` for one that is not there, and `InvalidInput` for one that is a branch's newest or a tag's. Returns what went.
+        Tags, branches and consumers protect their snapshots. Without `retain_last` and `older_than` the table's options
+        decide.
+
+        Args:
+            retain_last: How many snapshots to keep.
+            older_than: A time or an age: only snapshots replaced before it expire.
+            keep_from: Keep this snapshot and all later ones.
+            snapshot_ids: Expire these snapshots too, whatever their age (Iceberg). Raises `NotFound` for one that does
+                not exist, and `InvalidInput` for the newest of a branch or one with a tag.
         """
-        retain_last = arguments.whole("retain_last", retain_last, 1)  # The current snapshot cannot go.
+        retain_last = arguments.whole("retain_last", retain_last, 1)  # The current snapshot cannot expire.
         keep_from = arguments.whole("keep_from", keep_from, 0)
         view = self._view()
         now_ms = _now_ms()
         limit_ms = None if older_than is None else arguments.before(older_than, now_ms)
         chosen = frozenset(arguments.whole("snapshot_ids", each, 0) or 0 for each in snapshot_ids)
         retention = expire.asked(view, retain_last, limit_ms, chosen, now_ms)
-        known = view if self._branch is None else None  # What expires is the whole table's.
+        known = view if self._branch is None else None  # Snapshots expire for the whole table, not for a branch.
         return expire.expire(self._reach(view), self._format, retention, now_ms, keep_from, known)
 
     def expire_partitions(
@@ -689,7 +783,8 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Drop the partitions whose time is over by the table's options, and `options` over them; None when there is none."""
+        """Drop the partitions that have expired by the table's options, with `options` taking precedence. None if there
+        are none."""
         view = self._view()
         scope = view.expired_partitions(_now_ms(), options or {}) if isinstance(view, Upkept) else None
         if scope is None:
@@ -698,33 +793,47 @@ class Table:
         return landed or self._commit(view, Overwrite(request=request, added=(), scope=scope))
 
     def sync_iceberg(self) -> Snapshot | None:
-        """Bring the Iceberg metadata that a Paimon table keeps (`metadata.iceberg.storage`) up to its newest snapshot, tags and
-        schema, as each commit does by itself: after writes of engines that do not, or where that failed. Returns the Iceberg
-        snapshot, which has the number of Paimon's; None for a table that keeps none, or that has no rows yet."""
+        """Bring the Iceberg metadata of a Paimon table (`metadata.iceberg.storage`) up to its newest snapshot, tags and
+        schema.
+
+        Every commit does this itself; call it after writes of engines that do not, or after a failure. Returns the
+        Iceberg snapshot, whose id is that of Paimon's; None if the table keeps no Iceberg metadata or has no rows yet.
+        """
         return mirror.follow(self._store, self._format)
 
     def remove_orphan_files(
         self, older_than: Age = datetime.timedelta(days=1), dry_run: bool = False, *, below: str | None = None
     ) -> list[Listed]:
-        """Remove files that nothing names and that are older than a time or an age; returns them. Younger ones may belong
-        to a writer that is still at work. `below`: only those in or below this folder of the table, else `InvalidInput`."""
+        """Delete files that no snapshot refers to and that are older than `older_than` (a time or an age); returns
+        them.
+
+        Younger files may belong to a writer that has not committed yet.
+
+        Args:
+            older_than: A time or an age; one day by default.
+            dry_run: Only return the files.
+            below: Only files in or below this folder of the table; any other folder raises `InvalidInput`.
+        """
         view = self._view()
         limit = arguments.before(older_than, _now_ms())
         return sweep.sweep(self._reach(view), self._format, limit, dry_run, view, below)
 
     def stored_files(self) -> list[Listed]:
-        """Every file in the table's folder, whether or not a snapshot names it, by path."""
+        """Every file in the table's folder, sorted by path, whether or not a snapshot refers to it."""
         return self._store.list("")
 
     def missing_files(self) -> list[str]:
-        """Data and delete files that the current snapshot names and storage does not have; none in a table that is whole."""
+        """The data and delete files of the current snapshot that storage does not have. An undamaged table has none."""
         return sweep.missing(self._store, self._view())
 
     def remove_missing_files(
         self, *, id: str | None = None, properties: Mapping[str, str] | None = None
     ) -> Snapshot | None:
-        """Take the data files that storage does not have out of the table, so that the rest of it can be read: their rows are
-        lost. None in a table that is whole. Raises `UnsupportedFeature` where delete files are missing: roll back then."""
+        """Remove missing data files from the table, so that the remaining rows can be read: the rows in the missing
+        files are lost.
+
+        Returns None if no file is missing. Raises `UnsupportedFeature` if delete files are missing: roll back instead.
+        """
         view = self._view()
         request, landed = self._asked(view, id, properties)
         change = self._change(view, request)
@@ -732,8 +841,12 @@ class Table:
         return landed if operation is None else self._commit(view, operation)
 
     def purge(self) -> None:
-        """Delete all rows, snapshots, tags, branches and consumers of a Paimon table at once, and what they left behind; its schemas
-        stay. Nothing comes back, and whoever reads or writes meanwhile fails. Raises `UnsupportedFeature` for an Iceberg table."""
+        """Delete all rows, snapshots, tags, branches, consumers and orphan files of a Paimon table at once; its schemas
+        stay.
+
+        This cannot be undone, and concurrent readers and writers fail. Raises `UnsupportedFeature` for an Iceberg
+        table.
+        """
         view = self._view()
         if not isinstance(view, Upkept) or (isinstance(view, Mirrored) and view.mirror() is not None):
             raise UnsupportedFeature(
@@ -742,10 +855,10 @@ class Table:
         drop.purge(self._store, self._format)
 
     def dry_run(self) -> tuple[Table, Rehearsal]:
-        """A twin of the table on which verbs happen in memory only, and the record of what they would have written and deleted.
+        """A copy of the table whose verbs change memory only, and a record of what they would have written and deleted.
 
-        The twin sees what it did: `twin, record = t.dry_run(); twin.expire_snapshots(); record.deleted`. Data that it writes
-        stays in memory whole, so use it for verbs that write metadata or little.
+        The copy sees its own changes: `twin, record = t.dry_run(); twin.expire_snapshots(); record.deleted`. Data files
+        that it writes stay in memory whole, so use it for verbs that write little data.
         """
         record = Rehearsal(files_of(self._whole))
         store: Store = record
@@ -762,8 +875,11 @@ class Table:
         id: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Make the table what it was: a new snapshot with the old files. The snapshots in between leave the history, so
-        that no engine acts on their deletes; their files are left to the sweep. None if it is that snapshot already."""
+        """Restore the table to an earlier version, by a new snapshot with the old files.
+
+        The snapshots in between leave the history, so that no engine applies their deletes; their files are left to
+        `remove_orphan_files`. Returns None if the table is at that snapshot already.
+        """
         if sum(v is not None for v in (snapshot_id, tag, as_of)) != 1:
             raise InvalidInput("rollback_to takes one of snapshot_id, tag and as_of")
         view = self._view()
@@ -779,7 +895,7 @@ class Table:
         return made
 
     def create_tag(self, name: str, snapshot_id: int | None = None, retain: datetime.timedelta | None = None) -> None:
-        """Keep a snapshot (the current one by default) by name, for a time or for ever. Raises `AlreadyExists`."""
+        """Tag a snapshot (by default the current one), for the time `retain` or for ever. Raises `AlreadyExists`."""
         retain_ms = arguments.milliseconds("retain", retain)
         view = self._version(snapshot_id, None, None)
         match view.tag(name, _now_ms(), retain_ms):
@@ -791,7 +907,7 @@ class Table:
                 self._commit(view, operation)
 
     def delete_tag(self, name: str) -> None:
-        """Let a tag go, and the files that only it kept. Raises `NotFound`."""
+        """Delete a tag and the files that only it kept. Raises `NotFound`."""
         self._format.at_tag(self._store, name)
         view = self._view()
         expire.release(self._reach(view), self._format, view, view.maintenance.expiry_of_tag(name))
@@ -800,14 +916,17 @@ class Table:
     # --- branches ---
 
     def branch(self, name: str) -> Table:
-        """The table as its branch `name`: every verb happens there. Of Iceberg tables, schema, properties and maintenance are the
-        whole table's; a branch of a Paimon table has its own, and its own tags."""
+        """The table at the branch `name`: all verbs read and write the branch.
+
+        In Iceberg, all branches share schema, properties and maintenance; a branch of a Paimon table has its own, and
+        its own tags.
+        """
         arguments.text("branch", name)
         return type(self)(self.name, self._whole, self._format, None if name == "main" else name)
 
     def staged(self, wap_id: str) -> Table:
-        """The table, where what verbs of rows write is staged under an id: snapshots that nobody sees before `publish` (Iceberg tables
-        with `write.wap.enabled`). Reads see the table as it is."""
+        """The table with staged writes (write-audit-publish): snapshots made under this id stay invisible until
+        `publish`. Reads see the current rows. Needs an Iceberg table with `write.wap.enabled`."""
         arguments.text("wap_id", wap_id)
         if self._branch is not None:
             raise InvalidInput(f"{self.name}: changes are staged on the table, or written to a branch, not both")
@@ -820,8 +939,8 @@ class Table:
         return type(self)(self.name, self._whole, self._format, None, wap_id)
 
     def publish(self, wap_id: str) -> Snapshot:
-        """Publish what was staged under an id, as `cherry_pick`. Raises `NotFound`, and `InvalidInput` for an id under which several
-        snapshots are staged: none of them has the rows of the others."""
+        """Publish the snapshot staged under an id, as `cherry_pick` does. Raises `NotFound`, and `InvalidInput` if
+        several snapshots are staged under the id: none of them includes the others."""
         arguments.text("wap_id", wap_id)
         found = self._staging(self._view()).staged(wap_id)
         if not found:
@@ -834,15 +953,18 @@ class Table:
         return self.cherry_pick(found[0])
 
     def cherry_pick(self, snapshot_id: int) -> Snapshot:
-        """Make a staged snapshot the current one, or, where others have committed since, do again what it did (Iceberg): an append, or
-        a dynamic overwrite of partitions that nobody wrote to. Raises `Conflict` where it is published already, or cannot be."""
+        """Make a staged snapshot the current one. If others have committed since, apply its changes to the current
+        snapshot: an append, or a dynamic overwrite of partitions that nobody else has changed (Iceberg).
+
+        Raises `Conflict` if it is published already or cannot be applied.
+        """
         chosen = arguments.whole("snapshot_id", snapshot_id, 1)
         assert chosen is not None
         view = self._view()
         said = self._staging(view)
         request, _ = self._asked(view, None, None)
         if said.leads_to(chosen):
-            with suppress(Conflict):  # Somebody may commit in between.
+            with suppress(Conflict):  # Another writer may commit in between.
                 self._commit(view, FastForward(request=request, to=chosen))
                 return self.snapshot(chosen)
             view = self._view()
@@ -862,11 +984,17 @@ class Table:
         keep_snapshots: int | None = None,
         keep_younger_than: datetime.timedelta | None = None,
     ) -> Table:
-        """A branch that begins at a snapshot (the current one by default) or a tag, as a Table. Raises `AlreadyExists`.
+        """Create a branch at a snapshot (by default the current one) or a tag; returns the Table at that branch.
 
-        `retain`: the branch goes that long after its newest snapshot. Of what led to that, expiry keeps `keep_snapshots`,
-        and all that are younger than `keep_younger_than`; by default what it keeps of the table. Iceberg tables only: a branch of a
-        Paimon table has the table's options. There `snapshot_id=0` makes an empty one.
+        Args:
+            name: The branch.
+            snapshot_id: The snapshot that it starts at. 0 makes an empty branch of a Paimon table.
+            tag: The tag that it starts at.
+            retain: Drop the branch this long after its newest snapshot (Iceberg).
+            keep_snapshots: How many snapshots of the branch expiry keeps (Iceberg); by default as for the table.
+            keep_younger_than: Expiry keeps younger snapshots of the branch (Iceberg); by default as for the table.
+
+        Raises `AlreadyExists`.
         """
         arguments.text("branch", name)
         if snapshot_id == 0 and tag is None and isinstance(whole := self._view(), BranchFolders):
@@ -890,7 +1018,8 @@ class Table:
         return self.branch(name)
 
     def delete_branch(self, name: str) -> None:
-        """Let a branch go; its snapshots expire, and what only a branch of a Paimon table reached is the sweep's. Raises `NotFound`."""
+        """Delete a branch. Its snapshots expire; files that only a branch of a Paimon table reached are left to
+        `remove_orphan_files`. Raises `NotFound`."""
         arguments.text("branch", name)
         view = self._view()
         if isinstance(view, BranchFolders):
@@ -899,11 +1028,11 @@ class Table:
         self._commit(view, DropBranch(request=Request(id=str(uuid.uuid4()), absent_until=view.version), name=name))
 
     def fast_forward(self, to: str) -> None:
-        """Move this branch (of `lake.table(...)`, the table itself) to where the branch `to` is. Raises `Conflict` where it
-        has snapshots that did not lead there.
+        """Move this branch (for `lake.table(...)`, the main branch) to the head of the branch `to`. Raises `Conflict`
+        if it has snapshots that `to` has not.
 
-        A Paimon table commits the branch's snapshots one after the other; cut short, it is at one of them, and the same call goes
-        on from there.
+        A Paimon table commits the branch's snapshots one after the other. If interrupted, it is at one of them, and the
+        same call resumes.
         """
         arguments.text("branch", to)
         view = self._view()
@@ -923,7 +1052,8 @@ class Table:
         return view.on(self._branch)
 
     def _reach(self, view: AnyView) -> Store:
-        """The store that also writes and deletes where the table's properties put its files."""
+        """The store that also writes and deletes files in the locations outside the table's folder that its properties
+        name."""
         return reaching(self._store, view.places) if view.places else self._store
 
     def _staging(self, view: AnyView) -> Staging:
@@ -956,14 +1086,15 @@ class Table:
         return self._view()
 
     def _until(self, to_snapshot: int | None) -> AnyView:
-        """The table up to which changes are read."""
+        """The table at the snapshot up to which changes are read."""
         chosen = arguments.whole("to_snapshot", to_snapshot, 1)
         return self._view() if chosen is None else self._format.until(self._store, chosen)
 
     def _asked(
         self, view: AnyView, id: str | None, properties: Mapping[str, str] | None, watermark: int | None = None
     ) -> tuple[Request, Snapshot | None]:
-        """A verb's request, and the snapshot that it became if it was asked before: then no row is written again."""
+        """The request of a verb, and the snapshot that it has already become: if there is one, no row is written
+        again."""
         if id is not None:
             arguments.text("id", id)
         watermark = arguments.whole("watermark", watermark, -(2**63))
@@ -1009,7 +1140,7 @@ class Table:
         return self._commit(view, operation, engine) if operation else None
 
     def _commit(self, view: AnyView, operation: Operation, engine: Engine | None = None) -> Snapshot:
-        """`engine`: of a write of rows, which also does the compaction that belongs to it."""
+        """Commit an operation. With `engine`, for a write of rows, also run the auto-compaction that belongs to it."""
         store = self._reach(view)
         made = commit(store, self._format.head(store), self._format, operation, view.attempts(), known=view)
         upkeep = view.upkeep() if engine is not None and isinstance(view, Upkept) else None
@@ -1020,12 +1151,12 @@ class Table:
         return made
 
     def _follow(self, view: AnyView) -> None:
-        """After what changes tags and history alone."""
+        """Run what follows a change of tags or history alone."""
         if isinstance(view, Mirrored):
             mirror.after(self._store, self._format)
 
     def _again(self, view: AnyView, request: Request, landed: Snapshot, engine: Engine) -> Snapshot:
-        """What a write became that is asked for again, once the compaction that belongs to it has run too."""
+        """The snapshot of a repeated write, after the auto-compaction that belongs to it has run too."""
         compact.again(self._change(view, request, engine), self._format, compact.upkeep(view), landed)
         return landed
 
@@ -1046,7 +1177,7 @@ class Table:
         columns: Sequence[str] | None,
         where: str | Expression | None,
     ) -> Changes:
-        """What came and went after `after` up to `until`; without `after`, the rows themselves."""
+        """The changes after `after` up to `until`; without `after`, the rows themselves."""
         after = arguments.whole("from_snapshot", after, 0)
         view = (
             self._version(arguments.whole("to_snapshot", until, 1), None, None) if after is None else self._until(until)
@@ -1064,7 +1195,7 @@ class Table:
         return ALWAYS if where is None else bind(sql_text.parse(where), fields)
 
     def _chosen(self, verb: str, view: AnyView, where: str | Expression | None) -> Expression:
-        """`where`, on partition columns."""
+        """`where` as a condition on partition columns."""
         scope, rest = split(self._condition(where, view.schema.fields), view.schema.partitioning.columns)
         if rest != ALWAYS:
             raise InvalidInput(f"{verb}(where={where!r}): the condition must use partition columns only")
@@ -1072,7 +1203,7 @@ class Table:
 
 
 def create(table: Table, schema: Schema) -> None:
-    """Make the table; raises `AlreadyExists`."""
+    """Create the table. Raises `AlreadyExists`."""
     store, format = table._store, table._format
     operation = Create(request=Request(id=str(uuid.uuid4())), schema=schema)
     commit(store, format.head(store), format, operation)
